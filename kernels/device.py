@@ -1,0 +1,87 @@
+"""Device: facts about what a kernel runs on. It opens nothing; `seqtune.tuner.devices` discovers devices.
+
+Backend, instruction set and threads make a device's identity, so one CPU gives several real devices:
+`llvm:avx512:2` is its AVX-512 units on two threads, `llvm:avx2:1` its AVX2 units on one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from seqtune.errors import FormatError
+
+Fact = int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Facts about one device. Sizes are bytes, rates GFLOP/s and GB/s; 0 means that a limit does not apply."""
+
+    name: str  # "llvm:avx512:2", "opencl:cpu-amd-epyc"; stable between sessions
+    backend: str  # llvm | opencl | cuda | miopen | recorded ...
+    architecture: str  # "znver5", "sm_90", "gfx906"
+    instruction_set: str  # "avx512", "avx2", "sse", "neon", "opencl-c-1.2"
+    model: str = ""  # as the maker calls it
+    threads: int = 1  # CPU threads used, 0 where it does not apply
+    compute_units: int = 1
+    vector_bits: int = 128  # widest register
+    vector_registers: int = 16
+    l1_bytes: int = 0
+    l2_bytes: int = 0
+    l3_bytes: int = 0
+    local_memory: int = 0  # bytes a work-group can share
+    max_work_group: int = 0  # work-items
+    peak_gflops: float = 0.0  # measured fp32, all threads
+    bandwidth_gbs: float = 0.0  # measured, from memory
+    toolchain: str = ""  # what turns source into code: "llvmlite 0.50 LLVM 22.1"; part of a cache key
+    extra: tuple[tuple[str, Fact], ...] = field(default=())
+
+    @property
+    def key(self) -> str:
+        """Identity for records: name and model, without toolchain and measured rates."""
+        return f"{self.name} {self.architecture} {self.model}".strip()
+
+    @property
+    def vector_floats(self) -> int:
+        """fp32 lanes of the widest register."""
+        return self.vector_bits // 32
+
+    def names(self) -> dict[str, Fact]:
+        """What constraints can name, prefixed with nothing: limits and counts."""
+        return {
+            "threads": self.threads, "compute_units": self.compute_units, "vector_floats": self.vector_floats,
+            "vector_registers": self.vector_registers, "l1_bytes": self.l1_bytes, "l2_bytes": self.l2_bytes,
+            "l3_bytes": self.l3_bytes, "local_memory": self.local_memory, "max_work_group": self.max_work_group,
+            "instruction_set": self.instruction_set, "architecture": self.architecture, **dict(self.extra),
+        }
+
+    def to_json(self) -> dict[str, Fact | dict[str, Fact]]:
+        """A flat JSON object; `extra` is an object of its own."""
+        facts: dict[str, Fact | dict[str, Fact]] = {
+            name: getattr(self, name) for name in self.__dataclass_fields__ if name != "extra"}
+        facts["extra"] = dict(self.extra)
+        return facts
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, object]) -> Device:
+        """The inverse of `to_json`. Raises FormatError."""
+        known = cls.__dataclass_fields__
+        values: dict[str, object] = {}
+        for name, value in facts.items():
+            if name == "extra" and isinstance(value, Mapping):
+                values["extra"] = tuple(sorted((str(key), fact) for key, fact in value.items()))
+            elif name not in known:
+                raise FormatError(f"a device has no fact {name!r:.40}")
+            elif str(known[name].type) == "str" and isinstance(value, str):
+                values[name] = value
+            elif str(known[name].type) == "int" and isinstance(value, int) and not isinstance(value, bool):
+                values[name] = value
+            elif str(known[name].type) == "float" and isinstance(value, int | float):
+                values[name] = float(value)
+            else:
+                raise FormatError(f"device fact {name}={value!r:.40} is not of type {known[name].type}")
+        for name in ("name", "backend", "architecture", "instruction_set"):
+            if name not in values:
+                raise FormatError(f"a device needs {name}")
+        return cls(**values)  # type: ignore[arg-type]

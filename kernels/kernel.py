@@ -1,0 +1,145 @@
+"""Kernel: the declaration of what can be tuned, and Configuration, one choice out of it.
+
+A kernel family says which problems it solves, its parameters in decoding order, the constraints between them (each
+with a reason), the quantities they name, and a wish for a safe default. It says nothing about how it runs: that is
+its Implementation (`seqtune.kernels.implementation`), and recorded or foreign kernels have none.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from seqtune.errors import ConfigurationError, KernelError
+from seqtune.kernels.device import Device
+from seqtune.kernels.expression import Expression
+from seqtune.kernels.problem import Problem, Value
+
+Setting: TypeAlias = int | str  # the value of one tuning parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A tuning parameter: a fixed superset of values; what depends on the problem is a constraint."""
+
+    name: str
+    values: tuple[Setting, ...]
+    meaning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A condition between parameters, problem and device, checked as soon as its last name has a value."""
+
+    expression: Expression
+    reason: str  # what a user reads when a configuration is refused
+
+    @classmethod
+    def of(cls, expression: str, reason: str) -> Constraint:
+        """From text. Raises ExpressionError."""
+        return cls(Expression(expression), reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One value for every parameter of the named kernel, in the kernel's order."""
+
+    kernel: str
+    settings: tuple[tuple[str, Setting], ...]
+
+    @classmethod
+    def of(cls, kernel: str, settings: Mapping[str, Setting] | Iterable[tuple[str, Setting]]) -> Configuration:
+        """From a mapping in the kernel's order."""
+        return cls(kernel, tuple(dict(settings).items()))
+
+    def __getitem__(self, name: str) -> Setting:
+        for key, value in self.settings:
+            if key == name:
+                return value
+        raise KeyError(name)
+
+    def number(self, name: str) -> int:
+        """The value of a numeric parameter."""
+        value = self[name]
+        if not isinstance(value, int):
+            raise ConfigurationError(f"{self.kernel}: {name}={value!r:.40} is not a number")
+        return value
+
+    @property
+    def key(self) -> str:
+        """The settings as compact JSON: the same string for the same configuration."""
+        return json.dumps(dict(self.settings), separators=(",", ":"))
+
+    def brief(self) -> str:
+        """`vector=16 tile_w=14`."""
+        return " ".join(f"{name}={value}" for name, value in self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel family. `default` is a wish: the valid configuration nearest to it is the safe default."""
+
+    name: str  # unique: "llvm.direct"
+    problem_type: str
+    backends: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+    constraints: tuple[Constraint, ...]
+    default: tuple[tuple[str, Setting], ...]
+    meaning: str = ""
+    solves: tuple[Constraint, ...] = ()  # over problem and device alone
+    derived: tuple[tuple[str, Expression], ...] = ()  # named quantities that constraints and models may use
+    version: int = 1  # raise it when the same configuration would run differently: old records no longer count
+    implementation: str | None = None  # "module:attribute", resolved where it runs; None: nothing to run
+    by_name: Mapping[str, Parameter] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_name", {parameter.name: parameter for parameter in self.parameters})
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        """The reason why this kernel does not solve the problem on the device, or None where it does."""
+        if problem.type != self.problem_type:
+            return f"{self.name} solves {self.problem_type}, not {problem.type}"
+        if device.backend not in self.backends:
+            return f"{self.name} runs on {', '.join(self.backends)}, not on {device.backend}"
+        names = {**device.names(), **problem.names()}
+        for condition in self.solves:
+            for name in condition.expression.names:
+                if names.get(name) is None:
+                    return f"{self.name} needs to know {name}"
+            if not condition.expression(names):
+                return f"{self.name}: {condition.reason}"
+        return None
+
+
+# A new kernel family is one new file and one line here.
+KERNELS: dict[str, str] = {
+    "llvm.direct": "seqtune.kernels.llvm_direct:KERNEL",
+    "llvm.gemm": "seqtune.kernels.llvm_gemm:KERNEL",
+    "opencl.direct": "seqtune.kernels.opencl_direct:KERNEL",
+    "opencl.gemm": "seqtune.kernels.opencl_gemm:KERNEL",
+}
+
+
+def resolve(reference: str) -> object:
+    """The object behind `module:attribute`. Only ever given strings from our own tables."""
+    module, _, attribute = reference.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def kernel(name: str) -> Kernel:
+    """The kernel family of that name. Raises KernelError."""
+    if name not in KERNELS:
+        raise KernelError(f"no kernel {name!r:.60}; there are {', '.join(KERNELS)} (seqtune kernels lists them)")
+    found = resolve(KERNELS[name])
+    assert isinstance(found, Kernel)
+    return found
+
+
+def kernels_for(problem: Problem, device: Device) -> tuple[Kernel, ...]:
+    """Every kernel family that solves the problem on the device, in table order; may be empty."""
+    prefix = f"{device.backend}."
+    candidates = [kernel(name) for name in KERNELS if name.startswith(prefix)]
+    return tuple(found for found in candidates if found.why_not(problem, device) is None)

@@ -1,0 +1,66 @@
+"""The exceptions of seqtune. Each message says what was found and what to do, in one line.
+
+SeqtuneError                 something could not be done                     (exit code 1)
+├── UnavailableError         a backend, driver or tool is missing here
+├── InterruptedTuning        the user stopped a long job; what was measured is kept
+└── MisuseError              what was handed in is wrong                     (exit code 2)
+    ├── ProblemError         a problem that cannot be read or is impossible
+    ├── DeviceError          a device that is not here
+    ├── KernelError          a kernel that is unknown or does not solve the problem
+    ├── ConfigurationError   a configuration outside its search space
+    ├── ExpressionError      a constraint that cannot be parsed or evaluated
+    ├── FormatError          a file that is damaged, foreign or of another schema
+    └── CheckpointError      a checkpoint that is damaged or does not fit
+
+A configuration that fails to build or run is none of these: it is data (a Measurement with its status).
+"""
+
+from __future__ import annotations
+
+
+class SeqtuneError(Exception):
+    """Root of the tree; `str(error)` is one line fit for a user."""
+
+    exit_code = 1
+
+
+class UnavailableError(SeqtuneError):
+    """A backend, driver or tool is missing on this machine."""
+
+
+class InterruptedTuning(SeqtuneError):
+    """The user stopped a long job; everything measured so far is in the journal."""
+
+
+class MisuseError(SeqtuneError):
+    """What was handed in is wrong."""
+
+    exit_code = 2
+
+
+class ProblemError(MisuseError):
+    """A problem that cannot be read or is impossible."""
+
+
+class DeviceError(MisuseError):
+    """A device that is not here."""
+
+
+class KernelError(MisuseError):
+    """A kernel that is unknown or does not solve the problem."""
+
+
+class ConfigurationError(MisuseError):
+    """A configuration outside its search space."""
+
+
+class ExpressionError(MisuseError):
+    """A constraint that cannot be parsed or evaluated."""
+
+
+class FormatError(MisuseError):
+    """A file that is damaged, foreign or of another schema."""
+
+
+class CheckpointError(MisuseError):
+    """A checkpoint that is damaged or does not fit."""

@@ -1,0 +1,58 @@
+"""Strategy: proposes configurations and is told results. One algorithm a file, named in STRATEGIES.
+
+The tuning loop calls `ask` for a batch, measures it, and calls `tell` once per configuration, in the order measured;
+configurations that the journal already holds are told without being measured. `ask` returns an empty list when the
+strategy has nothing more to propose; it never proposes the same configuration twice. The same seed and the same told
+results give the same proposals. A strategy sees failures (`seconds` is infinite) and must survive a space of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from seqtune.data.record import Measurement
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.space import SearchSpace
+
+
+class Strategy(Protocol):
+    """Made with the spaces of one problem (one per kernel family) and a seed."""
+
+    def ask(self, count: int) -> list[Configuration]:
+        """Up to `count` new configurations; fewer near the end, none when done."""
+        ...
+
+    def tell(self, configuration: Configuration, measurement: Measurement) -> None:
+        """The result of a configuration that was asked for."""
+        ...
+
+
+class StrategyFactory(Protocol):
+    """How a strategy is made."""
+
+    def __call__(self, spaces: Sequence[SearchSpace], seed: int) -> Strategy: ...
+
+
+# A new strategy is one new file and one line here.
+STRATEGIES: dict[str, str] = {
+    "exhaustive": "seqtune.tuner.strategies.exhaustive:Exhaustive",
+    "random": "seqtune.tuner.strategies.random:Random",
+}
+
+
+def numbered(spaces: Sequence[SearchSpace], index: int) -> Configuration:
+    """The configuration with that number in the union of the spaces, counted through in order."""
+    for space in spaces:
+        if index < len(space):
+            return space[index]
+        index -= len(space)
+    raise IndexError(index)
+
+
+def shuffled(spaces: Sequence[SearchSpace], seed: int) -> list[int]:
+    """All numbers of the union in a seeded random order."""
+    order: list[int] = np.random.default_rng(seed).permutation(sum(map(len, spaces))).tolist()
+    return order
