@@ -65,7 +65,8 @@ class Measurement:
     def from_json(cls, found: Mapping[str, object]) -> Measurement:
         """The inverse of `to_json`; for messages between our own processes."""
         samples, error, build = found["samples"], found["error"], found["build_seconds"]
-        assert isinstance(samples, list) and isinstance(build, int | float)
+        assert isinstance(samples, list)
+        assert isinstance(build, int | float)
         assert error is None or isinstance(error, int | float)
         return cls(Status(str(found["status"])), tuple(float(s) for s in samples),
                    None if error is None else float(error), float(build), str(found["message"]))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from seqtune.errors import FormatError
 
 Fact = int | float | str
+_KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +71,20 @@ class Device:
         values: dict[str, object] = {}
         for name, value in facts.items():
             if name == "extra" and isinstance(value, Mapping):
-                values["extra"] = tuple(sorted((str(key), fact) for key, fact in value.items()))
+                values["extra"] = tuple((str(key), _fact(key, fact)) for key, fact in value.items())
             elif name not in known:
                 raise FormatError(f"a device has no fact {name!r:.40}")
-            elif str(known[name].type) == "str" and isinstance(value, str):
-                values[name] = value
-            elif str(known[name].type) == "int" and isinstance(value, int) and not isinstance(value, bool):
-                values[name] = value
-            elif str(known[name].type) == "float" and isinstance(value, int | float):
-                values[name] = float(value)
+            elif isinstance(value, _KINDS.get(str(known[name].type), ())) and not isinstance(value, bool):
+                values[name] = float(value) if isinstance(value, int) and known[name].type == "float" else value
             else:
                 raise FormatError(f"device fact {name}={value!r:.40} is not of type {known[name].type}")
         for name in ("name", "backend", "architecture", "instruction_set"):
             if name not in values:
                 raise FormatError(f"a device needs {name}")
         return cls(**values)  # type: ignore[arg-type]
+
+
+def _fact(name: object, value: object) -> Fact:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise FormatError(f"device fact {name!s:.40}={value!r:.40} is not a number or a word")
+    return value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,14 @@ class Expression:
     def __call__(self, values: Mapping[str, Any]) -> Any:
         """The value over plain numbers (or over columns, where `values` holds arrays)."""
         columns = any(isinstance(values.get(name), np.ndarray) for name in self.names)
-        return _evaluate(self._tree, values, self.text, columns)
+        try:
+            with np.errstate(all="ignore"):
+                value = _evaluate(self._tree, values, self.text, columns)
+        except (TypeError, ValueError, ArithmeticError) as error:  # numbers where words stand, and the like
+            raise ExpressionError(f"cannot evaluate {self.text[:80]!r}: {str(error)[:120]}") from None
+        if isinstance(value, complex):
+            raise ExpressionError(f"the root of a negative number in {self.text[:80]!r}")
+        return value
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
@@ -141,13 +148,14 @@ def _evaluate(node: ast.expr, values: Mapping[str, Any], text: str, columns: boo
             value = go(operand)
             if isinstance(op1, ast.Not):
                 return np.logical_not(_truth(value)) if columns else not value
-            return -value if isinstance(op1, ast.USub) else +value
+            return -_number(value) if isinstance(op1, ast.USub) else +_number(value)
         case ast.BoolOp(op=op3, values=parts):
             if columns:
-                result: Any = _truth(go(parts[0]))
+                result: Any = np.asarray(go(parts[0]))
                 for part in parts[1:]:
-                    combine: Callable[..., Any] = np.logical_and if isinstance(op3, ast.And) else np.logical_or
-                    result = combine(result, _truth(go(part)))
+                    other, first = np.asarray(go(part)), _truth(result)
+                    sides = (other, result) if isinstance(op3, ast.And) else (result, other)
+                    result = np.where(first, *sides)
                 return result
             for part in parts:
                 value = go(part)
@@ -179,7 +187,7 @@ def _evaluate(node: ast.expr, values: Mapping[str, Any], text: str, columns: boo
             try:
                 if isinstance(index, np.ndarray):
                     kinds, places = np.unique(index, return_inverse=True)
-                    return np.array([table[kind.item()] for kind in kinds])[places]
+                    return np.array([table[kind] for kind in kinds.tolist()])[places]
                 return table[index]
             except KeyError as error:
                 raise ExpressionError(f"{error} is not a key in {text[:80]!r}") from None
@@ -192,9 +200,48 @@ def _truth(value: Any) -> Any:
     return value if isinstance(value, np.ndarray) and value.dtype == bool else np.asarray(value).astype(bool)
 
 
+def _number(value: Any) -> Any:
+    """Truth as 0 and 1 (NumPy would add two truths to one truth)."""
+    if isinstance(value, np.ndarray | np.bool_) and value.dtype == bool:
+        return value.astype(np.int64)
+    return value
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, np.ndarray) and value.dtype.kind == "U")
+
+
+def _largest(value: Any) -> float:
+    """The largest magnitude in a number or column."""
+    return float(np.max(np.abs(value), initial=0)) if isinstance(value, np.ndarray) else abs(value)
+
+
+def _overflows(operator: str, left: Any, right: Any) -> bool:
+    """Whether a result may leave 64 bits; Python's own integers don't care."""
+    if not isinstance(left, np.ndarray | np.generic) and not isinstance(right, np.ndarray | np.generic):
+        return False
+    a, b = _largest(left), _largest(right)
+    match operator:
+        case "*":
+            bound = float(a) * b
+        case "<<":
+            bound = float(a) * 2.0 ** min(b, LARGEST_SHIFT)
+        case "**":
+            bound = max(float(a), 1.0) ** min(b, LARGEST_POWER) if a <= 2**31 else 0.0
+        case _:
+            bound = float(a) + b
+    return bound >= 2.0**62
+
+
 def _binary(operator: str, left: Any, right: Any, text: str, columns: bool) -> Any:
     if isinstance(left, str | tuple) or isinstance(right, str | tuple):
         raise ExpressionError(f"arithmetic on words in {text[:80]!r}")
+    if columns and operator not in "&|^":
+        left, right = _number(left), _number(right)
+        if operator in ("+", "-", "*", "<<", "**") and _overflows(operator, left, right):
+            left = np.asarray(left, dtype=float)  # 53 bits of the right number rather than 64 of a wrapped one
+            if operator == "<<":
+                operator, right = "*", 2.0 ** np.asarray(right)
     match operator:
         case "+":
             return left + right
@@ -213,10 +260,11 @@ def _binary(operator: str, left: Any, right: Any, text: str, columns: bool) -> A
                 raise ExpressionError(f"a shift outside 0..{LARGEST_SHIFT} in {text[:80]!r}")
             return left << right if operator == "<<" else left >> right
         case "**":
-            if np.any(np.abs(np.asarray(right)) > LARGEST_POWER) or np.any(np.abs(np.asarray(left, dtype=float)) > 2**31):
+            if _largest(right) > LARGEST_POWER or _largest(left) > 2**31:
                 raise ExpressionError(f"a power that is too large in {text[:80]!r}")
             if columns and np.any(np.asarray(right) < 0):
-                return np.asarray(left, dtype=float) ** right
+                base = np.asarray(left, dtype=float)
+                return np.where((base == 0) & (np.asarray(right) < 0), 0, base**right)
             return left**right
     if columns:
         zero = np.asarray(right) == 0
@@ -235,12 +283,17 @@ def _compare(operator: ast.cmpop, left: Any, right: Any) -> Any:
         case ast.NotEq():
             return left != right
         case ast.In() | ast.NotIn():
-            if isinstance(left, np.ndarray):
-                found: Any = np.isin(left, list(right))
-                return found if isinstance(operator, ast.In) else np.logical_not(found)
-            return (left in right) == isinstance(operator, ast.In)
-    if isinstance(left, str) or isinstance(right, str):
-        raise ExpressionError(f"{left!r} and {right!r} have no order")
+            if not isinstance(right, tuple | dict):
+                raise ExpressionError(f"`in` needs a list of values, not {str(right)[:40]!r}")
+            found: Any = False
+            for item in right:
+                found = np.logical_or(found, left == item)
+            found = found if isinstance(found, np.ndarray) else bool(found)
+            if isinstance(operator, ast.In):
+                return found
+            return np.logical_not(found) if isinstance(found, np.ndarray) else not found
+    if _is_word(left) or _is_word(right):
+        raise ExpressionError(f"{str(left)[:40]!r} and {str(right)[:40]!r} have no order")
     match operator:
         case ast.Lt():
             return left < right
@@ -255,6 +308,8 @@ def _compare(operator: ast.cmpop, left: Any, right: Any) -> Any:
 def _call(name: str, arguments: list[Any], columns: bool) -> Any:
     match name:
         case "min" | "max":
+            if len(arguments) == 1 and isinstance(arguments[0], tuple):
+                arguments = list(arguments[0])
             if columns:
                 result = arguments[0]
                 for argument in arguments[1:]:
@@ -264,9 +319,9 @@ def _call(name: str, arguments: list[Any], columns: bool) -> Any:
         case "abs":
             return abs(arguments[0])
         case "gcd":
-            return np.gcd(*arguments) if columns else math.gcd(*arguments)
+            return np.gcd(*map(_number, arguments)) if columns else math.gcd(*arguments)
         case "lcm":
-            return np.lcm(*arguments) if columns else math.lcm(*arguments)
+            return np.lcm(*map(_number, arguments)) if columns else math.lcm(*arguments)
     left, right = arguments
     blocks = _binary("//", left + right - 1, right, name, columns)  # right > 0 wherever this is used
     return blocks if name == "ceil_div" else blocks * right

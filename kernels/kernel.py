@@ -16,9 +16,11 @@ from typing import TypeAlias
 from seqtune.errors import ConfigurationError, KernelError
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
-from seqtune.kernels.problem import Problem, Value
+from seqtune.kernels.problem import Problem
 
 Setting: TypeAlias = int | str  # the value of one tuning parameter
+
+MOST_VALUES = 32_000  # of one parameter: a space's rows hold their places in 16 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,10 @@ class Parameter:
     name: str
     values: tuple[Setting, ...]
     meaning: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.values) <= MOST_VALUES or len(set(self.values)) != len(self.values):
+            raise KernelError(f"parameter {self.name!r:.40} needs 1 to {MOST_VALUES} different values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,21 @@ class Kernel:
                     return f"{self.name} needs to know {name}"
             if not condition.expression(names):
                 return f"{self.name}: {condition.reason}"
+        for name in self.names_seen():
+            if names.get(name) is None:
+                return f"{self.name} needs to know {name}"
         return None
+
+    def names_seen(self) -> tuple[str, ...]:
+        """What constraints and derived quantities read from the problem and the device: a space's identity."""
+        own = set(self.by_name)
+        used: dict[str, None] = {}
+        for name, expression in self.derived:
+            used.update(dict.fromkeys(seen for seen in expression.names if seen not in own))
+            own.add(name)
+        for constraint in self.constraints:
+            used.update(dict.fromkeys(seen for seen in constraint.expression.names if seen not in own))
+        return tuple(used)
 
 
 # A new kernel family is one new file and one line here.

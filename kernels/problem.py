@@ -8,6 +8,8 @@ Letters follow cuDNN and MIOpen: N batch, C input channels, K output channels, H
 from __future__ import annotations
 
 import json
+import math
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -95,6 +97,9 @@ class Problem:
                     values.append((feature.name, feature.default))
             problem = cls(type_name, tuple(values))
         else:  # recorded: any named features
+            for name, value in given.items():
+                if not name or set(name) & set("= \t\r\n") or (isinstance(value, float) and not math.isfinite(value)):
+                    raise ProblemError(f"{name!r:.40}={value!r:.40} is not a name and a finite number or word")
             problem = cls(type_name, tuple(sorted(given.items())))
         names = problem.names()
         for condition, reason in kind.rules:
@@ -123,7 +128,7 @@ class Problem:
         values: dict[str, Value] = dict(self.features)
         for name, expression in problem_type(self.type).derived:
             unknown = any(values.get(used) is None for used in expression.names)
-            values[name] = None if unknown else expression(values)  # type: ignore[assignment]
+            values[name] = None if unknown else expression(values)
         return values
 
     @property
@@ -139,7 +144,7 @@ class Problem:
             feature = table.get(name)
             if skip_defaults and feature is not None and not feature.required and value == feature.default:
                 continue
-            words.append(f"{name}={'unknown' if value is None else value}")
+            words.append(shlex.quote(f"{name}={'unknown' if value is None else value}"))
         return " ".join(words)
 
     def to_json(self) -> dict[str, Value]:
@@ -152,7 +157,7 @@ class Problem:
         if isinstance(text, str):
             try:
                 loaded = json.loads(text)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ProblemError(f"not JSON: {text[:60]!r} ({error})") from None
         else:
             loaded = dict(text)

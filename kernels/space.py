@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from seqtune.errors import ConfigurationError, KernelError
 from seqtune.kernels.device import Device
-from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Setting, kernels_for
+from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter, Setting, kernels_for
 from seqtune.kernels.problem import Problem
 
 LARGEST_SPACE = 20_000_000  # rows while enumerating; a larger space is refused rather than swapped to disk
@@ -49,7 +49,7 @@ class SearchSpace:
         self.problem = problem
         self.device = device
         self._names: dict[str, Any] = {**device.names(), **problem.names()}
-        seen = tuple((name, self._names[name]) for name in _names_seen(kernel) if self._names.get(name) is not None)
+        seen = tuple((name, self._names[name]) for name in kernel.names_seen())
         self.rows: Rows = _enumerate(kernel, seen)
 
     def __len__(self) -> int:
@@ -82,24 +82,34 @@ class SearchSpace:
                 return f"{parameter.name}={configuration[parameter.name]!r:.40} is not one of {listed}"
         if given:
             return f"{self.kernel.name} has no parameter {next(iter(given))!r:.40}"
-        names = {**self._names, **dict(configuration.settings)}
+        if len(configuration.settings) != len(self.kernel.parameters):
+            return "a parameter is given twice"
+        begin, end = self._rows_of(configuration)
+        if begin < end:
+            return None
+        names = dict(self._names)  # columns of one row, so that the answer is that of the enumeration
+        for parameter in self.kernel.parameters:
+            names[parameter.name] = _column(parameter)[[parameter.values.index(configuration[parameter.name])]]
         for name, expression in self.kernel.derived:
             names[name] = expression(names)
         for constraint in self.kernel.constraints:
-            if not constraint.expression(names):
+            if not np.all(constraint.expression(names)):
                 return f"{constraint.reason} ({constraint.expression.text})"
-        return None
+        raise AssertionError(f"{self.kernel.name}: {configuration.brief()} breaks no constraint and has no row")
 
     def row(self, configuration: Configuration) -> int:
         """The number of a configuration. Raises ConfigurationError with the reason where it is not in the space."""
         reason = self.why_not(configuration)
         if reason is not None:
             raise ConfigurationError(f"{self.kernel.name}: {reason}")
+        return self._rows_of(configuration)[0]
+
+    def _rows_of(self, configuration: Configuration) -> tuple[int, int]:
         begin, end = 0, len(self)
         for column, parameter in enumerate(self.kernel.parameters):
             place = parameter.values.index(configuration[parameter.name])
             begin, end = self._narrow(begin, end, column, place)
-        return begin
+        return begin, end
 
     def steps(self, begin: int, end: int, column: int) -> list[Step]:
         """The words allowed in `column` after the prefix that rows [begin, end) share, in value order."""
@@ -137,10 +147,11 @@ class SearchSpace:
         if not len(self):
             raise KernelError(f"{self.kernel.name} has no valid configuration for {self.problem.brief()}")
         cost = np.zeros(len(self))
+        change = sum(len(parameter.values) for parameter in self.kernel.parameters)  # dearer than any steps together
         for column, parameter in enumerate(self.kernel.parameters):
             if wish.get(parameter.name) in parameter.values:
                 away = np.abs(self.rows[:, column] - parameter.values.index(wish[parameter.name]))
-                cost += np.where(away > 0, 1000 + away, 0)
+                cost += np.where(away > 0, change + away, 0)
         return self[int(np.argmin(cost))]
 
     @property
@@ -152,22 +163,17 @@ class SearchSpace:
         """Every parameter's value and every derived quantity over all rows, by name; for models and charts."""
         found: dict[str, NDArray[Any]] = {}
         for column, parameter in enumerate(self.kernel.parameters):
-            found[parameter.name] = np.asarray(parameter.values)[self.rows[:, column]]
+            found[parameter.name] = _column(parameter)[self.rows[:, column]]
         names = {**self._names, **found}
         for name, expression in self.kernel.derived:
             names[name] = found[name] = np.broadcast_to(np.asarray(expression(names)), len(self))
         return found
 
 
-def _names_seen(kernel: Kernel) -> tuple[str, ...]:
-    """Names in constraints and derived quantities that are neither parameters nor derived: the cache key's part."""
-    own = set(kernel.by_name) | {name for name, _ in kernel.derived}
-    used: dict[str, None] = {}
-    for expression in [c.expression for c in kernel.constraints] + [e for _, e in kernel.derived]:
-        for name in expression.names:
-            if name not in own:
-                used.setdefault(name)
-    return tuple(used)
+def _column(parameter: Parameter) -> NDArray[Any]:
+    """The values as a column; numbers beside words stay what they are."""
+    words = sum(isinstance(value, str) for value in parameter.values)
+    return np.asarray(parameter.values, dtype=object if 0 < words < len(parameter.values) else None)
 
 
 @lru_cache(maxsize=512)
@@ -186,7 +192,7 @@ def _enumerate(kernel: Kernel, seen: tuple[tuple[str, Any], ...]) -> Rows:
             if isinstance(value, np.ndarray):
                 names[name] = np.repeat(value, count)
         rows = np.concatenate([np.repeat(rows, count, axis=0), places[:, None]], axis=1)
-        names[parameter.name] = np.asarray(parameter.values)[places]
+        names[parameter.name] = _column(parameter)[places]
         rows = _filter(rows, names, pending, derived)
     rows.setflags(write=False)
     return rows

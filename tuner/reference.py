@@ -78,7 +78,8 @@ def _conv2d(problem: Problem, operands: Operands) -> NDArray[np.float64]:
     for r in range(problem.size("r")):  # one matrix product per filter tap
         for s in range(problem.size("s")):
             top, left = r * problem.size("dilation_h"), s * problem.size("dilation_w")
-            taps = x[:, :, top:top + (out_h - 1) * stride_h + 1:stride_h, left:left + (out_w - 1) * stride_w + 1:stride_w]
+            bottom, right = top + (out_h - 1) * stride_h + 1, left + (out_w - 1) * stride_w + 1
+            taps = x[:, :, top:bottom:stride_h, left:right:stride_w]
             y += weights[:, :, :, r, s] @ taps.reshape(n, groups, c, out_h * out_w)
     y = y.reshape(n, k, out_h, out_w)
     if operands.bias is not None:
