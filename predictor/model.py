@@ -122,7 +122,7 @@ class EncoderLayer(nn.Module):
         """(B, S, W) -> (B, S, W)."""
         normed = self.norm1(x)
         x = x + self.drop(self.attention(normed, self.attention.pairs(normed), mask))
-        return x + self.drop(self.feed(self.norm2(x)))
+        return x.add(self.drop(self.feed(self.norm2(x))))
 
 
 class DecoderLayer(nn.Module):
@@ -221,7 +221,7 @@ class Translator(nn.Module):
         return self
 
     def grown(self, vocabulary: Vocabulary) -> Translator:
-        """A copy with room for an extended vocabulary. New source words begin as <unknown>, and old ones keep theirs."""
+        """A copy with room for an extended vocabulary. New source words begin as <unknown>."""
         size = Dimensions.of(vocabulary)
         size = replace(self.size, names=size.names, words=size.words, targets=size.targets, groups=size.groups,
                        longest=max(size.longest, self.size.longest))
@@ -301,7 +301,7 @@ class TranslatorWords:
     @torch.inference_mode()
     def advance(self, state: Decoding, parents: NDArray[np.int64],
                 words: NDArray[np.int64]) -> tuple[Decoding, NDArray[np.float32]]:
-        """New hypotheses: each an old one (by number) with one more word; the scores (hypothesis, V) of what follows."""
+        """New hypotheses: each an old one (by number) with one more word; the scores (hypothesis, V) of the next."""
         rows = torch.from_numpy(parents)
         owners = state.owners[parents]
         same = np.array_equal(owners, state.owners)

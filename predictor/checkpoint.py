@@ -1,0 +1,221 @@
+"""Checkpoint: a folder with a trained translator, its vocabulary and where it came from.
+
+config.json (dimensions), model.safetensors (weights), seqtune.json (format, vocabulary, kernels, provenance, metrics).
+Reading one imports no transformers. Nothing in it is trusted: only safetensors are read, sizes are bounded, and every
+tensor's shape is compared with the configuration before anything is loaded. Raises CheckpointError.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import torch
+from platformdirs import user_data_dir
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from seqtune.errors import CheckpointError
+from seqtune.predictor.model import Dimensions, Translator, TranslatorWords
+from seqtune.predictor.vocabulary import MOST_WORDS, Declaration, Vocabulary
+
+FORMAT: Literal[1] = 1
+MODEL_TYPE = "seqtune-translator"
+SHIPPED = Path(__file__).parent / "checkpoints"
+LARGEST_JSON = 50_000_000  # bytes
+LARGEST_WEIGHTS = 2_000_000_000  # bytes
+
+_Model = TypeVar("_Model", bound=BaseModel)
+_DTYPES = {torch.float32: "F32", torch.int64: "I64"}
+
+
+class _Config(BaseModel):
+    """config.json; what transformers adds to it is ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    names: int = Field(ge=2, le=MOST_WORDS)
+    words: int = Field(ge=2, le=MOST_WORDS)
+    targets: int = Field(ge=2, le=MOST_WORDS)
+    groups: int = Field(ge=2, le=MOST_WORDS)
+    longest: int = Field(ge=1, le=1000)
+    code: int = Field(ge=1, le=10_000)
+    width: int = Field(ge=1, le=8192)
+    layers: int = Field(ge=1, le=100)
+    heads: int = Field(ge=1, le=128)
+    hidden: int = Field(ge=1, le=32768)
+    dropout: float = Field(ge=0, lt=1)
+    word_dropout: float = Field(ge=0, lt=1)
+    number_dropout: float = Field(ge=0, lt=1)
+
+
+class _Words(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    names: tuple[str, ...] = Field(max_length=MOST_WORDS)
+    words: tuple[str, ...] = Field(max_length=MOST_WORDS)
+    targets: tuple[str, ...] = Field(max_length=MOST_WORDS)
+
+
+class _About(BaseModel):
+    """seqtune.json."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal[1]
+    vocabulary: _Words
+    kernels: tuple[Declaration, ...] = Field(max_length=10_000)
+    provenance: dict[str, JsonValue]
+    metrics: dict[str, JsonValue]
+    seed: int
+
+
+@dataclass
+class Checkpoint:
+    """A translator with its vocabulary. `provenance` says what it was trained on, `metrics` how well it did."""
+
+    model: Translator
+    vocabulary: Vocabulary
+    provenance: Mapping[str, JsonValue] = field(default_factory=dict)
+    metrics: Mapping[str, JsonValue] = field(default_factory=dict)
+    seed: int = 0
+
+    @classmethod
+    def load(cls, name: str | Path = "default") -> Checkpoint:
+        """From a folder, or by name: shipped with seqtune or kept in the user's data folder. Raises CheckpointError."""
+        folder = find(name)
+        about = _read(folder / "seqtune.json", _About)
+        vocabulary = _vocabulary(about, folder / "seqtune.json")
+        size = Dimensions(**_read(folder / "config.json", _Config).model_dump())
+        model = _weights(folder / "model.safetensors", size, vocabulary)
+        return cls(model, vocabulary, about.provenance, about.metrics, about.seed)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the folder under another name and renames it: a reader sees the old one or the new one, never half.
+
+        A folder that is no checkpoint is not overwritten.
+        """
+        path = Path(path)
+        if path.exists() and not (path / "seqtune.json").is_file() and (not path.is_dir() or any(path.iterdir())):
+            raise CheckpointError(f"{path} exists and is no checkpoint; remove it or choose another folder")
+        fresh = path.parent / f".{path.name}.{uuid.uuid4().hex}"
+        try:
+            fresh.mkdir(parents=True)
+            config = {**asdict(self.model.size), "model_type": MODEL_TYPE, "architectures": ["TranslatorModel"]}
+            about = _About(
+                format=FORMAT, kernels=self.vocabulary.kernels, provenance=dict(self.provenance),
+                metrics=dict(self.metrics), seed=self.seed, vocabulary=_Words(
+                    names=self.vocabulary.names, words=self.vocabulary.words, targets=self.vocabulary.targets))
+            (fresh / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+            (fresh / "seqtune.json").write_text(about.model_dump_json(indent=1) + "\n")
+            tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.model.state_dict().items()}
+            save_file(tensors, fresh / "model.safetensors", metadata={"format": "pt"})
+            aside = fresh.with_name(fresh.name + ".old")
+            if path.exists():
+                path.rename(aside)
+            fresh.rename(path)
+            shutil.rmtree(aside, ignore_errors=True)
+        except OSError as error:
+            raise CheckpointError(f"cannot write the checkpoint {path}: {error.strerror or error}") from None
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+        return path
+
+    def next_word(self) -> TranslatorWords:
+        """What the beam search asks."""
+        return TranslatorWords(self.model, self.vocabulary)
+
+
+def user_folder() -> Path:
+    """Where the user's own checkpoints are kept by name."""
+    return Path(user_data_dir("seqtune")) / "checkpoints"
+
+
+def find(name: str | Path) -> Path:
+    """The folder of a checkpoint given by path or by name. Raises CheckpointError."""
+    plain = isinstance(name, str) and name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0"}
+    folders = [SHIPPED / name, user_folder() / name, Path(name)] if plain else [Path(name)]
+    for folder in folders:
+        if folder.is_dir():
+            return folder
+    known = sorted({path.name for parent in (SHIPPED, user_folder()) if parent.is_dir()
+                    for path in parent.iterdir() if path.is_dir() and not path.name.startswith(".")})
+    raise CheckpointError(f"no checkpoint {str(name)!r:.200}: not a folder, and the named ones are "
+                          f"{', '.join(known) or 'none'} (seqtune train makes one)")
+
+
+def _read(path: Path, kind: type[_Model]) -> _Model:
+    if not path.is_file():
+        raise CheckpointError(f"{path.parent} is no checkpoint: {path.name} is missing")
+    try:
+        if path.stat().st_size > LARGEST_JSON:
+            raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's")
+        return kind.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise CheckpointError(f"{path} cannot be read: {where + ': ' if where else ''}{first['msg']:.200}") from None
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _vocabulary(about: _About, path: Path) -> Vocabulary:
+    words = about.vocabulary
+    begins = {words.names[:2] == ("<pad>", "<unknown>"), words.words[:2] == ("<pad>", "<unknown>"),
+              words.targets[:2] == ("<pad>", "<begin>")}
+    if begins != {True} or any(len(set(part)) != len(part) for part in (words.names, words.words, words.targets)):
+        raise CheckpointError(f"{path}: its vocabulary has no proper beginning or repeats a word")
+    vocabulary = Vocabulary(words.names, words.words, words.targets, about.kernels)
+    try:
+        vocabulary.target_codes()
+    except (ValueError, OverflowError, RecursionError):
+        raise CheckpointError(f"{path}: its vocabulary has a word that is not parameter=value") from None
+    return vocabulary
+
+
+def _weights(path: Path, size: Dimensions, vocabulary: Vocabulary) -> Translator:
+    """A Translator of those dimensions with the weights of the file, every shape compared before any is read."""
+    fits = Dimensions.of(vocabulary)
+    for name in ("names", "words", "targets", "groups", "longest", "code"):
+        found, wanted = getattr(size, name), getattr(fits, name)
+        if found != wanted and not (name == "longest" and found > wanted):
+            raise CheckpointError(f"{path.parent}: config.json says {name}={found}, its vocabulary needs {wanted}")
+    if size.width % size.heads:
+        raise CheckpointError(f"{path.parent}: width {size.width} is not a multiple of heads {size.heads}")
+    with torch.device("meta"):
+        model = Translator(size)
+    wanted_shapes = {name: (list(tensor.shape), _DTYPES[tensor.dtype]) for name, tensor in model.state_dict().items()}
+    try:
+        if path.stat().st_size > LARGEST_WEIGHTS:
+            raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's")
+        with safe_open(path, framework="pt") as file:
+            shapes = {name: (piece.get_shape(), piece.get_dtype())
+                      for name in file.keys() for piece in [file.get_slice(name)]}  # noqa: SIM118 (not a dict)
+            for name in [*wanted_shapes, *shapes]:
+                if shapes.get(name) != wanted_shapes.get(name):
+                    raise CheckpointError(f"{path}: the tensor {name:.80} is {_shape(shapes.get(name))}, "
+                                          f"config.json needs {_shape(wanted_shapes.get(name))}")
+            tensors = {name: file.get_tensor(name) for name in wanted_shapes}
+    except FileNotFoundError:
+        raise CheckpointError(f"{path.parent} is no checkpoint: {path.name} is missing") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is no safetensors file ({error!s:.100}); nothing else is read") from None
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise CheckpointError(f"{path}: the tensor {name} has values that are not finite")
+    model.load_state_dict(tensors, assign=True)
+    described = (torch.from_numpy(vocabulary.target_codes()), torch.from_numpy(vocabulary.target_groups()))
+    if not torch.allclose(model.target.codes, described[0], atol=1e-4) or not torch.equal(
+            model.target.groups, described[1]):
+        raise CheckpointError(f"{path}: its target words do not mean what its vocabulary says")
+    return model.eval()
+
+
+def _shape(found: tuple[list[int], str] | None) -> str:
+    return "missing" if found is None else f"{found[1]}{found[0]}"
