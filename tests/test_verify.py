@@ -1,0 +1,161 @@
+"""Verification with a fake measurer whose true times are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from seqtune.data.record import Measurement, Status
+from seqtune.kernels.kernel import Configuration
+from seqtune.predictor.verify import ERROR_LEVEL, Verdict, chance_not_faster, holm, leads_always, verify
+
+
+def choice(number: int) -> Configuration:
+    return Configuration.of("fake", {"number": number})
+
+
+DEFAULT = choice(0)
+
+
+class NoisyMeasurer:
+    """Times = truth x log-normal noise x rare large outliers x a slow drift that all share."""
+
+    def __init__(self, truth: Mapping[Configuration, float], seed: int,
+                 failing: Mapping[Configuration, Status] | None = None) -> None:
+        self.truth, self.failing = truth, failing or {}
+        self.generator = np.random.default_rng(seed)
+        self.failing_later: dict[Configuration, Measurement] = {}
+        self.rounds = 0
+        self.compared: list[Configuration] = []
+
+    def _sample(self, configuration: Configuration, drift: float) -> float:
+        noise = float(np.exp(self.generator.normal(0, 0.03)))
+        outlier = 5.0 if self.generator.random() < 0.05 else 1.0
+        return self.truth[configuration] * noise * outlier * drift
+
+    def measure(self, configuration: Configuration) -> Measurement:
+        if configuration in self.failing:
+            return Measurement(self.failing[configuration], message="planted")
+        return Measurement(Status.CORRECT, tuple(self._sample(configuration, 1.0) for _ in range(10)), error=1e-7)
+
+    def compare(self, configurations: Sequence[Configuration], rounds: int) -> list[Measurement]:
+        self.compared += configurations
+        self.rounds = rounds
+        samples: dict[Configuration, list[float]] = {configuration: [] for configuration in configurations}
+        for turn in range(min(rounds, 12)):
+            for configuration in configurations:
+                samples[configuration].append(self._sample(configuration, 1 + turn / 20))
+        return [self.failing_later.get(configuration, Measurement(Status.CORRECT, tuple(found)))
+                for configuration, found in samples.items()]
+
+
+def run(truth: Sequence[float], seed: int = 0, failing: Mapping[int, Status] | None = None) -> Verdict:
+    """Candidate i + 1 takes truth[i + 1] seconds; the default takes truth[0]."""
+    times = {choice(number): time for number, time in enumerate(truth)}
+    measurer = NoisyMeasurer(times, seed, {choice(number): status for number, status in (failing or {}).items()})
+    return verify(measurer, [choice(number) for number in range(1, len(truth))], DEFAULT, seconds=600.0)
+
+
+def test_a_clearly_faster_candidate_wins_with_its_speedup() -> None:
+    verdict = run([2.0, 1.0, 1.8])
+    assert verdict.winner == choice(1)
+    assert verdict.significant
+    assert verdict.speedup == pytest.approx(2.0, rel=0.15)
+
+
+def test_a_wrong_candidate_never_wins_however_fast_it_is() -> None:
+    for seed in range(50):
+        for status in (Status.CORRECTNESS, Status.CRASH, Status.TIMEOUT, Status.COMPILE):
+            verdict = run([1.0, 0.01, 1.0], seed, {1: status})
+            assert verdict.winner != choice(1)
+            assert verdict.measurements[choice(1)].status is status
+
+
+def test_a_slow_candidate_never_wins() -> None:
+    for seed in range(200):
+        verdict = run([1.0, 1.1, 3.0], seed)
+        assert verdict.winner == DEFAULT
+        assert verdict.speedup == 1.0
+        assert not verdict.significant
+
+
+def test_equal_candidates_win_no_oftener_than_stated() -> None:
+    wins = sum(run([1.0] * 6, seed).winner != DEFAULT for seed in range(200))
+    assert wins <= 200 * ERROR_LEVEL
+
+
+def test_a_candidate_faster_by_less_than_the_margin_is_a_tie() -> None:
+    wins = sum(run([1.0, 0.995, 0.995], seed).winner != DEFAULT for seed in range(200))
+    assert wins <= 200 * ERROR_LEVEL
+
+
+def test_a_tenth_faster_is_found_nearly_always_in_spite_of_outliers() -> None:
+    wins = sum(run([1.0, 0.9, 1.05, 1.3], seed).winner == choice(1) for seed in range(50))
+    assert wins >= 45
+
+
+def test_hopeless_candidates_are_not_compared_but_the_default_always_is() -> None:
+    times = {choice(number): time for number, time in enumerate([9.0, 1.0, 1.1, 2.0])}
+    measurer = NoisyMeasurer(times, 0)
+    verify(measurer, [choice(1), choice(2), choice(3)], DEFAULT, seconds=1.0)
+    assert set(measurer.compared) == {DEFAULT, choice(1), choice(2)}
+
+
+def test_a_candidate_that_turns_wrong_in_the_comparison_does_not_win() -> None:
+    measurer = NoisyMeasurer({DEFAULT: 1.0, choice(1): 0.5, choice(2): 0.6}, 0)
+    measurer.failing_later[choice(1)] = Measurement(Status.CORRECTNESS, message="now and then")
+    verdict = verify(measurer, [choice(1), choice(2)], DEFAULT, seconds=1.0)
+    assert verdict.winner == choice(2)
+    assert verdict.measurements[choice(1)].message == "now and then"
+
+
+def test_the_rounds_fit_into_the_budget_and_are_never_too_few_for_a_verdict() -> None:
+    for time_of_one, seconds, expected in ((0.1, 12.0, 20), (10.0, 1.0, 5), (1e-6, 1.0, 50)):
+        measurer = NoisyMeasurer({DEFAULT: time_of_one, choice(1): time_of_one}, 0)
+        verify(measurer, [choice(1)], DEFAULT, seconds=seconds, clock=lambda: 0.0)
+        assert measurer.rounds == pytest.approx(expected, abs=3)
+    assert run([1.0, 0.5]).significant
+
+
+def test_a_lead_in_one_batch_alone_does_not_win() -> None:
+    lucky = [2.0] * 15 + [1.0] * 6
+    assert chance_not_faster(lucky, [1.0] * 21) < ERROR_LEVEL
+    assert not leads_always(lucky, [1.0] * 21)
+
+
+def test_where_the_default_fails_the_fastest_correct_candidate_is_returned_without_a_claim() -> None:
+    verdict = run([1.0, 0.8, 0.5], failing={0: Status.CRASH})
+    assert (verdict.winner, verdict.speedup, verdict.significant) == (choice(2), None, False)
+
+
+def test_where_nothing_runs_there_is_no_winner() -> None:
+    assert run([1.0, 0.5], failing={0: Status.CRASH, 1: Status.RUNTIME}).winner is None
+
+
+def test_a_default_among_the_candidates_is_measured_once_and_keeps_its_place() -> None:
+    times = {DEFAULT: 1.0, choice(1): 1.0}
+    verdict = verify(NoisyMeasurer(times, 3), [DEFAULT, choice(1)], DEFAULT, seconds=1.0)
+    assert len(verdict.measurements) == 2
+    assert verdict.winner == DEFAULT
+
+
+def test_the_error_of_the_check_survives_the_rounds() -> None:
+    assert run([1.0, 0.9]).measurements[choice(1)].error == 1e-7
+
+
+def test_the_signed_rank_test_agrees_with_counting_all_signs() -> None:
+    generator = np.random.default_rng(5)
+    lead = generator.normal(0.02, 0.05, 9)
+    margin = np.log1p(0.01)
+    found = chance_not_faster(np.exp(lead + margin).tolist(), [1.0] * 9)
+    ranks = np.argsort(np.argsort(np.abs(lead))) + 1
+    sums = [sum(rank for place, rank in enumerate(ranks) if signs >> place & 1) for signs in range(2**9)]
+    assert found == pytest.approx(np.mean(np.array(sums) >= ranks[lead > 0].sum()))
+
+
+def test_holm_stops_at_the_first_hypothesis_that_stands() -> None:
+    chances = {choice(1): 0.004, choice(2): 0.006, choice(3): 0.001}
+    assert holm(chances, 0.01) == [choice(3), choice(1), choice(2)]
+    assert holm({**chances, choice(1): 0.0051}, 0.01) == [choice(3)]
