@@ -1,0 +1,372 @@
+"""Forms: the ways to write a problem, for people, for files and from PyTorch modules.
+
+`parse_problem` reads words (`conv2d c=64 h=56 k=64 r=3 pad=1`), a JSON object, and a MIOpenDriver command line, as
+MIOpen's logs print them. `read_problems` reads many from a file, `problem_set` a named network or a file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seqtune.errors import FormatError, ProblemError
+from seqtune.kernels.networks import NETWORKS, network
+from seqtune.kernels.problem import PROBLEM_TYPES, Problem, Value, problem_type
+
+LARGEST_FILE = 10_000_000  # bytes
+MOST_PROBLEMS = 100_000
+LONGEST_FORM = 100_000  # characters of one problem
+
+_BOTH_AXES = {"pad": ("pad_h", "pad_w"), "stride": ("stride_h", "stride_w"), "dilation": ("dilation_h", "dilation_w"),
+              "filter": ("r", "s"), "size": ("h", "w")}
+_TYPE_WORDS = {"conv": "conv2d", "convolution": "conv2d", "conv2d": "conv2d", "gemm": "gemm", "matmul": "gemm",
+               "recorded": "recorded"}
+_YES_NO = {"1": "yes", "true": "yes", "on": "yes", "0": "no", "false": "no", "off": "no"}
+_HELP = "write for example: conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad=1, or gemm m=64 n=256 k=128"
+
+# MIOpenDriver's options (its driver/conv_driver.hpp): letter -> (long name, feature); the numbers are its defaults.
+_DRIVER_DTYPES = {"conv": "fp32", "convfp16": "fp16", "convbfp16": "bf16", "convint8": "int8"}
+_DRIVER_FEATURES = {
+    "n": ("batchsize", "n"), "c": ("in_channels", "c"), "H": ("in_h", "h"), "W": ("in_w", "w"),
+    "k": ("out_channels", "k"), "y": ("fil_h", "r"), "x": ("fil_w", "s"), "p": ("pad_h", "pad_h"),
+    "q": ("pad_w", "pad_w"), "u": ("conv_stride_h", "stride_h"), "v": ("conv_stride_w", "stride_w"),
+    "l": ("dilation_h", "dilation_h"), "j": ("dilation_w", "dilation_w"), "g": ("group_count", "groups"),
+}
+_DRIVER_OPTIONS = {
+    "F": "forw", "m": "mode", "I": "in_layout", "O": "out_layout", "f": "fil_layout", "_": "spatial_dim",
+    "z": "pad_mode", "b": "bias", "r": "pad_val", "Z": "tensor_vect",
+}
+_DRIVER_IGNORED = {  # how to run, not what
+    "i": "iter", "V": "verify", "C": "verification_cache", "t": "time", "w": "wall", "s": "search", "P": "printconv",
+    "o": "dump_output", "d": "in_data", "e": "weights", "a": "in_bias", "D": "dout_data", "S": "solution",
+    "L": "vector_length", "G": "gpualloc", "!": "in_d", "@": "fil_d", "#": "conv_stride_d", "$": "pad_d",
+    "^": "dilation_d",
+}
+_DRIVER_DEFAULTS = {"n": 100}  # the rest of its defaults are ours
+
+
+def parse_problem(words: Sequence[str] | str) -> Problem:
+    """The problem that the words, the JSON object or the MIOpenDriver command line says. Raises ProblemError.
+
+    >>> parse_problem("conv2d c=64 size=56 k=64 filter=3 pad=1").key
+    'conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad_h=1 pad_w=1'
+    """
+    text = words if isinstance(words, str) else shlex.join(words)
+    if len(text) > LONGEST_FORM:
+        raise ProblemError(f"a problem of {len(text)} characters is too long: {text[:40]!r}...")
+    whole = text.strip() if isinstance(words, str) else " ".join(words).strip()
+    if whole.startswith("{"):
+        return _from_json(whole)
+    try:
+        parts = shlex.split(text)
+    except ValueError as error:
+        raise ProblemError(f"cannot split {text[:60]!r} into words: {error}") from None
+    if not isinstance(words, str) and len(parts) == 1 and " " in parts[0]:
+        return parse_problem(parts[0])  # one quoted argument on the command line
+    if not parts:
+        raise ProblemError(f"no problem given; {_HELP}")
+    program = Path(parts[0]).name == "MIOpenDriver"
+    rest = parts[1:] if program else parts
+    if program or (rest[0] in _DRIVER_DTYPES and any(word.startswith("-") for word in rest[1:])):
+        return _from_driver(rest)
+    return _from_words(parts)
+
+
+def _from_words(parts: Sequence[str]) -> Problem:
+    kind = None
+    if "=" not in parts[0]:
+        kind = _TYPE_WORDS.get(parts[0].lower())
+        if kind is None:
+            raise ProblemError(f"{parts[0][:40]!r} is no problem type ({', '.join(PROBLEM_TYPES)}); {_HELP}")
+        parts = parts[1:]
+    given: dict[str, object] = {}
+    for part in parts:
+        name, equals, text = part.partition("=")
+        if not equals or not name or not text:
+            raise ProblemError(f"{part[:40]!r} is not name=value; {_HELP}")
+        name = name if kind == "recorded" else name.lower()
+        if name in given:
+            raise ProblemError(f"{name[:40]!r} is given twice")
+        given[name] = text
+    return make_problem(kind, given)
+
+
+def _from_json(text: str) -> Problem:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ProblemError(f"not JSON: {text[:60]!r} ({error})") from None
+    kind = found.pop("type", None)
+    if kind is not None and not isinstance(kind, str):
+        raise ProblemError(f"the type of a problem is a word, not {str(kind)[:40]!r}")
+    return make_problem(kind, found)
+
+
+def make_problem(kind: str | None, given: Mapping[str, object]) -> Problem:
+    """A problem from loosely written features: shorthands spread over both axes, yes and no in all spellings.
+
+    Without a type, the names tell it. Raises ProblemError.
+    """
+    if kind is None:
+        names = {name.lower() for name in given}
+        kind = "conv2d" if names & {"c", "h", "r", "size", "filter"} else "gemm" if "m" in names else None
+        if kind is None:
+            raise ProblemError(f"cannot tell the type of the problem; {_HELP}")
+    table = problem_type(kind).by_name
+    if kind == "recorded":
+        return Problem.make(kind, **{name: _value(name, value) for name, value in given.items()})
+    values: dict[str, Value] = {}
+    specific: dict[str, Value] = {}
+    for written, value in given.items():
+        name = written.lower()
+        if name in _BOTH_AXES and kind == "conv2d":
+            values.update(dict.fromkeys(_BOTH_AXES[name], _value(name, value)))
+        elif name == "relu":
+            specific["activation"] = "relu" if _yes_no(_value(name, value)) == "yes" else "none"
+        else:
+            feature = table.get(name)
+            choice = feature is not None and bool(feature.choices)
+            read = _value(name, value)
+            specific[name] = _yes_no(read) if choice and feature is not None and "yes" in feature.choices else read
+    values.update(specific)
+    if kind == "conv2d":
+        for name, other in (("s", "r"), ("w", "h")):
+            if other in values:
+                values.setdefault(name, values[other])
+    return Problem.make(kind, **values)
+
+
+def _value(name: str, value: object) -> Value:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or isinstance(value, int | float):
+        return value
+    if not isinstance(value, str):
+        raise ProblemError(f"{name[:40]!r} must be a number, a word or null, not {str(value)[:40]!r}")
+    text = value.strip()
+    if text.lower() in ("unknown", "?"):
+        return None
+    if re.fullmatch(r"[+-]?[0-9]{1,300}", text):
+        return int(text)
+    if re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", text):
+        return float(text)
+    return text
+
+
+def _yes_no(value: Value) -> Value:
+    return value if value is None else _YES_NO.get(str(value).lower(), str(value))
+
+
+def _from_driver(parts: Sequence[str]) -> Problem:
+    if not parts or parts[0] not in _DRIVER_DTYPES:
+        found = parts[0][:40] if parts else "nothing"
+        raise ProblemError(f"MIOpenDriver {found}: only {', '.join(_DRIVER_DTYPES)} can be read")
+    features = {letter: feature for letter, (_, feature) in _DRIVER_FEATURES.items()}
+    names = {long: letter for letter, (long, _) in _DRIVER_FEATURES.items()}
+    names |= {long: letter for table in (_DRIVER_OPTIONS, _DRIVER_IGNORED) for letter, long in table.items()}
+    values: dict[str, Value] = {**_DRIVER_DEFAULTS, "dtype": _DRIVER_DTYPES[parts[0]]}
+    options: dict[str, str] = {}
+    rest = list(parts[1:])
+    while rest:
+        word = rest.pop(0)
+        flag, equals, text = word.partition("=")
+        letter = names.get(flag[2:]) if flag.startswith("--") else flag[1:] if re.fullmatch(r"-.", flag) else None
+        if letter is None or not (letter in features or letter in _DRIVER_OPTIONS or letter in _DRIVER_IGNORED):
+            raise ProblemError(f"MIOpenDriver has no option {word[:40]!r} that can be read here")
+        if not equals:
+            if not rest:
+                raise ProblemError(f"the MIOpenDriver option {word} needs a value")
+            text = rest.pop(0)
+        if letter in features:
+            values[features[letter]] = _value(word, text)
+        elif letter in _DRIVER_OPTIONS:
+            options[_DRIVER_OPTIONS[letter]] = text
+    for name, flag in (("c", "-c"), ("h", "-H"), ("w", "-W"), ("k", "-k"), ("r", "-y"), ("s", "-x")):
+        if name not in values:
+            meaning = problem_type("conv2d").by_name[name].meaning
+            raise ProblemError(f"the MIOpenDriver command line needs {flag} ({meaning})")
+    values.update(_driver_options(options))
+    return Problem.make("conv2d", **values)
+
+
+def _driver_options(options: Mapping[str, str]) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    accepted = {"mode": ("conv",), "spatial_dim": ("2",), "pad_val": ("0",), "tensor_vect": ("0",),
+                "pad_mode": ("default", "conv", "valid")}
+    for name, fine in accepted.items():
+        if options.get(name, fine[0]) not in fine:
+            found = options[name][:40]
+            raise ProblemError(f"MIOpenDriver --{name} {found} cannot be read here, only {' or '.join(fine)}")
+    if options.get("pad_mode") == "valid":
+        values.update(pad_h=0, pad_w=0)
+    layouts = {options[name].upper() for name in ("in_layout", "out_layout", "fil_layout") if options.get(name)}
+    if len(layouts) > 1:
+        raise ProblemError(f"mixed layouts {' and '.join(sorted(layouts))[:60]}; input, filter and output must agree")
+    if layouts:
+        values["layout"] = layouts.pop()
+    forward = options.get("forw", "0")
+    if forward not in set("01234567"):
+        raise ProblemError(f"MIOpenDriver --forw {forward[:40]} is not one of 0 (all), 1 forward, 2 data, 4 weights")
+    bits = int(forward)
+    if bits not in (0, 1, 3, 5, 7):  # where forward is among several, it is meant
+        values["direction"] = "backward_data" if bits & 2 else "backward_weights"
+    if options.get("bias", "0") not in ("", "0"):
+        values["bias"] = "yes"
+    return values
+
+
+def read_problems(path: str | Path) -> list[Problem]:
+    """The problems of a file, duplicates dropped, in order. Raises FormatError naming the line.
+
+    `.csv`: a header of feature names (and `type`, `name`, `count`, of which the last two are not read), a problem a
+    row, empty cells take defaults. Any other name: a form that `parse_problem` reads on every line; # begins a comment.
+    """
+    place = Path(path)
+    try:
+        with place.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise FormatError(f"cannot read {place}: {error.strerror or error}") from None
+    if len(content) > LARGEST_FILE:
+        raise FormatError(f"{place} has more than {LARGEST_FILE // 1_000_000} MB; split it")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{place} is not UTF-8 text (byte {error.start})") from None
+    found = _read_csv(place, text) if place.suffix.lower() == ".csv" else _read_lines(place, text)
+    if not found:
+        raise FormatError(f"{place} holds no problem")
+    return found
+
+
+def _read_lines(place: Path, text: str) -> list[Problem]:
+    found: dict[Problem, None] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        form = line.strip()
+        if not form or form.startswith("#"):
+            continue
+        try:
+            found.setdefault(parse_problem(form if form.startswith("{") else form.split(" #")[0]))
+        except ProblemError as error:
+            raise FormatError(f"{place}:{number}: {error}") from None
+        _bound(place, found)
+    return list(found)
+
+
+def _read_csv(place: Path, text: str) -> list[Problem]:
+    reader = csv.reader(io.StringIO(text), strict=True)
+    found: dict[Problem, None] = {}
+    try:
+        header = [name.strip().lower() for name in next(reader, [])]
+        if not any(header):
+            raise FormatError(f"{place} is empty; its first line should name the features, like n,c,h,w,k,r,s")
+        if len(set(header)) != len(header):
+            raise FormatError(f"{place}:1: a column is named twice")
+        for row in reader:
+            if not any(cell.strip() for cell in row):
+                continue
+            if len(row) != len(header):
+                raise FormatError(f"{place}:{reader.line_num}: {len(row)} cells under {len(header)} columns")
+            cells = {name: cell.strip() for name, cell in zip(header, row, strict=True)
+                     if cell.strip() and name not in ("name", "count")}
+            kind = cells.pop("type", None)
+            try:
+                found.setdefault(make_problem(kind, cells))
+            except ProblemError as error:
+                raise FormatError(f"{place}:{reader.line_num}: {error}") from None
+            _bound(place, found)
+    except csv.Error as error:
+        raise FormatError(f"{place}:{reader.line_num}: not CSV: {error}") from None
+    return list(found)
+
+
+def _bound(place: Path, found: Mapping[Problem, None]) -> None:
+    if len(found) > MOST_PROBLEMS:
+        raise FormatError(f"{place} has more than {MOST_PROBLEMS} problems; split it")
+
+
+def problem_set(name_or_path: str | Path) -> list[Problem]:
+    """A named network (`resnet18`, also `resnet18:8` for batch 8) or the problems of a file."""
+    name, _, batch = str(name_or_path).partition(":")
+    if name.lower() in NETWORKS:
+        if batch and not re.fullmatch(r"[1-9][0-9]{0,4}", batch):
+            raise ProblemError(f"{batch[:40]!r} is no batch; write {name}:8, for example")
+        return network(name, int(batch or 1))
+    try:
+        there = Path(name_or_path).exists()
+    except (OSError, ValueError):  # a name too long for a file, or with a NUL
+        there = False
+    if not there:
+        text = str(name_or_path)[:200]
+        raise ProblemError(f"no problem set and no file {text!r}; the sets are {', '.join(NETWORKS)}")
+    return read_problems(name_or_path)
+
+
+def _pair(module: Any, name: str) -> tuple[int, int]:
+    value = getattr(module, name)
+    pair = (value, value) if isinstance(value, int) else tuple(value)
+    if len(pair) != 2:
+        raise ProblemError(f"{name} {pair} is not that of a 2-D convolution")
+    return int(pair[0]), int(pair[1])
+
+
+def _dtype(module: Any) -> str:
+    name = str(getattr(getattr(module, "weight", None), "dtype", "torch.float32"))
+    known = {"torch.float32": "fp32", "torch.float16": "fp16", "torch.bfloat16": "bf16", "torch.int8": "int8"}
+    if name not in known:
+        raise ProblemError(f"weights of {name[:40]}; known are {', '.join(known)}")
+    return known[name]
+
+
+def from_conv2d(module: Any, input_shape: Sequence[int], layout: str = "NCHW") -> Problem:
+    """The problem that a torch.nn.Conv2d solves on an input of (N, C, H, W) or (C, H, W). Raises ProblemError.
+
+    The shape is PyTorch's, (N, C, H, W) for both layouts; `layout="NHWC"` is its channels_last.
+    """
+    wanted = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "padding_mode")
+    if any(not hasattr(module, name) for name in wanted) or getattr(module, "transposed", False):
+        raise ProblemError(f"a {type(module).__name__} is no Conv2d")
+    if module.padding_mode != "zeros":
+        raise ProblemError(f"padding_mode={module.padding_mode!r:.40}; only zeros can be described")
+    shape = tuple(int(size) for size in input_shape)
+    shape = (1, *shape) if len(shape) == 3 else shape
+    if len(shape) != 4 or shape[1] != module.in_channels:
+        raise ProblemError(f"an input of shape {tuple(input_shape)} does not fit; it should be "
+                           f"(batch, {module.in_channels}, height, width)")
+    r, s = _pair(module, "kernel_size")
+    dilation_h, dilation_w = _pair(module, "dilation")
+    stride_h, stride_w = _pair(module, "stride")
+    if module.padding == "valid":
+        pad_h, pad_w = 0, 0
+    elif module.padding == "same":
+        both = (dilation_h * (r - 1), dilation_w * (s - 1))
+        if both[0] % 2 or both[1] % 2:
+            raise ProblemError(f"padding='same' of an even {r}x{s} filter is not the same on both sides")
+        pad_h, pad_w = both[0] // 2, both[1] // 2
+    else:
+        pad_h, pad_w = _pair(module, "padding")
+    return Problem.make(
+        "conv2d", n=shape[0], c=shape[1], h=shape[2], w=shape[3], k=int(module.out_channels), r=r, s=s,
+        pad_h=pad_h, pad_w=pad_w, stride_h=stride_h, stride_w=stride_w, dilation_h=dilation_h, dilation_w=dilation_w,
+        groups=int(module.groups), dtype=_dtype(module), layout=layout,
+        bias="no" if getattr(module, "bias", None) is None else "yes")
+
+
+def from_linear(module: Any, input_shape: Sequence[int]) -> Problem:
+    """The gemm that a torch.nn.Linear solves on an input of (..., in_features); its weights are (n, k)."""
+    if not hasattr(module, "in_features") or not hasattr(module, "out_features"):
+        raise ProblemError(f"a {type(module).__name__} is no Linear")
+    shape = tuple(int(size) for size in input_shape)
+    if not shape or shape[-1] != module.in_features:
+        raise ProblemError(f"an input of shape {tuple(input_shape)} does not end in {module.in_features}")
+    m = 1
+    for size in shape[:-1]:
+        m *= size
+    return Problem.make("gemm", m=m, n=int(module.out_features), k=int(module.in_features), trans_b="yes",
+                        dtype=_dtype(module), bias="no" if getattr(module, "bias", None) is None else "yes")
