@@ -19,12 +19,14 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.tuner.measure import Options
+from seqtune.tuner.runner import Measurer
 
 ERROR_LEVEL = 0.01  # of a false win, over all candidates of one verification
 MARGIN = 0.01  # what counts as a tie: not worth leaving the default for
@@ -32,20 +34,7 @@ HOPELESS = 1.3  # times the best of stage one; noise between stages is far small
 BATCHES = 3
 FEWEST_ROUNDS = 5  # a batch: 2**-15 leaves room for hundreds of candidates at ERROR_LEVEL
 MOST_ROUNDS = 50  # a batch: enough to see a lead of 3 % on a busy machine; more only costs time
-SAMPLE_SECONDS = 300e-6  # the least that one sample of the tuner's comparison takes
 SECONDS = 10.0  # the default budget of a verification, building included
-
-
-class Measurer(Protocol):
-    """What measures for a verification: the tuner's runner bound to a problem and a device, or a fake."""
-
-    def measure(self, configuration: Configuration) -> Measurement:
-        """Build, check and time one configuration."""
-        ...
-
-    def compare(self, configurations: Sequence[Configuration], rounds: int) -> list[Measurement]:
-        """Build all of them anew and run them in interleaved rounds; sample i of each is from round i."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +48,18 @@ class Verdict:
     significant: bool  # the winner is faster than the default, beyond doubt
 
 
-def verify(measurer: Measurer, candidates: Sequence[Configuration], default: Configuration, seconds: float = SECONDS,
-           progress: Callable[[str], None] = lambda step: None,
+def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configuration], default: Configuration,
+           seconds: float = SECONDS, progress: Callable[[str], None] = lambda step: None,
            clock: Callable[[], float] = time.monotonic) -> Verdict:
     """Measure the candidates and the default. Under a small budget FEWEST_ROUNDS a batch run none the less."""
     started = clock()
     distinct = list(dict.fromkeys([default, *candidates]))
+    options = Options()
     found: dict[Configuration, Measurement] = {}
-    for number, configuration in enumerate(distinct, start=1):
-        progress(f"measuring {number}/{len(distinct)}")
-        found[configuration] = measurer.measure(configuration)
+    progress(f"measuring 1/{len(distinct)}")
+    for configuration, measurement in measurer.measure(problem, distinct, options):
+        found[configuration] = measurement
+        progress(f"measuring {min(len(found) + 1, len(distinct))}/{len(distinct)}")
     best = min(measurement.seconds for measurement in found.values())
     finalists = [configuration for configuration in distinct if found[configuration].status is Status.CORRECT
                  and (configuration == default or found[configuration].seconds <= HOPELESS * best)]
@@ -79,10 +70,11 @@ def verify(measurer: Measurer, candidates: Sequence[Configuration], default: Con
         progress(f"comparing {len(finalists)}, batch {batch + 1}/{BATCHES}")
         if not batch:  # all batches have equally many rounds, so that the journal need not say where one ends
             left = (seconds - (clock() - started)) / BATCHES
-            cost = sum(max(SAMPLE_SECONDS, found[configuration].seconds) for configuration in finalists)
+            cost = sum(max(1.5 * options.sample_seconds, found[configuration].seconds) for configuration in finalists)
             rounds = min(MOST_ROUNDS, max(FEWEST_ROUNDS, int(left / cost)))
         turned = finalists[batch % len(finalists):] + finalists[:batch % len(finalists)]
-        for configuration, measurement in zip(turned, measurer.compare(turned, rounds), strict=True):
+        for configuration, measurement in zip(
+                turned, measurer.compare(problem, turned, rounds, options), strict=True):
             if measurement.status is Status.CORRECT:
                 samples[configuration] += measurement.samples
             else:

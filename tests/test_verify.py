@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pytest
 
 from seqtune.data.record import Measurement, Status
+from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
 from seqtune.predictor.verify import ERROR_LEVEL, Verdict, chance_not_faster, holm, leads_always, verify
+from seqtune.tuner.measure import Options
 
 
 def choice(number: int) -> Configuration:
@@ -17,10 +21,13 @@ def choice(number: int) -> Configuration:
 
 
 DEFAULT = choice(0)
+PROBLEM = Problem.make("gemm", m=8, n=8, k=8)
 
 
 class NoisyMeasurer:
     """Times = truth x log-normal noise x rare large outliers x a slow drift that all share."""
+
+    device = Device("fake", "fake", "fake", "fake")
 
     def __init__(self, truth: Mapping[Configuration, float], seed: int,
                  failing: Mapping[Configuration, Status] | None = None) -> None:
@@ -35,12 +42,17 @@ class NoisyMeasurer:
         outlier = 5.0 if self.generator.random() < 0.05 else 1.0
         return self.truth[configuration] * noise * outlier * drift
 
-    def measure(self, configuration: Configuration) -> Measurement:
-        if configuration in self.failing:
-            return Measurement(self.failing[configuration], message="planted")
-        return Measurement(Status.CORRECT, tuple(self._sample(configuration, 1.0) for _ in range(10)), error=1e-7)
+    def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
+                best: float = math.inf) -> Iterator[tuple[Configuration, Measurement]]:
+        for configuration in configurations:
+            if configuration in self.failing:
+                yield configuration, Measurement(self.failing[configuration], message="planted")
+            else:
+                samples = tuple(self._sample(configuration, 1.0) for _ in range(10))
+                yield configuration, Measurement(Status.CORRECT, samples, error=1e-7)
 
-    def compare(self, configurations: Sequence[Configuration], rounds: int) -> list[Measurement]:
+    def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
+                options: Options) -> list[Measurement]:
         self.compared += configurations
         self.rounds = rounds
         samples: dict[Configuration, list[float]] = {configuration: [] for configuration in configurations}
@@ -55,7 +67,7 @@ def run(truth: Sequence[float], seed: int = 0, failing: Mapping[int, Status] | N
     """Candidate i + 1 takes truth[i + 1] seconds; the default takes truth[0]."""
     times = {choice(number): time for number, time in enumerate(truth)}
     measurer = NoisyMeasurer(times, seed, {choice(number): status for number, status in (failing or {}).items()})
-    return verify(measurer, [choice(number) for number in range(1, len(truth))], DEFAULT, seconds=600.0)
+    return verify(measurer, PROBLEM, [choice(number) for number in range(1, len(truth))], DEFAULT, seconds=600.0)
 
 
 def test_a_clearly_faster_candidate_wins_with_its_speedup() -> None:
@@ -99,14 +111,14 @@ def test_a_tenth_faster_is_found_nearly_always_in_spite_of_outliers() -> None:
 def test_hopeless_candidates_are_not_compared_but_the_default_always_is() -> None:
     times = {choice(number): time for number, time in enumerate([9.0, 1.0, 1.1, 2.0])}
     measurer = NoisyMeasurer(times, 0)
-    verify(measurer, [choice(1), choice(2), choice(3)], DEFAULT, seconds=1.0)
+    verify(measurer, PROBLEM, [choice(1), choice(2), choice(3)], DEFAULT, seconds=1.0)
     assert set(measurer.compared) == {DEFAULT, choice(1), choice(2)}
 
 
 def test_a_candidate_that_turns_wrong_in_the_comparison_does_not_win() -> None:
     measurer = NoisyMeasurer({DEFAULT: 1.0, choice(1): 0.5, choice(2): 0.6}, 0)
     measurer.failing_later[choice(1)] = Measurement(Status.CORRECTNESS, message="now and then")
-    verdict = verify(measurer, [choice(1), choice(2)], DEFAULT, seconds=1.0)
+    verdict = verify(measurer, PROBLEM, [choice(1), choice(2)], DEFAULT, seconds=1.0)
     assert verdict.winner == choice(2)
     assert verdict.measurements[choice(1)].message == "now and then"
 
@@ -114,7 +126,7 @@ def test_a_candidate_that_turns_wrong_in_the_comparison_does_not_win() -> None:
 def test_the_rounds_fit_into_the_budget_and_are_never_too_few_for_a_verdict() -> None:
     for time_of_one, seconds, expected in ((0.1, 12.0, 20), (10.0, 1.0, 5), (1e-6, 1.0, 50)):
         measurer = NoisyMeasurer({DEFAULT: time_of_one, choice(1): time_of_one}, 0)
-        verify(measurer, [choice(1)], DEFAULT, seconds=seconds, clock=lambda: 0.0)
+        verify(measurer, PROBLEM, [choice(1)], DEFAULT, seconds=seconds, clock=lambda: 0.0)
         assert measurer.rounds == pytest.approx(expected, abs=3)
     assert run([1.0, 0.5]).significant
 
@@ -136,7 +148,7 @@ def test_where_nothing_runs_there_is_no_winner() -> None:
 
 def test_a_default_among_the_candidates_is_measured_once_and_keeps_its_place() -> None:
     times = {DEFAULT: 1.0, choice(1): 1.0}
-    verdict = verify(NoisyMeasurer(times, 3), [DEFAULT, choice(1)], DEFAULT, seconds=1.0)
+    verdict = verify(NoisyMeasurer(times, 3), PROBLEM, [DEFAULT, choice(1)], DEFAULT, seconds=1.0)
     assert len(verdict.measurements) == 2
     assert verdict.winner == DEFAULT
 
