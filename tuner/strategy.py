@@ -40,6 +40,7 @@ class StrategyFactory(Protocol):
 STRATEGIES: dict[str, str] = {
     "exhaustive": "seqtune.tuner.strategies.exhaustive:Exhaustive",
     "random": "seqtune.tuner.strategies.random:Random",
+    "local": "seqtune.tuner.strategies.local:Local",
 }
 
 

@@ -1,0 +1,232 @@
+"""Journal: where records are kept as they happen. SQLite in WAL mode; each record is committed by itself.
+
+A record is safe from the death of its process as soon as `add` returns. From a power cut it is safe after the next
+checkpoint (`synchronous=NORMAL`: no wait for the disk per record, which would disturb the measurements); a power cut
+can lose the last records, never damage the journal.
+
+A *trial* is measured once: (problem, device, kernel, kernel version, configuration, toolchain) is unique. What is
+measured again on purpose (runs `final` and `verify`) stands in a table of its own, and the newest counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from seqtune.errors import FormatError, SeqtuneError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.problem import Problem
+
+from .record import Measurement, Record, Status
+
+VERSION = 1  # of the schema; SQLite's user_version
+APPLICATION = 0x73717475  # "sqtu"; SQLite's application_id
+REPEATED = ("final", "verify")  # runs that measure a trial again
+
+_COLUMNS = """
+    id INTEGER PRIMARY KEY, problem INTEGER NOT NULL REFERENCES problems, device INTEGER NOT NULL REFERENCES devices,
+    kernel TEXT NOT NULL, kernel_version INTEGER NOT NULL, configuration TEXT NOT NULL, toolchain TEXT NOT NULL,
+    status TEXT NOT NULL, samples TEXT NOT NULL, error REAL, build_seconds REAL NOT NULL, message TEXT NOT NULL,
+    "when" REAL NOT NULL, run TEXT NOT NULL, host TEXT NOT NULL"""
+_SCHEMA = f"""
+    CREATE TABLE problems (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, json TEXT NOT NULL);
+    CREATE TABLE devices (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, json TEXT NOT NULL);
+    CREATE TABLE trials ({_COLUMNS},
+        UNIQUE (problem, device, kernel, kernel_version, configuration, toolchain));
+    CREATE TABLE repeats ({_COLUMNS});
+    CREATE INDEX repeats_by_problem ON repeats (problem, device);
+    PRAGMA application_id = {APPLICATION};
+    PRAGMA user_version = {VERSION};
+"""
+_FIELDS = ('problem, device, kernel, kernel_version, configuration, toolchain, status, samples, error, build_seconds, '
+           'message, "when", run, host')
+
+
+def default_path() -> Path:
+    """The journal in the user's data folder."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("seqtune", appauthor=False)) / "journal.sqlite"
+
+
+class Journal:
+    """An open journal; made where there is none. Raises FormatError on a file that is not one, and leaves it alone."""
+
+    def __init__(self, path: Path | str | None = None) -> None:
+        self.path = Path(path) if path is not None else default_path()
+        try:
+            if self.path.is_dir():
+                raise FormatError(f"{self.path} is a folder, not a journal")
+            if self.path.exists() and self.path.stat().st_size:
+                _check_header(self.path)
+            else:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                _create(self.path)
+        except OSError as error:
+            raise FormatError(f"cannot open the journal {self.path}: {error.strerror}") from None
+        self._ids: dict[tuple[str, str], int] = {}
+        with self._reading():
+            # every statement is its own transaction
+            self._connection = sqlite3.connect(self.path, timeout=30.0, isolation_level=None)
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.execute("PRAGMA foreign_keys = ON")
+            self._connection.execute("SELECT count(*) FROM trials").fetchone()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing is lost without it."""
+        self._connection.close()
+
+    def add(self, record: Record) -> bool:
+        """Keeps a record, for good when this returns; False where its trial is already there (the first one stays)."""
+        found = record.measurement
+        table = "repeats" if record.run in REPEATED else "trials"
+        problem = self._id("problems", record.problem.key, json.dumps(record.problem.to_json()))
+        device = self._id("devices", record.device, "")
+        marks = ", ".join("?" * 14)
+        with self._reading():
+            cursor = self._connection.execute(
+                f"INSERT OR IGNORE INTO {table} ({_FIELDS}) VALUES ({marks})",
+                (problem, device, record.configuration.kernel, record.kernel_version, record.configuration.key,
+                 record.toolchain, found.status.value, json.dumps(list(found.samples)), found.error,
+                 found.build_seconds, found.message, record.when or time.time(), record.run, record.host))
+        return cursor.rowcount == 1
+
+    def add_device(self, device: Device) -> None:
+        """Keeps the facts of a device, replacing older ones."""
+        facts = json.dumps(device.to_json())
+        self._id("devices", device.key, facts)
+        with self._reading():
+            self._connection.execute("UPDATE devices SET json = ? WHERE key = ? AND json != ?",
+                                     (facts, device.key, facts))
+
+    def trials(self, problem: Problem, device: Device, kernels: Sequence[Kernel]) -> dict[Configuration, Measurement]:
+        """What is already measured, with today's kernel versions and toolchain: not to be measured again."""
+        versions = {kernel.name: kernel.version for kernel in kernels}
+        return {record.configuration: record.measurement for record in self.records(problem, device.key)
+                if record.toolchain == device.toolchain and record.run not in REPEATED
+                and versions.get(record.configuration.kernel) == record.kernel_version}
+
+    def get(self, problem: Problem, device: Device, kernel: Kernel, configuration: Configuration) -> Record | None:
+        """The newest repeat of a trial, else the trial itself, else None."""
+        for table in ("repeats", "trials"):
+            for record in self._select(table, 'AND kernel = ? AND kernel_version = ? AND configuration = ? '
+                                       'AND toolchain = ? ORDER BY id DESC LIMIT 1', problem, device.key,
+                                       (kernel.name, kernel.version, configuration.key, device.toolchain)):
+                return record
+        return None
+
+    def records(self, problem: Problem | None = None, device: str | None = None, kernel: str | None = None,
+                run: str | None = None) -> Iterator[Record]:
+        """All records, or those of a problem, a device (its key), a kernel, a run; trials first, in measured order."""
+        more, values = "", []
+        for name, value in (("kernel", kernel), ("run", run)):
+            if value is not None:
+                more += f" AND {name} = ?"
+                values.append(value)
+        for table in ("trials", "repeats"):
+            if run is None or (run in REPEATED) == (table == "repeats"):
+                yield from self._select(table, more + " ORDER BY id", problem, device, tuple(values))
+
+    def devices(self) -> dict[str, Device]:
+        """Facts of every device whose facts were kept, by key."""
+        with self._reading():
+            rows = self._connection.execute("SELECT key, json FROM devices WHERE json != '' ORDER BY id").fetchall()
+            return {key: Device.from_json(json.loads(facts)) for key, facts in rows}
+
+    def problems(self) -> list[Problem]:
+        """Every problem that has a record."""
+        with self._reading():
+            return [Problem.from_json(text) for (text,) in
+                    self._connection.execute("SELECT json FROM problems ORDER BY id").fetchall()]
+
+    def _id(self, table: str, key: str, text: str) -> int:
+        if (table, key) not in self._ids:
+            with self._reading():
+                self._connection.execute(f"INSERT OR IGNORE INTO {table} (key, json) VALUES (?, ?)", (key, text))
+                self._ids[table, key] = int(
+                    self._connection.execute(f"SELECT id FROM {table} WHERE key = ?", (key,)).fetchone()[0])
+        return self._ids[table, key]
+
+    def _select(self, table: str, more: str, problem: Problem | None, device: str | None,
+                values: tuple[str | int, ...]) -> Iterator[Record]:
+        where, given = "1", list[str | int]()
+        if problem is not None:
+            where += " AND problem = (SELECT id FROM problems WHERE key = ?)"
+            given.append(problem.key)
+        if device is not None:
+            where += " AND device = (SELECT id FROM devices WHERE key = ?)"
+            given.append(device)
+        with self._reading():
+            problems = {number: Problem.from_json(text) for number, text in
+                        self._connection.execute("SELECT id, json FROM problems")} if problem is None else {}
+            devices = dict(self._connection.execute("SELECT id, key FROM devices"))
+            for row in self._connection.execute(f"SELECT {_FIELDS} FROM {table} WHERE {where} {more}",
+                                                (*given, *values)):
+                measurement = Measurement(Status(row[6]), tuple(json.loads(row[7])), row[8], row[9], row[10])
+                yield Record(problem or problems[row[0]], devices[row[1]], row[3],
+                             Configuration.of(row[2], json.loads(row[4])), row[5], measurement, *row[11:])
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise SeqtuneError(f"the journal {self.path} cannot be used now: {error}") from None
+        except (sqlite3.DatabaseError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise FormatError(f"the journal {self.path} is damaged: {error}") from None
+
+
+def _check_header(path: Path) -> None:
+    """Reads the file's first bytes alone (https://sqlite.org/fileformat.html), so that nothing is written to it."""
+    with path.open("rb") as file:
+        head = file.read(100)
+    if len(head) < 100 or not head.startswith(b"SQLite format 3\0"):
+        raise FormatError(f"{path} is not a journal (no SQLite file, or a truncated one)")
+    pages, version, application = (struct.unpack_from(">I", head, place)[0] for place in (28, 60, 68))
+    if application != APPLICATION:
+        raise FormatError(f"{path} is an SQLite file, but not a journal of seqtune")
+    if version != VERSION:
+        raise FormatError(f"{path} is a journal of version {version}; this seqtune reads version {VERSION}")
+    page_size = struct.unpack_from(">H", head, 16)[0]
+    wanted = pages * (65536 if page_size == 1 else page_size)
+    log = path.with_name(path.name + "-wal")
+    if path.stat().st_size < wanted and not (log.exists() and log.stat().st_size):
+        raise FormatError(f"the journal {path} is truncated: {path.stat().st_size} of {wanted} bytes")
+
+
+def _create(path: Path) -> None:
+    """An empty journal appears whole or not at all, whenever the process is killed."""
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    new.unlink(missing_ok=True)
+    connection = sqlite3.connect(new)
+    try:
+        connection.executescript(_SCHEMA)
+        connection.execute("PRAGMA journal_mode = WAL")
+    finally:
+        connection.close()
+    try:
+        if path.exists():  # empty
+            os.replace(new, path)
+        else:
+            os.link(new, path)  # unlike a renaming, never replaces what another process made meanwhile
+    except FileExistsError:
+        pass
+    except OSError:
+        os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)

@@ -1,0 +1,47 @@
+"""Local search: random configurations first, then the neighbours of the best, until it has none left to try.
+
+A neighbour differs in one parameter. With enough of a random start this finds the best known of a space that is too
+large for exhaustion.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from seqtune.data.record import Measurement
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.strategy import numbered, shuffled
+
+START = 1000  # random configurations before the climb
+
+
+class Local:
+    """A random start, then a climb from the best that runs dry."""
+
+    def __init__(self, spaces: Sequence[SearchSpace], seed: int, start: int = START) -> None:
+        self.spaces = {space.kernel.name: space for space in spaces}
+        self._start = [numbered(spaces, index) for index in shuffled(spaces, seed)[:start]][::-1]
+        self._asked: set[Configuration] = set()
+        self._best: tuple[float, Configuration | None] = (math.inf, None)
+        self._climbing: Configuration | None = None  # whose neighbours are being tried
+        self._neighbours: list[Configuration] = []
+
+    def ask(self, count: int) -> list[Configuration]:
+        if self._start:
+            asked = [self._start.pop() for _ in range(min(count, len(self._start)))]
+        else:
+            best = self._best[1]
+            if best is None:
+                return []
+            if best != self._climbing:
+                self._climbing = best
+                self._neighbours = [one for one in self.spaces[best.kernel].neighbours(best) if one not in self._asked]
+            asked, self._neighbours = self._neighbours[:count], self._neighbours[count:]
+        self._asked.update(asked)
+        return asked
+
+    def tell(self, configuration: Configuration, measurement: Measurement) -> None:
+        if measurement.seconds < self._best[0]:
+            self._best = (measurement.seconds, configuration)
