@@ -1,0 +1,212 @@
+"""Dataset: many trials as a table, on disk as one Parquet file. What learning needs, and no more.
+
+One row per measurement. Columns (Parquet types in SCHEMA):
+
+    device         Device.key; its facts are in the metadata
+    problem        Problem.key; its features are in the metadata
+    kernel         name of the kernel family
+    kernel_version its version when measured
+    configuration  the settings as compact JSON, in the kernel's order
+    status         a word of `seqtune.data.record.Status`
+    seconds        least sample of one launch; null on disk, infinite in memory, where the status is not `correct`
+    spread         interquartile range / median of the samples
+    samples        how many samples there were; few where the trial was dropped early as hopeless
+    error          max|difference| / max|reference|; null where it was not computed
+    build_seconds  seconds of the compiler; 0 where an earlier build served
+    run            what it was measured for: a strategy, or `final` and `verify` for measurements repeated on purpose
+    toolchain      Device.toolchain when measured
+
+The file's metadata holds, under `seqtune`, a JSON object: version, devices (key -> facts), problems (key -> features),
+held_out (keys of problems that no model may learn from), provenance (any words about where it comes from).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from seqtune.errors import FormatError, SeqtuneError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+
+from .journal import REPEATED, Journal
+from .record import Status
+
+VERSION = 1
+LARGEST_FILE = 1 << 30  # bytes; a larger one is refused before it fills the memory
+MOST_ROWS = 20_000_000
+_WORD = pa.dictionary(pa.int32(), pa.string())
+SCHEMA = pa.schema([
+    ("device", _WORD), ("problem", _WORD), ("kernel", _WORD), ("kernel_version", pa.int32()),
+    ("configuration", _WORD), ("status", _WORD), ("seconds", pa.float32()), ("spread", pa.float32()),
+    ("samples", pa.int32()), ("error", pa.float32()), ("build_seconds", pa.float32()), ("run", _WORD),
+    ("toolchain", _WORD),
+])
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows as the module says, and what they refer to."""
+
+    rows: pd.DataFrame
+    devices: Mapping[str, Device]  # by Device.key
+    known_problems: Mapping[str, Problem]  # by Problem.key
+    held_out: frozenset[str] = frozenset()  # Problem.key
+    provenance: Mapping[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @classmethod
+    def from_journal(cls, journal: Journal, provenance: Mapping[str, str] | None = None,
+                     held_out: Iterable[str] = ()) -> Dataset:
+        """Everything a journal holds."""
+        columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+        for record in journal.records():
+            found = record.measurement
+            row = (record.device, record.problem.key, record.configuration.kernel, record.kernel_version,
+                   record.configuration.key, found.status.value, found.seconds, found.spread, len(found.samples),
+                   np.nan if found.error is None else found.error, found.build_seconds, record.run, record.toolchain)
+            for name, value in zip(SCHEMA.names, row, strict=True):
+                columns[name].append(value)
+        problems = {problem.key: problem for problem in journal.problems()}
+        return cls(_frame(columns), journal.devices(), problems, frozenset(held_out), dict(provenance or {}))
+
+    @classmethod
+    def read(cls, path: Path | str) -> Dataset:
+        """From Parquet. Raises FormatError on anything else, and on another schema."""
+        path = Path(path)
+        try:
+            if path.stat().st_size > LARGEST_FILE:
+                raise FormatError(f"{path} is larger than {LARGEST_FILE >> 20} MiB")
+            file = pq.ParquetFile(path)
+            metadata = (file.schema_arrow.metadata or {}).get(b"seqtune")
+            if metadata is None:
+                raise FormatError(f"{path} is a Parquet file, but not a data set of seqtune "
+                                  f"(columns {', '.join(file.schema_arrow.names)[:80]})")
+            if file.metadata.num_rows > MOST_ROWS:
+                raise FormatError(f"{path} has {file.metadata.num_rows} rows; at most {MOST_ROWS} are read")
+            facts = json.loads(metadata)
+            if not isinstance(facts, dict) or facts.get("version") != VERSION:
+                found = facts.get("version") if isinstance(facts, dict) else None
+                raise FormatError(f"{path} is a data set of version {found}; this seqtune reads version {VERSION}")
+            for name in SCHEMA.names:
+                if name not in file.schema_arrow.names:
+                    raise FormatError(f"{path} has no column {name}")
+            table = file.read(columns=SCHEMA.names).cast(SCHEMA)
+            devices = {str(key): Device.from_json(one) for key, one in facts["devices"].items()}
+            problems = {str(key): Problem.from_json(one) for key, one in facts["problems"].items()}
+            held_out, provenance = frozenset(map(str, facts["held_out"])), dict(facts["provenance"])
+        except OSError as error:
+            raise FormatError(f"cannot read the data set {path}: {error.strerror or error}") from None
+        except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError) as error:
+            message = " ".join(str(error).split())[:200]
+            raise FormatError(f"{path} is not a data set of seqtune: {message}") from None
+        except SeqtuneError as error:
+            raise error if isinstance(error, FormatError) else FormatError(f"{path}: {error}") from None
+        return cls(_checked(table.to_pandas(), path, devices, problems), devices, problems, held_out, provenance)
+
+    def write(self, path: Path | str) -> None:
+        """To Parquet, whole or not at all. Rows are sorted, so that equal data sets make equal files."""
+        path = Path(path)
+        facts = {"version": VERSION, "devices": {key: one.to_json() for key, one in sorted(self.devices.items())},
+                 "problems": {key: one.to_json() for key, one in sorted(self.known_problems.items())},
+                 "held_out": sorted(self.held_out), "provenance": dict(self.provenance)}
+        rows = self.rows.sort_values(["device", "problem", "kernel", "configuration", "run"], kind="stable")
+        rows = rows.assign(seconds=rows["seconds"].where(np.isfinite(rows["seconds"]), np.nan))
+        table = pa.Table.from_pandas(rows, schema=SCHEMA, preserve_index=False)
+        table = table.replace_schema_metadata({"seqtune": json.dumps(facts, separators=(",", ":"))})
+        new = path.with_name(f"{path.name}.{os.getpid()}.new")
+        try:
+            pq.write_table(table, new, compression="zstd", compression_level=19)
+            os.replace(new, path)
+        except OSError as error:
+            raise SeqtuneError(f"cannot write {path}: {error.strerror or error}") from None
+        finally:
+            new.unlink(missing_ok=True)
+
+    def merge(self, other: Dataset) -> Dataset:
+        """Both; of a trial that both hold, the first one stays, and all repeats. Held out is what either holds out."""
+        rows = pd.concat([self.rows, other.rows], ignore_index=True)
+        trial = ["device", "problem", "kernel", "kernel_version", "configuration", "toolchain"]
+        again = rows.duplicated(trial) & ~rows["run"].isin(REPEATED)
+        again |= rows.duplicated()
+        return Dataset(rows[~again].reset_index(drop=True), {**other.devices, **self.devices},
+                       {**other.known_problems, **self.known_problems}, self.held_out | other.held_out,
+                       {**other.provenance, **self.provenance})
+
+    def select(self, device: str | None = None, kernel: str | None = None, held_out: bool | None = None,
+               correct: bool = False) -> Dataset:
+        """The rows of a device (its key), a kernel, held-out problems or the others, correct ones only."""
+        rows = self.rows
+        if device is not None:
+            rows = rows[rows["device"] == device]
+        if kernel is not None:
+            rows = rows[rows["kernel"] == kernel]
+        if held_out is not None:
+            rows = rows[rows["problem"].isin(self.held_out) == held_out]
+        if correct:
+            rows = rows[rows["status"] == Status.CORRECT.value]
+        return replace(self, rows=rows.reset_index(drop=True))
+
+    def problems(self, device: str | None = None) -> list[Problem]:
+        """Problems that have rows (on that device), in key order."""
+        rows = self.rows if device is None else self.rows[self.rows["device"] == device]
+        return [self.known_problems[key] for key in sorted(rows["problem"].unique())]
+
+    def best_known(self) -> pd.DataFrame:
+        """One row per (device, problem): the fastest of the finals where there were any, else of the trials."""
+        rows = self.rows[self.rows["status"] == Status.CORRECT.value]
+        rows = rows.assign(final=rows["run"] == "final")
+        rows = rows.sort_values(["final", "seconds"], ascending=[False, True], kind="stable")
+        return rows.drop_duplicates(["device", "problem"]).drop(columns="final").reset_index(drop=True)
+
+
+def configuration(kernel: str, settings: str) -> Configuration:
+    """The configuration of a row. Raises FormatError."""
+    try:
+        found = json.loads(settings)
+        if isinstance(found, dict) and all(isinstance(value, int | str) for value in found.values()):
+            return Configuration.of(kernel, found)
+    except ValueError:
+        pass
+    raise FormatError(f"not a configuration: {settings[:60]!r}")
+
+
+def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:
+    frame = pd.DataFrame({name: columns[name] for name in SCHEMA.names})
+    for name in ("seconds", "spread", "error", "build_seconds"):
+        frame[name] = frame[name].astype(np.float32)
+    for name in ("kernel_version", "samples"):
+        frame[name] = frame[name].astype(np.int32)
+    return frame
+
+
+def _checked(frame: pd.DataFrame, path: Path, devices: Mapping[str, Device],
+             problems: Mapping[str, Problem]) -> pd.DataFrame:
+    """Plain string columns, infinite seconds for failures; every reference resolves."""
+    for name in SCHEMA.names:
+        if SCHEMA.field(name).type == _WORD:
+            frame[name] = frame[name].astype(object)
+        if name not in ("seconds", "error") and frame[name].isna().any():
+            raise FormatError(f"{path}: the column {name} has empty rows")
+    words = (("status", {status.value for status in Status}), ("device", devices), ("problem", problems))
+    for name, known in words:
+        strange = [word for word in frame[name].unique() if word not in known]
+        if strange:
+            raise FormatError(f"{path}: unknown {name} {strange[0]!r:.80}")
+    correct = frame["status"] == Status.CORRECT.value
+    if not bool((frame.loc[correct, "seconds"] > 0).all()):
+        raise FormatError(f"{path}: a correct trial needs seconds above 0")
+    frame["seconds"] = frame["seconds"].where(correct, np.inf).astype(np.float32)
+    return frame

@@ -1,0 +1,183 @@
+"""The journal: what is added stays, once; what is not a journal stays untouched."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqtune.data.journal import Journal
+from seqtune.data.record import Measurement, Record, Status
+from seqtune.errors import FormatError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration, Kernel, Parameter
+from seqtune.kernels.problem import Problem
+
+DEVICE = Device("test:1", "test", "paper", "none", toolchain="t1")
+KERNEL = Kernel("test.k", "gemm", ("test",), (Parameter("tile", (1, 2, 4)), Parameter("order", ("mn", "nm"))), (), ())
+PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
+
+
+def record(tile: int = 1, seconds: float = 1e-3, **changes: Any) -> Record:
+    found = Record(PROBLEM, DEVICE.key, 1, Configuration.of("test.k", (("tile", tile), ("order", "mn"))), "t1",
+                   Measurement(Status.CORRECT, (seconds, seconds * 1.5), 1e-7, 0.02), 1700000000.0, "random", "here")
+    return replace(found, **changes)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "folder" / "journal.sqlite"
+
+
+def test_records_come_back_as_they_were(path: Path) -> None:
+    failure = record(4, measurement=Measurement(Status.CRASH, message="the worker died (SIGSEGV)"))
+    recorded = record(2, problem=Problem.make("recorded", colour="red", size=3))
+    with Journal(path) as journal:
+        journal.add_device(DEVICE)
+        for one in (record(), failure, recorded):
+            assert journal.add(one)
+    with Journal(path) as journal:
+        assert list(journal.records()) == [record(), failure, recorded]
+        assert list(journal.records(PROBLEM)) == [record(), failure]
+        assert not list(journal.records(device="another"))
+        assert journal.devices() == {DEVICE.key: DEVICE}
+        assert journal.problems() == [PROBLEM, recorded.problem]
+
+
+def test_a_trial_is_kept_once_and_the_first_stays(path: Path) -> None:
+    with Journal(path) as journal:
+        assert journal.add(record(seconds=1.0))
+        assert not journal.add(record(seconds=2.0))
+        (only,) = journal.records()
+        assert only.measurement.seconds == 1.0
+
+
+@pytest.mark.parametrize("changes", [
+    {"toolchain": "t2"}, {"kernel_version": 2}, {"device": "other"}, {"problem": Problem.make("gemm", m=9, n=4, k=5)},
+    {"configuration": Configuration.of("test.k", (("tile", 2), ("order", "mn")))}])
+def test_whatever_the_time_depends_on_makes_another_trial(path: Path, changes: dict[str, Any]) -> None:
+    with Journal(path) as journal:
+        assert journal.add(record())
+        assert journal.add(record(**changes))
+
+
+def test_only_todays_version_and_toolchain_count_as_measured(path: Path) -> None:
+    with Journal(path) as journal:
+        journal.add(record(1))
+        journal.add(record(2, kernel_version=2))
+        journal.add(record(4, toolchain="t2"))
+        assert [one["tile"] for one in journal.trials(PROBLEM, DEVICE, [KERNEL])] == [1]
+
+
+def test_the_newest_repeat_answers_before_the_trial(path: Path) -> None:
+    with Journal(path) as journal:
+        configuration = record().configuration
+        assert journal.get(PROBLEM, DEVICE, KERNEL, configuration) is None
+        journal.add(record(seconds=3.0))
+        journal.add(record(seconds=2.0, run="verify"))
+        journal.add(record(seconds=1.0, run="final"))
+        found = journal.get(PROBLEM, DEVICE, KERNEL, configuration)
+        assert found is not None
+        assert found.measurement.seconds == 1.0
+        assert [one.run for one in journal.records()] == ["random", "verify", "final"]
+        assert [one.run for one in journal.records(run="verify")] == ["verify"]
+
+
+def test_device_facts_are_replaced(path: Path) -> None:
+    with Journal(path) as journal:
+        journal.add(record())
+        assert journal.devices() == {}
+        journal.add_device(DEVICE)
+        journal.add_device(replace(DEVICE, peak_gflops=5.0))
+        assert journal.devices()[DEVICE.key].peak_gflops == 5.0
+
+
+def test_an_unclosed_journal_is_complete(path: Path) -> None:
+    """A process that dies right after `add` has lost nothing."""
+    script = ("import os, sys; from seqtune.data.journal import Journal; from seqtune.data.record import *\n"
+              "from seqtune.kernels.kernel import Configuration; from seqtune.kernels.problem import Problem\n"
+              "journal = Journal(sys.argv[1])\n"
+              "for tile in range(50):\n"
+              "    journal.add(Record(Problem.make('gemm', m=3, n=4, k=5), 'd', 1,\n"
+              "                Configuration.of('k', {'tile': tile}), 't', Measurement(Status.CORRECT, (1.0,))))\n"
+              "os._exit(9)")
+    assert subprocess.run([sys.executable, "-c", script, str(path)]).returncode == 9
+    with Journal(path) as journal:
+        assert [one.configuration["tile"] for one in journal.records()] == list(range(50))
+
+
+def test_two_writers_share_a_journal(path: Path) -> None:
+    with Journal(path) as first, Journal(path) as second:
+        assert first.add(record(1))
+        assert second.add(record(2))
+        assert not second.add(record(1))
+        assert len(list(first.records())) == 2
+
+
+def damaged(path: Path, kind: str) -> None:
+    if kind == "text":
+        path.write_text("not a database, " * 20)
+    elif kind == "short":
+        path.write_bytes(b"SQLite format 3\0")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "foreign":
+        with sqlite3.connect(path) as other:
+            other.execute("CREATE TABLE t (a)")
+        other.close()
+    else:
+        with Journal(path) as journal:
+            for tile in range(200):
+                journal.add(record(tile))
+        if kind == "truncated":
+            path.write_bytes(path.read_bytes()[:path.stat().st_size // 2])
+        elif kind == "newer":
+            newer = sqlite3.connect(path)
+            newer.execute("PRAGMA user_version = 2")
+            newer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            newer.close()
+        elif kind == "overwritten":
+            whole = bytearray(path.read_bytes())
+            whole[100:] = b"\xff" * (len(whole) - 100)
+            path.write_bytes(whole)
+
+
+@pytest.mark.parametrize(("kind", "words"), [
+    ("text", "is not a journal"), ("short", "is not a journal"), ("folder", "is a folder"),
+    ("foreign", "not a journal of seqtune"), ("truncated", "is truncated"), ("newer", "version 2"),
+    ("overwritten", "is damaged")])
+def test_what_is_no_journal_is_refused_in_one_line_and_left_alone(tmp_path: Path, kind: str, words: str) -> None:
+    path = tmp_path / "journal.sqlite"
+    damaged(path, kind)
+    before = path.read_bytes() if path.is_file() else b""
+    with pytest.raises(FormatError, match=words) as caught:
+        Journal(path)
+    assert "\n" not in str(caught.value)
+    assert (path.read_bytes() if path.is_file() else b"") == before
+    if kind != "overwritten":
+        assert [found.name for found in tmp_path.iterdir()] == ["journal.sqlite"]
+
+
+def test_an_empty_file_becomes_a_journal(tmp_path: Path) -> None:
+    """A process killed while it made the journal may leave one."""
+    path = tmp_path / "journal.sqlite"
+    path.touch()
+    with Journal(path) as journal:
+        assert journal.add(record())
+
+
+def test_a_damaged_row_is_reported(path: Path) -> None:
+    with Journal(path) as journal:
+        journal.add(record())
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE trials SET samples = ?", (json.dumps([1])[:-1],))
+    connection.commit()
+    connection.close()
+    with Journal(path) as journal, pytest.raises(FormatError, match="is damaged"):
+        list(journal.records())
