@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from seqtune.errors import CheckpointError
-from seqtune.predictor.model import Dimensions, Translator, TranslatorWords
+from seqtune.predictor.model import Dimensions, Translator, TranslatorWords, described
 from seqtune.predictor.vocabulary import MOST_WORDS, Declaration, Vocabulary
 
 FORMAT: Literal[1] = 1
@@ -46,6 +46,7 @@ class _Config(BaseModel):
     groups: int = Field(ge=2, le=MOST_WORDS)
     longest: int = Field(ge=1, le=1000)
     code: int = Field(ge=1, le=10_000)
+    quantities: int = Field(ge=1, le=10_000)
     width: int = Field(ge=1, le=8192)
     layers: int = Field(ge=1, le=100)
     heads: int = Field(ge=1, le=128)
@@ -173,7 +174,7 @@ def _vocabulary(about: _About, path: Path) -> Vocabulary:
         raise CheckpointError(f"{path}: its vocabulary has no proper beginning or repeats a word")
     vocabulary = Vocabulary(words.names, words.words, words.targets, about.kernels)
     try:
-        vocabulary.target_codes()
+        described(vocabulary)
     except (ValueError, OverflowError, RecursionError):
         raise CheckpointError(f"{path}: its vocabulary has a word that is not parameter=value") from None
     return vocabulary
@@ -182,7 +183,7 @@ def _vocabulary(about: _About, path: Path) -> Vocabulary:
 def _weights(path: Path, size: Dimensions, vocabulary: Vocabulary) -> Translator:
     """A Translator of those dimensions with the weights of the file, every shape compared before any is read."""
     fits = Dimensions.of(vocabulary)
-    for name in ("names", "words", "targets", "groups", "longest", "code"):
+    for name in ("names", "words", "targets", "groups", "longest", "code", "quantities"):
         found, wanted = getattr(size, name), getattr(fits, name)
         if found != wanted and not (name == "longest" and found > wanted):
             raise CheckpointError(f"{path.parent}: config.json says {name}={found}, its vocabulary needs {wanted}")
@@ -210,10 +211,9 @@ def _weights(path: Path, size: Dimensions, vocabulary: Vocabulary) -> Translator
         if not torch.isfinite(tensor).all():
             raise CheckpointError(f"{path}: the tensor {name} has values that are not finite")
     model.load_state_dict(tensors, assign=True)
-    described = (torch.from_numpy(vocabulary.target_codes()), torch.from_numpy(vocabulary.target_groups()))
-    if not torch.allclose(model.target.codes, described[0], atol=1e-4) or not torch.equal(
-            model.target.groups, described[1]):
-        raise CheckpointError(f"{path}: its target words do not mean what its vocabulary says")
+    for name, wanted_tensor in described(vocabulary).items():
+        if not torch.allclose(model.get_buffer(name), wanted_tensor, atol=1e-4):
+            raise CheckpointError(f"{path}: its target words do not mean what its vocabulary says")
     return model.eval()
 
 

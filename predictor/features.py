@@ -14,13 +14,21 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.problem import Value
 
-MODULI = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 28, 32)  # tile and vector sizes that kernels like
+MODULI = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96)  # tile and vector sizes that kernels like
 SMALL = 16  # numbers 1..SMALL also have a place of their own
 OCTAVES = np.arange(-14.0, 44.0, 2.0)  # centres of bumps over log2: 1e-4 (a tolerance) to 2**42 (work, in flop)
 
 _FLAGS = 4  # unknown, whole number, zero, negative
 _PER_MODULUS = 5  # divisible, remainder, sine and cosine of it, share kept when rounded up to a multiple
 CODE_SIZE = _FLAGS + 1 + len(OCTAVES) + SMALL + _PER_MODULUS * len(MODULI)
+
+# What values of tuning parameters are held against: how often a tile of 14 fits a row of 56, and what it wastes.
+QUANTITIES = (
+    "conv2d.row_w", "conv2d.rows", "conv2d.k_per_group", "conv2d.c_per_group", "conv2d.r", "conv2d.n",
+    "gemm.m", "gemm.n", "gemm.k",
+    "device.threads", "device.compute_units", "device.vector_floats", "device.vector_registers",
+    "device.max_work_group",
+)
 
 Codes = NDArray[np.float32]  # (number, CODE_SIZE)
 

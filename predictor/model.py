@@ -1,8 +1,9 @@
 """Translator: a small encoder-decoder transformer from source sentences to target sentences, in plain PyTorch.
 
 Pre-norm blocks on `scaled_dot_product_attention` (which export to ONNX). A target word's vector is the sum of its own
-embedding, its parameter's embedding and a projection of its value's numeric code; the same vectors read words in and
-score them (logit = state · vector), so a value that was rare in training borrows from its neighbours.
+embedding, its parameter's embedding and a small network's view of its value's numeric code and of how the value fits
+the problem's quantities (what a tile of 14 wastes in a row of 56). The same vectors read words in and score them
+(logit = state · vector), so a value that was rare in training borrows from its neighbours.
 Shapes: B sentences, S source positions, T target words, V target vocabulary, W width.
 """
 
@@ -21,13 +22,13 @@ from torch import Tensor, nn
 
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.features import CODE_SIZE
+from seqtune.predictor.features import CODE_SIZE, QUANTITIES, codes
 from seqtune.predictor.vocabulary import BEGIN, PAD, UNKNOWN, Batch, Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class Dimensions:
-    """Sizes of a Translator. The first five follow from the vocabulary (`Dimensions.of`)."""
+    """Sizes of a Translator. The first five follow from the vocabulary (`of`); the next two are fixed."""
 
     names: int
     words: int
@@ -35,6 +36,7 @@ class Dimensions:
     groups: int
     longest: int  # target words of the longest sentence
     code: int = CODE_SIZE
+    quantities: int = len(QUANTITIES)
     width: int = 128
     layers: int = 3  # of the encoder, and of the decoder
     heads: int = 4
@@ -57,12 +59,13 @@ class Source(NamedTuple):
     words: Tensor  # (B, S) int64
     codes: Tensor  # (B, S, CODE_SIZE)
     mask: Tensor  # (B, S) bool, False at padding
+    quantities: Tensor  # (B, Q)
 
     @classmethod
     def of(cls, batch: Batch) -> Source:
         """Shares the batch's memory."""
         return cls(torch.from_numpy(batch.names), torch.from_numpy(batch.words), torch.from_numpy(batch.codes),
-                   torch.from_numpy(batch.mask))
+                   torch.from_numpy(batch.mask), torch.from_numpy(batch.quantities))
 
 
 Pairs = tuple[tuple[Tensor, Tensor], ...]  # per decoder layer: keys and values, each (B, heads, positions, W / heads)
@@ -73,10 +76,12 @@ class Memory(NamedTuple):
 
     pairs: Pairs
     mask: Tensor  # (B, 1, 1, S) bool
+    vectors: Tensor  # (B, V, W) of the target words, as the problem sees them
 
     def select(self, rows: Tensor) -> Memory:
         """The memory of those sentences."""
-        return Memory(tuple((keys[rows], values[rows]) for keys, values in self.pairs), self.mask[rows])
+        return Memory(tuple((keys[rows], values[rows]) for keys, values in self.pairs), self.mask[rows],
+                      self.vectors[rows])
 
 
 class Attention(nn.Module):
@@ -172,25 +177,47 @@ class SourceWords(nn.Module):
         return mixed
 
 
+FIT_SIZE = 4  # numbers per pair of quantity and value
+
+
+def fits(quantities: Tensor, values: Tensor) -> Tensor:
+    """Quantities (B, Q) against values (V,) -> (B, V, Q * FIT_SIZE).
+
+    log2(q / v) / 8, the share kept when q is rounded up to a multiple of v, whether v divides q, whether one v covers
+    q. Zeros where either is not positive.
+    """
+    q, v = quantities[:, None, :], values[None, :, None]
+    present = (q > 0) & (v > 0)
+    q, v = torch.where(present, q, 1.0), torch.where(present, v, 1.0)
+    times = torch.ceil(q / v)
+    kept = q / (times * v)
+    found = torch.stack([torch.log2(q / v) / 8, kept, (kept == 1).to(q.dtype), (times == 1).to(q.dtype)], dim=-1)
+    return (found * present[..., None]).flatten(2)
+
+
 class TargetWords(nn.Module):
-    """The vectors of the target vocabulary; `codes` and `groups` come from the vocabulary and are saved with it."""
+    """The vectors of the target vocabulary; its buffers come from the vocabulary and are saved with it."""
 
     codes: Tensor  # (V, CODE_SIZE)
+    values: Tensor  # (V,) 0 for words that are no positive number
     groups: Tensor  # (V,)
 
     def __init__(self, size: Dimensions) -> None:
         super().__init__()
         self.register_buffer("codes", torch.zeros(size.targets, size.code))
+        self.register_buffer("values", torch.zeros(size.targets))
         self.register_buffer("groups", torch.zeros(size.targets, dtype=torch.int64))
         self.word, self.group = nn.Embedding(size.targets, size.width), nn.Embedding(size.groups, size.width)
         self.code, self.mix = nn.Linear(size.code, size.width), nn.Linear(size.width, size.width)
+        self.fit = nn.Linear(size.quantities * FIT_SIZE, size.width, bias=False)
         for embedding in (self.word, self.group):
             nn.init.normal_(embedding.weight, std=0.1)
 
-    def forward(self) -> Tensor:
-        """(V, W)."""
+    def forward(self, quantities: Tensor) -> Tensor:
+        """(B, Q) -> (B, V, W)."""
         group = self.group(self.groups)
-        vectors: Tensor = self.word.weight + group + self.mix(F.gelu(self.code(self.codes) + group))
+        seen = self.fit(fits(quantities, self.values)) + self.code(self.codes) + group
+        vectors: Tensor = self.word.weight + group + self.mix(F.gelu(seen))
         return vectors
 
 
@@ -216,8 +243,8 @@ class Translator(nn.Module):
 
     def describe(self, vocabulary: Vocabulary) -> Translator:
         """Fills in what the target words mean."""
-        self.target.codes.copy_(torch.from_numpy(vocabulary.target_codes()))
-        self.target.groups.copy_(torch.from_numpy(vocabulary.target_groups()))
+        for name, tensor in described(vocabulary).items():
+            self.get_buffer(name).copy_(tensor)
         return self
 
     def grown(self, vocabulary: Vocabulary) -> Translator:
@@ -242,33 +269,40 @@ class Translator(nn.Module):
         for layer in self.encoder:
             x = layer(x, mask)
         x = self.encoded(x)
-        return Memory(tuple(layer.cross.pairs(x) for layer in self.decoder), mask)  # type: ignore[union-attr, operator]
+        pairs = tuple(layer.cross.pairs(x) for layer in self.decoder)  # type: ignore[union-attr, operator]
+        return Memory(pairs, mask, self.target(source.quantities))
 
-    def decode(self, words: Tensor, memory: Memory, past: Pairs | None = None,
-               vectors: Tensor | None = None) -> tuple[Tensor, Pairs]:
+    def decode(self, words: Tensor, memory: Memory, past: Pairs | None = None) -> tuple[Tensor, Pairs]:
         """Words (B, T) -> logits (B, T, V) of the next word after each, and the keys and values so far.
 
-        `past` continues an earlier call with one more word (T = 1); `vectors` are those of `self.target()`, if at hand.
+        `past` continues an earlier call with one more word (T = 1).
         """
-        vectors = self.target() if vectors is None else vectors
         done = 0 if past is None else past[0][0].shape[2]
         places = torch.arange(done, done + words.shape[1], device=words.device)
-        x = F.embedding(words, vectors) + self.position(places)
+        rows = torch.arange(words.shape[0], device=words.device)[:, None]
+        x = memory.vectors[rows, words] + self.position(places)
         pairs = []
         for number, layer in enumerate(self.decoder):
             x, pair = layer(x, memory.pairs[number], memory.mask, None if past is None else past[number])
             pairs.append(pair)
-        return self.decoded(x) @ vectors.T / math.sqrt(self.size.width), tuple(pairs)
+        return self.decoded(x) @ memory.vectors.transpose(1, 2) / math.sqrt(self.size.width), tuple(pairs)
 
-    def step(self, words: Tensor, memory: Memory, past: Pairs | None,
-             vectors: Tensor | None = None) -> tuple[Tensor, Pairs]:
+    def step(self, words: Tensor, memory: Memory, past: Pairs | None) -> tuple[Tensor, Pairs]:
         """One word per sentence (B,) -> logits (B, V)."""
-        logits, pairs = self.decode(words[:, None], memory, past, vectors)
+        logits, pairs = self.decode(words[:, None], memory, past)
         return logits[:, 0], pairs
 
     def forward(self, source: Source, words: Tensor) -> Tensor:
         """Teacher forcing. `words` (B, T) begin with <begin> and leave out the last; logits (B, T, V) of the next."""
         return self.decode(words, self.encode(source))[0]
+
+
+def described(vocabulary: Vocabulary) -> dict[str, Tensor]:
+    """The buffers that say what the target words mean, by their names in the state."""
+    values = vocabulary.target_values()
+    numbers = [float(value) if isinstance(value, int | float) and value > 0 else 0.0 for value in values]
+    return {"target.codes": torch.from_numpy(codes(values)), "target.values": torch.tensor(numbers),
+            "target.groups": torch.from_numpy(vocabulary.target_groups())}
 
 
 class Decoding(NamedTuple):
@@ -281,13 +315,11 @@ class Decoding(NamedTuple):
 
 
 class TranslatorWords:
-    """The Translator as a `NextWord` of the beam search. Takes the weights as they are when it is made."""
+    """The Translator as a `NextWord` of the beam search; it is put into evaluation mode."""
 
     def __init__(self, model: Translator, vocabulary: Vocabulary) -> None:
         self.model = model.eval()
         self.vocabulary = vocabulary
-        with torch.inference_mode():
-            self.vectors = model.target()
 
     @torch.inference_mode()
     def start(self, questions: Sequence[tuple[Problem, Device]]) -> tuple[Decoding, NDArray[np.float32]]:
@@ -295,7 +327,7 @@ class TranslatorWords:
         batch = Batch.of([self.vocabulary.source(problem, device) for problem, device in questions])
         memory = self.model.encode(Source.of(batch))
         first = torch.full((len(questions),), BEGIN)
-        logits, past = self.model.step(first, memory, None, self.vectors)
+        logits, past = self.model.step(first, memory, None)
         return Decoding(memory, memory, np.arange(len(questions)), past), logits.numpy()
 
     @torch.inference_mode()
@@ -308,5 +340,5 @@ class TranslatorWords:
         chosen = state.chosen if same else state.memory.select(torch.from_numpy(owners))
         past = state.past if np.array_equal(parents, np.arange(len(state.owners))) else tuple(
             (keys[rows], values[rows]) for keys, values in state.past)
-        logits, past = self.model.step(torch.from_numpy(words), chosen, past, self.vectors)
+        logits, past = self.model.step(torch.from_numpy(words), chosen, past)
         return Decoding(state.memory, chosen, owners, past), logits.numpy()

@@ -73,7 +73,8 @@ class TranslatorModel(PreTrainedModel):  # type: ignore[misc]
     def _init_weights(self, module: nn.Module) -> None:
         """The Translator has drawn its own."""
 
-    def forward(self, names: Tensor, words: Tensor, codes: Tensor, mask: Tensor, target: Tensor) -> Tensor:
-        """Teacher forcing as in `Translator.forward`: logits (B, T, V)."""
-        logits: Tensor = self.translator(Source(names, words, codes, mask), target)
+    def forward(self, names: Tensor, words: Tensor, codes: Tensor, mask: Tensor, quantities: Tensor,
+                target: Tensor) -> Tensor:
+        """The fields of a Source, then the words of `Translator.forward`: logits (B, T, V)."""
+        logits: Tensor = self.translator(Source(names, words, codes, mask, quantities), target)
         return logits

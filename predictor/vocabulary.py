@@ -20,7 +20,7 @@ from seqtune.errors import CheckpointError, ConfigurationError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
 from seqtune.kernels.problem import PROBLEM_TYPES, Problem, Value
-from seqtune.predictor.features import CODE_SIZE, Codes, codes
+from seqtune.predictor.features import CODE_SIZE, QUANTITIES, Codes, codes
 
 PAD, UNKNOWN, BEGIN = 0, 1, 1  # <pad> everywhere; <unknown> in the source; <begin> in the target
 MOST_WORDS = 100_000  # bounds what a foreign checkpoint can ask of us
@@ -62,6 +62,7 @@ class Sentence:
     names: Words  # (position,)
     words: Words  # (position,) <pad> at a number
     codes: Codes  # (position, CODE_SIZE) zeros at a word
+    quantities: NDArray[np.float32]  # (len(QUANTITIES),) 0 where the problem has none, or it is unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +73,15 @@ class Batch:
     words: Words  # (sentence, position)
     codes: Codes  # (sentence, position, CODE_SIZE)
     mask: NDArray[np.bool_]  # (sentence, position)
+    quantities: NDArray[np.float32]  # (sentence, len(QUANTITIES))
 
     @classmethod
     def of(cls, sentences: Sequence[Sentence]) -> Batch:
         """Padded to the longest."""
         count, longest = len(sentences), max(len(sentence.names) for sentence in sentences)
         batch = cls(np.zeros((count, longest), np.int64), np.zeros((count, longest), np.int64),
-                    np.zeros((count, longest, CODE_SIZE), np.float32), np.zeros((count, longest), np.bool_))
+                    np.zeros((count, longest, CODE_SIZE), np.float32), np.zeros((count, longest), np.bool_),
+                    np.stack([sentence.quantities for sentence in sentences]))
         for row, sentence in enumerate(sentences):
             length = len(sentence.names)
             batch.names[row, :length] = sentence.names
@@ -152,11 +155,13 @@ class Vocabulary:
     def source(self, problem: Problem, device: Device) -> Sentence:
         """The source sentence. Whatever was never seen becomes <unknown>, with its number still shown."""
         facts = _problem_facts(problem) + _device_facts(device)
+        known = {name: value for name, value in facts if isinstance(value, int | float)}
         return Sentence(
             np.array([self._name.get(name, UNKNOWN) for name, _ in facts], dtype=np.int64),
             np.array([self._word.get(_source_word(name, value), UNKNOWN) if isinstance(value, str) else PAD
                       for name, value in facts], dtype=np.int64),
-            codes([value for _, value in facts]))
+            codes([value for _, value in facts]),
+            np.array([known.get(name, 0) for name in QUANTITIES], dtype=np.float32))
 
     def kernel(self, name: str) -> int:
         """The target word of a kernel family. Raises CheckpointError."""
@@ -198,12 +203,12 @@ class Vocabulary:
         place = {name: number for number, name in enumerate(self.parameter_names)}
         return np.array([PAD, BEGIN] + [place[_group(word)] for word in self.targets[2:]], dtype=np.int64)
 
-    def target_codes(self) -> Codes:
-        """(target word, CODE_SIZE): the numeric code of each word's value; zeros for kernels and text values."""
+    def target_values(self) -> list[Value]:
+        """What each target word says: a number, or a text for kernels and text values."""
         values: list[Value] = ["", ""]
         for word in self.targets[2:]:
             values.append("" if word.startswith("kernel:") else json.loads(word.partition("=")[2]))
-        return codes(values)
+        return values
 
     def differences(self, kernels: Iterable[Kernel]) -> list[str]:
         """How the kernels here differ from those that the checkpoint was trained on; empty where it fits."""
