@@ -114,7 +114,9 @@ class SearchSpace:
     def steps(self, begin: int, end: int, column: int) -> list[Step]:
         """The words allowed in `column` after the prefix that rows [begin, end) share, in value order."""
         part = self.rows[begin:end, column]
-        starts = np.flatnonzero(np.concatenate(([True], part[1:] != part[:-1]))) if len(part) else np.empty(0, int)
+        if not len(part):
+            return []
+        starts = np.flatnonzero(np.concatenate(([True], part[1:] != part[:-1])))
         ends = np.append(starts[1:], len(part))
         return [Step(int(part[first]), begin + int(first), begin + int(last))
                 for first, last in zip(starts, ends, strict=True)]
