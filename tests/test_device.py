@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from seqtune.errors import FormatError
+from seqtune.kernels.device import Device
+
+DEVICE = Device(
+    "llvm:avx2:1",
+    "llvm",
+    "znver5",
+    "avx2",
+    "A processor",
+    vector_bits=256,
+    peak_gflops=80.5,
+    extra=(("driver", "4.2"), ("banks", 3)),
+)
+
+
+def test_a_device_survives_json() -> None:
+    assert Device.from_json(json.loads(json.dumps(DEVICE.to_json()))) == DEVICE
+    assert Device.from_json({**DEVICE.to_json(), "peak_gflops": 80}).peak_gflops == 80.0
+
+
+def test_constraints_can_name_limits_and_extras() -> None:
+    names = DEVICE.names()
+    assert (names["vector_floats"], names["banks"], names["instruction_set"]) == (8, 3, "avx2")
+    assert "avx2" in DEVICE.key
+    assert "A processor" in DEVICE.key
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"wings": 2}, "no fact 'wings'"),
+        ({"threads": "two"}, "threads='two'"),
+        ({"threads": True}, "threads=True"),
+        ({"peak_gflops": "fast"}, "peak_gflops"),
+        ({"peak_gflops": True}, "peak_gflops"),
+        ({"name": 3}, "name=3"),
+        ({"extra": 3}, "extra"),
+        ({"extra": {"a": [1]}}, "fact a="),
+    ],
+)
+def test_foreign_facts_of_a_wrong_kind_are_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        Device.from_json({**DEVICE.to_json(), **change})
+
+
+def test_a_device_without_its_identity_is_refused() -> None:
+    with pytest.raises(FormatError, match="needs architecture"):
+        Device.from_json({"name": "x", "backend": "llvm", "instruction_set": "sse"})
