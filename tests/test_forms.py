@@ -66,8 +66,8 @@ def test_a_recorded_problem_keeps_its_names() -> None:
 def test_miopen_command_lines_are_read() -> None:
     wanted = Problem.make("conv2d", n=128, c=1024, h=14, w=14, k=2048, r=1, s=1)
     long = (
-        "--batchsize 128 --in_channels 1024 --in_h 14 --in_w 14 --out_channels 2048 --fil_h 1 --fil_w=1 --pad_h 0 --pad_w 0 "
-        "--conv_stride_h 1 --conv_stride_w 1 --dilation_h 1 --dilation_w 1 --group_count 1"
+        "--batchsize 128 --in_channels 1024 --in_h 14 --in_w 14 --out_channels 2048 --fil_h 1 --fil_w=1 "
+        "--pad_h 0 --pad_w 0 --conv_stride_h 1 --conv_stride_w 1 --dilation_h 1 --dilation_w 1 --group_count 1"
     )
     for line in (
         MIOPEN,
