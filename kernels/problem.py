@@ -12,6 +12,7 @@ import math
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias
 
 from seqtune.errors import ProblemError
@@ -115,7 +116,7 @@ class Problem:
 
     def size(self, name: str) -> int:
         """A feature or derived quantity that must be a known whole number."""
-        value = self.names().get(name)
+        value = _names(self).get(name)
         if not isinstance(value, int):
             raise ProblemError(f"{self.type}: {name} is unknown here, and is needed")
         return value
@@ -125,11 +126,7 @@ class Problem:
 
     def names(self) -> dict[str, Value]:
         """Features and derived quantities by name; what an unknown feature decides is unknown too."""
-        values: dict[str, Value] = dict(self.features)
-        for name, expression in problem_type(self.type).derived:
-            unknown = any(values.get(used) is None for used in expression.names)
-            values[name] = None if unknown else expression(values)
-        return values
+        return dict(_names(self))
 
     @property
     def key(self) -> str:
@@ -168,6 +165,15 @@ class Problem:
             if not isinstance(value, int | float | str | None) or isinstance(value, bool):
                 raise ProblemError(f"{name!r:.40} must be a number, a word or null")
         return cls.make(kind, **loaded)
+
+
+@lru_cache(maxsize=4096)
+def _names(problem: Problem) -> Mapping[str, Value]:
+    values: dict[str, Value] = dict(problem.features)
+    for name, expression in problem_type(problem.type).derived:
+        unknown = any(values.get(used) is None for used in expression.names)
+        values[name] = None if unknown else expression(values)
+    return values
 
 
 DTYPES = ("fp32", "fp16", "bf16", "int8")
