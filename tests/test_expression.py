@@ -193,3 +193,19 @@ def test_names_come_in_order_and_expressions_compare_by_text() -> None:
     assert Expression(" min(b, a) + b ").names == ("b", "a")
     assert Expression(" a + b") == Expression("a + b ")
     assert hash(Expression("a")) == hash(Expression("a"))
+
+
+def test_truths_count_as_zero_and_one_on_columns_too() -> None:
+    columns = {"a": np.array([1, 5, 9]), "b": np.array([0, 5, 20])}
+    for text, expected in (
+        ("(a > 2) + (b > 2)", [0, 2, 2]),
+        ("(a > 2) - (b > 9)", [0, 1, 0]),
+        ("-(a > 2)", [0, -1, -1]),
+        ("gcd(a > 2, 4)", [4, 1, 1]),
+        ("(b or a) * 2", [2, 10, 40]),
+        ("(b and a) + 1", [1, 6, 10]),
+    ):
+        assert Expression(text)(columns).tolist() == expected
+        assert [
+            Expression(text)({"a": int(a), "b": int(b)}) for a, b in zip(*columns.values(), strict=True)
+        ] == expected

@@ -270,3 +270,18 @@ def test_spaces_for_gives_the_reason_where_nothing_solves_the_problem() -> None:
     assert [space.kernel for space in spaces_for(PROBLEM, DEVICE, [kernel, empty])] == [kernel]
     with pytest.raises(KernelError, match="no kernel of recorded solves recorded size=12"):
         spaces_for(PROBLEM, DEVICE, [empty])
+
+
+def test_the_nearest_configuration_changes_few_parameters_before_it_takes_small_steps() -> None:
+    kernel = Kernel(
+        "recorded.test",
+        "recorded",
+        ("recorded",),
+        (Parameter("p", tuple(range(10))), Parameter("q", tuple(range(10)))),
+        (Constraint.of("(p == 9 and q == 5) or (p == 6 and q == 6) or (p == 1 and q == 5)", "three"),),
+        (("p", 5), ("q", 5)),
+    )
+    space = SearchSpace(kernel, PROBLEM, DEVICE)
+    assert values_of(space.default) == (1, 5)  # one far change, the first of two equally far, not two small ones
+    assert values_of(space.nearest({"p": 6})) == (6, 6)  # what is left out is free
+    assert values_of(space.nearest({"p": 77, "q": 6})) == (6, 6)  # so is what no longer exists
