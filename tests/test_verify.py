@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ class NoisyMeasurer:
         return self.truth[configuration] * noise * outlier * drift
 
     def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
-                best: float = math.inf) -> Iterator[tuple[Configuration, Measurement]]:
+                best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
         for configuration in configurations:
             if configuration in self.failing:
                 yield configuration, Measurement(self.failing[configuration], message="planted")

@@ -1,0 +1,50 @@
+"""The `seqtune` program: runs a command and turns mistakes into one line and an exit code.
+
+Exit codes: 0 done, 1 failed or interrupted, 2 misused. Anything else that is raised is a bug, and shows its traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+import typer.main
+
+from seqtune.commands import app
+from seqtune.errors import SeqtuneError
+
+# The class of "this command line is wrong" (typer brings its own copy of click or uses the installed one).
+_ClickException: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    try:
+        result = typer.main.get_command(app).main(
+            None if arguments is None else list(arguments), prog_name="seqtune", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except SeqtuneError as error:
+        return _complain(str(error), error.exit_code)
+    except _ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # `seqtune` alone: its message is the help
+            print(error)
+            return 2
+        return _complain(error.format_message(), 2)
+    except (KeyboardInterrupt, typer.Abort):
+        return _complain("interrupted", 1)
+    except BrokenPipeError:  # `seqtune ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _complain(message: str, code: int) -> int:
+    print("seqtune: " + " ".join(message.split()), file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

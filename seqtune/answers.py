@@ -1,0 +1,131 @@
+"""Answers: what the functions of `seqtune.api` return. Frozen, and each can be written as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqtune.data.record import Measurement
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A configuration that was proposed (with its probability), measured, or both."""
+
+    configuration: Configuration
+    probability: float | None = None  # None: not among the proposals
+    measurement: Measurement | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object; `status`, `seconds`, `spread` and `error` where it was measured."""
+        found: dict[str, object] = {
+            "kernel": self.configuration.kernel, "configuration": dict(self.configuration.settings),
+            "probability": self.probability}
+        if self.measurement is not None:
+            one = self.measurement
+            found |= {"status": one.status.value, "seconds": one.seconds if math.isfinite(one.seconds) else None,
+                      "spread": one.spread, "error": one.error}
+            if one.message:
+                found["message"] = one.message
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The answer to one problem. Without verification `winner` is the first candidate and nothing was measured."""
+
+    problem: Problem
+    device: Device
+    candidates: tuple[Candidate, ...]  # most probable first
+    default: Candidate  # the safe default
+    winner: Candidate
+    verified: bool = False
+    speedup: float | None = None  # default / winner, in least times
+    significant: bool | None = None  # the winner is faster than the default, with ERROR_LEVEL of being wrong
+    cached: bool = False  # the measurements are those of an earlier verification, from the journal
+
+    @property
+    def configuration(self) -> Configuration:
+        """The winner's."""
+        return self.winner.configuration
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object; `speedup`, `significant` and `cached` where it was verified."""
+        found: dict[str, object] = {
+            "problem": self.problem.to_json(), "device": self.device.name,
+            "candidates": [candidate.to_json() for candidate in self.candidates],
+            "default": self.default.to_json(), "winner": self.winner.to_json()}
+        if self.verified:
+            found |= {"speedup": self.speedup, "significant": self.significant, "cached": self.cached}
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """What is here, with the short name of each backend's best device, and why backends are missing."""
+
+    listed: tuple[tuple[str, Device], ...]
+    unavailable: Mapping[str, str]
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object."""
+        return {"devices": [{"alias": alias, **device.to_json()} for alias, device in self.listed],
+                "unavailable": dict(self.unavailable)}
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What tuning one problem found."""
+
+    problem: Problem
+    best: Configuration | None  # None where nothing ran correctly
+    best_seconds: float | None
+    default: Configuration
+    default_seconds: float | None
+    trials: int
+    measured: int  # of these in this run; the others were in the journal
+    failed: int
+    space: int  # configurations there are
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object."""
+        def shown(configuration: Configuration | None, seconds: float | None) -> dict[str, object] | None:
+            return None if configuration is None else {
+                "kernel": configuration.kernel, "configuration": dict(configuration.settings), "seconds": seconds}
+
+        return {"problem": self.problem.to_json(), "best": shown(self.best, self.best_seconds),
+                "default": shown(self.default, self.default_seconds), "trials": self.trials,
+                "measured": self.measured, "failed": self.failed, "space": self.space}
+
+
+@dataclass(frozen=True, slots=True)
+class TuningReport:
+    """What a tuning run found."""
+
+    device: Device
+    journal: Path
+    results: tuple[Tuned, ...]
+    skipped: tuple[tuple[Problem, str], ...]  # with the reason
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object."""
+        return {"device": self.device.name, "journal": str(self.journal),
+                "results": [result.to_json() for result in self.results],
+                "skipped": [{"problem": problem.to_json(), "reason": reason} for problem, reason in self.skipped]}
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """Verified predictions, and what could not be shown and why."""
+
+    predictions: tuple[Prediction, ...]
+    unavailable: Mapping[str, str]
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object."""
+        return {"predictions": [one.to_json() for one in self.predictions], "unavailable": dict(self.unavailable)}

@@ -1,0 +1,220 @@
+"""The composition root: what the command line and Python users call, wired from the floors below.
+
+What is handed in is checked before anything is written. Heavy floors are imported by the functions that need them.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seqtune.answers import Candidate, Demonstration, Devices, Prediction, Tuned, TuningReport
+from seqtune.data.record import Measurement, Record, Status
+from seqtune.errors import CheckpointError, MisuseError, SeqtuneError
+from seqtune.inputs import Say, as_device, as_problem, check_positive, load_checkpoint, several, silent
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import KERNELS, Configuration, Kernel, kernel
+from seqtune.kernels.networks import network
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.space import SearchSpace, spaces_for
+from seqtune.learn import evaluate, export, retrain, train
+from seqtune.tuner import devices as discovery
+
+if TYPE_CHECKING:
+    from seqtune.data.journal import Journal
+    from seqtune.tuner.tune import Progress as TuningProgress
+
+__all__ = [
+    "Candidate", "Demonstration", "Devices", "Prediction", "Tuned", "TuningReport", "demo", "devices", "evaluate",
+    "export", "kernel_json", "kernels", "predict", "retrain", "train", "tune",
+]
+
+DEFAULT_TRIALS = 200  # of a search without a budget; an exhaustive one has none
+SECONDS = 10.0  # of a verification: a few hundred rounds of small problems, a dozen of large ones
+
+
+def devices() -> Devices:
+    """Every device here, with the facts that matter."""
+    seen: dict[str, int] = {}
+    listed = []
+    for device in discovery.devices():
+        number = seen.setdefault(device.backend, 0)
+        seen[device.backend] += 1
+        listed.append((f"{device.backend}:{number}", device))
+    return Devices(tuple(listed), discovery.why_unavailable())
+
+
+def kernels() -> tuple[Kernel, ...]:
+    """Every kernel family."""
+    return tuple(kernel(name) for name in KERNELS)
+
+
+def kernel_json(found: Kernel) -> dict[str, object]:
+    """A kernel family as a JSON object."""
+    return {
+        "name": found.name, "problem_type": found.problem_type, "backends": list(found.backends),
+        "version": found.version, "meaning": found.meaning,
+        "solves": [{"expression": one.expression.text, "reason": one.reason} for one in found.solves],
+        "parameters": [{"name": one.name, "values": list(one.values), "meaning": one.meaning}
+                       for one in found.parameters],
+        "constraints": [{"expression": one.expression.text, "reason": one.reason} for one in found.constraints],
+        "default": dict(found.default)}
+
+
+def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, verify: bool = False,
+            input_shape: Sequence[int] | None = None, seconds: float = SECONDS, cache: bool = True,
+            checkpoint: str | Path = "default", journal: str | Path | None = None,
+            progress: Say = silent) -> Prediction:
+    """The `top` most promising configurations of a problem; measured beside the safe default with `verify`.
+
+    `seconds` is the time budget of the verification; `cache` answers from the journal what was verified before.
+    """
+    asked = as_problem(problem, input_shape)
+    if top < 1:
+        raise MisuseError(f"top={top}; at least one configuration must be asked for")
+    check_positive("seconds", seconds)
+    place = as_device(device)
+    spaces = spaces_for(asked, place)
+    progress("predicting")
+    proposals = _propose(spaces, checkpoint, top)
+    default = spaces[0].default
+    if not verify:
+        candidates = tuple(Candidate(configuration, chance) for configuration, chance in proposals.items())
+        return Prediction(asked, place, candidates, Candidate(default, proposals.get(default)), candidates[0])
+    return _verify(spaces, proposals, default, seconds, cache, journal, progress)
+
+
+def _propose(spaces: Sequence[SearchSpace], checkpoint: str | Path, top: int) -> dict[Configuration, float]:
+    """Configurations with their probabilities, most probable first."""
+    from seqtune.predictor.beam import beam_search
+
+    loaded = load_checkpoint(checkpoint)
+    device = spaces[0].device
+    loaded.vocabulary.check([space.kernel for space in spaces])
+    if f"backend={device.backend}" not in loaded.vocabulary.words:
+        raise CheckpointError(f"the checkpoint {checkpoint} was not trained for {device.backend} devices; "
+                              "retrain it with records of one")
+    found = beam_search(loaded.next_word(), spaces, width=max(5, top), count=top)
+    return {candidate.configuration: candidate.probability for candidate in found}
+
+
+def _verify(spaces: Sequence[SearchSpace], proposals: Mapping[Configuration, float], default: Configuration,
+            seconds: float, cache: bool, journal: str | Path | None, progress: Say) -> Prediction:
+    from seqtune.data.journal import Journal
+    from seqtune.predictor.verify import decide, verify
+    from seqtune.tuner.runner import Runner
+
+    problem, device = spaces[0].problem, spaces[0].device
+    versions = {space.kernel.name: space.kernel.version for space in spaces}
+    _has_implementation(spaces)
+    with Journal(journal) as kept:
+        wanted = list(dict.fromkeys([*proposals, default]))
+        before = _verified_before(kept, problem, device, versions, wanted) if cache else None
+        if before is not None:
+            verdict = decide(before, default)
+        else:
+            with Runner(device) as runner:
+                verdict = verify(runner, problem, list(proposals), default, seconds, progress)
+            kept.add_device(device)
+            when = time.time()  # the same for all: they were measured beside each other
+            for configuration, measurement in verdict.measurements.items():
+                kept.add(Record(problem, device.key, versions[configuration.kernel], configuration, device.toolchain,
+                                measurement, when, "verify", platform.node()))
+    if verdict.winner is None:
+        first = verdict.measurements[default]
+        raise SeqtuneError(f"nothing ran on {device.name}: not even the safe default ({first.status}: {first.message})")
+    found = {configuration: Candidate(configuration, proposals.get(configuration), measurement)
+             for configuration, measurement in verdict.measurements.items()}
+    return Prediction(
+        problem, device, tuple(found[configuration] for configuration in proposals), found[default],
+        found[verdict.winner], True, verdict.speedup, verdict.significant, before is not None)
+
+
+def _verified_before(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int],
+                     wanted: Sequence[Configuration]) -> dict[Configuration, Measurement] | None:
+    """The newest verification that measured all of these beside each other, with today's toolchain and kernels."""
+    together: dict[float, dict[Configuration, Measurement]] = {}
+    for record in journal.records(problem, device.key, run="verify"):
+        if record.toolchain == device.toolchain and versions.get(record.configuration.kernel) == record.kernel_version:
+            together.setdefault(record.when, {})[record.configuration] = record.measurement
+    for when in sorted(together, reverse=True):
+        if all(configuration in together[when] for configuration in wanted):
+            return {configuration: together[when][configuration] for configuration in wanted}
+    return None
+
+
+def _has_implementation(spaces: Sequence[SearchSpace]) -> None:
+    for space in spaces:
+        if space.kernel.implementation is None:
+            raise MisuseError(f"{space.kernel.name} has no implementation here: nothing to measure; leave out --verify")
+
+
+def tune(problems: object, device: Device | str = "llvm:0", *, strategy: str = "random", trials: int | None = None,
+         seconds: float | None = None, seed: int = 0, journal: str | Path | None = None,
+         progress: Callable[[TuningProgress], None] | None = None) -> TuningReport:
+    """Search by measuring: one problem, several, or a named set. The budget is for each problem.
+
+    Every measurement is in the journal as soon as it is made; the same call again goes on where this one stopped.
+    """
+    from seqtune.data.journal import Journal
+    from seqtune.tuner.runner import Runner
+    from seqtune.tuner.tune import Budget, strategy_factory, tune_all
+
+    asked = [as_problem(problem) for problem in several(problems)]
+    if trials is not None and trials < 1:
+        raise MisuseError(f"trials={trials}; at least one is needed")
+    if seconds is not None:
+        check_positive("seconds", seconds)
+    strategy_factory(strategy)
+    if trials is None and seconds is None and strategy != "exhaustive":
+        trials = DEFAULT_TRIALS
+    place = as_device(device)
+    failed = dict.fromkeys(asked, 0)
+    skipped: list[tuple[Problem, str]] = []
+    if len(asked) == 1:
+        spaces_for(asked[0], place)  # the reason is the answer
+
+    def note(step: TuningProgress) -> None:
+        failed[step.problem] += step.measurement.status is not Status.CORRECT
+        if progress is not None:
+            progress(step)
+
+    results = []
+    with Journal(journal) as kept, Runner(place) as runner:
+        for found in tune_all(asked, place, kept, strategy, Budget(trials, seconds), measurer=runner, seed=seed,
+                              on_progress=note, on_skip=lambda problem, reason: skipped.append((problem, reason))):
+            times = dict(found.finalists)
+            default = times.get(found.default)
+            results.append(Tuned(
+                found.problem, found.configuration, _finite(found.measurement), found.default, _finite(default),
+                found.done, found.done - found.resumed, failed[found.problem], found.space))
+        return TuningReport(place, kept.path, tuple(results), tuple(skipped))
+
+
+def _finite(measurement: Measurement | None) -> float | None:
+    return measurement.seconds if measurement is not None and math.isfinite(measurement.seconds) else None
+
+
+def demo(seconds: float = SECONDS, journal: str | Path | None = None, progress: Say = silent) -> Demonstration:
+    """Two ResNet-18 layers, predicted and verified on every device found."""
+    found = devices()
+    unavailable = dict(found.unavailable)
+    shown = []
+    layers = network("resnet18")
+    for problem in (layers[1], layers[8]):  # 3x3 filters on 64 channels of 56x56, and on 256 of 14x14
+        for _, device in found.listed:
+            def say(step: str, problem: Problem = problem, device: Device = device) -> None:
+                progress(f"{problem.brief()} on {device.name}: {step}")
+
+            try:
+                shown.append(predict(problem, device, verify=True, seconds=seconds, journal=journal, progress=say))
+            except SeqtuneError as error:
+                unavailable[device.name] = str(error)
+    if not shown:
+        reasons = "; ".join(f"{name}: {why}" for name, why in unavailable.items())
+        raise SeqtuneError(f"nothing could be shown: {reasons}")
+    return Demonstration(tuple(shown), unavailable)

@@ -1,0 +1,244 @@
+"""The commands of `seqtune`. Each parses its words, makes one call to `seqtune.api` and shows the answer.
+
+Answers go to stdout (tables, or one JSON object with --json), progress to stderr. Nothing heavy is imported before a
+command runs, so `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from seqtune.errors import MisuseError
+
+app = typer.Typer(
+    name="seqtune", rich_markup_mode=None, pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    help="Predicts the tuning parameters of compute kernels, and proves them by measuring.",
+    epilog="Example: seqtune predict conv2d n=1 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 --device llvm:0 --verify")
+
+# Problem words may be a MIOpenDriver line, whose options are not ours: what is unknown is handed to the problem.
+_WORDS = {"ignore_unknown_options": True}
+
+Words = Annotated[list[str] | None, typer.Argument(
+    metavar="PROBLEM...", show_default=False,
+    help="conv2d c=64 h=56 ...; gemm m=.. n=.. k=..; one JSON object, quoted; or a MIOpenDriver line.")]
+DeviceName = Annotated[str, typer.Option("--device", help="Where the kernel will run (`seqtune devices`).")]
+AsJson = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
+Checkpoint = Annotated[str, typer.Option("--checkpoint", metavar="FOLDER_OR_NAME", help="A trained checkpoint.")]
+JournalPath = Annotated[Path | None, typer.Option(
+    "--journal", help="The journal file.  [default: in the user's data folder]", show_default=False)]
+Epochs = Annotated[int | None, typer.Option("--epochs", min=1, help="At most so many.", show_default=False)]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seeds what is random.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite what --out names.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from seqtune import __version__
+
+        print(f"seqtune {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it and exit.")]
+    = False,
+) -> None:
+    pass
+
+
+@app.command(epilog="Example: seqtune devices --json")
+def devices(as_json: AsJson = False) -> None:
+    """List the devices found, with the facts that matter, and why a backend is unavailable."""
+    from seqtune import api, show
+
+    found = api.devices()
+    _answer(found.to_json()) if as_json else show.devices(found)
+
+
+@app.command(epilog="Example: seqtune kernels --json")
+def kernels(as_json: AsJson = False) -> None:
+    """List the kernel families: what they solve, their parameters and constraints."""
+    from seqtune import api, show
+
+    found = api.kernels()
+    _answer({"kernels": [api.kernel_json(kernel) for kernel in found]}) if as_json else show.kernels(found)
+
+
+@app.command(context_settings=_WORDS, epilog=(
+    "Example: seqtune predict conv2d n=1 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 --device llvm:0 --top 5 --verify"))
+def predict(
+    words: Words = None,
+    device: DeviceName = "llvm:0",
+    top: Annotated[int, typer.Option("--top", min=1, max=1000, help="How many configurations to propose.")] = 5,
+    verify: Annotated[bool, typer.Option("--verify", help="Measure them beside the safe default.")] = False,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="Time budget of --verify.")] = 10.0,
+    cache: Annotated[bool, typer.Option(
+        "--cache/--no-cache", help="Answer from the journal what was verified before.")] = True,
+    checkpoint: Checkpoint = "default",
+    journal: JournalPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Propose the best configurations for a problem; with --verify, prove them by measuring."""
+    from seqtune import api, show
+
+    problem = _one_problem(words)
+    with show.spinner() as progress:
+        answer = api.predict(
+            problem, device, top=top, verify=verify, seconds=seconds, cache=cache, checkpoint=checkpoint,
+            journal=journal, progress=progress)
+    _answer(answer.to_json()) if as_json else show.prediction(answer)
+
+
+@app.command(context_settings=_WORDS, epilog=(
+    "Example: seqtune tune --problems resnet18 --device llvm:0 --strategy random --trials 100"))
+def tune(
+    words: Words = None,
+    problems: Annotated[str | None, typer.Option(
+        "--problems", metavar="SET_OR_FILE", help="A named set (resnet18, ...) or a CSV or JSON-lines file.")] = None,
+    device: DeviceName = "llvm:0",
+    strategy: Annotated[str, typer.Option("--strategy", help="random, exhaustive, local.")] = "random",
+    trials: Annotated[int | None, typer.Option("--trials", min=1, help="At most so many per problem.")] = None,
+    seconds: Annotated[float | None, typer.Option("--seconds", help="At most so long per problem.")] = None,
+    seed: Seed = 0,
+    journal: JournalPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search by measuring. Every measurement is kept; run the same command again to go on."""
+    from seqtune import api, show
+
+    wanted = _problems(words, problems)
+    with show.Tuning() as progress:
+        report = api.tune(wanted, device, strategy=strategy, trials=trials, seconds=seconds, seed=seed,
+                          journal=journal, progress=progress)
+    _answer(report.to_json()) if as_json else show.tuned(report)
+
+
+@app.command(epilog="Example: seqtune train records.parquet --out my-checkpoint --seed 1")
+def train(
+    data: Annotated[Path, typer.Argument(help="A data set (Parquet), as `export` writes it.")],
+    out: Annotated[Path, typer.Option("--out", help="The checkpoint's folder.")],
+    epochs: Epochs = None,
+    refit: Annotated[bool, typer.Option("--refit", help="Then train again on the validation problems, too.")] = False,
+    state: Annotated[Path | None, typer.Option(
+        "--state", help="A folder that keeps an unfinished training, to resume it.", show_default=False)] = None,
+    seed: Seed = 0,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a translator on measurements. Ctrl-C keeps the best so far."""
+    from seqtune import api, show
+
+    report = api.train(data, out, epochs=epochs, refit=refit, state=state, seed=seed, force=force,
+                       progress=show.epoch)
+    _answer(report) if as_json else show.report(report)
+
+
+@app.command(epilog="Example: seqtune retrain my-checkpoint new-device.parquet --out adapted")
+def retrain(
+    checkpoint: Annotated[str, typer.Argument(help="The checkpoint's folder, or `default`.")],
+    data: Annotated[Path, typer.Argument(help="New records (Parquet).")],
+    out: Annotated[Path, typer.Option("--out", help="The new checkpoint's folder.")],
+    epochs: Epochs = None,
+    seed: Seed = 0,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Adapt a checkpoint to new records without forgetting the old ones; reports before and after."""
+    from seqtune import api, show
+
+    report = api.retrain(checkpoint, data, out, epochs=epochs, seed=seed, force=force, progress=show.epoch)
+    _answer(report) if as_json else show.report(report)
+
+
+@app.command(epilog="Example: seqtune evaluate --methods seq2seq,random,default --json")
+def evaluate(
+    data: Annotated[Path | None, typer.Argument(help="A data set.  [default: the one shipped]",
+                                                show_default=False)] = None,
+    checkpoint: Checkpoint = "default",
+    methods: Annotated[str | None, typer.Option("--methods", help="Some of them, with commas between.")] = None,
+    live: Annotated[bool, typer.Option("--live", help="Measure on the spot instead of looking up.")] = False,
+    problems: Annotated[str | None, typer.Option(
+        "--problems", metavar="SET_OR_FILE", help="With --live: the problems.")] = None,
+    device: Annotated[str | None, typer.Option("--device", help="With --live: where.  Else: only this one.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare methods on held-out problems: the share of the best known speed that each reaches."""
+    from seqtune import api, show
+
+    with show.spinner() as progress:
+        rows = api.evaluate(data, checkpoint=checkpoint, methods=methods.split(",") if methods else None, live=live,
+                            problems=problems, device=device, progress=progress)
+    _answer({"rows": rows}) if as_json else show.rows(rows)
+
+
+@app.command(epilog="Example: seqtune export --out records.parquet")
+def export(
+    out: Annotated[Path, typer.Option("--out", help="The Parquet file.")],
+    journal: JournalPath = None,
+    hold_out: Annotated[list[str] | None, typer.Option(
+        "--hold-out", metavar="SET_OR_FILE", help="Problems that no model may learn from.", show_default=False)] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a journal's records as a data set (Parquet)."""
+    from seqtune import api, show
+
+    report = api.export(out, journal=journal, hold_out=hold_out or (), force=force)
+    _answer(report) if as_json else show.report(report)
+
+
+@app.command(epilog="Example: seqtune demo")
+def demo(
+    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="Time budget of each verification.")] = 10.0,
+    as_json: AsJson = False,
+) -> None:
+    """Predict and verify two ResNet-18 layers on every device found."""
+    from seqtune import api, show
+
+    with show.spinner() as progress:
+        shown = api.demo(seconds=seconds, progress=progress)
+    _answer(shown.to_json()) if as_json else show.demo(shown)
+
+
+def _answer(found: Any) -> None:
+    json.dump(found, sys.stdout, allow_nan=False)
+    print()
+
+
+def _refuse_options(words: list[str]) -> None:
+    """An option that nobody knows, where the words are not a MIOpenDriver line."""
+    driver = ("MIOpenDriver", "./bin/MIOpenDriver", "conv", "convfp16", "convbfp16", "convint8")
+    if not words[0].strip().split(" ")[0].endswith(driver):
+        for word in words:
+            if word.startswith("-") and len(word) > 1 and not word[1:2].isdigit():
+                raise MisuseError(f"no option {word.partition('=')[0]!r:.40} (--help lists them)")
+
+
+def _one_problem(words: list[str] | None) -> Any:
+    from seqtune.kernels.forms import parse_problem
+
+    if not words:
+        raise MisuseError("no problem given; for example: conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad=1")
+    _refuse_options(words)
+    return parse_problem(words)
+
+
+def _problems(words: list[str] | None, named: str | None) -> list[Any]:
+    from seqtune.kernels.forms import parse_problem, problem_set
+
+    if bool(words) == bool(named):
+        raise MisuseError("give either a problem or --problems SET_OR_FILE")
+    if named:
+        return list(problem_set(named))
+    assert words
+    _refuse_options(words)
+    if len(words) > 1 and all(" " in word.strip() for word in words):  # several problems, each quoted
+        return [parse_problem([word]) for word in words]
+    return [parse_problem(words)]

@@ -1,0 +1,81 @@
+"""Inputs: what the functions of `seqtune.api` accept, turned into our nouns or refused before anything is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seqtune.errors import MisuseError, ProblemError
+from seqtune.kernels.device import Device
+from seqtune.kernels.forms import from_conv2d, from_linear, make_problem, parse_problem
+from seqtune.kernels.problem import Problem
+from seqtune.tuner import devices as discovery
+
+if TYPE_CHECKING:
+    from seqtune.predictor.checkpoint import Checkpoint
+
+Say = Callable[[str], None]  # told in a few words what is being done
+
+
+def silent(step: str) -> None:
+    """A Say that says nothing."""
+
+
+def as_problem(problem: object, input_shape: Sequence[int] | None = None) -> Problem:
+    """A Problem from any accepted form: a Problem, text, a mapping, or a torch module with its input's shape."""
+    if isinstance(problem, Problem):
+        return problem
+    if isinstance(problem, str):
+        return parse_problem(problem)
+    if isinstance(problem, Mapping):
+        kind = problem.get("type")
+        if kind is not None and not isinstance(kind, str):
+            raise ProblemError(f"the type of a problem is a word, not {str(kind)[:40]!r}")
+        return make_problem(kind, {str(name): value for name, value in problem.items() if name != "type"})
+    if hasattr(problem, "in_channels") or hasattr(problem, "in_features"):
+        if input_shape is None:
+            raise ProblemError(f"a {type(problem).__name__} needs input_shape=(batch, channels, height, width)")
+        return (from_conv2d if hasattr(problem, "in_channels") else from_linear)(problem, input_shape)
+    raise ProblemError(f"a {type(problem).__name__} is no problem; give text, a mapping or a torch.nn.Conv2d")
+
+
+def as_device(device: Device | str) -> Device:
+    """A Device by itself or by name. Raises DeviceError."""
+    return device if isinstance(device, Device) else discovery.find(device)
+
+
+def load_checkpoint(name: str | Path) -> Checkpoint:
+    """A checkpoint, kept in memory until its files change."""
+    from seqtune.predictor.checkpoint import find
+
+    folder = find(name)
+    stamps = tuple((path.name, path.stat().st_mtime_ns) for path in sorted(folder.iterdir()))
+    return _loaded(str(folder), stamps)
+
+
+@lru_cache(maxsize=4)
+def _loaded(folder: str, stamps: tuple[tuple[str, int], ...]) -> Checkpoint:
+    from seqtune.predictor.checkpoint import Checkpoint
+
+    return Checkpoint.load(Path(folder))
+
+
+def several(problems: object) -> list[object]:
+    one = isinstance(problems, str | Mapping | Problem) or not isinstance(problems, Iterable)
+    return [problems] if one else list(problems)  # type: ignore[call-overload]
+
+
+def check_positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise MisuseError(f"{name}={value}; it must be a positive number")
+
+
+def check_free(out: Path, force: bool) -> None:
+    """Refuse an output that is there, or whose folder is not."""
+    if out.exists() and not force:
+        raise MisuseError(f"{out} exists; --force overwrites it")
+    if not out.parent.is_dir():
+        raise MisuseError(f"the folder {out.parent} does not exist")

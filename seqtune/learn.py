@@ -1,0 +1,170 @@
+"""Learning from measurements: export, train, retrain and evaluate, wired from the floors below."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqtune.data.record import Measurement, Status
+from seqtune.errors import DeviceError, FormatError, MisuseError
+from seqtune.inputs import Say, as_device, as_problem, check_free, load_checkpoint, several, silent
+from seqtune.kernels.device import Device
+from seqtune.kernels.forms import problem_set
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.space import spaces_for
+
+if TYPE_CHECKING:
+    import pandas
+
+    from seqtune.data.dataset import Dataset
+    from seqtune.predictor.training import Progress as TrainingProgress
+
+
+def export(out: str | Path, *, journal: str | Path | None = None, hold_out: Sequence[str] = (),
+           force: bool = False) -> dict[str, Any]:
+    """Write a journal's records as a data set. `hold_out` names problem sets that no model may learn from."""
+    from seqtune.data.dataset import Dataset
+    from seqtune.data.journal import Journal, default_path
+
+    source = default_path() if journal is None else Path(journal)
+    if not source.exists():
+        raise MisuseError(f"no journal {source}; `seqtune tune` makes one")
+    check_free(Path(out), force)
+    held_out = {problem.key for name in hold_out for problem in problem_set(name)}
+    with Journal(source) as kept:
+        found = Dataset.from_journal(kept, {"journal": source.name, "host": platform.node()}, held_out)
+    found.write(out)
+    return {"out": str(out), "records": len(found), "problems": len(found.problems()),
+            "devices": sorted(found.devices)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A data set as the predictor reads it: its rows say whether they are held out."""
+
+    frame: pandas.DataFrame
+    devices: Mapping[str, Device]
+
+
+def _table(data: Dataset, device: str | None = None) -> _Table:
+    rows = data.rows.assign(held_out=data.rows["problem"].isin(data.held_out))
+    if device is not None:
+        keys = [key for key, one in data.devices.items()
+                if one.name == device or one.name.startswith(f"{device}:") or key == device]
+        if not keys:
+            names = ", ".join(sorted({one.name for one in data.devices.values()}))
+            raise DeviceError(f"the data set has no device {device!r:.60}; it has {names}")
+        rows = rows[rows["device"].isin(keys)]
+    return _Table(rows, data.devices)
+
+
+def _dataset(data: str | Path | None) -> Dataset:
+    """A data set from a file, or all that is shipped."""
+    from seqtune.data.dataset import Dataset
+
+    if data is not None:
+        return Dataset.read(data)
+    files = sorted((Path(__file__).parent / "data" / "shipped").resolve().glob("*.parquet"))
+    if not files:
+        raise FormatError("no data set is shipped here; name one")
+    found = Dataset.read(files[0])
+    for file in files[1:]:
+        found = found.merge(Dataset.read(file))
+    return found
+
+
+def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None, seed: int = 0,
+          refit: bool = False, state: str | Path | None = None, force: bool = False,
+          progress: Callable[[TrainingProgress], None] | None = None) -> dict[str, Any]:
+    """Train a translator on a data set (None: the shipped one) and save it as a checkpoint; returns a report.
+
+    `state` names a folder that keeps an unfinished training, to be resumed by the same call.
+    """
+    from seqtune.predictor.training import TrainingOptions, train
+
+    check_free(Path(out), force)
+    options = TrainingOptions(seed=seed, refit=refit, state=None if state is None else Path(state))
+    if epochs is not None:
+        options = replace(options, epochs=epochs)
+    checkpoint, report = train(_table(_dataset(data)), options, progress)
+    checkpoint.save(out)
+    return {"out": str(out), **report}
+
+
+def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, epochs: int | None = None, seed: int = 0,
+            force: bool = False, progress: Callable[[TrainingProgress], None] | None = None) -> dict[str, Any]:
+    """Adapt a checkpoint to new records without forgetting the old ones; the report compares before and after."""
+    raise NotImplementedError
+
+
+def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "default",
+             methods: Sequence[str] | None = None, live: bool = False, problems: object = None,
+             device: Device | str | None = None, progress: Say = silent) -> list[dict[str, Any]]:
+    """Rows of device, method, measured, share, problems: how near to the best known time each method gets.
+
+    From a data set's held-out problems (None: the shipped ones); with `live`, what the methods propose for `problems`
+    (a named set, a file, or several problems) is measured on the spot on `device`.
+    """
+    from seqtune.predictor.evaluate import METHODS, evaluate
+
+    if live and (problems is None or device is None):
+        raise MisuseError("live evaluation needs problems and a device (--problems FILE --device D)")
+    if not live and problems is not None:
+        raise MisuseError("problems are for a live evaluation (--live)")
+    chosen = METHODS if methods is None else tuple(methods)
+    unknown = [name for name in chosen if name not in METHODS]
+    if unknown:
+        raise MisuseError(f"no method {unknown[0]!r:.40}; there are {', '.join(METHODS)}")
+    loaded = load_checkpoint(checkpoint) if "seq2seq" in chosen else None
+    if not live:
+        only = device.name if isinstance(device, Device) else device
+        progress("fitting the methods")
+        return [row.to_json() for row in evaluate(_table(_dataset(data), only), loaded, chosen)]
+    assert device is not None
+    if isinstance(problems, str | Path):
+        asked = problem_set(problems)
+    else:
+        asked = [as_problem(problem) for problem in several(problems)]
+    place = as_device(device)
+    for problem in asked:
+        spaces_for(problem, place)
+    with _LiveMeasure(place, progress) as measure:
+        found = evaluate(_table(_dataset(data)), loaded, chosen, measure=measure,
+                         questions=[(problem, place) for problem in asked])
+    return [row.to_json() for row in found]
+
+
+class _LiveMeasure:
+    """Measures what an evaluation asks for; the fastest are run again, interleaved, and that time counts."""
+
+    finalists = 12
+    rounds = 16
+
+    def __init__(self, device: Device, progress: Say) -> None:
+        from seqtune.tuner.runner import Runner
+
+        self.runner = Runner(device)
+        self.progress = progress
+
+    def __enter__(self) -> _LiveMeasure:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.runner.close()
+
+    def __call__(self, problem: Problem, device: Device, wanted: Sequence[Configuration]) -> list[Measurement]:
+        from seqtune.tuner.measure import Options
+
+        found: dict[Configuration, Measurement] = {}
+        for configuration, measurement in self.runner.measure(problem, list(wanted), Options()):
+            found[configuration] = measurement
+            self.progress(f"{problem.brief()}: measured {len(found)} of {len(wanted)}")
+        best = sorted((one for one in found if found[one].status is Status.CORRECT), key=lambda one: found[one].seconds)
+        best = best[:self.finalists]
+        if best:
+            found.update(zip(best, self.runner.compare(problem, best, self.rounds, Options()), strict=True))
+        return [found[configuration] for configuration in wanted]

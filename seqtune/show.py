@@ -1,0 +1,255 @@
+"""What people see: tables on standard output, progress on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from seqtune.answers import Candidate, Demonstration, Devices, Prediction, TuningReport
+    from seqtune.kernels.kernel import Kernel
+    from seqtune.kernels.problem import Problem
+    from seqtune.predictor.training import Progress as TrainingProgress
+    from seqtune.tuner.tune import Progress as TuningProgress
+
+WIDTH = 200  # columns where there is no terminal
+_out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+
+
+@contextlib.contextmanager
+def spinner() -> Iterator[Callable[[str], None]]:
+    """A line that says what is being done, on a terminal alone."""
+    errors = Console(stderr=True, highlight=False)
+    if not errors.is_terminal:
+        yield lambda step: None
+        return
+    with errors.status("working") as status:
+        yield lambda step: status.update(step)
+
+
+class Tuning:
+    """Progress of a search: trials done, rate, best so far, time left. A bar on a terminal, else lines now and then."""
+
+    quiet_seconds = 10.0  # between lines
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True, highlight=False)
+        self.bar: Progress | None = None
+        self.problem: Problem | None = None
+        self.began = self.said = 0.0
+        self.last = ""
+
+    def __enter__(self) -> Tuning:
+        if self.console.is_terminal:
+            self.bar = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                                TextColumn("{task.fields[rest]}"), console=self.console, transient=True)
+            self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+        self._end()
+
+    def __call__(self, step: TuningProgress) -> None:
+        if step.problem != self.problem:
+            self._end()
+            self.problem, self.began, self.said = step.problem, time.monotonic(), time.monotonic()
+            if self.bar is not None:
+                for task in self.bar.task_ids:
+                    self.bar.remove_task(task)
+                self.bar.add_task(step.problem.brief(), total=step.total, rest="")
+        elapsed = time.monotonic() - self.began
+        rate = (step.done - step.resumed) / elapsed if elapsed > 0 else 0.0
+        left = f", {(step.total - step.done) / rate:.0f} s left" if rate else ""
+        rest = f"{rate:.1f}/s, best {duration(step.best)}{left}"
+        self.last = f"{step.problem.brief()}: {step.done}/{step.total}, {rest}"
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], completed=step.done, total=step.total, rest=rest)
+        elif time.monotonic() - self.said > self.quiet_seconds:
+            self.said = time.monotonic()
+            self._end()
+
+    def _end(self) -> None:
+        """Say where the search stood, once."""
+        if self.last:
+            self.console.print(self.last, markup=False, soft_wrap=True)
+            self.last = ""
+
+
+def epoch(step: TrainingProgress) -> None:
+    """A line for each epoch."""
+    share = "" if step.share is None else f", validation share {step.share:.4f} (best {step.best:.4f})"
+    print(f"{step.stage}: epoch {step.epoch}/{step.epochs}, loss {step.loss:.4f}{share}, {step.seconds:.0f} s",
+          file=sys.stderr, flush=True)
+
+
+def duration(seconds: float | None) -> str:
+    """`1.23 ms`."""
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def _table(*columns: str, right: Sequence[str] = ()) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
+
+
+def devices(found: Devices) -> None:
+    """The devices with the facts that matter, then what is unavailable."""
+    table = _table("", "device", "model", "vector", "threads", "units", "L1", "L2", "L3", "local", "GFLOP/s", "GB/s",
+                   right=("vector", "threads", "units", "L1", "L2", "L3", "local", "GFLOP/s", "GB/s"))
+    toolchains: dict[str, list[str]] = {}
+    for alias, device in found.listed:
+        sizes = [_size(size) for size in (device.l1_bytes, device.l2_bytes, device.l3_bytes, device.local_memory)]
+        table.add_row(alias, device.name, f"{device.model} ({device.architecture})", f"{device.vector_bits} bit",
+                      str(device.threads), str(device.compute_units), *sizes,
+                      f"{device.peak_gflops:.0f}" if device.peak_gflops else "-",
+                      f"{device.bandwidth_gbs:.0f}" if device.bandwidth_gbs else "-")
+        toolchains.setdefault(device.toolchain, []).append(alias)
+    if found.listed:
+        _out.print(table)
+    for toolchain, aliases in toolchains.items():
+        _out.print(f"{' '.join(aliases)}: {toolchain}", markup=False)
+    for backend, reason in found.unavailable.items():
+        _out.print(f"{backend} is unavailable: {reason}", markup=False)
+
+
+def _size(size: int) -> str:
+    if not size:
+        return "-"
+    return f"{size // 1024} KB" if size < 1 << 20 else f"{size / (1 << 20):.4g} MB"
+
+
+def kernels(found: Sequence[Kernel]) -> None:
+    """Each family with its parameters, constraints and default."""
+    for kernel in found:
+        _out.print(f"{kernel.name} (version {kernel.version}): {kernel.meaning or kernel.problem_type}", markup=False)
+        for condition in kernel.solves:
+            _out.print(f"  solves {kernel.problem_type} where {condition.expression.text}: {condition.reason}",
+                       markup=False)
+        for parameter in kernel.parameters:
+            values = " ".join(map(str, parameter.values))
+            _out.print(f"  {parameter.name}: {values}" + (f"  ({parameter.meaning})" if parameter.meaning else ""),
+                       markup=False)
+        for constraint in kernel.constraints:
+            _out.print(f"  {constraint.expression.text}: {constraint.reason}", markup=False)
+        _out.print("  default: " + " ".join(f"{name}={value}" for name, value in kernel.default) + "\n", markup=False)
+
+
+def prediction(found: Prediction) -> None:
+    """Candidates, the default, and the winner where it was measured."""
+    _out.print(f"{found.problem.brief()} on {found.device.name}", markup=False)
+    measured = found.verified
+    columns = ["", "kernel", "configuration", "probability"]
+    columns += ["time", "spread", "error", "status"] if measured else []
+    table = _table(*columns, right=("probability", "time", "spread", "error"))
+
+    def add(label: str, candidate: Candidate) -> None:
+        cells = [label, candidate.configuration.kernel, candidate.configuration.brief(),
+                 "-" if candidate.probability is None else f"{candidate.probability:.3f}"]
+        if measured and candidate.measurement is not None:
+            one = candidate.measurement
+            cells += [duration(one.seconds), f"{100 * one.spread:.1f} %",
+                      "-" if one.error is None else f"{one.error:.1e}",
+                      one.status.value + (f": {one.message}" if one.message else "")]
+        table.add_row(*cells)
+
+    for number, candidate in enumerate(found.candidates, start=1):
+        add(str(number), candidate)
+    add("default", found.default)
+    _out.print(table)
+    if measured:
+        _out.print(conclusion(found), markup=False, soft_wrap=True)
+
+
+def conclusion(found: Prediction) -> str:
+    """One line about the winner."""
+    winner = found.winner
+    text = f"winner: {winner.configuration.kernel} {winner.configuration.brief()}"
+    if winner.measurement is not None:
+        text += f", {duration(winner.measurement.seconds)}"
+    if found.speedup is not None and found.significant:
+        text += f", {found.speedup:.2f}x the default's speed"
+    elif found.speedup is not None:
+        text += ", the default: no candidate is significantly faster"
+    return text + (" (from the journal)" if found.cached else "")
+
+
+def demo(found: Demonstration) -> None:
+    """A line per problem and device."""
+    table = _table("problem", "device", "winner", "default", "best", "speed-up", "GFLOP/s", "significant",
+                   right=("default", "best", "speed-up", "GFLOP/s"))
+    for one in found.predictions:
+        winner = one.winner
+        assert winner.measurement is not None
+        seconds = winner.measurement.seconds
+        flop = one.problem.names().get("flop")
+        table.add_row(
+            one.problem.brief(), one.device.name, f"{winner.configuration.kernel} {winner.configuration.brief()}",
+            duration(one.default.measurement.seconds if one.default.measurement else None), duration(seconds),
+            "-" if one.speedup is None else f"{one.speedup:.2f}x",
+            f"{flop / seconds / 1e9:.0f}" if isinstance(flop, int) else "-", "yes" if one.significant else "no")
+    _out.print(table)
+    for backend, reason in found.unavailable.items():
+        _out.print(f"{backend} is left out: {reason}", markup=False)
+
+
+def tuned(found: TuningReport) -> None:
+    """A line per problem."""
+    table = _table("problem", "trials", "new", "failed", "default", "best", "configuration",
+                   right=("trials", "new", "failed", "default", "best"))
+    for one in found.results:
+        best = one.best
+        table.add_row(one.problem.brief(), str(one.trials), str(one.measured), str(one.failed),
+                      duration(one.default_seconds), duration(one.best_seconds),
+                      "-" if best is None else f"{best.kernel} {best.brief()}")
+    _out.print(table)
+    _out.print(f"journal: {found.journal}", markup=False, soft_wrap=True)
+
+
+def rows(found: Sequence[Mapping[str, Any]]) -> None:
+    """The rows of an evaluation."""
+    if not found:
+        return
+    columns = list(found[0])
+    table = _table(*columns, right=[name for name in columns if isinstance(found[0][name], int | float)])
+    for row in found:
+        table.add_row(*(_cell(row[name]) for name in columns))
+    _out.print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def report(found: Mapping[str, Any], indent: str = "") -> None:
+    """Names and values, nested ones indented; lists of objects as tables."""
+    for name, value in found.items():
+        if isinstance(value, Mapping):
+            _out.print(f"{indent}{name}:", markup=False)
+            report(value, indent + "  ")
+        elif isinstance(value, Sequence) and value and isinstance(value[0], Mapping):
+            _out.print(f"{indent}{name}:", markup=False)
+            rows(value)
+        else:
+            _out.print(f"{indent}{name}: {_cell(value)}", markup=False, soft_wrap=True)
