@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 DEFAULT_TRIALS = 200  # of a search without a budget; an exhaustive one has none
+BEAM = 8  # width; what `evaluate` judges
 SECONDS = 10.0  # of a verification: a few hundred rounds of small problems, a dozen of large ones
 
 
@@ -98,7 +99,7 @@ def _propose(spaces: Sequence[SearchSpace], checkpoint: str | Path, top: int) ->
     if f"backend={device.backend}" not in loaded.vocabulary.words:
         raise CheckpointError(f"the checkpoint {checkpoint} was not trained for {device.backend} devices; "
                               "retrain it with records of one")
-    found = beam_search(loaded.next_word(), spaces, width=max(5, top), count=top)
+    found = beam_search(loaded.next_word(), spaces, width=max(BEAM, top), count=top)
     return {candidate.configuration: candidate.probability for candidate in found}
 
 

@@ -145,6 +145,10 @@ def retrain(
     checkpoint: Annotated[str, typer.Argument(help="The checkpoint's folder, or `default`.")],
     data: Annotated[Path, typer.Argument(help="New records (Parquet).")],
     out: Annotated[Path, typer.Option("--out", help="The new checkpoint's folder.")],
+    rehearse: Annotated[Path | None, typer.Option(
+        "--rehearse", help="Old records not to forget.  [default: the shipped ones]", show_default=False)] = None,
+    scratch: Annotated[bool, typer.Option(
+        "--scratch/--no-scratch", help="Also train from scratch on the new records, to compare.")] = True,
     epochs: Epochs = None,
     seed: Seed = 0,
     force: Force = False,
@@ -153,7 +157,8 @@ def retrain(
     """Adapt a checkpoint to new records without forgetting the old ones; reports before and after."""
     from seqtune import api, show
 
-    report = api.retrain(checkpoint, data, out, epochs=epochs, seed=seed, force=force, progress=show.epoch)
+    report = api.retrain(checkpoint, data, out, rehearse=rehearse, epochs=epochs, seed=seed, scratch=scratch,
+                         force=force, progress=show.epoch)
     _answer(report) if as_json else show.report(report)
 
 

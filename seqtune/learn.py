@@ -53,8 +53,10 @@ class _Table:
 def _table(data: Dataset, device: str | None = None) -> _Table:
     rows = data.rows.assign(held_out=data.rows["problem"].isin(data.held_out))
     if device is not None:
-        keys = [key for key, one in data.devices.items()
-                if one.name == device or one.name.startswith(f"{device}:") or key == device]
+        keys = [key for key, one in data.devices.items() if f"{one.name}:".startswith(f"{device}:") or key == device]
+        if not keys:  # a number means a device of this machine
+            here = as_device(device).name
+            keys = [key for key, one in data.devices.items() if one.name == here]
         if not keys:
             names = ", ".join(sorted({one.name for one in data.devices.values()}))
             raise DeviceError(f"the data set has no device {device!r:.60}; it has {names}")
@@ -95,10 +97,23 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     return {"out": str(out), **report}
 
 
-def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, epochs: int | None = None, seed: int = 0,
-            force: bool = False, progress: Callable[[TrainingProgress], None] | None = None) -> dict[str, Any]:
-    """Adapt a checkpoint to new records without forgetting the old ones; the report compares before and after."""
-    raise NotImplementedError
+def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehearse: str | Path | None = None,
+            epochs: int | None = None, seed: int = 0, scratch: bool = True, force: bool = False,
+            progress: Callable[[TrainingProgress], None] | None = None) -> dict[str, Any]:
+    """Adapt a checkpoint to new records without forgetting the old ones, and save the result as another checkpoint.
+
+    `rehearse` is a data set of the old records (None: the shipped ones). The report compares before and after on the
+    held-out problems of both, beside a training from scratch on the new records alone (unless `scratch` is False).
+    """
+    from seqtune.predictor.retraining import RETRAINING, retrain
+
+    check_free(Path(out), force)
+    loaded = load_checkpoint(checkpoint)
+    new = _table(_dataset(data))
+    options = replace(RETRAINING, seed=seed, epochs=RETRAINING.epochs if epochs is None else epochs)
+    found, report = retrain(loaded, new, _table(_dataset(rehearse)), options, progress, scratch)
+    found.save(out)
+    return {"out": str(out), **report}
 
 
 def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "default",
