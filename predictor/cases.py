@@ -1,0 +1,176 @@
+"""Case: one problem on one device, its search spaces, and what is known of the time of each of their configurations.
+
+Everything that learns or judges here works on cases: rows of all spaces of the problem, counted through in table order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from seqtune.errors import FormatError, KernelError
+from seqtune.kernels.device import Device
+from seqtune.kernels.forms import parse_problem
+from seqtune.kernels.kernel import Configuration, Setting
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.space import Rows, SearchSpace, spaces_for
+
+Floats = NDArray[np.float64]
+
+NEEDED = ("device", "problem", "kernel", "configuration", "status", "seconds", "run", "held_out")
+
+
+class Data(Protocol):
+    """What is asked of a data set: rows (see NEEDED) and the facts of the devices that they name, by that name."""
+
+    @property
+    def frame(self) -> pd.DataFrame: ...
+
+    @property
+    def devices(self) -> Mapping[str, Device]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """`seconds[row]`: a time, infinite where the configuration failed, NaN where it was not measured."""
+
+    problem: Problem
+    device: Device
+    spaces: tuple[SearchSpace, ...]
+    seconds: Floats
+
+    @property
+    def label(self) -> tuple[str, str]:
+        """Problem and device."""
+        return self.problem.key, self.device.name
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Which rows were measured, failures included."""
+        return ~np.isnan(self.seconds)
+
+    @property
+    def best(self) -> float:
+        """The least time known."""
+        return float(np.nanmin(self.seconds))
+
+    def shares(self) -> Floats:
+        """Best known time over time: 1 for the best row, 0 for failures, NaN where not measured."""
+        return self.best / self.seconds
+
+    def row(self, configuration: Configuration) -> int:
+        """The number of a configuration in the union of the spaces. Raises ConfigurationError."""
+        offset = 0
+        for space in self.spaces:
+            if space.kernel.name == configuration.kernel:
+                return offset + space.row(configuration)
+            offset += len(space)
+        raise KernelError(f"{configuration.kernel} does not solve {self.problem.brief()}")
+
+    def measured_only(self) -> Case:
+        """The same case with every space cut down to its measured rows: look-ahead stays exact in it."""
+        known, spaces, offset = self.known, [], 0
+        for space in self.spaces:
+            part = known[offset:offset + len(space)]
+            offset += len(space)
+            if part.any():
+                spaces.append(narrowed(space, part))
+        return replace(self, spaces=tuple(spaces), seconds=self.seconds[known])
+
+
+def narrowed(space: SearchSpace, keep: NDArray[np.bool_]) -> SearchSpace:
+    """A copy of the space with the chosen rows alone; still sorted."""
+    if keep.all():
+        return space
+    found = SearchSpace(space.kernel, space.problem, space.device)
+    rows: Rows = space.rows[keep]
+    rows.setflags(write=False)
+    found.rows = rows
+    return found
+
+
+def cases(data: Data, held_out: bool) -> list[Case]:
+    """The cases of the training part (or of the held-out part) in which anything ran; problems sorted by key.
+
+    Configurations that their space no longer holds are left out, as are other versions of a kernel and problems without
+    one. Where a configuration was measured more than once the least time counts, of `final` runs where there are any:
+    those are longer and interleaved. Raises FormatError.
+    """
+    frame = data.frame
+    missing = [name for name in NEEDED if name not in frame.columns]
+    if missing:
+        raise FormatError(f"the data set has no column {missing[0]!r}; it needs {', '.join(NEEDED)}")
+    found = []
+    part = frame[frame["held_out"].astype(bool) == held_out]
+    for (key, found_name), rows in part.groupby(["problem", "device"], sort=True, observed=True):
+        name = str(found_name)
+        if name not in data.devices:
+            raise FormatError(f"the data set says nothing about its device {name!r:.60}")
+        case = _case(parse_problem(str(key)), data.devices[name], rows)
+        if case is not None:
+            found.append(case)
+    return found
+
+
+def _case(problem: Problem, device: Device, rows: pd.DataFrame) -> Case | None:
+    try:
+        spaces = spaces_for(problem, device)
+    except KernelError:
+        return None
+    seconds = np.full((2, sum(map(len, spaces))), np.nan)  # of all runs, of final ones
+    times = np.where(rows["status"].to_numpy(str) == "correct", rows["seconds"].to_numpy(float), np.inf)
+    times = np.where(times > 0, times, np.inf)  # NaN too
+    names, texts, offset = rows["kernel"].to_numpy(str), rows["configuration"].to_numpy(str), 0
+    final = rows["run"].to_numpy(str) == "final"
+    versions = rows["kernel_version"].to_numpy() if "kernel_version" in rows else None
+    for space in spaces:
+        mine = names == space.kernel.name
+        if versions is not None:
+            mine &= versions == space.kernel.version
+        places = find_rows(space, [json.loads(text) for text in texts[mine]])
+        valid = places >= 0
+        for kind, chosen in enumerate((valid, valid & final[mine])):
+            np.fmin.at(seconds[kind], places[chosen] + offset, times[mine][chosen])
+        offset += len(space)
+    trials, finals = seconds
+    if np.isfinite(finals).any():  # a lucky trial does not beat the best of the finals
+        trials = np.where(np.isnan(finals), np.maximum(trials, np.nanmin(finals)), finals)
+    return Case(problem, device, spaces, trials) if np.isfinite(trials).any() else None
+
+
+def find_rows(space: SearchSpace, settings: Sequence[Mapping[str, Setting]]) -> NDArray[np.int64]:
+    """The row of each configuration in the space, -1 where it is not in it; all at once."""
+    if not settings:
+        return np.zeros(0, np.int64)
+    radix = np.array([len(parameter.values) for parameter in space.kernel.parameters], np.int64)
+    weights = np.concatenate([np.cumprod(radix[::-1])[::-1][1:], [1]]).astype(np.int64)
+    places = np.empty((len(settings), len(radix)), np.int64)
+    for column, parameter in enumerate(space.kernel.parameters):
+        index: dict[Any, int] = {value: place for place, value in enumerate(parameter.values)}
+        places[:, column] = [index.get(wish.get(parameter.name), -1) for wish in settings]
+    codes, wanted = space.rows.astype(np.int64) @ weights, places @ weights
+    at = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
+    return np.where((codes[at] == wanted) & (places >= 0).all(axis=1), at, -1)
+
+
+def by_problem(found: Iterable[Case]) -> dict[str, list[Case]]:
+    """Cases by their problem's key."""
+    groups: dict[str, list[Case]] = {}
+    for case in found:
+        groups.setdefault(case.problem.key, []).append(case)
+    return groups
+
+
+def split(found: Sequence[Case], share: float, seed: int) -> tuple[list[Case], list[Case]]:
+    """(fitting, validation): `share` of the problems go to the second, with all their devices."""
+    keys = sorted({case.problem.key for case in found})
+    count = min(max(1, round(share * len(keys))), len(keys) - 1) if share > 0 and len(keys) > 1 else 0
+    chosen = {keys[place] for place in np.random.default_rng(seed).permutation(len(keys))[:count]}
+    return ([case for case in found if case.problem.key not in chosen],
+            [case for case in found if case.problem.key in chosen])

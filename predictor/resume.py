@@ -1,0 +1,89 @@
+"""Training states: everything needed to go on with a training as if it had never stopped. Safetensors and JSON alone.
+
+A folder holds state.safetensors and state.json; both are written aside and renamed, the JSON last.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from seqtune.errors import FormatError
+from seqtune.predictor.model import Translator
+
+
+@dataclass
+class Progressed:
+    """Where a training stands. `history` has one entry per finished epoch."""
+
+    model: Translator
+    average: Translator  # of the weights, over the last steps: what is judged and kept
+    optimizer: torch.optim.AdamW
+    best: Translator
+    epoch: int = 0
+    best_epoch: int = 0
+    best_score: float = float("-inf")  # mean log share on the validation problems
+    history: list[dict[str, float]] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, model: Translator, optimizer: torch.optim.AdamW) -> Progressed:
+        """Before the first epoch."""
+        return cls(model, copy.deepcopy(model), optimizer, copy.deepcopy(model))
+
+    def save(self, folder: Path, fingerprint: str) -> None:
+        """Writes the state of this training, replacing an older one."""
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors: dict[str, Tensor] = {}
+        for part in ("model", "average", "best"):
+            for name, tensor in getattr(self, part).state_dict().items():
+                tensors[f"{part}/{name}"] = tensor.detach().clone().contiguous()
+        for number, found in self.optimizer.state_dict()["state"].items():
+            for name, tensor in found.items():
+                tensors[f"optimizer/{number}/{name}"] = tensor.clone().contiguous()
+        facts = {"fingerprint": fingerprint, "epoch": self.epoch, "best_epoch": self.best_epoch,
+                 "best_score": self.best_score if self.best_epoch else None, "history": self.history}
+        save_file(tensors, folder / "new.safetensors", metadata={"epoch": str(self.epoch)})
+        (folder / "new.json").write_text(json.dumps(facts))
+        (folder / "new.safetensors").rename(folder / "state.safetensors")
+        (folder / "new.json").rename(folder / "state.json")
+
+    def load(self, folder: Path, fingerprint: str) -> bool:
+        """Takes up a saved state; False where the folder holds none. Raises FormatError where it is of another training
+        (other data, options or vocabulary) or damaged."""
+        if not (folder / "state.json").is_file():
+            return False
+        advice = f"remove {folder} to begin anew, or choose another folder"
+        try:
+            facts = json.loads((folder / "state.json").read_text())
+            if facts["fingerprint"] != fingerprint:
+                raise FormatError(f"{folder} holds a training with other data, options or vocabulary; {advice}")
+            tensors = load_file(folder / "state.safetensors")
+            for part in ("model", "average", "best"):
+                own = {name.partition("/")[2]: tensor for name, tensor in tensors.items()
+                       if name.startswith(f"{part}/")}
+                getattr(self, part).load_state_dict(own)
+            moments: dict[int, dict[str, Tensor]] = {}
+            for name, tensor in tensors.items():
+                if name.startswith("optimizer/"):
+                    _, number, moment = name.split("/")
+                    moments.setdefault(int(number), {})[moment] = tensor
+            self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+            self.epoch, self.best_epoch = int(facts["epoch"]), int(facts["best_epoch"])
+            self.best_score = float("-inf") if facts["best_score"] is None else float(facts["best_score"])
+            self.history = list(facts["history"])
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+            raise FormatError(f"the training state in {folder} is damaged ({error!s:.80}); {advice}") from None
+        return True
+
+
+def describe(options: object) -> dict[str, object]:
+    """A frozen dataclass of options as JSON."""
+    return {name: str(value) if isinstance(value, Path) else value
+            for name, value in asdict(options).items()}  # type: ignore[call-overload]

@@ -1,0 +1,91 @@
+"""Retraining: adapts a checkpoint to new records (a new device, a new kernel) without forgetting the old ones.
+
+New lessons are mixed with rehearsed old ones, the vocabulary grows where there are new words, and the teacher knows
+both: what it learned of old devices helps where a new one has few measurements.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from seqtune.errors import CheckpointError, MisuseError
+from seqtune.predictor.cases import Data, cases
+from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.evaluate import COUNTS, judged
+from seqtune.predictor.resume import describe
+from seqtune.predictor.training import (
+    OnProgress,
+    TrainingOptions,
+    fit,
+    held_out_problems,
+    make_lessons,
+    make_teacher,
+    train,
+    words_of,
+)
+
+# Fewer epochs at a lower rate than a first training, and no early stopping: a handful of new problems is too few to
+# split, and the average of the weights is steady.
+RETRAINING = TrainingOptions(epochs=20, rate=6e-4, validation=0.0, extra=1000)
+
+MOST_REPEATS = 4  # of new lessons in an epoch, towards as many new ones as rehearsed ones
+
+
+def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: TrainingOptions = RETRAINING,
+            on_progress: OnProgress | None = None, scratch: bool = True) -> tuple[Checkpoint, dict[str, Any]]:
+    """A new checkpoint, and a report: shares on held-out problems of the new and of the old devices, before and after,
+    beside a training from scratch on the same new records alone (unless `scratch` is False)."""
+    began = time.monotonic()
+    fresh = cases(new, held_out=False)
+    if not fresh:
+        raise MisuseError("the new records have no training problem that a kernel here solves; nothing to adapt to")
+    labels = {(case.problem.key, case.device.key) for case in fresh}
+    old = [case for case in cases(rehearsal, held_out=False) if (case.problem.key, case.device.key) not in labels]
+    vocabulary = checkpoint.vocabulary.extended(*words_of([*fresh, *old]))
+    torch.manual_seed(options.seed)
+    model = checkpoint.model.grown(vocabulary)
+    teacher = make_teacher([*old, *fresh], options)
+    avoid = list(dict.fromkeys([*held_out_problems(new), *held_out_problems(rehearsal)]))
+    half = replace(options, extra=options.extra // 2)
+    lessons = make_lessons(fresh, teacher, vocabulary, half, avoid)
+    rehearsed = make_lessons(old, teacher, vocabulary, half, avoid) if old else []
+    repeats = min(MOST_REPEATS, max(1, round(len(rehearsed) / len(lessons))))
+    kept = fit(model, vocabulary, rehearsed + lessons * repeats, [], options, on_progress, began)
+    report: dict[str, Any] = {
+        "new_problems": len({case.problem.key for case in fresh}), "new_cases": len(fresh), "old_cases": len(old),
+        "new_devices": sorted({case.device.name for case in fresh}), "epochs": kept.epoch,
+        "interrupted": kept.interrupted, "new_words": len(vocabulary.targets) - len(checkpoint.vocabulary.targets)
+        + len(vocabulary.words) - len(checkpoint.vocabulary.words)}
+    after = Checkpoint(kept.best.eval(), vocabulary, {}, {}, options.seed)
+    compared = {"before": checkpoint, "after": after}
+    if scratch and not kept.interrupted:
+        alone = replace(TrainingOptions(), validation=0.0, seed=options.seed, threads=options.threads,
+                        epochs=2 * options.epochs, extra=options.extra)
+        compared["scratch"], _ = train(new, alone, on_progress)
+    report["new"] = {name: shares(found, new) for name, found in compared.items()}
+    report["old"] = {name: shares(found, rehearsal) for name, found in compared.items() if name != "scratch"}
+    report["seconds"] = time.monotonic() - began
+    provenance = {**checkpoint.provenance, "retrained_on": {
+        "devices": report["new_devices"], "problems": report["new_problems"], "options": describe(options)}}
+    return replace(after, provenance=provenance, metrics=report), report
+
+
+def shares(checkpoint: Checkpoint, data: Data, counts: Sequence[int] = COUNTS) -> dict[str, dict[str, float]] | None:
+    """Share by device, then by number measured, on the held-out problems; None where it lacks a kernel's words."""
+    try:
+        found = judged(data, checkpoint, counts)
+    except CheckpointError:
+        return None
+    table: dict[str, dict[str, float]] = {}
+    for device in dict.fromkeys(verdict.device for verdict in found):
+        mine = [verdict.log_shares for verdict in found if verdict.device == device]
+        table[device] = {str(count): math.exp(float(np.mean([logs["seq2seq", count] for logs in mine])))
+                         for count in counts}
+    return table

@@ -1,0 +1,352 @@
+"""Training: a translator from measurements, by performance: near ties are near equal, the hopeless do not matter.
+
+Few configurations of few problems are measured, and a translator wants to see whole distributions over whole spaces.
+So a teacher (boosted trees fitted on the same training rows, and nothing else) fills in what was not measured, and
+labels more problems, sampled like real ones. Held-out problems are never touched; validation problems, on which
+training stops early, are split off by problem and unknown to the teacher of that training.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqtune.errors import KernelError, MisuseError, ProblemError
+from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.sampler import sample_problems
+from seqtune.kernels.space import spaces_for
+from seqtune.predictor.beam import beam_search_many
+from seqtune.predictor.cases import Case, Data, cases, split
+from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.model import Memory, Source, Translator, TranslatorWords
+from seqtune.predictor.resume import Progressed, describe
+from seqtune.predictor.targets import Examples, Tree
+from seqtune.predictor.trees import Trees, TreesOptions
+from seqtune.predictor.vocabulary import Batch, Sentence, Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOptions:
+    """How to train. The defaults suit some hundred problems on a handful of devices, in minutes on two cores."""
+
+    epochs: int = 60
+    patience: int = 15  # epochs without a better validation share, after which training stops
+    batch: int = 32  # problems (with their device) per step
+    sentences: int = 8  # drawn for each of them per step: their targets are soft, so few tell much
+    rate: float = 1.5e-3  # of AdamW at its peak; the model is small
+    warm_up: float = 0.05  # share of the steps
+    weight_decay: float = 0.05
+    clip: float = 1.0  # norm of the gradient
+    average: float = 0.995  # of the weights per step; the average is judged and kept: it is steadier than the last step
+    tau: float = 0.04  # a configuration this much slower than the best is wanted e times less: about the noise
+    explore: float = 0.25  # share of sentences drawn from a 4 times flatter distribution, for the beam's other paths
+    validation: float = 0.12  # share of the problems; 0 trains all epochs on all problems
+    refit: bool = False  # then train again on all problems for as many epochs as were best: twice the time
+    teacher: bool = True  # fill in what was not measured; without it only measured rows are learned from
+    trust: float = 1.0  # of a measured row in its own time; the rest is the teacher's: 1 suits times as good as ours
+    extra: int = 1500  # problems sampled and labelled by the teacher, each for one of the devices
+    width: int = 128
+    layers: int = 3
+    heads: int = 4
+    hidden: int = 256
+    dropout: float = 0.05
+    seed: int = 0
+    threads: int = 2
+    state: Path | None = None  # folder in which the training is kept and from which it is resumed
+    save_every: int = 5  # epochs
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Told after every epoch; shares are geometric means over validation problems, None without any."""
+
+    stage: str  # "training" or "refitting"
+    epoch: int
+    epochs: int
+    loss: float  # nats per sentence above the least possible
+    share: float | None
+    best: float | None
+    seconds: float  # since the training began
+
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """One problem on one device as the translator sees it: the question, and every prefix of its answers."""
+
+    source: Sentence
+    tree: Tree
+
+
+def train(data: Data, options: TrainingOptions | None = None,
+          on_progress: OnProgress | None = None) -> tuple[Checkpoint, dict[str, Any]]:
+    """A checkpoint trained on the training part of a data set, and a report that JSON can hold.
+
+    The same seed, data and machine give the same weights. Ctrl-C ends the training and keeps the best so far.
+    """
+    options = options or TrainingOptions()
+    found = cases(data, held_out=False)
+    if not found:
+        raise MisuseError("the data set has no training problem that a kernel here solves; nothing to learn from")
+    vocabulary = vocabulary_of(found)
+    held_out = held_out_problems(data)
+    fitting, validation = split(found, options.validation, options.seed)
+    torch.manual_seed(options.seed)
+    model = Translator.of(vocabulary, width=options.width, layers=options.layers, heads=options.heads,
+                          hidden=options.hidden, dropout=options.dropout)
+    began = time.monotonic()
+    teacher = make_teacher(fitting, options)
+    lessons = make_lessons(fitting, teacher, vocabulary, options, held_out)
+    kept = fit(model, vocabulary, lessons, validation, options, on_progress, began=began)
+    report: dict[str, Any] = {
+        "problems": len({case.problem.key for case in found}), "devices": sorted({case.device.name for case in found}),
+        "cases": len(fitting), "validation_cases": len(validation), "lessons": len(lessons),
+        "measurements": int(sum(case.known.sum() for case in found)),
+        "parameters": sum(tensor.numel() for tensor in model.parameters()),
+        "epochs": kept.epoch, "best_epoch": kept.best_epoch, "interrupted": kept.interrupted,
+        "validation_share": math.exp(kept.best_score) if validation else None,
+        "teacher_share": _teacher_share(teacher, validation), "history": kept.history,
+    }
+    best = kept.best
+    if options.refit and validation and not kept.interrupted:
+        torch.manual_seed(options.seed)
+        again = Translator.of(vocabulary, width=options.width, layers=options.layers, heads=options.heads,
+                              hidden=options.hidden, dropout=options.dropout)
+        lessons = make_lessons(found, make_teacher(found, options), vocabulary, options, held_out)
+        best = fit(again, vocabulary, lessons, [], options, on_progress, began=began, until=kept.best_epoch).best
+    report["seconds"] = time.monotonic() - began
+    metrics = {name: value for name, value in report.items() if name != "history"}
+    provenance = {"trained_on": {name: report[name] for name in ("problems", "devices", "measurements")},
+                  "options": describe(options)}
+    return Checkpoint(best.eval(), vocabulary, provenance, metrics, options.seed), report
+
+
+def vocabulary_of(found: Sequence[Case]) -> Vocabulary:
+    """The words that these cases need."""
+    return Vocabulary.build(*words_of(found))
+
+
+def words_of(found: Sequence[Case]) -> tuple[list[Kernel], list[Any], list[Problem]]:
+    """Kernels, devices and recorded problems of the cases, in order of first appearance."""
+    kernels = {space.kernel.name: space.kernel for case in found for space in case.spaces}
+    devices = {case.device.key: case.device for case in found}
+    return (list(kernels.values()), list(devices.values()),
+            [case.problem for case in found if case.problem.type == "recorded"])
+
+
+def held_out_problems(data: Data) -> list[Problem]:
+    """What no lesson may be near to."""
+    return list({case.problem: None for case in cases(data, held_out=True)})
+
+
+def make_teacher(fitting: Sequence[Case], options: TrainingOptions) -> Trees | None:
+    """Trees fitted on these cases, where a teacher is wanted."""
+    return Trees(fitting, TreesOptions(threads=options.threads, seed=options.seed)) if options.teacher else None
+
+
+def make_lessons(fitting: Sequence[Case], teacher: Trees | None, vocabulary: Vocabulary, options: TrainingOptions,
+                 avoid: Sequence[Problem]) -> list[Lesson]:
+    """Lessons from the measured cases and, with a teacher, from sampled problems as well."""
+    if teacher is None:
+        known = [case.measured_only() for case in fitting]
+        return [_lesson(case, case.seconds / case.best - 1, vocabulary, options) for case in known]
+    lessons = [_lesson(case, teacher.fill(case, options.trust), vocabulary, options) for case in fitting]
+    for case in _extra_cases(fitting, options, avoid):
+        if all(teacher.knows(space.kernel) for space in case.spaces):
+            lessons.append(_lesson(case, teacher.fill(case), vocabulary, options))
+    return lessons
+
+
+def _lesson(case: Case, slowness: Any, vocabulary: Vocabulary, options: TrainingOptions) -> Lesson:
+    return Lesson(vocabulary.source(case.problem, case.device), Tree(case, slowness, vocabulary, options.tau))
+
+
+def _extra_cases(fitting: Sequence[Case], options: TrainingOptions, avoid: Sequence[Problem]) -> list[Case]:
+    """Unmeasured cases of sampled problems: problem types and devices in the proportions of the measured cases."""
+    generator = np.random.default_rng([options.seed, 1])
+    chosen = generator.integers(0, len(fitting), options.extra)
+    found: list[Case] = []
+    for kind in sorted({case.problem.type for case in fitting}):
+        models = [fitting[place] for place in chosen if fitting[place].problem.type == kind]
+        try:
+            problems = sample_problems(kind, len(models), options.seed + 1000, avoid)
+        except ProblemError:
+            continue  # a type that nothing samples
+        for problem, model in zip(problems, models, strict=True):
+            try:
+                spaces = spaces_for(problem, model.device)
+            except KernelError:
+                continue
+            found.append(Case(problem, model.device, spaces, np.full(sum(map(len, spaces)), np.nan)))
+    return found
+
+
+@dataclass
+class Kept:
+    """What a training ends with."""
+
+    best: Translator
+    best_score: float
+    best_epoch: int
+    epoch: int
+    history: list[dict[str, float]]
+    interrupted: bool
+
+
+def fit(model: Translator, vocabulary: Vocabulary, lessons: Sequence[Lesson], validation: Sequence[Case],
+        options: TrainingOptions, on_progress: OnProgress | None = None, began: float | None = None,
+        until: int | None = None) -> Kept:
+    """The training loop. Without validation the last average is the best; `until` stops the same schedule early."""
+    began = time.monotonic() if began is None else began
+    judged = [case.measured_only() for case in validation]
+    optimizer = torch.optim.AdamW(_groups(model, options), lr=options.rate, betas=(0.9, 0.98))
+    stand = Progressed.begin(model, optimizer)
+    fingerprint, interrupted = _fingerprint(vocabulary, lessons, judged, options), False
+    folder = None if options.state is None or until is not None else options.state
+    if folder is not None:
+        stand.load(folder, fingerprint)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(options.threads)
+    try:
+        while stand.epoch < (until or options.epochs) and (
+                not judged or stand.epoch - stand.best_epoch < options.patience):
+            loss = _epoch(stand, lessons, options)
+            stand.epoch += 1
+            score = validate(stand.average, vocabulary, judged) if judged else float(stand.epoch)
+            if score > stand.best_score:
+                stand.best_score, stand.best_epoch = score, stand.epoch
+                stand.best.load_state_dict(stand.average.state_dict())
+            share, best = (math.exp(score), math.exp(stand.best_score)) if judged else (None, None)
+            stand.history.append({"loss": loss} if share is None else {"loss": loss, "share": share})
+            if folder is not None and stand.epoch % options.save_every == 0:
+                stand.save(folder, fingerprint)
+            if on_progress is not None:
+                on_progress(Progress("training" if until is None else "refitting", stand.epoch, until or options.epochs,
+                                     loss, share, best, time.monotonic() - began))
+    except KeyboardInterrupt:
+        interrupted = True
+        if not stand.best_epoch:
+            raise
+    finally:
+        torch.set_num_threads(threads)
+    return Kept(stand.best, stand.best_score, stand.best_epoch, stand.epoch, stand.history, interrupted)
+
+
+def _epoch(stand: Progressed, lessons: Sequence[Lesson], options: TrainingOptions) -> float:
+    """One pass over all lessons; seeded by its number, so that a resumed training goes on the same way."""
+    generator = np.random.default_rng([options.seed, 2, stand.epoch])
+    torch.manual_seed(options.seed * 1_000_003 + stand.epoch)
+    order = generator.permutation(len(lessons))
+    batches = [order[first:first + options.batch] for first in range(0, len(order), options.batch)]
+    total, step = 0.0, stand.epoch * len(batches)
+    model = stand.model.train()
+    for batch in batches:
+        for group in stand.optimizer.param_groups:
+            group["lr"] = options.rate * schedule(step / (options.epochs * len(batches)), options.warm_up)
+        chosen = [lessons[place] for place in batch]
+        examples = Examples.joined([lesson.tree.sample(generator, options.sentences, options.explore)
+                                    for lesson in chosen])
+        loss = sentence_loss(model, [lesson.source for lesson in chosen], examples)
+        stand.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), options.clip)
+        stand.optimizer.step()
+        step += 1
+        decay = min(options.average, (1 + step) / (10 + step))  # a short memory while all changes fast
+        with torch.no_grad():
+            for slow, fast in zip(stand.average.parameters(), model.parameters(), strict=True):
+                slow.lerp_(fast, 1 - decay)
+        total += float(loss.detach()) * len(batch)
+    return total / len(lessons)
+
+
+def schedule(done: float, warm_up: float) -> float:
+    """Rises linearly to 1, then falls like a cosine to 0.02."""
+    if done < warm_up:
+        return (done + 1e-3) / (warm_up + 1e-3)
+    return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * (done - warm_up) / (1 - warm_up)))
+
+
+def sentence_loss(model: Translator, sources: Sequence[Sentence], examples: Examples) -> Tensor:
+    """Nats per sentence above the least possible: the divergence of the next words from the wanted ones, summed over
+    steps. Each source has equally many sentences, in order."""
+    memory = model.encode(Source.of(Batch.of(sources)))
+    times = len(examples.words) // len(sources)
+    memory = Memory(tuple((_repeated(keys, times), _repeated(values, times)) for keys, values in memory.pairs),
+                    _repeated(memory.mask, times), _repeated(memory.vectors, times))
+    logits, _ = model.decode(torch.from_numpy(examples.inputs), memory)  # (sentence, step, V)
+    place = examples.sentence * examples.words.shape[1] + examples.step
+    places, rows, lengths = np.unique(place, return_inverse=True, return_counts=True)
+    free = lengths[rows] > 1  # a forced word teaches nothing
+    chosen = torch.from_numpy(places[lengths > 1])
+    rows = np.cumsum(lengths > 1)[rows[free]] - 1
+    scores = logits.flatten(0, 1).index_select(0, chosen)  # (free step, V)
+    index = torch.from_numpy(rows), torch.from_numpy(examples.word[free])
+    allowed, wanted = torch.zeros_like(scores, dtype=torch.bool), torch.zeros_like(scores)
+    share = torch.from_numpy(examples.share[free])
+    allowed[index] = True
+    wanted[index] = share
+    found = scores.masked_fill(~allowed, -1e9).log_softmax(dim=1)
+    least = torch.xlogy(share, share).sum()
+    return (least - (wanted * found).sum()) / len(examples.words)
+
+
+def _repeated(tensor: Tensor, times: int) -> Tensor:
+    return tensor[:, None].expand(-1, times, *tensor.shape[1:]).flatten(0, 1)
+
+
+def _groups(model: Translator, options: TrainingOptions) -> list[dict[str, Any]]:
+    """Matrices decay, vectors (biases, norms) do not."""
+    parameters = list(model.parameters())
+    return [{"params": [tensor for tensor in parameters if tensor.dim() > 1], "weight_decay": options.weight_decay},
+            {"params": [tensor for tensor in parameters if tensor.dim() <= 1], "weight_decay": 0.0}]
+
+
+def validate(model: Translator, vocabulary: Vocabulary, judged: Sequence[Case]) -> float:
+    """Mean log share of the first proposal among the measured rows. `judged` are cut down to those."""
+    words = TranslatorWords(model, vocabulary)
+    scores: list[float] = []
+    for first in range(0, len(judged), 64):
+        part = judged[first:first + 64]
+        for case, found in zip(part, beam_search_many(words, [case.spaces for case in part]), strict=True):
+            scores.append(first_log_share(case, case.row(found[0].configuration)))
+    return float(np.mean(scores))
+
+
+def first_log_share(case: Case, row: int) -> float:
+    """Of one pick; a failing one counts as the default, as it would for a user."""
+    pick, default = case.seconds[row], case.seconds[case.row(case.spaces[0].default)]
+    slowest = case.seconds[np.isfinite(case.seconds)].max()
+    return math.log(case.best / next(time for time in (pick, default, slowest) if math.isfinite(time)))
+
+
+def _teacher_share(teacher: Trees | None, validation: Sequence[Case]) -> float | None:
+    """What the teacher itself reaches on the validation problems, which it does not know either."""
+    if teacher is None or not validation:
+        return None
+    judged = [case.measured_only() for case in validation]
+    return math.exp(float(np.mean([first_log_share(case, int(np.argmin(teacher.predict(case.spaces))))
+                                   for case in judged])))
+
+
+def _fingerprint(vocabulary: Vocabulary, lessons: Sequence[Lesson], judged: Sequence[Case],
+                 options: TrainingOptions) -> str:
+    found = hashlib.sha256(repr((vocabulary, {name: value for name, value in describe(options).items()
+                                              if name not in ("state", "save_every", "threads")})).encode())
+    for lesson in lessons:
+        found.update(lesson.source.codes.tobytes() + lesson.source.words.tobytes() + lesson.tree.digest())
+    for case in judged:
+        found.update(case.seconds.tobytes())
+    return found.hexdigest()
