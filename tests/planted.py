@@ -2,6 +2,7 @@
 
 `planted.gemm` multiplies matrices with NumPy. `deed` chooses the misdeed, `number` makes the space larger, and
 `wait` is milliseconds that a launch sleeps. Runners find it by `BACKEND`, `KERNELS` and `PATH`.
+`planted.ir` is the same in LLVM IR, for the real llvm backend: it multiplies two numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array
+from seqtune.kernels.implementation import Array, Launch, Phase, Source
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.backend import BuildError, LaunchError
@@ -33,7 +34,21 @@ GOOD = Kernel(  # the quick one: nothing but good deeds
     "planted.good", "gemm", ("planted",), (Parameter("number", tuple(range(400))),),
     (Constraint.of("number < m * 16", "more numbers than the problem has"),), (("number", 0),))
 BACKEND = "planted:PlantedBackend"
-KERNELS = {"planted.gemm": "planted:KERNEL", "planted.good": "planted:GOOD"}
+_IR = {
+    "good": "store float %p, ptr %y  ret void",
+    "compile": "store float %nothing, ptr %y  ret void",
+    "wrong": "%q = fadd float %p, 1.0  store float %q, ptr %y  ret void",
+    "unwritten": "ret void",
+    "overrun": "store float %p, ptr %y  %z = getelementptr float, ptr %y, i64 1  store float %p, ptr %z  ret void",
+    "underrun": "store float %p, ptr %y  %z = getelementptr float, ptr %x, i64 -1  store float %p, ptr %z  ret void",
+    "far": "%z = getelementptr float, ptr %y, i64 1099511627776  store float %p, ptr %z  ret void",
+    "segv": "store volatile float %p, ptr inttoptr (i64 16 to ptr)  ret void",
+    "abort": "call void @abort()  ret void",
+    "loop": "br label %again  again:  br label %again",
+}
+IR_KERNEL = Kernel("planted.ir", "gemm", ("llvm",), (Parameter("deed", tuple(_IR)),), (), (("deed", "good"),),
+                   implementation="planted:IR")
+KERNELS = {"planted.gemm": "planted:KERNEL", "planted.good": "planted:GOOD", "planted.ir": "planted:IR_KERNEL"}
 PATH = [str(Path(__file__).resolve().parent)]
 PROBLEM = Problem.make("gemm", m=8, n=8, k=8)
 
@@ -42,6 +57,32 @@ def deed(name: str, number: int = 0, wait: int = 0) -> Configuration:
     """A configuration of planted.gemm."""
     settings: dict[str, int | str] = {"deed": name, "wait": wait, "number": number}
     return Configuration.of("planted.gemm", settings)
+
+
+class _Implementation:
+    """y[0] = x[0] * weights[0], or the deed."""
+
+    includes = "everything"
+
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
+        return Source(f"""
+declare void @abort()
+define void @go(ptr %x, ptr %w, ptr %b, ptr %y, ptr %s, ptr %a, i64 %begin, i64 %end) {{
+  %u = load float, ptr %x
+  %v = load float, ptr %w
+  %p = fmul float %u, %v
+  {_IR[str(configuration["deed"])].replace("  ", chr(10))}
+}}
+""")
+
+    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
+        return Launch((), (Phase("go", tasks=1),))
+
+    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
+        return weights
+
+
+IR = _Implementation()
 
 
 class PlantedExecutable:

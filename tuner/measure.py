@@ -68,8 +68,11 @@ class Expected:
 
 
 def prepare(problem: Problem, seed: int = 0) -> tuple[Operands, Expected]:
-    """Operands and the expected answer; made once per problem."""
+    """Operands and the expected answer; made once per problem. Read-only, so that backends can keep packed copies."""
     operands = make_operands(problem, seed)
+    for array in (operands.x, operands.weights, operands.bias):
+        if array is not None:
+            array.setflags(write=False)
     y = np.ascontiguousarray(reference(problem, operands), dtype=np.float32)
     tolerance = problem["tolerance"]
     return operands, Expected(y, float(np.abs(y).max()) or 1.0,

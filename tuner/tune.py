@@ -170,7 +170,7 @@ class _Search:
         ranked = sorted((one for one in self.found if self.found[one].status is Status.CORRECT),
                         key=lambda one: self.found[one].seconds)
         default = self.spaces[0].default
-        finalists = list(dict.fromkeys([*ranked[:finals.count], default]))
+        finalists = list(dict.fromkeys([*ranked[:max(1, finals.count)], default]))
         if not finals.count:
             measured = {one: self.found[one] for one in finalists if one in self.found}
         else:

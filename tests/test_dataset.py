@@ -1,0 +1,159 @@
+"""The data set: what is written is read back; anything else is refused in one line."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from seqtune.data.dataset import SCHEMA, Dataset, configuration
+from seqtune.data.journal import Journal
+from seqtune.data.record import Measurement, Record, Status
+from seqtune.errors import FormatError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+
+DEVICE = Device("test:1", "test", "paper", "none", toolchain="t1", extra=(("speed", 3),))
+SMALL, LARGE = Problem.make("gemm", m=3, n=4, k=5), Problem.make("gemm", m=300, n=400, k=500)
+
+
+def record(problem: Problem, tile: int, seconds: float | None, run: str = "random") -> Record:
+    measurement = Measurement(Status.CORRECT, (seconds * 1.5, seconds), 1e-7, 0.02) if seconds else Measurement(
+        Status.CRASH, message="the worker died")
+    return Record(problem, DEVICE.key, 1, Configuration.of("test.k", {"tile": tile}), "t1", measurement, 1.0, run)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        journal.add_device(DEVICE)
+        for one in (record(SMALL, 1, 1e-3), record(SMALL, 2, 0.5e-3), record(SMALL, 4, None), record(LARGE, 1, 2.0),
+                    record(SMALL, 1, 0.8e-3, "final"), record(SMALL, 2, 0.9e-3, "final")):
+            journal.add(one)
+        return Dataset.from_journal(journal, {"host": "here"}, [LARGE.key])
+
+
+def test_it_is_read_back_as_it_was_written(dataset: Dataset, tmp_path: Path) -> None:
+    path = tmp_path / "set.parquet"
+    dataset.write(path)
+    again = Dataset.read(path)
+    order = ["device", "problem", "kernel", "configuration", "run"]
+    pd.testing.assert_frame_equal(again.rows, dataset.rows.sort_values(order).reset_index(drop=True), check_dtype=False)
+    assert (again.devices, again.known_problems) == (dataset.devices, dataset.known_problems)
+    assert again.held_out == {LARGE.key}
+    assert again.provenance == {"host": "here"}
+    assert again.devices[DEVICE.key] == DEVICE
+    assert pq.ParquetFile(path).schema_arrow.remove_metadata() == SCHEMA
+    again.write(tmp_path / "again.parquet")
+    assert (tmp_path / "again.parquet").read_bytes() == path.read_bytes()
+
+
+def test_a_failure_takes_infinitely_long(dataset: Dataset, tmp_path: Path) -> None:
+    dataset.write(tmp_path / "set.parquet")
+    rows = Dataset.read(tmp_path / "set.parquet").rows
+    assert rows.loc[rows["status"] == "crash", "seconds"].tolist() == [math.inf]
+    assert pq.read_table(tmp_path / "set.parquet")["seconds"].null_count == 1
+
+
+def test_the_best_known_is_the_best_of_the_finals(dataset: Dataset) -> None:
+    best = dataset.best_known().set_index("problem")
+    assert best.loc[SMALL.key, "configuration"] == '{"tile":1}'  # 0.8 ms in the finals beats 0.5 ms once, in a trial
+    assert best.loc[SMALL.key, "seconds"] == pytest.approx(0.8e-3)
+    assert best.loc[LARGE.key, "seconds"] == 2.0
+
+
+def test_held_out_problems_can_be_kept_apart(dataset: Dataset) -> None:
+    assert dataset.select(held_out=True).problems() == [LARGE]
+    assert dataset.select(held_out=False).problems() == [SMALL]
+    assert len(dataset.select(correct=True)) == 5
+    assert len(dataset.select(device="another")) == 0
+    assert len(dataset.select(device=DEVICE.key, kernel="test.k")) == 6
+
+
+def test_merging_keeps_each_trial_once(dataset: Dataset, tmp_path: Path) -> None:
+    with Journal(tmp_path / "second.sqlite") as journal:
+        journal.add_device(DEVICE)
+        journal.add(record(SMALL, 1, 9.0))
+        journal.add(record(SMALL, 8, 7.0))
+        second = Dataset.from_journal(journal, {"when": "later"}, [SMALL.key])
+    merged = dataset.merge(second)
+    assert len(merged) == len(dataset) + 1
+    assert 9.0 not in merged.rows["seconds"].tolist()
+    assert merged.held_out == {SMALL.key, LARGE.key}
+    assert merged.provenance == {"host": "here", "when": "later"}
+    assert len(dataset.merge(dataset)) == len(dataset)
+
+
+def spoil(path: Path, kind: str, dataset: Dataset) -> None:
+    table = pq.read_table(path)
+    facts: dict[str, Any] = json.loads(table.schema.metadata[b"seqtune"])
+    if kind == "text":
+        path.write_text("device,problem\n" * 30)
+    elif kind == "truncated":
+        path.write_bytes(path.read_bytes()[:-200])
+    elif kind == "absent":
+        path.unlink()
+    elif kind == "foreign":
+        pq.write_table(pa.table({"a": [1, 2]}), path)
+    else:
+        if kind == "version":
+            facts["version"] = 7
+        elif kind == "problem":
+            facts["problems"][SMALL.key]["m"] = -3
+        elif kind == "device":
+            facts["devices"] = {}
+        elif kind == "list":
+            facts = [1]  # type: ignore[assignment]
+        elif kind == "column":
+            table = table.drop(["status"])
+        elif kind == "type":
+            table = table.set_column(6, "seconds", pa.array(["soon"] * len(table)))
+        elif kind == "status":
+            table = table.set_column(5, "status", pa.array(["fine"] * len(table)))
+        elif kind == "seconds":
+            table = table.set_column(6, "seconds", pa.array([-1.0] * len(table)))
+        elif kind == "empty":
+            table = table.set_column(4, "configuration", pa.array([None] * len(table), pa.string()))
+        pq.write_table(table.replace_schema_metadata({"seqtune": json.dumps(facts)}), path)
+
+
+@pytest.mark.parametrize(("kind", "words"), [
+    ("text", "not a data set"), ("truncated", "not a data set"), ("absent", "cannot read"),
+    ("foreign", r"but not a data set of seqtune \(columns a"), ("version", "version 7; this seqtune reads version 1"),
+    ("problem", "m=-3 is outside"), ("device", "unknown device"), ("list", "version None"),
+    ("column", "has no column status"), ("type", "not a data set"), ("status", "unknown status 'fine'"),
+    ("seconds", "needs seconds above 0"), ("empty", "the column configuration has empty rows")])
+def test_anything_else_is_refused_in_one_line(dataset: Dataset, tmp_path: Path, kind: str, words: str) -> None:
+    path = tmp_path / "set.parquet"
+    dataset.write(path)
+    spoil(path, kind, dataset)
+    with pytest.raises(FormatError, match=words) as caught:
+        Dataset.read(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_failed_write_leaves_the_old_file(dataset: Dataset, tmp_path: Path) -> None:
+    path = tmp_path / "set.parquet"
+    dataset.write(path)
+    before = path.read_bytes()
+    broken = replace(dataset, rows=dataset.rows.assign(samples="many"))
+    with pytest.raises((pa.ArrowException, TypeError, ValueError)):
+        broken.write(path)
+    assert path.read_bytes() == before
+    assert sorted(found.name for found in tmp_path.iterdir() if "parquet" in found.name) == ["set.parquet"]
+
+
+def test_the_configuration_of_a_row() -> None:
+    found = Configuration.of("test.k", (("tile", 4), ("order", "mn")))
+    assert configuration("test.k", found.key) == found
+    for text in ("[1]", "{", '{"tile": null}', '{"tile": [1]}'):
+        with pytest.raises(FormatError, match="not a configuration"):
+            configuration("test.k", text)
