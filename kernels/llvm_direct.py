@@ -14,6 +14,9 @@ from seqtune.kernels.problem import Problem
 # Body of the innermost loop -> channels that it unrolls, taps that it unrolls.
 _UNROLLED = "tile_pixels * vectors_k * (s if body == 'row' else r * s if body == 'filter' else channels_unrolled)"
 
+# SSE multiplies in place, so its inputs need no register of their own to be tried (some spill: that is learnable).
+_INPUT_REGISTER = "(0 if instruction_set == 'sse' else 1)"
+
 KERNEL = Kernel(
     name="llvm.direct",
     problem_type="conv2d",
@@ -21,10 +24,10 @@ KERNEL = Kernel(
     parameters=(
         Parameter("vector", (1, 4, 8, 16), "output channels in a vector"),
         Parameter("vectors_k", (1, 2, 3, 4, 6), "vectors of output channels in a tile"),
-        Parameter("tile_w", (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28), "output pixels of a row in a tile"),
+        Parameter("tile_w", (1, 2, 3, 4, 6, 7, 8, 10, 12, 14, 16, 20, 28), "output pixels of a row in a tile"),
         Parameter("tile_h", (1, 2, 4), "output rows in a tile"),
         Parameter("body", BODIES, "the innermost loop's body: a filter row, a filter, or 1-8 channels of one tap"),
-        Parameter("chunk", (0, 1, 4, 16, 64), "tiles that all output channels visit before the next; 0: all tiles"),
+        Parameter("chunk", (0, 1, 4, 16), "tiles that all output channels visit before the next; 0: all tiles"),
     ),
     derived=tuple((name, Expression(text)) for name, text in (
         ("lanes_k", "vector * vectors_k"),
@@ -57,10 +60,12 @@ KERNEL = Kernel(
         Constraint.of("vector * vectors_k <= k_per_group", "a tile must not have more channels than a group"),
         Constraint.of("tile_w <= row_w", "a tile must not be wider than the output"),
         Constraint.of("tile_h <= rows", "a tile must not be higher than the output"),
-        Constraint.of("accumulators + vectors_k + (2 if instruction_set == 'sse' else 1) <= vector_registers",
+        Constraint.of(f"accumulators + vectors_k + {_INPUT_REGISTER} <= vector_registers",
                       "accumulators, weights and one input must fit the registers"),
         Constraint.of("accumulators >= 4 or accumulators * 2 >= vectors_k * row_w * rows or vector < 4",
                       "fewer than 4 accumulators only wait for each other"),
+        Constraint.of("accumulators * 8 >= vector_registers * 3 or vector == min(vector_floats, 16) "
+                      "or vector * 4 > k_per_group", "narrow vectors need accumulators in 3/8 of the registers"),
         Constraint.of("unrolled <= 400", "the innermost loop's body would be too long to compile quickly"),
         Constraint.of("body != 'row' or r > 1", "a filter of one row has no loop over rows"),
         Constraint.of("body != 'filter' or s * r > 1", "for a filter of one tap it is the body c1"),
@@ -82,13 +87,15 @@ class Direct:
 
     def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
         """One text per tile, filter size, layout, pixel step and epilogue."""
-        last = problem["layout"] == "NHWC"
+        features = dict(problem.features)
+        size = {name: value for name, value in features.items() if isinstance(value, int)}
+        last = features["layout"] == "NHWC"
         return Source(Tile(
             vector=configuration.number("vector"), vectors=configuration.number("vectors_k"),
             tile_h=configuration.number("tile_h"), tile_w=configuration.number("tile_w"),
-            body=str(configuration["body"]), r=problem.size("r"), s=problem.size("s"),
-            pixel_step=problem.size("stride_w") * (problem.size("c") if last else 1), channels_last=last,
-            bias=problem["bias"] == "yes", relu=problem["activation"] == "relu").text())
+            body=str(configuration["body"]), r=size["r"], s=size["s"],
+            pixel_step=size["stride_w"] * (size["c"] if last else 1), channels_last=last,
+            bias=features["bias"] == "yes", relu=features["activation"] == "relu").text())
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
         """Sizes of this problem; a first phase pads where there is padding."""
@@ -130,11 +137,14 @@ class Direct:
             return Launch(given, (main,))
         return Launch(given, (Phase("pad", planes * high), main), size["n"] * c * high * wide)
 
+    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, bool]:
+        """What `pack` depends on besides the weights: equal packings are equal arrays."""
+        lanes = configuration.number("vector") * configuration.number("vectors_k")
+        return lanes, str(configuration["body"]).startswith("c")
+
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
         """[group][block of channels][tap and input channel in the body's order][channel]; the last block overlaps."""
-        lanes = configuration.number("vector") * configuration.number("vectors_k")
-        taps_outside = str(configuration["body"]).startswith("c")
-        return pack(weights, problem.size("groups"), lanes, taps_outside)
+        return pack(weights, int(problem["groups"] or 1), *self.packing(problem, configuration))
 
 
 def pack(weights: Array, groups: int, lanes: int, taps_outside: bool) -> Array:

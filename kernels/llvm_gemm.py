@@ -12,6 +12,9 @@ from seqtune.kernels.llvm_direct import pack
 from seqtune.kernels.llvm_tile import Tile, arguments
 from seqtune.kernels.problem import Problem
 
+# SSE multiplies in place, so its inputs need no register of their own to be tried (some spill: that is learnable).
+_INPUT_REGISTER = "(0 if instruction_set == 'sse' else 1)"
+
 KERNEL = Kernel(
     name="llvm.gemm",
     problem_type="gemm",
@@ -46,7 +49,7 @@ KERNEL = Kernel(
         Constraint.of("vector > 1 or n < 4", "single columns pay only below 4 columns"),
         Constraint.of("vector * vectors_n <= n", "a tile must not have more columns than C"),
         Constraint.of("tile_m <= m", "a tile must not have more rows than C"),
-        Constraint.of("accumulators + vectors_n + (2 if instruction_set == 'sse' else 1) <= vector_registers",
+        Constraint.of(f"accumulators + vectors_n + {_INPUT_REGISTER} <= vector_registers",
                       "accumulators, B and one element of A must fit the registers"),
         Constraint.of("accumulators >= 4 or tile_m * 2 > m or vector < 4",
                       "fewer than 4 accumulators only wait for each other"),
@@ -90,11 +93,14 @@ class Gemm:
                       weights_block=k * lanes),
             (Phase("direct", block_tasks * chunks),))
 
+    def packing(self, problem: Problem, configuration: Configuration) -> int:
+        """What `pack` depends on besides the weights: equal packings are equal arrays."""
+        return configuration.number("vector") * configuration.number("vectors_n")
+
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
         """[block of columns][k][column]; the last block overlaps its predecessor."""
-        lanes = configuration.number("vector") * configuration.number("vectors_n")
         rows = weights if problem["trans_b"] == "yes" else weights.T
-        return pack(np.asarray(rows)[:, :, None, None], 1, lanes, True)
+        return pack(np.asarray(rows)[:, :, None, None], 1, self.packing(problem, configuration), True)
 
 
 IMPLEMENTATION = Gemm()

@@ -252,12 +252,10 @@ def _transpose(write: _Writer, tile: Tile, kind: str, pixels: list[str]) -> list
     for _ in range(wide.bit_length() - 1):
         apart = []
         for low, high in zip(vectors[:wide // 2], vectors[wide // 2:], strict=True):
-            if lanes == 1:
-                apart += [low, high]
-            elif low == high == "poison":
+            if lanes == 1 or low == high == "poison":
                 apart += [low, high]
             else:
-                apart += [_shuffle(write, kind, low, high, mask[:lanes]), _shuffle(write, kind, low, high, mask[lanes:])]
+                apart += [_shuffle(write, kind, low, high, half) for half in (mask[:lanes], mask[lanes:])]
         vectors = apart
     rows: list[list[tuple[int, str]]] = []
     for channel in range(lanes):
@@ -286,8 +284,8 @@ def _driver(tile: Tile) -> str:
     """Tasks -> channel blocks -> tiles. A task is (image, group, channel blocks, chunk of tiles), chunks innermost."""
     write = _Writer()
     block = tile.vector * tile.vectors
-    names = FIELDS[:FIELDS.index("x_row") + 1] + ("x_column", "y_image", "y_group", "y_row", "y_pixel", "y_channel",
-                                                  "weights_block")
+    names = (*FIELDS[:FIELDS.index("x_row") + 1], "x_column", "y_image", "y_group", "y_row", "y_pixel", "y_channel",
+             "weights_block")
     write.label("entry")
     of = {name: write.argument(name) for name in names}
     per_group = write.let(f"add i64 {of['last_k']}, {block}")

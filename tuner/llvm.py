@@ -56,6 +56,9 @@ def devices() -> list[Device]:
     return list(_devices())
 
 
+_shapes = lru_cache(maxsize=256)(operand_shapes)  # every feature asked for is computed anew: a millisecond
+
+
 class _Buffer:
     """Bytes between two margins of canaries, aligned to cache lines."""
 
@@ -151,7 +154,7 @@ class LLVMExecutable:
         self._implementation, self._configuration = implementation, configuration
         launch = implementation.launch(problem, backend.device, configuration)
         phases = [(built.address(phase.entry), phase.tasks) for phase in launch.phases]
-        x, weights, bias, y = operand_shapes(problem)
+        x, _, bias, y = _shapes(problem)
         self._x, self._y = backend.take(x), backend.take(y)
         self._bias, self._workspace = backend.take(bias), backend.take((launch.workspace,))
         self._weights: _Buffer | None = None

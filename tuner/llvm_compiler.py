@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import re
 from collections import OrderedDict
@@ -13,7 +14,7 @@ import llvmlite.binding as llvm
 
 from seqtune.tuner.backend import BuildError
 
-KEPT = 3000  # built modules kept for reuse; each holds a few pages
+KEPT = 3000  # built modules kept for reuse; each holds about 30 KB
 
 _NOT_AVX2 = ("avx512", "avx10", "evex512", "amx", "prefer-256-bit", "avxvnniint")
 _NOT_SSE = (*_NOT_AVX2, "avx", "fma", "f16c", "xop", "vaes", "vpclmulqdq", "sha512", "sm3", "sm4")
@@ -52,14 +53,14 @@ def toolchain() -> str:
 class Built:
     """One built module. Its code lives as long as this does."""
 
-    engine: llvm.ExecutionEngine
-    seconds: float = 0.0
+    tracker: llvm.ResourceTracker
+    entries: frozenset[str]
 
     def address(self, entry: str) -> int:
         """Where a function starts. Raises BuildError where there is none."""
-        found: int = self.engine.get_function_address(entry)
-        if not found:
-            raise BuildError(f"the source defines no {entry}")
+        if entry not in self.entries:
+            raise BuildError(f"the source defines no {entry!r:.40}")
+        found: int = self.tracker[entry]
         return found
 
 
@@ -69,35 +70,41 @@ class Compiler:
     def __init__(self, instruction_set: str) -> None:
         forbidden = INSTRUCTION_SETS[instruction_set][1]
         features = {name: has and not name.startswith(forbidden) for name, has in host_features().items()}
-        self._features = ",".join(f"{'+' if has else '-'}{name}" for name, has in sorted(features.items()))
+        flags = [f"{'+' if has else '-'}{name}" for name, has in sorted(features.items())]
         if instruction_set == "avx512":
-            self._features += ",-prefer-256-bit"
-        self._target = llvm.Target.from_default_triple()
-        self._built: OrderedDict[tuple[str, tuple[str, ...]], Built] = OrderedDict()
+            flags.append("-prefer-256-bit")
+        self._machine = llvm.Target.from_default_triple().create_target_machine(
+            cpu=llvm.get_host_cpu_name(), features=",".join(flags), opt=3, reloc="pic", jit=True)
+        self._linker = llvm.create_lljit_compiler(use_jit_link=False)
+        self._built: OrderedDict[bytes, Built] = OrderedDict()
+        self._count = 0
 
     def build(self, text: str, options: tuple[str, ...] = ()) -> tuple[Built, bool]:
         """The module, and whether it was built just now. Raises BuildError."""
-        key = (text, options)
+        key = hashlib.sha256("\0".join((text, *options)).encode()).digest()
         if key in self._built:
             self._built.move_to_end(key)
             return self._built[key], False
-        built = self._built[key] = Built(self._compile(text))
+        built = self._built[key] = self._compile(text)
         while len(self._built) > KEPT:
             self._built.popitem(last=False)
         return built, True
 
-    def _compile(self, text: str) -> llvm.ExecutionEngine:
+    def _compile(self, text: str) -> Built:
+        # To an object first: an engine per module would keep its IR, a megabyte each.
         try:
-            module = llvm.parse_assembly(text)
-            module.verify()
+            with llvm.parse_assembly(text, llvm.create_context()) as module:
+                module.verify()
+                entries = frozenset(function.name for function in module.functions
+                                    if not function.is_declaration and function.linkage == llvm.Linkage.external)
+                image = self._machine.emit_object(module)
+            library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
+            for entry in entries:
+                library.export_symbol(entry)
+            self._count += 1
+            return Built(library.link(self._linker, f"source{self._count}"), entries)
         except RuntimeError as error:
             raise BuildError(re.sub(r"\s+", " ", str(error))[:300]) from None
-        machine = self._target.create_target_machine(
-            cpu=llvm.get_host_cpu_name(), features=self._features, opt=3, jit=True)
-        module.triple = machine.triple
-        engine = llvm.create_mcjit_compiler(module, machine)
-        engine.finalize_object()
-        return engine
 
     def close(self) -> None:
         """Forget what was built."""

@@ -132,7 +132,7 @@ def _text(lanes: int) -> str:
              "  %base = getelementptr float, ptr %x, i64 %off")
     read = [f"  %o = mul i64 %i, {4 * lanes}", "  %p = getelementptr float, ptr %base, i64 %o"]
     for i in range(4):
-        read += [f"  %p{i} = getelementptr float, ptr %p, i64 {i * lanes}", f"  %v{i} = load {kind}, ptr %p{i}, align 4",
-                 f"  %b{i} = fadd {kind} %a{i}, %v{i}"]
+        read += [f"  %p{i} = getelementptr float, ptr %p, i64 {i * lanes}",
+                 f"  %v{i} = load {kind}, ptr %p{i}, align 4", f"  %b{i} = fadd {kind} %a{i}, %v{i}"]
     return "\n".join([f"declare {kind} @llvm.fmuladd.v{lanes}f32({kind}, {kind}, {kind})",
                       loop("peak", CHAINS, start, multiply), loop("stream", 4, first, read)])

@@ -51,6 +51,8 @@ def _text() -> str:
     else:
         declared = "declare i32 @usleep(i32)\ndeclare i32 @sched_yield()"
         wait, wake = "call i32 @usleep(i32 100)", "add i32 0, 0"
+    buffers = "".join(
+        f"  %q{i} = getelementptr ptr, ptr %job, i64 {i}\n  %p{i} = load ptr, ptr %q{i}\n" for i in range(6))
     share = """
 define internal void @share(ptr %job, i64 %phase, i64 %index, i64 %threads) noinline nounwind {
   %at = mul i64 %phase, 2
@@ -65,7 +67,7 @@ define internal void @share(ptr %job, i64 %phase, i64 %index, i64 %threads) noin
   %next = add i64 %index, 1
   %e0 = mul i64 %n, %next
   %end = udiv i64 %e0, %threads
-""" + "".join(f"  %q{i} = getelementptr ptr, ptr %job, i64 {i}\n  %p{i} = load ptr, ptr %q{i}\n" for i in range(6)) + """
+""" + buffers + """
   call void %fn(ptr %p0, ptr %p1, ptr %p2, ptr %p3, ptr %p4, ptr %p5, i64 %begin, i64 %end)
   ret void
 }"""
