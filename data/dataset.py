@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
 from .journal import REPEATED, Journal
-from .record import Status
+from .record import Measurement, Record, Status
 
 VERSION = 1
 LARGEST_FILE = 1 << 30  # bytes; a larger one is refused before it fills the memory
@@ -163,6 +163,16 @@ class Dataset:
         """Problems that have rows (on that device), in key order."""
         rows = self.rows if device is None else self.rows[self.rows["device"] == device]
         return [self.known_problems[key] for key in sorted(rows["problem"].unique())]
+
+    def records(self) -> Iterator[Record]:
+        """The rows as records, with the least sample alone: for replaying."""
+        rows: Iterable[Any] = self.rows.itertuples(index=False)
+        for row in rows:
+            correct = row.status == Status.CORRECT.value
+            measurement = Measurement(Status(row.status), (float(row.seconds),) if correct else (),
+                                      None if np.isnan(row.error) else float(row.error), float(row.build_seconds))
+            yield Record(self.known_problems[row.problem], row.device, int(row.kernel_version),
+                         configuration(row.kernel, row.configuration), row.toolchain, measurement, run=row.run)
 
     def best_known(self) -> pd.DataFrame:
         """One row per (device, problem): the fastest of the finals where there were any, else of the trials."""

@@ -78,6 +78,17 @@ def test_held_out_problems_can_be_kept_apart(dataset: Dataset) -> None:
     assert len(dataset.select(device=DEVICE.key, kernel="test.k")) == 6
 
 
+def test_rows_become_records_again(dataset: Dataset, tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        recorded = list(journal.records())
+    again = list(dataset.records())
+    assert [one.identity for one in again] == [one.identity for one in recorded]
+    for one, other in zip(again, recorded, strict=True):
+        assert one.run == other.run
+        assert one.measurement.status is other.measurement.status
+        assert one.measurement.seconds == pytest.approx(other.measurement.seconds)
+
+
 def test_merging_keeps_each_trial_once(dataset: Dataset, tmp_path: Path) -> None:
     with Journal(tmp_path / "second.sqlite") as journal:
         journal.add_device(DEVICE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -191,8 +192,9 @@ with Journal(sys.argv[1]) as journal, \\
 """
 
 
-def start(path: Path) -> subprocess.Popen[str]:
+def start(path: Path, start_new_session: bool = False) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)], stdout=subprocess.PIPE, text=True,
+                            stderr=subprocess.DEVNULL, start_new_session=start_new_session,
                             env={**os.environ, "PYTHONPATH": planted.PATH[0], "OMP_NUM_THREADS": "1"})
 
 
@@ -201,6 +203,24 @@ def reported(process: subprocess.Popen[str]) -> list[str]:
     assert process.stdout is not None
     lines = [line.rpartition(" ") for line in process.stdout.read().split("\n")[:-1]]
     return [key for key, _, _ in lines]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_ctrl_c_in_a_terminal_ends_the_tuner_and_its_worker(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with start(path, start_new_session=True) as process:
+        assert process.stdout is not None
+        seen = [process.stdout.readline().rpartition(" ")[0]]
+        os.killpg(process.pid, signal.SIGINT)  # a terminal interrupts the whole group
+        begin = time.monotonic()
+        seen += reported(process)
+        assert process.wait(timeout=10.0) == 1
+        assert time.monotonic() - begin < 5.0
+    with Journal(path) as journal:
+        assert [record.configuration.key for record in journal.records()] == seen
+        assert all(record.measurement.status is Status.CORRECT for record in journal.records())
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)  # nobody of the group is left
 
 
 def test_a_killed_tuner_loses_no_measurement_and_repeats_none(tmp_path: Path) -> None:

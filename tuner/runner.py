@@ -140,6 +140,9 @@ class Runner:
                     continue
                 place += 1
                 yield configurations[place - 1], Measurement(Status.CRASH, message=message_text)
+            except SeqtuneError:
+                done = True  # the request is at fault; the worker has forgotten it
+                raise
             finally:
                 if not done:
                     self._cancel(problem, options)
