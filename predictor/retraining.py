@@ -66,8 +66,9 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
     after = Checkpoint(kept.best.eval(), vocabulary, {}, {}, options.seed)
     compared = {"before": checkpoint, "after": after}
     if scratch and not kept.interrupted:
-        alone = replace(TrainingOptions(), validation=0.0, seed=options.seed, threads=options.threads,
-                        epochs=2 * options.epochs, extra=options.extra)
+        size = checkpoint.model.size
+        alone = replace(options, epochs=2 * options.epochs, rate=TrainingOptions().rate, width=size.width,
+                        layers=size.layers, heads=size.heads, hidden=size.hidden, dropout=size.dropout)
         compared["scratch"], _ = train(new, alone, on_progress)
     report["new"] = {name: shares(found, new) for name, found in compared.items()}
     report["old"] = {name: shares(found, rehearsal) for name, found in compared.items() if name != "scratch"}

@@ -12,7 +12,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ from seqtune.predictor.targets import Examples, Tree
 from seqtune.predictor.trees import Trees, TreesOptions
 from seqtune.predictor.vocabulary import Batch, Sentence, Vocabulary
 
+TREES = TreesOptions()  # the teacher is no other than the baseline
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingOptions:
@@ -52,6 +54,7 @@ class TrainingOptions:
     explore: float = 0.25  # share of sentences drawn from a 4 times flatter distribution, for the beam's other paths
     validation: float = 0.12  # share of the problems; 0 trains all epochs on all problems
     refit: bool = False  # then train again on all problems for as many epochs as were best: twice the time
+    trees: TreesOptions = TREES  # of the teacher
     teacher: bool = True  # fill in what was not measured; without it only measured rows are learned from
     trust: float = 1.0  # of a measured row in its own time; the rest is the teacher's: 1 suits times as good as ours
     extra: int = 1500  # problems sampled and labelled by the teacher, each for one of the devices
@@ -153,7 +156,9 @@ def held_out_problems(data: Data) -> list[Problem]:
 
 def make_teacher(fitting: Sequence[Case], options: TrainingOptions) -> Trees | None:
     """Trees fitted on these cases, where a teacher is wanted."""
-    return Trees(fitting, TreesOptions(threads=options.threads, seed=options.seed)) if options.teacher else None
+    if not options.teacher:
+        return None
+    return Trees(fitting, replace(options.trees, threads=options.threads, seed=options.seed))
 
 
 def make_lessons(fitting: Sequence[Case], teacher: Trees | None, vocabulary: Vocabulary, options: TrainingOptions,

@@ -1,0 +1,153 @@
+"""Training and retraining on synthetic measurements."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from seqtune.errors import FormatError, MisuseError
+from seqtune.predictor.cases import cases
+from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.evaluate import judged
+from seqtune.predictor.model import Translator
+from seqtune.predictor.retraining import RETRAINING, retrain
+from seqtune.predictor.training import Progress, TrainingOptions, make_lessons, schedule, train, vocabulary_of
+from seqtune.predictor.trees import TreesOptions
+from tests.synthetic import MIDDLE, NARROW, WIDE, Data, data
+
+DATA = data(16, held_out=4, sampled=80)
+QUICK = TrainingOptions(epochs=6, batch=16, sentences=4, rate=3e-3, average=0.9, extra=0, width=32, layers=1, heads=2,
+                        hidden=64, validation=0.2, threads=1, save_every=3,
+                        trees=TreesOptions(rounds=60, models=1))
+
+
+def _share(checkpoint: Checkpoint, where: Data = DATA) -> float:
+    return math.exp(float(np.mean([verdict.log_shares["seq2seq", 0] for verdict in judged(where, checkpoint)])))
+
+
+def _weights(checkpoint: Checkpoint) -> torch.Tensor:
+    return torch.cat([tensor.flatten().float() for tensor in checkpoint.model.state_dict().values()])
+
+
+def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> None:
+    vocabulary = vocabulary_of(cases(DATA, held_out=False))
+    torch.manual_seed(0)
+    untrained = Checkpoint(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval(), vocabulary)
+    told: list[Progress] = []
+    trained, report = train(DATA, replace(QUICK, epochs=40, patience=40, extra=60), told.append)
+    assert _share(trained) > _share(untrained) + 0.1
+    assert report["cases"] + report["validation_cases"] == 24
+    assert report["lessons"] == report["cases"] + 60
+    assert len(told) == len(report["history"]) == report["epochs"]
+    assert told[-1].loss < told[0].loss
+    assert told[-1].best == pytest.approx(report["validation_share"])
+    json.dumps(report)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: Path) -> None:
+    first, second = train(DATA, QUICK)[0], train(DATA, QUICK)[0]
+    assert torch.equal(_weights(first), _weights(second))
+    assert not torch.equal(_weights(first), _weights(train(DATA, replace(QUICK, seed=1))[0]))
+    first.save(tmp_path / "kept")
+    assert torch.equal(_weights(Checkpoint.load(tmp_path / "kept")), _weights(first))
+
+
+class _Stop(Exception):
+    pass
+
+
+def test_a_resumed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
+    def stop(progress: Progress) -> None:
+        if progress.epoch == 4:
+            raise _Stop
+
+    options = replace(QUICK, state=tmp_path)
+    with pytest.raises(_Stop):
+        train(DATA, options, stop)
+    told: list[Progress] = []
+    resumed, report = train(DATA, options, told.append)
+    assert told[0].epoch == 4, "it goes on after the state saved at 3"
+    plain, plain_report = train(DATA, QUICK)
+    assert torch.equal(_weights(resumed), _weights(plain))
+    assert report["history"] == plain_report["history"]
+
+
+def test_the_state_of_another_training_and_a_damaged_one_are_refused(tmp_path: Path) -> None:
+    train(DATA, replace(QUICK, epochs=3, state=tmp_path))
+    with pytest.raises(FormatError, match="other data, options or vocabulary"):
+        train(DATA, replace(QUICK, epochs=3, seed=5, state=tmp_path))
+    (tmp_path / "state.safetensors").write_bytes(b"\x80\x04 no tensors")
+    with pytest.raises(FormatError, match="damaged"):
+        train(DATA, replace(QUICK, epochs=3, state=tmp_path))
+
+
+def test_ctrl_c_keeps_the_best_so_far() -> None:
+    def stop(progress: Progress) -> None:
+        if progress.epoch == 3:
+            raise KeyboardInterrupt
+
+    checkpoint, report = train(DATA, QUICK, stop)
+    assert report["interrupted"]
+    assert report["epochs"] == 3
+    assert 0 < _share(checkpoint) <= 1
+
+
+def test_without_a_teacher_only_measured_rows_are_learned_from() -> None:
+    found = cases(DATA, held_out=False)
+    lessons = make_lessons(found, None, vocabulary_of(found), replace(QUICK, extra=50), [])
+    assert len(lessons) == len(found)
+    checkpoint, report = train(DATA, replace(QUICK, teacher=False))
+    assert report["teacher_share"] is None
+    assert 0 < _share(checkpoint) <= 1
+
+
+def test_refitting_uses_every_training_problem() -> None:
+    told: list[Progress] = []
+    checkpoint, report = train(DATA, replace(QUICK, epochs=3, refit=True), told.append)
+    assert [progress.stage for progress in told].count("refitting") == report["best_epoch"]
+    assert 0 < _share(checkpoint) <= 1
+
+
+def test_the_rate_warms_up_and_then_falls() -> None:
+    rates = [schedule(done, 0.1) for done in np.linspace(0, 1, 50)]
+    peak = int(np.argmax(rates))
+    assert rates[0] < 0.05
+    assert 4 <= peak <= 6
+    assert rates[peak:] == sorted(rates[peak:], reverse=True)
+    assert rates[-1] == pytest.approx(0.02)
+
+
+def test_data_without_training_problems_is_refused() -> None:
+    with pytest.raises(MisuseError, match="nothing to learn from"):
+        train(Data(DATA.frame[DATA.frame["held_out"]], DATA.devices), QUICK)
+
+
+def test_retraining_adapts_to_a_new_device_and_reports_before_and_after() -> None:
+    options = replace(QUICK, epochs=25, validation=0.0)
+    new = data(14, held_out=4, sampled=80, devices=(MIDDLE,), seed=3)
+    old, _ = train(DATA, options)
+    adapted, report = retrain(old, new, DATA, replace(RETRAINING, epochs=12, rate=2e-3, average=0.9, extra=20, batch=16,
+                                                      sentences=4, threads=1, trees=QUICK.trees), scratch=False)
+    before, after = (report["new"][name][MIDDLE.name]["0"] for name in ("before", "after"))
+    assert after > before
+    assert set(report["old"]["after"]) == {WIDE.name, NARROW.name}
+    for name in (WIDE.name, NARROW.name):
+        assert report["old"]["after"][name]["0"] > report["old"]["before"][name]["0"] - 0.1
+    assert report["new_words"] > 0
+    assert adapted.vocabulary.words[:len(old.vocabulary.words)] == old.vocabulary.words
+    assert adapted.provenance["retrained_on"]
+    json.dumps(report)
+
+
+def test_retraining_is_shown_beside_training_from_scratch() -> None:
+    new = data(8, held_out=2, sampled=60, devices=(MIDDLE,), seed=3)
+    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
+    _, report = retrain(old, new, DATA, replace(QUICK, epochs=1, validation=0.0))
+    assert set(report["new"]) == {"before", "after", "scratch"}
+    assert set(report["old"]) == {"before", "after"}
