@@ -67,6 +67,8 @@ class Journal:
                 raise FormatError(f"{self.path} is a folder, not a journal")
             if self.path.exists() and self.path.stat().st_size:
                 _check_header(self.path)
+                with self._reading():
+                    _check_tables(self.path)
             else:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 _create(self.path)
@@ -207,6 +209,19 @@ def _check_header(path: Path) -> None:
     log = path.with_name(path.name + "-wal")
     if path.stat().st_size < wanted and not (log.exists() and log.stat().st_size):
         raise FormatError(f"the journal {path} is truncated: {path.stat().st_size} of {wanted} bytes")
+
+
+def _check_tables(path: Path) -> None:
+    """Reads the tables without opening the file for writing, which would put files beside it."""
+    log = path.with_name(path.name + "-wal")
+    if log.exists() and log.stat().st_size:
+        return  # in use, or left by a killed process: SQLite itself must look into the log
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+    try:
+        for table in ("problems", "devices", "trials", "repeats"):
+            connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchone()
+    finally:
+        connection.close()
 
 
 def _create(path: Path) -> None:

@@ -73,9 +73,15 @@ def check_positive(name: str, value: float) -> None:
         raise MisuseError(f"{name}={value}; it must be a positive number")
 
 
-def check_free(out: Path, force: bool) -> None:
-    """Refuse an output that is there, or whose folder is not."""
-    if out.exists() and not force:
-        raise MisuseError(f"{out} exists; --force overwrites it")
+def check_free(out: Path, force: bool, checkpoint: bool = False) -> None:
+    """Refuse an output that is there, or whose folder is not. A checkpoint is a folder; nothing else is replaced by it.
+    """
+    if out.exists():
+        if checkpoint and not (out / "seqtune.json").is_file() and (not out.is_dir() or any(out.iterdir())):
+            raise MisuseError(f"{out} exists and is no checkpoint; choose another folder")
+        if not checkpoint and out.is_dir():
+            raise MisuseError(f"{out} is a folder; name a file")
+        if not force:
+            raise MisuseError(f"{out} exists; --force overwrites it")
     if not out.parent.is_dir():
         raise MisuseError(f"the folder {out.parent} does not exist")

@@ -88,7 +88,7 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     """
     from seqtune.predictor.training import TrainingOptions, train
 
-    check_free(Path(out), force)
+    check_free(Path(out), force, checkpoint=True)
     options = TrainingOptions(seed=seed, refit=refit, state=None if state is None else Path(state))
     if epochs is not None:
         options = replace(options, epochs=epochs)
@@ -107,7 +107,7 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     """
     from seqtune.predictor.retraining import RETRAINING, retrain
 
-    check_free(Path(out), force)
+    check_free(Path(out), force, checkpoint=True)
     loaded = load_checkpoint(checkpoint)
     new = _table(_dataset(data))
     options = replace(RETRAINING, seed=seed, epochs=RETRAINING.epochs if epochs is None else epochs)
