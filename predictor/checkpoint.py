@@ -218,4 +218,4 @@ def _weights(path: Path, size: Dimensions, vocabulary: Vocabulary) -> Translator
 
 
 def _shape(found: tuple[list[int], str] | None) -> str:
-    return "missing" if found is None else f"{found[1]}{found[0]}"
+    return "absent" if found is None else f"{found[1]}{found[0]}"
