@@ -11,6 +11,7 @@ import json
 import shutil
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -99,6 +100,7 @@ class Checkpoint:
 
     def save(self, path: str | Path) -> Path:
         """Writes the folder under another name and renames it: a reader sees the old one or the new one, never half.
+        (Between two renames there is none for an instant; the old one is then beside it, named `.old`.)
 
         A folder that is no checkpoint is not overwritten.
         """
@@ -142,9 +144,10 @@ def find(name: str | Path) -> Path:
     """The folder of a checkpoint given by path or by name. Raises CheckpointError."""
     plain = isinstance(name, str) and name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0"}
     folders = [SHIPPED / name, user_folder() / name, Path(name)] if plain else [Path(name)]
-    for folder in folders:
-        if folder.is_dir():
-            return folder
+    with suppress(OSError, ValueError):  # a name that no file system takes
+        for folder in folders:
+            if folder.is_dir():
+                return folder
     known = sorted({path.name for parent in (SHIPPED, user_folder()) if parent.is_dir()
                     for path in parent.iterdir() if path.is_dir() and not path.name.startswith(".")})
     raise CheckpointError(f"no checkpoint {str(name)!r:.200}: not a folder, and the named ones are "
@@ -152,9 +155,9 @@ def find(name: str | Path) -> Path:
 
 
 def _read(path: Path, kind: type[_Model]) -> _Model:
-    if not path.is_file():
-        raise CheckpointError(f"{path.parent} is no checkpoint: {path.name} is missing")
     try:
+        if not path.is_file():
+            raise CheckpointError(f"{path.parent} is no checkpoint: {path.name} is missing")
         if path.stat().st_size > LARGEST_JSON:
             raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's")
         return kind.model_validate_json(path.read_bytes())

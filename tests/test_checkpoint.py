@@ -107,6 +107,10 @@ def test_names_are_looked_up_among_the_shipped_and_the_users_own(
         Checkpoint.load("other")
     with pytest.raises(CheckpointError, match="no checkpoint"):
         Checkpoint.load(tmp_path / "absent")
+    for name in ("", ".", "..", "a" * 5000, "a\0b", "../default", "a/" * 3000):
+        with pytest.raises(CheckpointError) as caught:
+            Checkpoint.load(name)
+        assert len(str(caught.value)) < 600
 
 
 def test_a_checkpoint_of_another_vocabulary_says_what_differs(folder: Path) -> None:
