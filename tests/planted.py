@@ -22,7 +22,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.tuner.backend import BuildError, LaunchError
 
 DEEDS = ("good", "compile", "wrong", "nan", "unwritten", "overrun", "launch", "mistake", "segv", "abort", "loop",
-         "loop_in_build", "chatty")
+         "loop_in_build", "chatty", "delayed")
 DEVICE = Device(name="planted:1", backend="planted", architecture="paper", instruction_set="none", model="test",
                 toolchain="planted 1")
 KERNEL = Kernel(
@@ -85,6 +85,9 @@ define void @go(ptr %x, ptr %w, ptr %b, ptr %y, ptr %s, ptr %a, i64 %begin, i64 
 IR = _Implementation()
 
 
+damage: list[PlantedExecutable] = []
+
+
 class PlantedExecutable:
     """One launch of one deed."""
 
@@ -104,6 +107,10 @@ class PlantedExecutable:
     def run(self) -> None:
         if self.wait:
             time.sleep(self.wait)
+        if damage and damage[0] is not self:
+            ctypes.string_at(0)
+        if self.deed == "delayed":  # correct itself, but whoever runs next in this process crashes
+            damage.append(self)
         if self.deed == "segv":
             ctypes.string_at(0)
         elif self.deed == "abort":

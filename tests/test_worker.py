@@ -96,6 +96,11 @@ def test_only_the_crashing_kernel_is_blamed(runner: Runner) -> None:
     assert statuses == [Status.CORRECT, Status.CRASH, Status.CRASH] * 3
 
 
+def test_a_crash_that_an_earlier_kernel_caused_is_not_blamed_on_the_next(runner: Runner) -> None:
+    found = measured(runner, planted.deed("delayed"), planted.deed("good"), planted.deed("segv"))
+    assert [one.status for one in found] == [Status.CORRECT, Status.CORRECT, Status.CRASH]
+
+
 def test_a_hopeless_candidate_is_dropped_early(runner: Runner) -> None:
     options = Options(samples=6, drop_factors=(8.0, 3.0, 1.3))
     configurations = [planted.deed("good", wait=wait) for wait in (1, 20, 1)]

@@ -297,10 +297,12 @@ class Runner:
 def _listen(process: subprocess.Popen[bytes], messages: queue.SimpleQueue[Message | None]) -> None:
     """Passes the worker's lines on; None when it has ended."""
     assert process.stdout is not None
-    with process.stdout as lines:
-        buffer = b""
-        while chunk := lines.read(65536):
-            *whole, buffer = (buffer + chunk).split(b"\n")
-            for line in whole:
-                messages.put(json.loads(line))
-    messages.put(None)
+    try:
+        with process.stdout as lines:
+            buffer = b""
+            while chunk := lines.read(65536):
+                *whole, buffer = (buffer + chunk).split(b"\n")
+                for line in whole:
+                    messages.put(json.loads(line))
+    finally:
+        messages.put(None)
