@@ -91,6 +91,7 @@ _HEAD = """\
 #endif
 typedef FLOATS floats;
 typedef FLOATS __attribute__((aligned(4))) loose;
+typedef float4 __attribute__((aligned(4))) loose4;
 """
 
 _PAD = f"""
@@ -159,22 +160,27 @@ def _tile(tile: Tile) -> str:
 def _store(tile: Tile) -> list[str]:
     lines = ["  __global float *to = y + image * y_image + group * y_group + top * y_row"
              + (" + left * y_pixel + first;" if tile.channels_last else " + left + first * y_channel;")]
+    rows, pixels = range(tile.tile_h), range(tile.tile_w)
     for v in range(tile.vectors_k):
         if tile.bias:
             lines.append(f"  const floats b{v} = *(__global const loose *)"
                          f"(bias + group * outputs + first + {v * tile.vector});")
-        for j in range(tile.tile_h):
-            for i in range(tile.tile_w):
-                name = f"a{j}_{i}_{v}"
-                if tile.bias:
-                    lines.append(f"  {name} += b{v};")
-                if tile.relu:
-                    lines.append(f"  {name} = {name} > 0.0f ? {name} : (floats)(0.0f);")
-                if tile.channels_last:
-                    place = f"{j} * y_row + {i} * y_pixel + {v * tile.vector}"
-                    lines.append(f"  *(__global loose *)(to + {place}) = {name};")
-                    continue
-                for lane in range(tile.vector):
-                    element = f"{name}.s{lane:x}" if tile.vector > 1 else name
-                    lines.append(f"  to[{v * tile.vector + lane} * y_channel + {j} * y_row + {i}] = {element};")
+        for name in (f"a{j}_{i}_{v}" for j in rows for i in pixels):
+            if tile.bias:
+                lines.append(f"  {name} += b{v};")
+            if tile.relu:
+                lines.append(f"  {name} = {name} > 0.0f ? {name} : (floats)(0.0f);")
+        for j in rows:
+            if tile.channels_last:
+                lines += [f"  *(__global loose *)(to + {j} * y_row + {i} * y_pixel + {v * tile.vector}) = a{j}_{i}_{v};"
+                          for i in pixels]
+                continue
+            for lane in range(tile.vector):
+                place = f"to + {v * tile.vector + lane} * y_channel + {j} * y_row"
+                element = f".s{lane:x}" if tile.vector > 1 else ""
+                fours = tile.tile_w // 4 * 4
+                for i in range(0, fours, 4):  # LLVM turns these into a transposition in registers
+                    four = ", ".join(f"a{j}_{i + o}_{v}{element}" for o in range(4))
+                    lines.append(f"  *(__global loose4 *)({place} + {i}) = (float4)({four});")
+                lines += [f"  *({place} + {i}) = a{j}_{i}_{v}{element};" for i in range(fours, tile.tile_w)]
     return lines
