@@ -90,12 +90,12 @@ class Direct:
         features = dict(problem.features)
         size = {name: value for name, value in features.items() if isinstance(value, int)}
         last = features["layout"] == "NHWC"
-        return Source(Tile(
+        return Tile(
             vector=configuration.number("vector"), vectors=configuration.number("vectors_k"),
             tile_h=configuration.number("tile_h"), tile_w=configuration.number("tile_w"),
             body=str(configuration["body"]), r=size["r"], s=size["s"],
             pixel_step=size["stride_w"] * (size["c"] if last else 1), channels_last=last,
-            bias=features["bias"] == "yes", relu=features["activation"] == "relu").text())
+            bias=features["bias"] == "yes", relu=features["activation"] == "relu").source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
         """Sizes of this problem; a first phase pads where there is padding."""
@@ -117,8 +117,9 @@ class Direct:
         chunks = -(-tiles // chunk)
         planes, per_plane = (size["n"], c) if last else (size["n"] * c, 1)
         given = arguments(
-            tile_columns=columns, tiles=tiles, last_column=row_w - tile_w, last_row=rows - tile_h, chunk=chunk,
-            chunks=chunks, k_tasks=k_tasks, k_blocks_per_task=-(-k_blocks // k_tasks), k_blocks=k_blocks,
+            block=lanes, tile_w=tile_w, tile_h=tile_h, tile_columns=columns,
+            tiles=tiles, last_column=row_w - tile_w, last_row=rows - tile_h, chunk=chunk, chunks=chunks,
+            k_tasks=k_tasks, k_blocks_per_task=-(-k_blocks // k_tasks), k_blocks=k_blocks,
             last_k=size["k_per_group"] - lanes, groups=groups,
             x_image=c * high * wide, x_group=size["c_per_group"] * (1 if last else high * wide),
             x_row=size["stride_h"] * line, x_tap_row=size["dilation_h"] * line,

@@ -70,11 +70,11 @@ class Gemm:
 
     def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
         """One text per tile, step between rows of A and epilogue."""
-        return Source(Tile(
+        return Tile(
             vector=configuration.number("vector"), vectors=configuration.number("vectors_n"), tile_h=1,
             tile_w=configuration.number("tile_m"), body=f"c{configuration.number('unroll_k')}", r=1, s=1,
             pixel_step=1 if problem["trans_a"] == "yes" else problem.size("k"), channels_last=True,
-            bias=problem["bias"] == "yes", relu=problem["activation"] == "relu").text())
+            bias=problem["bias"] == "yes", relu=problem["activation"] == "relu").source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
         """Sizes of this problem."""
@@ -87,7 +87,8 @@ class Gemm:
         chunks = -(-tiles // chunk)
         step, along = (1, m) if problem["trans_a"] == "yes" else (k, 1)
         return Launch(
-            arguments(tile_columns=tiles, tiles=tiles, last_column=m - tile, chunk=chunk, chunks=chunks,
+            arguments(block=lanes, tile_w=tile, tile_h=1, tile_columns=tiles, tiles=tiles,
+                      last_column=m - tile, chunk=chunk, chunks=chunks,
                       k_tasks=block_tasks, k_blocks_per_task=-(-blocks // block_tasks), k_blocks=blocks,
                       last_k=n - lanes, groups=1, x_channel=along, channels=k, x_column=step, y_pixel=n, y_channel=1,
                       weights_block=k * lanes),

@@ -3,7 +3,9 @@
 A tile is `tile_h` x `tile_w` output pixels by `vectors` vectors of `vector` output channels, kept in registers while
 the whole reduction (input channels x filter taps) passes. A matrix product is the same tile: its pixels are rows of A.
 The text holds no size of the problem but the filter and the step between pixels; the rest comes in `arguments`, an
-array of i64 that `arguments()` lays out, so one compiled tile serves every problem that shares those.
+array of i64 that `arguments()` lays out, so one compiled tile serves every problem that shares those. The loops around
+a tile and the padding copy are a module of their own, the same for all tiles: compiled with each, they would double the
+time that takes.
 
 The last tile of a row, of a column and of the channels overlaps its predecessor: whole sums are stored, so storing one
 twice does no harm. Only `llvm.fmuladd` is used: it is a fused multiply-add where the target has one.
@@ -13,6 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from seqtune.kernels.implementation import Source
+
 # What one pass of the innermost loop does; c<n> is n input channels of one filter tap.
 BODIES = ("row", "filter", "c1", "c2", "c4", "c8")
 
@@ -20,7 +24,7 @@ FIELDS = (
     "tile_columns", "tiles", "last_column", "last_row", "chunk", "chunks", "k_tasks", "k_blocks_per_task", "k_blocks",
     "last_k", "groups", "x_image", "x_group", "x_row", "x_tap_row", "x_tap_column", "x_channel", "channels", "y_image",
     "y_group", "y_row", "y_pixel", "y_channel", "weights_block", "pad_rows", "pad_top", "pad_left", "pad_right",
-    "source_rows", "source_row", "padded_row", "x_column")
+    "source_rows", "source_row", "padded_row", "x_column", "block", "tile_w", "tile_h")
 
 
 def arguments(**given: int) -> tuple[int, ...]:
@@ -46,9 +50,9 @@ class Tile:
     bias: bool
     relu: bool
 
-    def text(self) -> str:
-        """A module with entries `direct` (x as given), `padded` (x in the workspace) and `pad` (fills that)."""
-        return "\n".join([_tile(self), _driver(self), _PAD])
+    def source(self) -> Source:
+        """Entries `direct` (x as given), `padded` (x in the workspace) and `pad` (fills that)."""
+        return Source("\n".join([_tile(self), _ENTRIES]), (_SHARED,))
 
 
 _INDEX = {name: place for place, name in enumerate(FIELDS)}
@@ -278,17 +282,32 @@ def _shuffle(write: _Writer, kind: str, first: str, second: str, lanes: list[int
 
 
 _ENTRY = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %workspace, ptr %a, i64 %begin, i64 %end"
+_LOOPS = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %a, i64 %begin, i64 %end, ptr %tile"
+_PADS = "ptr %x, ptr %workspace, ptr %a, i64 %begin, i64 %end"
+_ENTRIES = f"""declare void @seqtune_tiles({_LOOPS})
+declare void @seqtune_pad({_PADS})
+define void @direct({_ENTRY}) nounwind {{
+  call void @seqtune_tiles({_LOOPS.replace('%tile', '@tile')})
+  ret void
+}}
+define void @padded({_ENTRY}) nounwind {{
+  call void @seqtune_tiles({_LOOPS.replace('%tile', '@tile').replace('%x', '%workspace')})
+  ret void
+}}
+define void @pad({_ENTRY}) nounwind {{
+  call void @seqtune_pad({_PADS})
+  ret void
+}}"""
 
 
-def _driver(tile: Tile) -> str:
+def _driver() -> str:
     """Tasks -> channel blocks -> tiles. A task is (image, group, channel blocks, chunk of tiles), chunks innermost."""
     write = _Writer()
-    block = tile.vector * tile.vectors
     names = (*FIELDS[:FIELDS.index("x_row") + 1], "x_column", "y_image", "y_group", "y_row", "y_pixel", "y_channel",
-             "weights_block")
+             "weights_block", "block", "tile_w", "tile_h")
     write.label("entry")
     of = {name: write.argument(name) for name in names}
-    per_group = write.let(f"add i64 {of['last_k']}, {block}")
+    per_group = write.let(f"add i64 {of['last_k']}, {of['block']}")
 
     def i64(operation: str, left: str, right: str | int) -> str:
         if operation == "umin":
@@ -314,7 +333,7 @@ def _driver(tile: Tile) -> str:
     write.do("br label %block")
     write.label("block")
     write.do(f"%k = phi i64 [ {k_first}, %task ], [ %kn, %block_next ]")
-    k = i64("umin", i64("mul", "%k", block), of["last_k"])
+    k = i64("umin", i64("mul", "%k", of["block"]), of["last_k"])
     weights = write.at("%w", i64("mul", i64("add", panels, "%k"), of["weights_block"]))
     k_bias = write.at(bias, k)
     k_y = write.at(y, i64("mul", k, of["y_channel"]))
@@ -323,11 +342,11 @@ def _driver(tile: Tile) -> str:
     write.do(f"%i = phi i64 [ {first}, %block ], [ %in, %each ]")
     write.do(f"%column = phi i64 [ {column}, %block ], [ %cn, %each ]")
     write.do(f"%row = phi i64 [ {row}, %block ], [ %rn, %each ]")
-    left = i64("umin", i64("mul", "%column", tile.tile_w), of["last_column"])
-    top = i64("umin", i64("mul", "%row", tile.tile_h), of["last_row"])
+    left = i64("umin", i64("mul", "%column", of["tile_w"]), of["last_column"])
+    top = i64("umin", i64("mul", "%row", of["tile_h"]), of["last_row"])
     from_ = write.at(write.at(x, i64("mul", top, of["x_row"])), i64("mul", left, of["x_column"]))
     to = write.at(write.at(k_y, i64("mul", top, of["y_row"])), i64("mul", left, of["y_pixel"]))
-    write.do(f"call void @tile(ptr {from_}, ptr {weights}, ptr {k_bias}, ptr {to}, ptr %a)")
+    write.do(f"call void %tile(ptr {from_}, ptr {weights}, ptr {k_bias}, ptr {to}, ptr %a)")
     right = i64("add", "%column", 1)
     write.do(f"%wrap = icmp eq i64 {right}, {of['tile_columns']}")
     below = i64("add", "%row", 1)
@@ -346,12 +365,8 @@ def _driver(tile: Tile) -> str:
     write.do("br i1 %moretasks, label %task, label %done")
     write.label("done")
     write.do("ret void")
-    plain = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %a, i64 %begin, i64 %end"
-    return "\n".join([
-        "declare i64 @llvm.umin.i64(i64, i64)", f"define internal void @run({plain}) nounwind {{", *write.lines, "}",
-        f"define void @direct({_ENTRY}) nounwind {{\n  call void @run({plain})\n  ret void\n}}",
-        f"define void @padded({_ENTRY}) nounwind {{\n  call void @run({plain.replace('%x', '%workspace')})\n"
-        "  ret void\n}"])
+    return "\n".join(["declare i64 @llvm.umin.i64(i64, i64)",
+                      f"define void @seqtune_tiles({_LOOPS}) nounwind {{", *write.lines, "}"])
 
 
 def _move(name: str, load: str, load_wide: str, value: str) -> str:
@@ -428,7 +443,7 @@ def _pad() -> str:
         _move("floats", copy.format(1, "j", "float"), copy.format(8, "i", "<8 x float>"), "%v"),
         _move("zeros", none.format(1, "", "float").replace("zeroinitializer", "0.0"),
               none.format(8, "", "<8 x float>"), "%v"),
-        f"define void @pad({_ENTRY}) nounwind {{", *write.lines, "}"])
+        f"define void @seqtune_pad({_PADS}) nounwind {{", *write.lines, "}"])
 
 
-_PAD = _pad()
+_SHARED = "\n".join([_driver(), _pad()])

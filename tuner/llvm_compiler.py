@@ -77,20 +77,30 @@ class Compiler:
             cpu=llvm.get_host_cpu_name(), features=",".join(flags), opt=3, reloc="pic", jit=True)
         self._linker = llvm.create_lljit_compiler(use_jit_link=False)
         self._built: OrderedDict[bytes, Built] = OrderedDict()
+        self._libraries: dict[str, tuple[str, Built]] = {}  # text -> its name among the linker's libraries
         self._count = 0
 
     def build(self, text: str, options: tuple[str, ...] = ()) -> tuple[Built, bool]:
-        """The module, and whether it was built just now. Raises BuildError."""
+        """The module, and whether it was built just now. Options are the texts of modules that it calls into.
+
+        Raises BuildError.
+        """
         key = hashlib.sha256("\0".join((text, *options)).encode()).digest()
         if key in self._built:
             self._built.move_to_end(key)
             return self._built[key], False
-        built = self._built[key] = self._compile(text)
+        libraries = [self._library(option) for option in options]
+        built = self._built[key] = self._compile(text, libraries)[1]
         while len(self._built) > KEPT:
             self._built.popitem(last=False)
         return built, True
 
-    def _compile(self, text: str) -> Built:
+    def _library(self, text: str) -> str:
+        if text not in self._libraries:
+            self._libraries[text] = self._compile(text, [])
+        return self._libraries[text][0]
+
+    def _compile(self, text: str, libraries: list[str]) -> tuple[str, Built]:
         # To an object first: an engine per module would keep its IR, a megabyte each.
         try:
             with llvm.parse_assembly(text, llvm.create_context()) as module:
@@ -101,11 +111,15 @@ class Compiler:
             library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
             for entry in entries:
                 library.export_symbol(entry)
+            for name in libraries:
+                library.add_jit_library(name)
             self._count += 1
-            return Built(library.link(self._linker, f"source{self._count}"), entries)
+            own = f"source{self._count}"
+            return own, Built(library.link(self._linker, own), entries)
         except RuntimeError as error:
             raise BuildError(re.sub(r"\s+", " ", str(error))[:300]) from None
 
     def close(self) -> None:
         """Forget what was built."""
         self._built.clear()
+        self._libraries.clear()
