@@ -65,6 +65,15 @@ def test_no_word_sees_the_words_after_it(translator: Translator) -> None:
     assert (first[:, 3:] - second[:, 3:]).abs().max() > 1e-3
 
 
+def test_the_order_of_words_matters() -> None:
+    torch.manual_seed(0)
+    shallow = Translator.of(VOCABULARY, layers=1).eval()  # deeper ones could tell without positions
+    words = torch.tensor([[BEGIN, 4, 5, 6], [BEGIN, 5, 4, 6]])
+    with torch.inference_mode():
+        one, other = shallow(source(PROBLEMS[:1] * 2), words)[:, -1]
+    assert (one - other).abs().max() > 1e-3
+
+
 def test_padding_changes_nothing(translator: Translator) -> None:
     gemm = PROBLEMS[-1]
     assert len(VOCABULARY.source(gemm, DEVICE).names) < len(VOCABULARY.source(PROBLEMS[0], DEVICE).names)
