@@ -85,7 +85,7 @@ def test_kernels_share_the_words_of_parameters_with_the_same_name() -> None:
 
 
 def test_a_target_is_the_kernel_and_its_settings_in_order() -> None:
-    configuration = Configuration.of("toy.first", {"tile": 14, "order": "b", "eight": "8"})
+    configuration = Configuration("toy.first", (("tile", 14), ("order", "b"), ("eight", "8")))
     said = [VOCABULARY.targets[word] for word in VOCABULARY.target(configuration)]
     assert said == ["kernel:toy.first", "tile=14", 'order="b"', 'eight="8"']
     with pytest.raises(ConfigurationError, match="tile=3"):
