@@ -24,6 +24,7 @@ from seqtune.kernels.kernel import Configuration, Kernel, resolve
 from seqtune.kernels.problem import Problem
 from seqtune.tuner import pocl
 from seqtune.tuner.backend import BuildError, LaunchError
+from seqtune.tuner.llvm_facts import caches
 from seqtune.tuner.reference import operand_shapes
 
 CANARY = np.uint32(0x7FC0CAFE)  # a NaN that no kernel computes
@@ -31,6 +32,7 @@ MARGIN = 1024  # floats of canary on both sides of every buffer; a multiple of a
 _BUFFERS = ("x", "weights", "bias", "y", "workspace")
 
 _found: dict[str, tuple[Device, Any]] = {}  # name -> facts and pyopencl device, once looked for
+_refused: list[str] = []  # why devices that were seen are not among them
 _looked = False
 
 
@@ -54,21 +56,24 @@ def unavailable() -> str | None:
         return str(error)
     except Exception as error:  # the loader has no platform: an exception of pyopencl's own
         return f"no OpenCL platform was found ({str(error).splitlines()[0]}): pip install 'pyopencl[pocl]'"
-    if any(platform.name != pocl.NAME for platform in platforms):
+    if all(platform.name == pocl.NAME for platform in platforms) and (reason := pocl.unavailable()) is not None:
+        return reason
+    _look(cl)
+    if _found:
         return None
-    return pocl.unavailable()
+    return f"no OpenCL device runs a kernel: {_refused[0]}" if _refused else "no OpenCL platform has a device"
 
 
 def devices() -> list[Device]:
     """Every OpenCL device, GPUs first; measured rates come from a cache after the first time."""
+    return [] if unavailable() is not None else [device for device, _ in _found.values()]
+
+
+def _look(cl: Any) -> None:
     global _looked
-    reason = unavailable()
-    if reason is not None:
-        return []
     if not _looked:
-        _found.update(_discover(_opencl()))
+        _found.update(_discover(cl))
         _looked = True
-    return [device for device, _ in _found.values()]
 
 
 def _discover(cl: Any) -> dict[str, tuple[Device, Any]]:
@@ -81,8 +86,10 @@ def _discover(cl: Any) -> dict[str, tuple[Device, Any]]:
         name, count = f"opencl:{base}", 2
         while name in found:
             name, count = f"opencl:{base}-{count}", count + 1
-        with suppress(BuildError, LaunchError):  # a device that cannot run the simplest kernel is none
+        try:
             found[name] = _facts(cl, name, platform, handle), handle
+        except BuildError as error:  # a device that cannot run the simplest kernel is none
+            _refused.append(f"{handle.name.strip()}: {error}")
     return found
 
 
@@ -98,8 +105,9 @@ def _facts(cl: Any, name: str, platform: Any, handle: Any) -> Device:
     if platform.name == pocl.NAME:
         architecture = pocl.repair(handle.version.split()[-1] if "HSTR" in handle.version else
                                    handle.version + handle.driver_version, handle.int_ptr)
-    toolchain = f"{platform.name} {platform.version}".strip()
-    toolchain = f"{toolchain} driver {handle.driver_version} for {architecture}"
+    version = re.search(r"(PoCL \S+).*?(LLVM [\d.]+)", platform.version)  # else the whole line
+    toolchain = " ".join(version.groups() if version else (platform.name, platform.version, handle.driver_version))
+    toolchain = f"{toolchain} for {architecture}"
     rates = _rates(cl, handle, f"{handle.name} | {toolchain} | {handle.max_compute_units}")
     return Device(
         name=name, backend="opencl", architecture=architecture, instruction_set="opencl-c-1.2",
@@ -107,7 +115,8 @@ def _facts(cl: Any, name: str, platform: Any, handle: Any) -> Device:
         compute_units=handle.max_compute_units,
         vector_bits=int(rates["vector_bits"]) if cpu else 128,  # a GPU's widest load is float4
         vector_registers=(32 if rates["vector_bits"] == 512 else 16) if cpu else 64,
-        l2_bytes=0 if cpu else handle.global_mem_cache_size, l3_bytes=handle.global_mem_cache_size if cpu else 0,
+        l1_bytes=caches()[1] if cpu else 0, l2_bytes=caches()[2] if cpu else handle.global_mem_cache_size,
+        l3_bytes=caches()[3] if cpu else 0,
         local_memory=handle.local_mem_size, max_work_group=handle.max_work_group_size,
         peak_gflops=rates["peak_gflops"], bandwidth_gbs=rates["bandwidth_gbs"], toolchain=toolchain)
 
@@ -180,7 +189,7 @@ def _measure(cl: Any, handle: Any) -> dict[str, float]:
         def best(entry: str, *arguments: Any) -> float:
             kernel = cl.Kernel(program, entry)
             samples = []
-            for _ in range(6):
+            for _ in range(20):
                 begin = time.perf_counter()
                 kernel(queue, (items,), local, *arguments)
                 queue.finish()
@@ -193,8 +202,9 @@ def _measure(cl: Any, handle: Any) -> dict[str, float]:
         sweep = best("sweep", x, y, np.int32(steps))
     except cl.Error as error:
         raise BuildError(_one_line(error)) from None
-    return {"vector_bits": float(round(float(bits[1]) / 128) * 128), "peak_gflops": items * loops * 256 / peak / 1e9,
-            "bandwidth_gbs": steps * items * 128 / sweep / 1e9}
+    return {"vector_bits": float(round(float(bits[1]) / 128) * 128),
+            "peak_gflops": round(items * loops * 256 / peak / 1e9, 1),
+            "bandwidth_gbs": round(steps * items * 128 / sweep / 1e9, 1)}
 
 
 def _one_line(error: Exception) -> str:

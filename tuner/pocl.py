@@ -2,7 +2,7 @@
 
 PoCL 3.0 carries LLVM 14, which calls a CPU newer than itself "generic", and then refuses its own name: every build
 ends with "unknown target CPU 'generic'". No setting overrides that, so `repair` writes the name of an older CPU with
-the same instructions into PoCL's device. It does so only where PoCL says "generic", and finds the name or does nothing.
+the same instructions into PoCL's device. It does so only where PoCL says "generic" and the name is found once.
 """
 
 from __future__ import annotations
@@ -66,18 +66,29 @@ def repair(name: str, address: int) -> str:
     """
     if not name.endswith("-generic"):
         return name.rsplit("-gnu-", 1)[-1]
-    with suppress(OSError):
-        memory = os.open("/proc/self/mem", os.O_RDONLY)  # reading there fails where reading a stray pointer would crash
-        try:
-            words = os.pread(memory, _DEVICE_BYTES, address)
-            for place in range(0, len(words) - 7, 8):
-                pointer, = struct.unpack_from("<Q", words, place)
-                if 4096 < pointer < 1 << 47:
-                    with suppress(OSError):
-                        if os.pread(memory, 8, pointer) == b"generic\0":
-                            _kept.append(ctypes.create_string_buffer(substitute().encode()))
-                            ctypes.c_void_p.from_address(address + place).value = ctypes.addressof(_kept[-1])
-                            return substitute()
-        finally:
-            os.close(memory)
-    return "generic"
+    try:
+        places = _pointers_to(b"generic\0", address)
+    except OSError:
+        return "generic"
+    if len(places) != 1:
+        return "generic"
+    _kept.append(ctypes.create_string_buffer(substitute().encode()))
+    ctypes.c_void_p.from_address(places[0]).value = ctypes.addressof(_kept[-1])
+    return substitute()
+
+
+def _pointers_to(text: bytes, address: int) -> list[int]:
+    """Where the structure at `address` points to that text. A stray pointer read through the system only fails."""
+    memory = os.open("/proc/self/mem", os.O_RDONLY)
+    places = []
+    try:
+        words = os.pread(memory, _DEVICE_BYTES, address)
+        for place in range(0, len(words) - 7, 8):
+            pointer, = struct.unpack_from("<Q", words, place)
+            if 4096 < pointer < 1 << 47:
+                with suppress(OSError):
+                    if os.pread(memory, len(text), pointer) == text:
+                        places.append(address + place)
+    finally:
+        os.close(memory)
+    return places
