@@ -22,7 +22,7 @@ KERNEL = Kernel(
     parameters=(
         Parameter("vector", (1, 4, 8, 16), "columns of C in a vector"),
         Parameter("vectors_n", (1, 2, 3, 4, 6), "vectors of columns in a tile"),
-        Parameter("tile_m", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 18, 20, 24, 28), "rows in a tile"),
+        Parameter("tile_m", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 18, 20, 24, 28), "rows in a tile"),
         Parameter("unroll_k", (1, 2, 4, 8), "steps of the reduction in the innermost loop's body"),
         Parameter("chunk", (0, 1, 2, 4, 8, 16, 32, 64), "tiles that all columns visit before the next; 0: all"),
     ),

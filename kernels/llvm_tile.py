@@ -14,6 +14,7 @@ twice does no harm. Only `llvm.fmuladd` is used: it is a fused multiply-add wher
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from seqtune.kernels.implementation import Source
 
@@ -52,7 +53,7 @@ class Tile:
 
     def source(self) -> Source:
         """Entries `direct` (x as given), `padded` (x in the workspace) and `pad` (fills that)."""
-        return Source("\n".join([_tile(self), _ENTRIES]), (_SHARED,))
+        return _source(self)
 
 
 _INDEX = {name: place for place, name in enumerate(FIELDS)}
@@ -82,6 +83,11 @@ class _Writer:
 
     def at(self, base: str, offset: str | int) -> str:
         return base if offset == 0 else self.let(f"getelementptr float, ptr {base}, i64 {offset}")
+
+
+@lru_cache(maxsize=512)  # configurations that differ in what arrives at run time follow each other
+def _source(tile: Tile) -> Source:
+    return Source("\n".join([_tile(tile), _ENTRIES]), (_SHARED,))
 
 
 def _tile(tile: Tile) -> str:
