@@ -147,7 +147,8 @@ class DecoderLayer(nn.Module):
         if past is not None:
             pair = (torch.cat((past[0], pair[0]), dim=2), torch.cat((past[1], pair[1]), dim=2))
         x = x + self.drop(self.attention(normed, pair, causal=past is None))
-        x = x + self.drop(self.cross(self.norm2(x), memory, mask))
+        asked = self.norm2(x).reshape(memory[0].shape[0], -1, x.shape[2])  # sentences of one source ask it together
+        x = x + self.drop(self.cross(asked, memory, mask).reshape(x.shape))
         return x + self.drop(self.feed(self.norm3(x))), pair
 
 
@@ -275,17 +276,20 @@ class Translator(nn.Module):
     def decode(self, words: Tensor, memory: Memory, past: Pairs | None = None) -> tuple[Tensor, Pairs]:
         """Words (B, T) -> logits (B, T, V) of the next word after each, and the keys and values so far.
 
-        `past` continues an earlier call with one more word (T = 1).
+        `past` continues an earlier call with one more word (T = 1). Where the memory has fewer sources than there are
+        sentences (in training), each source has equally many sentences, in order.
         """
+        sources = memory.vectors.shape[0]
         done = 0 if past is None else past[0][0].shape[2]
         places = torch.arange(done, done + words.shape[1], device=words.device)
-        rows = torch.arange(words.shape[0], device=words.device)[:, None]
+        rows = torch.arange(words.shape[0], device=words.device)[:, None] // (words.shape[0] // sources)
         x = memory.vectors[rows, words] + self.position(places)
         pairs = []
         for number, layer in enumerate(self.decoder):
             x, pair = layer(x, memory.pairs[number], memory.mask, None if past is None else past[number])
             pairs.append(pair)
-        return self.decoded(x) @ memory.vectors.transpose(1, 2) / math.sqrt(self.size.width), tuple(pairs)
+        scores = self.decoded(x).reshape(sources, -1, self.size.width) @ memory.vectors.transpose(1, 2)
+        return scores.reshape(*words.shape, -1) / math.sqrt(self.size.width), tuple(pairs)
 
     def step(self, words: Tensor, memory: Memory, past: Pairs | None) -> tuple[Tensor, Pairs]:
         """One word per sentence (B,) -> logits (B, V)."""

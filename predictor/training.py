@@ -28,7 +28,7 @@ from seqtune.kernels.space import spaces_for
 from seqtune.predictor.beam import beam_search_many
 from seqtune.predictor.cases import Case, Data, cases, split
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.model import Memory, Source, Translator, TranslatorWords
+from seqtune.predictor.model import Source, Translator, TranslatorWords
 from seqtune.predictor.resume import Progressed, describe
 from seqtune.predictor.targets import Examples, Tree
 from seqtune.predictor.trees import Trees, TreesOptions
@@ -288,9 +288,6 @@ def sentence_loss(model: Translator, sources: Sequence[Sentence], examples: Exam
     """Nats per sentence above the least possible: the divergence of the next words from the wanted ones, summed over
     steps. Each source has equally many sentences, in order."""
     memory = model.encode(Source.of(Batch.of(sources)))
-    times = len(examples.words) // len(sources)
-    memory = Memory(tuple((_repeated(keys, times), _repeated(values, times)) for keys, values in memory.pairs),
-                    _repeated(memory.mask, times), _repeated(memory.vectors, times))
     logits, _ = model.decode(torch.from_numpy(examples.inputs), memory)  # (sentence, step, V)
     place = examples.sentence * examples.words.shape[1] + examples.step
     places, rows, lengths = np.unique(place, return_inverse=True, return_counts=True)
@@ -306,10 +303,6 @@ def sentence_loss(model: Translator, sources: Sequence[Sentence], examples: Exam
     found = scores.masked_fill(~allowed, -1e9).log_softmax(dim=1)
     least = torch.xlogy(share, share).sum()
     return (least - (wanted * found).sum()) / len(examples.words)
-
-
-def _repeated(tensor: Tensor, times: int) -> Tensor:
-    return tensor[:, None].expand(-1, times, *tensor.shape[1:]).flatten(0, 1)
 
 
 def _groups(model: Translator, options: TrainingOptions) -> list[dict[str, Any]]:
