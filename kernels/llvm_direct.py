@@ -8,7 +8,8 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.implementation import Array, Launch, Phase, Source
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
-from seqtune.kernels.llvm_tile import BODIES, Tile, arguments
+from seqtune.kernels.llvm_loops import arguments
+from seqtune.kernels.llvm_tile import BODIES, Tile
 from seqtune.kernels.problem import Problem
 
 # Body of the innermost loop -> channels that it unrolls, taps that it unrolls.
@@ -152,9 +153,8 @@ def pack(weights: Array, groups: int, lanes: int, taps_outside: bool) -> Array:
     """Packed panels of (k, c // groups, r, s) weights."""
     k, c, r, s = weights.shape
     per_group = k // groups
-    panels = weights.reshape(groups, per_group, c, r * s)
-    panels = panels.transpose(0, 3, 2, 1) if taps_outside else panels.transpose(0, 2, 3, 1)
-    panels = panels.reshape(groups, c * r * s, per_group)
+    order = (0, 3, 2, 1) if taps_outside else (0, 2, 3, 1)
+    panels = weights.reshape(groups, per_group, c, r * s).transpose(order).reshape(groups, c * r * s, per_group)
     blocks = -(-per_group // lanes)
     packed = np.empty((groups, blocks, c * r * s, lanes), np.float32)
     for block in range(blocks):

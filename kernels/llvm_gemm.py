@@ -9,7 +9,8 @@ from seqtune.kernels.expression import Expression
 from seqtune.kernels.implementation import Array, Launch, Phase, Source
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.llvm_direct import pack
-from seqtune.kernels.llvm_tile import Tile, arguments
+from seqtune.kernels.llvm_loops import arguments
+from seqtune.kernels.llvm_tile import Tile
 from seqtune.kernels.problem import Problem
 
 # SSE multiplies in place, so its inputs need no register of their own to be tried (some spill: that is learnable).
