@@ -29,7 +29,7 @@ class Progressed:
     best: Translator
     epoch: int = 0
     best_epoch: int = 0
-    best_score: float = float("-inf")  # mean log share on the validation problems
+    best_score: float = float("-inf")  # on the validation problems, see `validate`
     history: list[dict[str, float]] = field(default_factory=list)
 
     @classmethod

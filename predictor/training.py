@@ -42,7 +42,7 @@ class TrainingOptions:
     """How to train. The defaults suit some hundred problems on a handful of devices, in minutes on two cores."""
 
     epochs: int = 60
-    patience: int = 15  # epochs without a better validation share, after which training stops
+    patience: int = 25  # epochs without a better validation score, after which training stops: the score is noisy
     batch: int = 32  # problems (with their device) per step
     sentences: int = 8  # drawn for each of them per step: their targets are soft, so few tell much
     rate: float = 1.5e-3  # of AdamW at its peak; the model is small
@@ -71,14 +71,15 @@ class TrainingOptions:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Told after every epoch; shares are geometric means over validation problems, None without any."""
+    """Told after every epoch; shares of first proposals are geometric means over validation problems, None without any.
+    """
 
     stage: str  # "training" or "refitting"
     epoch: int
     epochs: int
     loss: float  # nats per sentence above the least possible
     share: float | None
-    best: float | None
+    best: float | None  # the share of the epoch that is kept so far
     seconds: float  # since the training began
 
 
@@ -119,7 +120,7 @@ def train(data: Data, options: TrainingOptions | None = None,
         "measurements": int(sum(case.known.sum() for case in found)),
         "parameters": sum(tensor.numel() for tensor in model.parameters()),
         "epochs": kept.epoch, "best_epoch": kept.best_epoch, "interrupted": kept.interrupted,
-        "validation_share": math.exp(kept.best_score) if validation else None,
+        "validation_share": kept.history[kept.best_epoch - 1]["share"] if validation else None,
         "teacher_share": _teacher_share(teacher, validation), "history": kept.history,
     }
     best = kept.best
@@ -229,12 +230,12 @@ def fit(model: Translator, vocabulary: Vocabulary, lessons: Sequence[Lesson], va
                 not judged or stand.epoch - stand.best_epoch < options.patience):
             loss = _epoch(stand, lessons, options)
             stand.epoch += 1
-            score = validate(stand.average, vocabulary, judged) if judged else float(stand.epoch)
+            score, first = validate(stand.average, vocabulary, judged) if judged else (float(stand.epoch), 0.0)
             if score > stand.best_score:
                 stand.best_score, stand.best_epoch = score, stand.epoch
                 stand.best.load_state_dict(stand.average.state_dict())
-            share, best = (math.exp(score), math.exp(stand.best_score)) if judged else (None, None)
-            stand.history.append({"loss": loss} if share is None else {"loss": loss, "share": share})
+            stand.history.append({"loss": loss} | ({"share": math.exp(first), "score": score} if judged else {}))
+            share, best = (stand.history[place]["share"] if judged else None for place in (-1, stand.best_epoch - 1))
             if folder is not None and stand.epoch % options.save_every == 0:
                 stand.save(folder, fingerprint)
             if on_progress is not None:
@@ -312,19 +313,23 @@ def _groups(model: Translator, options: TrainingOptions) -> list[dict[str, Any]]
             {"params": [tensor for tensor in parameters if tensor.dim() <= 1], "weight_decay": 0.0}]
 
 
-def validate(model: Translator, vocabulary: Vocabulary, judged: Sequence[Case]) -> float:
-    """Mean log share of the first proposal among the measured rows. `judged` are cut down to those."""
+def validate(model: Translator, vocabulary: Vocabulary, judged: Sequence[Case]) -> tuple[float, float]:
+    """Mean log shares among the measured rows (`judged` are cut down to those): of the first five proposals, weighed by
+    their probability, and of the first one alone, which is what counts but jumps about where problems are few."""
     words = TranslatorWords(model, vocabulary)
-    scores: list[float] = []
-    for first in range(0, len(judged), 64):
-        part = judged[first:first + 64]
+    scores: list[tuple[float, float]] = []
+    for begin in range(0, len(judged), 64):
+        part = judged[begin:begin + 64]
         for case, found in zip(part, beam_search_many(words, [case.spaces for case in part]), strict=True):
-            scores.append(first_log_share(case, case.row(found[0].configuration)))
-    return float(np.mean(scores))
+            logs = [log_share(case, case.row(candidate.configuration)) for candidate in found]
+            weights = [candidate.probability + 1e-12 for candidate in found]
+            scores.append((float(np.average(logs, weights=weights)), logs[0]))
+    score, first = np.mean(scores, axis=0)
+    return float(score), float(first)
 
 
-def first_log_share(case: Case, row: int) -> float:
-    """Of one pick; a failing one counts as the default, as it would for a user."""
+def log_share(case: Case, row: int) -> float:
+    """Log share of one pick; a failing one counts as the default, as it would for a user."""
     pick, default = case.seconds[row], case.seconds[case.row(case.spaces[0].default)]
     slowest = case.seconds[np.isfinite(case.seconds)].max()
     return math.log(case.best / next(time for time in (pick, default, slowest) if math.isfinite(time)))
@@ -335,7 +340,7 @@ def _teacher_share(teacher: Trees | None, validation: Sequence[Case]) -> float |
     if teacher is None or not validation:
         return None
     judged = [case.measured_only() for case in validation]
-    return math.exp(float(np.mean([first_log_share(case, int(np.argmin(teacher.predict(case.spaces))))
+    return math.exp(float(np.mean([log_share(case, int(np.argmin(teacher.predict(case.spaces))))
                                    for case in judged])))
 
 
