@@ -1,0 +1,121 @@
+"""Measures the data set that ships with seqtune: `python -m benchmarks.shipped_data --journal J.sqlite --out DIR`.
+
+Problems: ResNet-18, ResNet-50, half of VGG-16, half of the transformers' matrix products and seeded samples to learn
+from; MobileNet-V2, the other halves and a few samples of their own are held out, and sampled problems near a held-out
+one are dropped. A problem is held out on every device or on none.
+
+What is learnt from has a few hundred random configurations measured; a held-out problem has its whole space measured
+where that is up to 3,000 configurations (600 on OpenCL), else 1,000 random ones and a local search from the best until
+it runs dry. The finalists are measured again, interleaved. Run it again to resume; nothing else should run meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqtune.data.dataset import Dataset
+from seqtune.data.journal import Journal
+from seqtune.kernels.device import Device
+from seqtune.kernels.networks import network
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.sampler import near, sample_problems
+from seqtune.kernels.space import spaces_for
+from seqtune.tuner.devices import find
+from seqtune.tuner.runner import Runner
+from seqtune.tuner.tune import Budget, Finals, tune
+
+EXHAUSTIBLE = {"llvm": 3000, "opencl": 600}  # configurations
+RANDOM_TRIALS = 1000  # before the local search, in a space too large to exhaust
+LARGEST_ON_SLOW = 6e8  # FLOP of a problem measured on the devices beside the first two
+
+
+@dataclass(frozen=True)
+class Problems:
+    """The split: what is learnt from and what is held out."""
+
+    training: tuple[Problem, ...]
+    held_out: tuple[Problem, ...]
+
+
+def problems() -> Problems:
+    """The same problems at every call."""
+    vgg, products = network("vgg16"), network("transformers")
+    held = [*network("mobilenet_v2"), *vgg[1::2], *products[1::3]]
+    held += sample_problems("conv2d", 8, seed=2, avoid=held) + sample_problems("gemm", 4, seed=2, avoid=held)
+    known = [*network("resnet18"), *network("resnet50"), *vgg[::2],
+             *(one for place, one in enumerate(products) if place % 3 != 1)]
+    known += sample_problems("conv2d", 96, seed=1, avoid=held) + sample_problems("gemm", 24, seed=1, avoid=held)
+    # named problems stay unless they are a held-out one's twin; sampled ones near a held-out one were never drawn
+    training = [one for one in dict.fromkeys(known) if one not in held and not any(near(one, other) for other in held)]
+    return Problems(tuple(training), tuple(dict.fromkeys(held)))
+
+
+def of_device(split: Problems, device: Device, first: bool) -> Problems:
+    """All of them on the two first devices, a third (of the smaller ones) on the others."""
+    if first:
+        return split
+    small = [[one for one in part if one.size("flop") <= LARGEST_ON_SLOW] for part in (split.training, split.held_out)]
+    return Problems(tuple(small[0][::3]), tuple(small[1][::3]))
+
+
+def like_sources_together(chosen: Sequence[Problem]) -> list[Problem]:
+    """Problems that share their kernels' sources side by side, so that what is built once is measured many times."""
+    def kind(problem: Problem) -> tuple[str, ...]:
+        names = ("layout", "r", "s", "stride_w") if problem.type == "conv2d" else ("trans_a", "trans_b", "k")
+        return (problem.type, *(str(problem[name]) for name in names))
+    return sorted(chosen, key=kind)
+
+
+def collect(device: Device, chosen: Problems, journal: Journal, trials: int) -> None:
+    """Measures on one device; resumes."""
+    start = time.monotonic()
+    with Runner(device) as runner:
+        work = [(one, True) for one in like_sources_together(chosen.held_out)]
+        work += [(one, False) for one in like_sources_together(chosen.training)]
+        for place, (problem, held_out) in enumerate(work):
+            size = sum(len(space) for space in spaces_for(problem, device))
+            if not held_out:
+                strategy, budget, finals = "random", Budget(trials=trials), Finals(count=3, rounds=8)
+            elif size <= EXHAUSTIBLE[device.backend]:
+                strategy, budget, finals = "random", Budget(), Finals(count=8, rounds=16)  # all, in random order
+            else:
+                strategy, budget, finals = "local", Budget(), Finals(count=8, rounds=16)
+            began = time.monotonic()
+            result = tune(problem, device, journal, strategy, budget, measurer=runner, finals=finals, seed=place)
+            best = result.measurement.seconds * 1e6 if result.measurement else float("nan")
+            print(f"{device.name} {place + 1}/{len(work)} {'held out' if held_out else 'training'} "
+                  f"{problem.brief()}: {result.done} of {size} in {time.monotonic() - began:.1f} s, best {best:.1f} us, "
+                  f"{time.monotonic() - start:.0f} s so far", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--journal", type=Path, required=True)
+    parser.add_argument("--devices", nargs="+", default=["llvm:0", "opencl:0", "llvm:avx2:2", "llvm:sse:2",
+                                                         "llvm:avx512:1"])
+    parser.add_argument("--trials", type=int, default=256, help="random configurations of a problem to learn from")
+    parser.add_argument("--out", type=Path, help="write the data set here, from all that the journal holds")
+    options = parser.parse_args()
+    split = problems()
+    with Journal(options.journal) as journal:
+        for place, name in enumerate(options.devices):
+            device = find(name)
+            first = name in ("llvm:0", "opencl:0")
+            print(f"{place + 1}/{len(options.devices)} {device.key}", file=sys.stderr)
+            collect(device, of_device(split, device, first), journal, options.trials)
+        if options.out is not None:
+            provenance = {"made_by": "python -m benchmarks.shipped_data", "machine": f"{device.model}, 2 cores",
+                          "operating_system": platform.system()}
+            held_out = [one.key for one in split.held_out]
+            Dataset.from_journal(journal, provenance, held_out).write(options.out)
+
+
+if __name__ == "__main__":
+    main()
