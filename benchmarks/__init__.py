@@ -1,1 +1,1 @@
-"""Programs that produce the shipped data set and the README's tables and figures. Run them as `python -m benchmarks.X`."""
+"""Programs behind the shipped data set and the tables and figures of the README: `python -m benchmarks.X`."""

@@ -90,8 +90,8 @@ def collect(device: Device, chosen: Problems, journal: Journal, trials: int) -> 
             result = tune(problem, device, journal, strategy, budget, measurer=runner, finals=finals, seed=place)
             best = result.measurement.seconds * 1e6 if result.measurement else float("nan")
             print(f"{device.name} {place + 1}/{len(work)} {'held out' if held_out else 'training'} "
-                  f"{problem.brief()}: {result.done} of {size} in {time.monotonic() - began:.1f} s, best {best:.1f} us, "
-                  f"{time.monotonic() - start:.0f} s so far", file=sys.stderr, flush=True)
+                  f"{problem.brief()}: {result.done} of {size} in {time.monotonic() - began:.1f} s, best {best:.1f} us "
+                  f"({time.monotonic() - start:.0f} s so far)", file=sys.stderr, flush=True)
 
 
 def main() -> None:

@@ -33,6 +33,8 @@ Checkpoint = Annotated[str, typer.Option("--checkpoint", metavar="FOLDER_OR_NAME
 JournalPath = Annotated[Path | None, typer.Option(
     "--journal", help="The journal file.  [default: in the user's data folder]", show_default=False)]
 Epochs = Annotated[int | None, typer.Option("--epochs", min=1, help="At most so many.", show_default=False)]
+Extra = Annotated[int | None, typer.Option(
+    "--extra", min=0, help="More problems that boosted trees label, to learn from.", show_default=False)]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seeds what is random.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what --out names.")]
 
@@ -125,6 +127,7 @@ def train(
     data: Annotated[Path, typer.Argument(help="A data set (Parquet), as `export` writes it.")],
     out: Annotated[Path, typer.Option("--out", help="The checkpoint's folder.")],
     epochs: Epochs = None,
+    extra: Extra = None,
     refit: Annotated[bool, typer.Option("--refit", help="Then train again on the validation problems, too.")] = False,
     state: Annotated[Path | None, typer.Option(
         "--state", help="A folder that keeps an unfinished training, to resume it.", show_default=False)] = None,
@@ -135,7 +138,7 @@ def train(
     """Train a translator on measurements. Ctrl-C keeps the best so far."""
     from seqtune import api, show
 
-    report = api.train(data, out, epochs=epochs, refit=refit, state=state, seed=seed, force=force,
+    report = api.train(data, out, epochs=epochs, extra=extra, refit=refit, state=state, seed=seed, force=force,
                        progress=show.epoch)
     _answer(report) if as_json else show.report(report)
 
@@ -150,6 +153,7 @@ def retrain(
     scratch: Annotated[bool, typer.Option(
         "--scratch/--no-scratch", help="Also train from scratch on the new records, to compare.")] = True,
     epochs: Epochs = None,
+    extra: Extra = None,
     seed: Seed = 0,
     force: Force = False,
     as_json: AsJson = False,
@@ -157,7 +161,7 @@ def retrain(
     """Adapt a checkpoint to new records without forgetting the old ones; reports before and after."""
     from seqtune import api, show
 
-    report = api.retrain(checkpoint, data, out, rehearse=rehearse, epochs=epochs, seed=seed, scratch=scratch,
+    report = api.retrain(checkpoint, data, out, rehearse=rehearse, epochs=epochs, extra=extra, seed=seed, scratch=scratch,
                          force=force, progress=show.epoch)
     _answer(report) if as_json else show.report(report)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from seqtune.data.dataset import Dataset
     from seqtune.predictor.training import Progress as TrainingProgress
+    from seqtune.predictor.training import TrainingOptions
 
 
 def export(out: str | Path, *, journal: str | Path | None = None, hold_out: Sequence[str] = (),
@@ -79,27 +80,27 @@ def _dataset(data: str | Path | None) -> Dataset:
     return found
 
 
-def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None, seed: int = 0,
-          refit: bool = False, state: str | Path | None = None, force: bool = False,
+def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None, extra: int | None = None,
+          seed: int = 0, refit: bool = False, state: str | Path | None = None, force: bool = False,
           progress: Callable[[TrainingProgress], None] | None = None) -> dict[str, Any]:
     """Train a translator on a data set (None: the shipped one) and save it as a checkpoint; returns a report.
 
-    `state` names a folder that keeps an unfinished training, to be resumed by the same call.
+    `extra` is how many more problems the teacher labels; `state` names a folder that keeps an unfinished training, to
+    be resumed by the same call.
     """
     from seqtune.predictor.training import TrainingOptions, train
 
     check_free(Path(out), force, checkpoint=True)
     options = TrainingOptions(seed=seed, refit=refit, state=None if state is None else Path(state))
-    if epochs is not None:
-        options = replace(options, epochs=epochs)
+    options = _changed(options, epochs, extra)
     checkpoint, report = train(_table(_dataset(data)), options, progress)
     checkpoint.save(out)
     return {"out": str(out), **report}
 
 
 def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehearse: str | Path | None = None,
-            epochs: int | None = None, seed: int = 0, scratch: bool = True, force: bool = False,
-            progress: Callable[[TrainingProgress], None] | None = None) -> dict[str, Any]:
+            epochs: int | None = None, extra: int | None = None, seed: int = 0, scratch: bool = True,
+            force: bool = False, progress: Callable[[TrainingProgress], None] | None = None) -> dict[str, Any]:
     """Adapt a checkpoint to new records without forgetting the old ones, and save the result as another checkpoint.
 
     `rehearse` is a data set of the old records (None: the shipped ones). The report compares before and after on the
@@ -110,10 +111,15 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     check_free(Path(out), force, checkpoint=True)
     loaded = load_checkpoint(checkpoint)
     new = _table(_dataset(data))
-    options = replace(RETRAINING, seed=seed, epochs=RETRAINING.epochs if epochs is None else epochs)
+    options = _changed(replace(RETRAINING, seed=seed), epochs, extra)
     found, report = retrain(loaded, new, _table(_dataset(rehearse)), options, progress, scratch)
     found.save(out)
     return {"out": str(out), **report}
+
+
+def _changed(options: TrainingOptions, epochs: int | None, extra: int | None) -> TrainingOptions:
+    return replace(options, epochs=options.epochs if epochs is None else epochs,
+                   extra=options.extra if extra is None else extra)
 
 
 def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "default",
