@@ -5,7 +5,6 @@ Everything that learns or judges here works on cases: rows of all spaces of the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -14,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from seqtune.data.dataset import configuration
 from seqtune.errors import FormatError, KernelError
 from seqtune.kernels.device import Device
 from seqtune.kernels.forms import parse_problem
@@ -64,14 +64,14 @@ class Case:
         """Best known time over time: 1 for the best row, 0 for failures, NaN where not measured."""
         return self.best / self.seconds
 
-    def row(self, configuration: Configuration) -> int:
+    def row(self, wanted: Configuration) -> int:
         """The number of a configuration in the union of the spaces. Raises ConfigurationError."""
         offset = 0
         for space in self.spaces:
-            if space.kernel.name == configuration.kernel:
-                return offset + space.row(configuration)
+            if space.kernel.name == wanted.kernel:
+                return offset + space.row(wanted)
             offset += len(space)
-        raise KernelError(f"{configuration.kernel} does not solve {self.problem.brief()}")
+        raise KernelError(f"{wanted.kernel} does not solve {self.problem.brief()}")
 
     def measured_only(self) -> Case:
         """The same case with every space cut down to its measured rows: look-ahead stays exact in it."""
@@ -133,7 +133,8 @@ def _case(problem: Problem, device: Device, rows: pd.DataFrame) -> Case | None:
         mine = names == space.kernel.name
         if versions is not None:
             mine &= versions == space.kernel.version
-        places = find_rows(space, [json.loads(text) for text in texts[mine]])
+        kinds, which = np.unique(texts[mine], return_inverse=True)
+        places = find_rows(space, [dict(configuration(space.kernel.name, text).settings) for text in kinds])[which]
         valid = places >= 0
         for kind, chosen in enumerate((valid, valid & final[mine])):
             np.fmin.at(seconds[kind], places[chosen] + offset, times[mine][chosen])

@@ -119,6 +119,11 @@ def test_cases_use_final_runs_and_leave_out_what_no_longer_counts() -> None:
     assert np.nanargmin(after.seconds) in (order[1], *np.flatnonzero(before.seconds <= before.best * 1.2))
 
 
+def test_a_configuration_that_cannot_be_read_is_refused_in_one_line() -> None:
+    with pytest.raises(FormatError, match="not a configuration"):
+        cases(Data(DATA.frame.assign(configuration="{vector:"), DATA.devices), held_out=False)
+
+
 def test_a_data_set_without_a_needed_column_is_refused_in_one_line() -> None:
     with pytest.raises(FormatError, match="no column 'seconds'"):
         cases(Data(DATA.frame.drop(columns="seconds"), DATA.devices), held_out=False)
