@@ -124,7 +124,7 @@ def tune(
 
 @app.command(epilog="Example: seqtune train records.parquet --out my-checkpoint --seed 1")
 def train(
-    data: Annotated[Path, typer.Argument(help="A data set (Parquet), as `export` writes it.")],
+    data: Annotated[Path, typer.Argument(help="A data set (Parquet), as `export` writes it, or `shipped`.")],
     out: Annotated[Path, typer.Option("--out", help="The checkpoint's folder.")],
     epochs: Epochs = None,
     extra: Extra = None,
@@ -161,8 +161,8 @@ def retrain(
     """Adapt a checkpoint to new records without forgetting the old ones; reports before and after."""
     from seqtune import api, show
 
-    report = api.retrain(checkpoint, data, out, rehearse=rehearse, epochs=epochs, extra=extra, seed=seed, scratch=scratch,
-                         force=force, progress=show.epoch)
+    report = api.retrain(checkpoint, data, out, rehearse=rehearse, epochs=epochs, extra=extra, seed=seed,
+                         scratch=scratch, force=force, progress=show.epoch)
     _answer(report) if as_json else show.report(report)
 
 

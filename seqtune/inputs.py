@@ -63,6 +63,11 @@ def _loaded(folder: str, stamps: tuple[tuple[str, int], ...]) -> Checkpoint:
     return Checkpoint.load(Path(folder))
 
 
+def forget() -> None:
+    """Drop the checkpoints kept in memory."""
+    _loaded.cache_clear()
+
+
 def several(problems: object) -> list[object]:
     one = isinstance(problems, str | Mapping | Problem) or not isinstance(problems, Iterable)
     return [problems] if one else list(problems)  # type: ignore[call-overload]

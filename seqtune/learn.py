@@ -66,10 +66,10 @@ def _table(data: Dataset, device: str | None = None) -> _Table:
 
 
 def _dataset(data: str | Path | None) -> Dataset:
-    """A data set from a file, or all that is shipped."""
+    """A data set from a file, or all that is shipped (None, or `shipped` where no file has that name)."""
     from seqtune.data.dataset import Dataset
 
-    if data is not None:
+    if data is not None and (str(data) != "shipped" or Path(data).exists()):
         return Dataset.read(data)
     files = sorted((Path(__file__).parent / "data" / "shipped").resolve().glob("*.parquet"))
     if not files:
