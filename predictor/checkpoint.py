@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from platformdirs import user_data_dir
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch.overrides import TorchFunctionMode
 
 from seqtune.errors import CheckpointError
 from seqtune.predictor.model import Dimensions, Translator, TranslatorWords, described
@@ -183,6 +184,15 @@ def _vocabulary(about: _About, path: Path) -> Vocabulary:
     return vocabulary
 
 
+class _Undrawn(TorchFunctionMode):
+    """Leaves new weights as they are. Drawing random ones on the meta device imports torch._dynamo: 2 s for nothing."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
 def _weights(path: Path, size: Dimensions, vocabulary: Vocabulary) -> Translator:
     """A Translator of those dimensions with the weights of the file, every shape compared before any is read."""
     fits = Dimensions.of(vocabulary)
@@ -192,7 +202,7 @@ def _weights(path: Path, size: Dimensions, vocabulary: Vocabulary) -> Translator
             raise CheckpointError(f"{path.parent}: config.json says {name}={found}, its vocabulary needs {wanted}")
     if size.width % size.heads:
         raise CheckpointError(f"{path.parent}: width {size.width} is not a multiple of heads {size.heads}")
-    with torch.device("meta"):
+    with torch.device("meta"), _Undrawn():
         model = Translator(size)
     wanted_shapes = {name: (list(tensor.shape), _DTYPES[tensor.dtype]) for name, tensor in model.state_dict().items()}
     try:

@@ -108,14 +108,15 @@ def test_fewer_candidates_come_only_where_the_space_is_smaller(run: Any, checkpo
     assert sum(one["probability"] for one in found["candidates"]) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("words", [
-    ["conv2d n=1 c=16 h=14 w=14 k=32 r=3 s=3 pad=1"],
-    ['{"type": "conv2d", "c": 16, "h": 14, "w": 14, "k": 32, "r": 3, "s": 3, "pad_h": 1, "pad_w": 1}'],
-    ["conv", "-n", "1", "-c", "16", "-H", "14", "-W", "14", "-k", "32", "-y", "3", "-x", "3", "-p", "1", "-q", "1", "-u", "1", "-v", "1", "-l", "1", "-j", "1"],
-    ["./bin/MIOpenDriver conv -n 1 -c 16 -H 14 -W 14 -k 32 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -F 1"],
-    ["MIOpenDriver", "conv", "--batchsize", "1", "--in_channels", "16", "--in_h", "14", "--in_w", "14", "-k", "32", "-y", "3", "-x", "3", "-p", "1", "-q", "1"],
+@pytest.mark.parametrize(("text", "quoted"), [
+    ("conv2d n=1 c=16 h=14 w=14 k=32 r=3 s=3 pad=1", True),
+    ('{"type": "conv2d", "c": 16, "h": 14, "w": 14, "k": 32, "r": 3, "s": 3, "pad_h": 1, "pad_w": 1}', True),
+    ("conv -n 1 -c 16 -H 14 -W 14 -k 32 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1", False),
+    ("./bin/MIOpenDriver conv -n 1 -c 16 -H 14 -W 14 -k 32 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -F 1", True),
+    ("MIOpenDriver conv --batchsize 1 --in_channels 16 --in_h 14 --in_w 14 -k 32 -y 3 -x 3 -p 1 -q 1", False),
 ])
-def test_a_problem_may_be_written_in_any_form(words: list[str], run: Any, checkpoint: str) -> None:
+def test_a_problem_may_be_written_in_any_form(text: str, quoted: bool, run: Any, checkpoint: str) -> None:
+    words = [text] if quoted else text.split()
     wanted = run("predict", *CONV, "--checkpoint", checkpoint)
     assert run("predict", "--checkpoint", checkpoint, *words) == wanted
     assert run("predict", *words, "--checkpoint", checkpoint) == wanted
