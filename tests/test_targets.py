@@ -107,15 +107,17 @@ def test_cases_use_final_runs_and_leave_out_what_no_longer_counts() -> None:
     frame = frame[frame["problem"] == frame["problem"].iloc[0]].assign(kernel_version=DIRECT.version)
     before = cases(Data(frame, DATA.devices), held_out=True)[0]
     order = np.argsort(before.seconds)
-    first, second = (before.spaces[0][int(row)].key for row in order[:2])
+    slow = order[np.isfinite(before.seconds).sum() - 1]
+    first, second, last = (before.spaces[0][int(row)].key for row in (order[0], order[1], slow))
     extra = frame.iloc[[0, 0, 0, 0]].assign(
-        configuration=[first, second, first, json.dumps({"vector": 99})], status="correct",
+        configuration=[first, second, last, json.dumps({"vector": 99})], status="correct",
         seconds=[before.best * 1.5, before.best * 1.2, before.best / 9, 1e-12],
         run=["final", "final", "random", "random"],
         kernel_version=[DIRECT.version, DIRECT.version, DIRECT.version + 1, DIRECT.version])
     after = cases(Data(pd.concat([frame, extra]), DATA.devices), held_out=True)[0]
     assert after.seconds[order[0]] == pytest.approx(before.best * 1.5)
     assert after.best == pytest.approx(before.best * 1.2)
+    assert after.seconds[slow] == before.seconds[slow]
     assert np.nanargmin(after.seconds) in (order[1], *np.flatnonzero(before.seconds <= before.best * 1.2))
 
 
