@@ -131,11 +131,12 @@ def test_data_without_training_problems_is_refused() -> None:
 def test_retraining_adapts_to_a_new_device_and_reports_before_and_after() -> None:
     options = replace(QUICK, epochs=25, validation=0.0)
     new = data(14, held_out=4, sampled=80, devices=(MIDDLE,), seed=3)
+    new.frame["seconds"] = 1e-6 / new.frame["seconds"]  # what was slow is fast: nothing old is of use
     old, _ = train(DATA, options)
-    adapted, report = retrain(old, new, DATA, replace(RETRAINING, epochs=12, rate=2e-3, average=0.9, extra=20, batch=16,
+    adapted, report = retrain(old, new, DATA, replace(RETRAINING, epochs=40, rate=2e-3, average=0.9, extra=20, batch=16,
                                                       sentences=4, threads=1, trees=QUICK.trees), scratch=False)
     before, after = (report["new"][name][MIDDLE.name]["0"] for name in ("before", "after"))
-    assert after > before
+    assert after > before + 0.1
     assert set(report["old"]["after"]) == {WIDE.name, NARROW.name}
     for name in (WIDE.name, NARROW.name):
         assert report["old"]["after"][name]["0"] > report["old"]["before"][name]["0"] - 0.1
