@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from seqtune.answers import Candidate, Demonstration, Devices, Prediction, Tuned, TuningReport
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import CheckpointError, MisuseError, SeqtuneError
-from seqtune.inputs import Say, as_device, as_problem, check_positive, load_checkpoint, several, silent
+from seqtune.inputs import Say, as_device, as_problem, check_positive, load_checkpoint, one_thread, several, silent
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import KERNELS, Configuration, Kernel, kernel
 from seqtune.kernels.networks import network
@@ -99,7 +99,8 @@ def _propose(spaces: Sequence[SearchSpace], checkpoint: str | Path, top: int) ->
     if f"backend={device.backend}" not in loaded.vocabulary.words:
         raise CheckpointError(f"the checkpoint {checkpoint} was not trained for {device.backend} devices; "
                               "retrain it with records of one")
-    found = beam_search(loaded.next_word(), spaces, width=max(BEAM, top), count=top)
+    with one_thread():
+        found = beam_search(loaded.next_word(), spaces, width=max(BEAM, top), count=top)
     return {candidate.configuration: candidate.probability for candidate in found}
 
 

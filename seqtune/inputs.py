@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,6 +62,19 @@ def _loaded(folder: str, stamps: tuple[tuple[str, int], ...]) -> Checkpoint:
     from seqtune.predictor.checkpoint import Checkpoint
 
     return Checkpoint.load(Path(folder))
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch on one thread: a translator is too small for two, which wait for each other longer than they compute."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def forget() -> None:

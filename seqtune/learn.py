@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import DeviceError, FormatError, MisuseError
-from seqtune.inputs import Say, as_device, as_problem, check_free, load_checkpoint, several, silent
+from seqtune.inputs import Say, as_device, as_problem, check_free, load_checkpoint, one_thread, several, silent
 from seqtune.kernels.device import Device
 from seqtune.kernels.forms import problem_set
 from seqtune.kernels.kernel import Configuration
@@ -144,7 +144,8 @@ def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "defaul
     if not live:
         only = device.name if isinstance(device, Device) else device
         progress("fitting the methods")
-        return [row.to_json() for row in evaluate(_table(_dataset(data), only), loaded, chosen)]
+        with one_thread():
+            return [row.to_json() for row in evaluate(_table(_dataset(data), only), loaded, chosen)]
     assert device is not None
     if isinstance(problems, str | Path):
         asked = problem_set(problems)
@@ -153,7 +154,7 @@ def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "defaul
     place = as_device(device)
     for problem in asked:
         spaces_for(problem, place)
-    with _LiveMeasure(place, progress) as measure:
+    with one_thread(), _LiveMeasure(place, progress) as measure:
         found = evaluate(_table(_dataset(data)), loaded, chosen, measure=measure,
                          questions=[(problem, place) for problem in asked])
     return [row.to_json() for row in found]
