@@ -30,9 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SeqtuneError as error:
         return _complain(str(error), error.exit_code)
     except _ClickException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # `seqtune` alone: its message is the help
-            print(error)
-            return 2
+        if error.format_message().startswith("Missing command"):
+            return _complain("no command given; seqtune --help lists them", 2)
         return _complain(error.format_message(), 2)
     except (KeyboardInterrupt, typer.Abort):
         return _complain("interrupted", 1)

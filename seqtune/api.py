@@ -201,7 +201,8 @@ def _finite(measurement: Measurement | None) -> float | None:
     return measurement.seconds if measurement is not None and math.isfinite(measurement.seconds) else None
 
 
-def demo(seconds: float = SECONDS, journal: str | Path | None = None, progress: Say = silent) -> Demonstration:
+def demo(seconds: float = SECONDS, *, checkpoint: str | Path = "default", journal: str | Path | None = None,
+         progress: Say = silent) -> Demonstration:
     """Two ResNet-18 layers, predicted and verified on every device found."""
     found = devices()
     unavailable = dict(found.unavailable)
@@ -213,7 +214,8 @@ def demo(seconds: float = SECONDS, journal: str | Path | None = None, progress: 
                 progress(f"{problem.brief()} on {device.name}: {step}")
 
             try:
-                shown.append(predict(problem, device, verify=True, seconds=seconds, journal=journal, progress=say))
+                shown.append(predict(problem, device, verify=True, seconds=seconds, checkpoint=checkpoint,
+                                     journal=journal, progress=say))
             except SeqtuneError as error:
                 unavailable[device.name] = str(error)
     if not shown:

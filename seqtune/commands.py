@@ -206,13 +206,15 @@ def export(
 @app.command(epilog="Example: seqtune demo")
 def demo(
     seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="Time budget of each verification.")] = 10.0,
+    checkpoint: Checkpoint = "default",
+    journal: JournalPath = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict and verify two ResNet-18 layers on every device found."""
     from seqtune import api, show
 
     with show.spinner() as progress:
-        shown = api.demo(seconds=seconds, progress=progress)
+        shown = api.demo(seconds, checkpoint=checkpoint, journal=journal, progress=progress)
     _answer(shown.to_json()) if as_json else show.demo(shown)
 
 

@@ -176,6 +176,7 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
     "an option without its value": (["predict", *GEMM, "--device"], "--device"),
     "a budget of nothing": (["predict", *GEMM, "--verify", "--seconds", "0"], "seconds"),
     "a budget of nan": (["predict", *GEMM, "--verify", "--seconds", "nan"], "seconds"),
+    "no command": ([], "no command given"),
     "an unknown command": (["predikt"], "predikt"),
     "a folder that is no checkpoint": (["predict", *GEMM, "--checkpoint", "{}/hollow"], "seqtune.json is missing"),
     "a checkpoint that is not there": (["predict", *GEMM, "--checkpoint", "{}/nowhere"], "nowhere"),

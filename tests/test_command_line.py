@@ -220,6 +220,33 @@ def test_problems_that_nothing_solves_are_skipped_with_the_reason(run: Any, tmp_
     assert "fp32 only" in found["skipped"][0]["reason"]
 
 
+def test_the_demo_shows_every_device_and_says_what_is_missing(
+        run: Any, checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = find("llvm:0")
+    monkeypatch.setattr("seqtune.tuner.devices.devices", lambda: [fast])
+    monkeypatch.setattr("seqtune.tuner.devices.why_unavailable", lambda: {"opencl": "`ld` is missing"})
+    found = run("demo", "--seconds", "1", "--checkpoint", checkpoint, "--journal", str(tmp_path / "j.sqlite"))
+    assert [one["device"] for one in found["predictions"]] == [fast.name] * 2
+    assert all(one["winner"]["status"] == "correct" for one in found["predictions"])
+    assert found["unavailable"] == {"opencl": "`ld` is missing"}
+
+
+def test_a_demo_that_can_show_nothing_fails_and_says_why(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("seqtune.tuner.devices.devices", lambda: [find("llvm:0")])
+    assert main(["demo", "--checkpoint", str(tmp_path / "none"), "--journal", str(tmp_path / "j.sqlite")]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "no checkpoint" in shown.err
+
+
+def test_the_shell_is_told_what_may_follow() -> None:
+    words = {"_SEQTUNE_COMPLETE": "complete_bash", "COMP_WORDS": "seqtune re", "COMP_CWORD": "1"}
+    done = subprocess.run([sys.executable, "-m", "seqtune"], env={**os.environ, **words}, capture_output=True,
+                          text=True, cwd=Path(__file__).parent.parent, check=False)
+    assert "retrain" in done.stdout.split()
+
+
 def test_ctrl_c_is_one_line_and_the_run_is_resumed(run: Any, tmp_path: Path) -> None:
     journal = tmp_path / "journal.sqlite"
     arguments = ["tune", "gemm", "m=64", "n=64", "k=64", "--strategy", "exhaustive", "--journal", str(journal)]
