@@ -116,7 +116,7 @@ def tune(
     from seqtune import api, show
 
     wanted = _problems(words, problems)
-    with show.Tuning() as progress:
+    with show.Tuning(seconds) as progress:
         report = api.tune(wanted, device, strategy=strategy, trials=trials, seconds=seconds, seed=seed,
                           journal=journal, progress=progress)
     _answer(report.to_json()) if as_json else show.tuned(report)

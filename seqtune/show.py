@@ -41,7 +41,8 @@ class Tuning:
 
     quiet_seconds = 10.0  # between lines
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float | None = None) -> None:
+        self.seconds = seconds  # the budget of each problem
         self.console = Console(stderr=True, highlight=False)
         self.bar: Progress | None = None
         self.problem: Problem | None = None
@@ -70,7 +71,9 @@ class Tuning:
                 self.bar.add_task(step.problem.brief(), total=step.total, rest="")
         elapsed = time.monotonic() - self.began
         rate = (step.done - step.resumed) / elapsed if elapsed > 0 else 0.0
-        left = f", {(step.total - step.done) / rate:.0f} s left" if rate else ""
+        seconds = (step.total - step.done) / rate if rate else math.inf
+        seconds = min(seconds, math.inf if self.seconds is None else max(0.0, self.seconds - elapsed))
+        left = f", {seconds:.0f} s left" if math.isfinite(seconds) else ""
         rest = f"{rate:.1f}/s, best {duration(step.best)}{left}"
         self.last = f"{step.problem.brief()}: {step.done}/{step.total}, {rest}"
         if self.bar is not None:
