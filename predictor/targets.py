@@ -62,10 +62,15 @@ class Examples:
 class _Level:
     """The prefixes of one length in one space: each one's last word, first longer prefix, and share of its parent."""
 
-    starts: NDArray[np.int64]  # (prefix,) first row
-    children: NDArray[np.int64]  # (prefix + 1,) first prefix of the next level
-    words: Words  # (prefix,)
+    starts: NDArray[np.int32]  # (prefix,) first row
+    children: NDArray[np.int32]  # (prefix + 1,) first prefix of the next level
+    words: NDArray[np.int32]  # (prefix,)
     shares: NDArray[np.float32]  # (prefix,)
+
+    @classmethod
+    def of(cls, starts: Words, children: Words, words: Words, shares: NDArray[np.float32]) -> _Level:
+        """In short numbers, since thousands of trees are kept."""
+        return cls(starts.astype(np.int32), children.astype(np.int32), words.astype(np.int32), shares)
 
 
 class Tree:
@@ -91,13 +96,13 @@ class Tree:
                 new[1:] |= rows[1:, column] != rows[:-1, column]
                 following = np.flatnonzero(new)
                 children = np.append(np.searchsorted(following, starts), len(following))
-                levels.append(_Level(starts, children, words, shares))
+                levels.append(_Level.of(starts, children, words, shares))
                 below = np.add.reduceat(mass, following)
                 parents = np.repeat(np.arange(len(starts)), np.diff(children))
                 words = places[column][rows[following, column]]
                 shares = (below / sums[parents]).astype(np.float32)
                 starts, sums = following, below
-            levels.append(_Level(starts, np.zeros(0, np.int64), words, shares))
+            levels.append(_Level.of(starts, np.zeros(0, np.int64), words, shares))
             self._levels.append(levels)
 
     def digest(self) -> bytes:
@@ -135,7 +140,7 @@ class Tree:
                 at = np.repeat(last - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
                 sentence.append(np.repeat(mine, lengths))
                 step.append(np.full(len(at), column + 1, np.int64))
-                word.append(below.words[at])
+                word.append(below.words[at].astype(np.int64))
                 share.append(below.shares[at])
                 words[mine, column + 1] = below.words[np.searchsorted(below.starts, local, side="right") - 1]
         return Examples(words, np.concatenate(sentence), np.concatenate(step), np.concatenate(word),

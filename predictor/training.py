@@ -57,7 +57,8 @@ class TrainingOptions:
     trees: TreesOptions = TREES  # of the teacher
     teacher: bool = True  # fill in what was not measured; without it only measured rows are learned from
     trust: float = 1.0  # of a measured row in its own time; the rest is the teacher's: 1 suits times as good as ours
-    extra: int = 1500  # problems sampled and labelled by the teacher, each for one of the devices
+    extra: int = 5000  # problems sampled and labelled by the teacher, each for one of the devices: odd sizes need many
+    lessons: int = 2000  # in an epoch: all of the measured problems, and as many of the sampled ones as make it up
     width: int = 128
     layers: int = 3
     heads: int = 4
@@ -92,6 +93,7 @@ class Lesson:
 
     source: Sentence
     tree: Tree
+    sampled: bool  # nothing of it was measured
 
 
 def train(data: Data, options: TrainingOptions | None = None,
@@ -176,7 +178,8 @@ def make_lessons(fitting: Sequence[Case], teacher: Trees | None, vocabulary: Voc
 
 
 def _lesson(case: Case, slowness: Any, vocabulary: Vocabulary, options: TrainingOptions) -> Lesson:
-    return Lesson(vocabulary.source(case.problem, case.device), Tree(case, slowness, vocabulary, options.tau))
+    return Lesson(vocabulary.source(case.problem, case.device), Tree(case, slowness, vocabulary, options.tau),
+                  not case.known.any())
 
 
 def _extra_cases(fitting: Sequence[Case], options: TrainingOptions, avoid: Sequence[Problem]) -> list[Case]:
@@ -251,10 +254,12 @@ def fit(model: Translator, vocabulary: Vocabulary, lessons: Sequence[Lesson], va
 
 
 def _epoch(stand: Progressed, lessons: Sequence[Lesson], options: TrainingOptions) -> float:
-    """One pass over all lessons; seeded by its number, so that a resumed training goes on the same way."""
+    """One epoch, seeded by its number, so that a resumed training goes on the same way."""
     generator = np.random.default_rng([options.seed, 2, stand.epoch])
     torch.manual_seed(options.seed * 1_000_003 + stand.epoch)
-    order = generator.permutation(len(lessons))
+    measured, sampled = (np.flatnonzero([lesson.sampled == kind for lesson in lessons]) for kind in (False, True))
+    room = min(len(sampled), max(0, options.lessons - len(measured)))
+    order = generator.permutation(np.concatenate([measured, generator.choice(sampled, room, replace=False)]))
     batches = [order[first:first + options.batch] for first in range(0, len(order), options.batch)]
     total, step = 0.0, stand.epoch * len(batches)
     model = stand.model.train()
@@ -275,7 +280,7 @@ def _epoch(stand: Progressed, lessons: Sequence[Lesson], options: TrainingOption
             for slow, fast in zip(stand.average.parameters(), model.parameters(), strict=True):
                 slow.lerp_(fast, 1 - decay)
         total += float(loss.detach()) * len(batch)
-    return total / len(lessons)
+    return total / len(order)
 
 
 def schedule(done: float, warm_up: float) -> float:

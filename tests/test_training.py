@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +13,24 @@ import pytest
 import torch
 
 from seqtune.errors import FormatError, MisuseError
+from seqtune.predictor import training
 from seqtune.predictor.cases import cases
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.evaluate import judged
 from seqtune.predictor.model import Translator
 from seqtune.predictor.retraining import RETRAINING, retrain
-from seqtune.predictor.training import Progress, TrainingOptions, make_lessons, schedule, train, vocabulary_of
+from seqtune.predictor.targets import Examples
+from seqtune.predictor.training import (
+    Progress,
+    TrainingOptions,
+    make_lessons,
+    make_teacher,
+    schedule,
+    train,
+    vocabulary_of,
+)
 from seqtune.predictor.trees import TreesOptions
+from seqtune.predictor.vocabulary import Sentence
 from tests.synthetic import MIDDLE, NARROW, WIDE, Data, data
 
 DATA = data(16, held_out=4, sampled=80)
@@ -56,6 +68,29 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: 
     assert not torch.equal(_weights(first), _weights(train(DATA, replace(QUICK, seed=1))[0]))
     first.save(tmp_path / "kept")
     assert torch.equal(_weights(Checkpoint.load(tmp_path / "kept")), _weights(first))
+
+
+def test_an_epoch_has_all_measured_problems_and_as_many_sampled_ones_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = cases(DATA, held_out=False)
+    options = replace(QUICK, extra=30, lessons=len(found) + 7)
+    vocabulary = vocabulary_of(found)
+    lessons = make_lessons(found, make_teacher(found, options), vocabulary, options, [])
+    seen: list[bytes] = []
+    loss = training.sentence_loss
+
+    def listening(model: Translator, sources: Sequence[Sentence], examples: Examples) -> torch.Tensor:
+        seen.extend(source.codes.tobytes() for source in sources)
+        return loss(model, sources, examples)
+
+    monkeypatch.setattr(training, "sentence_loss", listening)
+    training.fit(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64), vocabulary, lessons, [],
+                 replace(options, epochs=2))
+    first, second = seen[:len(found) + 7], seen[len(found) + 7:]
+    measured = {lesson.source.codes.tobytes() for lesson in lessons if not lesson.sampled}
+    for epoch in (first, second):
+        assert len(set(epoch)) == len(found) + 7
+        assert measured <= set(epoch)
+    assert set(first) != set(second)
 
 
 class _Stop(Exception):
