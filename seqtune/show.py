@@ -106,29 +106,33 @@ def duration(seconds: float | None) -> str:
     return f"{seconds * 1e9:.3g} ns"
 
 
+_LONG = ("configuration", "problem", "winner", "status")  # columns that wrap where the terminal is narrow
+
+
 def _table(*columns: str, right: Sequence[str] = ()) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        wraps = column in _LONG
+        table.add_column(column, justify="right" if column in right else "left", no_wrap=not wraps,
+                         overflow="fold" if wraps else "ellipsis")
     return table
 
 
 def devices(found: Devices) -> None:
     """The devices with the facts that matter, then what is unavailable."""
-    table = _table("", "device", "model", "vector", "threads", "units", "L1", "L2", "L3", "local", "GFLOP/s", "GB/s",
-                   right=("vector", "threads", "units", "L1", "L2", "L3", "local", "GFLOP/s", "GB/s"))
-    toolchains: dict[str, list[str]] = {}
+    table = _table("", "device", "bits", "threads", "units", "L1", "L2", "L3", "GFLOP/s", "GB/s",
+                   right=("bits", "threads", "units", "L1", "L2", "L3", "GFLOP/s", "GB/s"))
+    alike: dict[str, list[str]] = {}
     for alias, device in found.listed:
-        sizes = [_size(size) for size in (device.l1_bytes, device.l2_bytes, device.l3_bytes, device.local_memory)]
-        table.add_row(alias, device.name, f"{device.model} ({device.architecture})", f"{device.vector_bits} bit",
-                      str(device.threads), str(device.compute_units), *sizes,
+        table.add_row(alias, device.name, str(device.vector_bits), str(device.threads), str(device.compute_units),
+                      *(_size(size) for size in (device.l1_bytes, device.l2_bytes, device.l3_bytes)),
                       f"{device.peak_gflops:.0f}" if device.peak_gflops else "-",
                       f"{device.bandwidth_gbs:.0f}" if device.bandwidth_gbs else "-")
-        toolchains.setdefault(device.toolchain, []).append(alias)
+        alike.setdefault(f"{device.model} ({device.architecture}), {device.toolchain}", []).append(alias)
     if found.listed:
         _out.print(table)
-    for toolchain, aliases in toolchains.items():
-        _out.print(f"{' '.join(aliases)}: {toolchain}", markup=False)
+    for text, aliases in alike.items():
+        _out.print(f"{' '.join(aliases)}: {text}", markup=False, soft_wrap=True)
     for backend, reason in found.unavailable.items():
         _out.print(f"{backend} is unavailable: {reason}", markup=False)
 
@@ -159,12 +163,12 @@ def prediction(found: Prediction) -> None:
     """Candidates, the default, and the winner where it was measured."""
     _out.print(f"{found.problem.brief()} on {found.device.name}", markup=False)
     measured = found.verified
-    columns = ["", "kernel", "configuration", "probability"]
+    columns = ["", "configuration", "probability"]
     columns += ["time", "spread", "error", "status"] if measured else []
     table = _table(*columns, right=("probability", "time", "spread", "error"))
 
     def add(label: str, candidate: Candidate) -> None:
-        cells = [label, candidate.configuration.kernel, candidate.configuration.brief(),
+        cells = [label, f"{candidate.configuration.kernel} {candidate.configuration.brief()}",
                  "-" if candidate.probability is None else f"{candidate.probability:.3f}"]
         if measured and candidate.measurement is not None:
             one = candidate.measurement
