@@ -140,7 +140,7 @@ def devices(found: Devices) -> None:
 def _size(size: int) -> str:
     if not size:
         return "-"
-    return f"{size // 1024} KB" if size < 1 << 20 else f"{size / (1 << 20):.4g} MB"
+    return f"{size // 1024}K" if size < 1 << 20 else f"{size / (1 << 20):.4g}M"
 
 
 def kernels(found: Sequence[Kernel]) -> None:
