@@ -1,0 +1,138 @@
+"""What the programs here share: data sets as the predictor reads them, Markdown, JSON, and the style of the figures."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqtune.errors import FormatError, MisuseError, UnavailableError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from seqtune.data.dataset import Dataset
+    from seqtune.kernels.device import Device
+
+SHIPPED = Path(__file__).resolve().parent.parent / "data" / "shipped"
+# Okabe and Ito's colours, which stay apart for colour-blind readers; black for what seqtune does.
+BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE, GREY = (
+    "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#777777")
+TICKS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)  # of an axis of shares
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a data set that say whether they are held out: `seqtune.predictor.cases.Data`."""
+
+    frame: pd.DataFrame
+    devices: Mapping[str, Device]
+
+    @classmethod
+    def of(cls, data: Dataset) -> Rows:
+        """All of them."""
+        return cls(data.rows.assign(held_out=data.rows["problem"].isin(data.held_out)), data.devices)
+
+
+def dataset(path: Path | None = None) -> Dataset:
+    """A data set, by default all that is shipped. Raises FormatError."""
+    from seqtune.data.dataset import Dataset
+
+    files = sorted(SHIPPED.glob("*.parquet")) if path is None else [path]
+    if not files:
+        raise FormatError("no data set is shipped here; name one with --data (benchmarks.shipped_data measures it)")
+    found = Dataset.read(files[0])
+    for file in files[1:]:
+        found = found.merge(Dataset.read(file))
+    return found
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """A Markdown table; the first `left` columns are text, the others numbers."""
+    lines = [header, [":--" if place < left else "--:" for place in range(len(header))], *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def insert(page: Path, name: str, text: str) -> None:
+    """Put the text between `<!-- name -->` and `<!-- /name -->` of a page. Raises MisuseError where they are not."""
+    old = page.read_text()
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    if old.count(begin) != 1 or old.count(end) != 1:
+        raise MisuseError(f"{page} needs {begin} and {end}, once each")
+    before, after = old.partition(begin)[0], old.partition(end)[2]
+    page.write_text(f"{before}{begin}\n{text.strip()}\n{end}{after}")
+
+
+def machine(devices: Sequence[Device]) -> dict[str, str]:
+    """What the figures were measured on: CPU, cores, toolchains; and today's date (UTC)."""
+    models = dict.fromkeys(f"{device.model} ({device.architecture})" for device in devices if device.backend == "llvm")
+    cores = max((device.threads for device in devices), default=0)
+    return {"cpu": ", ".join(models or dict.fromkeys(device.model for device in devices)), "cores": f"{cores}",
+            "toolchain": ", ".join(dict.fromkeys(device.toolchain for device in devices)),
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+
+
+def words(found: Mapping[str, str]) -> str:
+    """The machine in a line."""
+    cores = "1 core" if found["cores"] == "1" else f"{found['cores']} cores"
+    return f"{found['cpu']}, {cores}; {found['toolchain']}; {found['date']}"
+
+
+def write_json(path: Path, found: Any) -> None:
+    """Readable, with a final newline."""
+    path.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
+
+
+def style() -> Any:
+    """pyplot with plain axes; the same input gives the same file."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise UnavailableError("matplotlib is not installed: pip install 'seqtune[plot]'") from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    pyplot.rcParams.update({
+        "font.size": 9, "axes.titlesize": 10, "axes.spines.top": False, "axes.spines.right": False,
+        "axes.grid": True, "axes.grid.axis": "y", "grid.color": "#e4e4e4", "axes.axisbelow": True,
+        "savefig.facecolor": "white", "svg.hashsalt": "seqtune", "figure.constrained_layout.use": True})
+    return pyplot
+
+
+def share_axis(axis: Any, lowest: float) -> None:
+    """Shares near 1 apart: the axis is logarithmic in the distance from 1."""
+    import numpy as np
+
+    axis.set_yscale("function", functions=(lambda share: -np.log(np.maximum(1 - share, 1e-9)),
+                                           lambda height: 1 - np.exp(-height)))
+    axis.set_ylim(lowest, 0.9975)
+    ticks = [tick for tick in (0.2, *TICKS) if tick >= lowest]
+    axis.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
+
+
+def height(share: float) -> float:
+    """A share that a `share_axis` can show."""
+    return min(share, 0.9972)
+
+
+def apart(places: Sequence[float], least: float) -> list[float]:
+    """The places moved as little as keeps each pair `least` apart, in their order: for labels beside lines."""
+    order = sorted(range(len(places)), key=lambda number: places[number])
+    groups: list[tuple[float, list[int]]] = []  # centre, members
+    for number in order:
+        centre, members = places[number], [number]
+        while groups and centre - least * (len(members) - 1) / 2 - (
+                groups[-1][0] + least * (len(groups[-1][1]) - 1) / 2) < least:
+            before, those = groups.pop()
+            centre = (before * len(those) + centre * len(members)) / (len(those) + len(members))
+            members = those + members
+        groups.append((centre, members))
+    found = [0.0] * len(places)
+    for centre, members in groups:
+        for place, number in enumerate(members):
+            found[number] = centre + least * (place - (len(members) - 1) / 2)
+    return found
