@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.device import Device
-from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.kernel import Configuration, Kernel, resolve
 from seqtune.kernels.problem import Problem
 
 Array = NDArray[np.float32]
@@ -50,6 +50,14 @@ class Launch:
     arguments: tuple[int, ...]
     phases: tuple[Phase, ...]
     workspace: int = 0  # floats, uninitialised (poisoned before the check)
+
+
+def includes(kernel: Kernel) -> str | None:
+    """What a timing of the kernel includes and leaves out; None where there is nothing to run."""
+    if kernel.implementation is None:
+        return None
+    implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
+    return implementation.includes
 
 
 class Implementation(Protocol):

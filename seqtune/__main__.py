@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 failed or interrupted, 2 misused. Anything else that is ra
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ _ClickException: Any = next(base for base in typer.BadParameter.__mro__ if base.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot write µ gets a ?
     try:
         result = typer.main.get_command(app).main(
             None if arguments is None else list(arguments), prog_name="seqtune", standalone_mode=False)

@@ -13,6 +13,11 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
 
+def _finite(value: float | None) -> float | None:
+    """JSON has no infinity: a failure's time, and the error of an output that holds one, are null."""
+    return value if value is not None and math.isfinite(value) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A configuration that was proposed (with its probability), measured, or both."""
@@ -28,8 +33,8 @@ class Candidate:
             "probability": self.probability}
         if self.measurement is not None:
             one = self.measurement
-            found |= {"status": one.status.value, "seconds": one.seconds if math.isfinite(one.seconds) else None,
-                      "spread": one.spread, "error": one.error}
+            found |= {"status": one.status.value, "seconds": _finite(one.seconds),
+                      "spread": one.spread, "error": _finite(one.error)}
             if one.message:
                 found["message"] = one.message
         return found

@@ -17,6 +17,7 @@ from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import CheckpointError, MisuseError, SeqtuneError
 from seqtune.inputs import Say, as_device, as_problem, check_positive, load_checkpoint, one_thread, several, silent
 from seqtune.kernels.device import Device
+from seqtune.kernels.implementation import includes
 from seqtune.kernels.kernel import KERNELS, Configuration, Kernel, kernel
 from seqtune.kernels.networks import network
 from seqtune.kernels.problem import Problem
@@ -33,7 +34,7 @@ __all__ = [
     "export", "kernel_json", "kernels", "predict", "retrain", "train", "tune",
 ]
 
-DEFAULT_TRIALS = 200  # of a search without a budget; an exhaustive one has none
+DEFAULT_TRIALS = 200  # of a random search without a budget; the other strategies end by themselves
 BEAM = 8  # width; what `evaluate` judges
 SECONDS = 10.0  # of a verification: a few hundred rounds of small problems, a dozen of large ones
 
@@ -63,7 +64,7 @@ def kernel_json(found: Kernel) -> dict[str, object]:
         "parameters": [{"name": one.name, "values": list(one.values), "meaning": one.meaning}
                        for one in found.parameters],
         "constraints": [{"expression": one.expression.text, "reason": one.reason} for one in found.constraints],
-        "default": dict(found.default)}
+        "default": dict(found.default), "includes": includes(found)}
 
 
 def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, verify: bool = False,
@@ -172,7 +173,7 @@ def tune(problems: object, device: Device | str = "llvm:0", *, strategy: str = "
     if seconds is not None:
         check_positive("seconds", seconds)
     strategy_factory(strategy)
-    if trials is None and seconds is None and strategy != "exhaustive":
+    if trials is None and seconds is None and strategy == "random":
         trials = DEFAULT_TRIALS
     place = as_device(device)
     failed = dict.fromkeys(asked, 0)

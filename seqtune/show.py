@@ -144,7 +144,9 @@ def _size(size: int) -> str:
 
 
 def kernels(found: Sequence[Kernel]) -> None:
-    """Each family with its parameters, constraints and default."""
+    """Each family with its parameters, constraints, default and what its times include."""
+    from seqtune.kernels.implementation import includes
+
     for kernel in found:
         _out.print(f"{kernel.name} (version {kernel.version}): {kernel.meaning or kernel.problem_type}", markup=False)
         for condition in kernel.solves:
@@ -156,7 +158,8 @@ def kernels(found: Sequence[Kernel]) -> None:
                        markup=False)
         for constraint in kernel.constraints:
             _out.print(f"  {constraint.expression.text}: {constraint.reason}", markup=False)
-        _out.print("  default: " + " ".join(f"{name}={value}" for name, value in kernel.default) + "\n", markup=False)
+        _out.print("  default: " + " ".join(f"{name}={value}" for name, value in kernel.default), markup=False)
+        _out.print(f"  a time includes: {includes(kernel) or 'nothing, it cannot be run'}\n", markup=False)
 
 
 def prediction(found: Prediction) -> None:

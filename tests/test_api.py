@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
 import pytest
@@ -9,11 +11,13 @@ import torch
 from torch import nn
 
 import seqtune
-from seqtune.data.record import Status
+from seqtune.answers import Candidate
+from seqtune.api import DEFAULT_TRIALS
+from seqtune.data.record import Measurement, Status
 from seqtune.errors import CheckpointError, DeviceError, KernelError, MisuseError, ProblemError
 from seqtune.inputs import as_problem, forget
 from seqtune.kernels.device import Device
-from seqtune.kernels.kernel import kernel
+from seqtune.kernels.kernel import Configuration, kernel
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.model import Translator
@@ -21,6 +25,7 @@ from seqtune.predictor.verify import verify
 from seqtune.predictor.vocabulary import Vocabulary
 from seqtune.tuner.devices import find
 from seqtune.tuner.runner import Runner
+from seqtune.tuner.tune import Budget
 
 from . import planted
 
@@ -97,6 +102,27 @@ def test_mistakes_have_their_own_exceptions(checkpoint: Path) -> None:
 def test_a_device_may_be_an_object(checkpoint: Path) -> None:
     device = find("llvm:0")
     assert seqtune.predict(CONV, device, checkpoint=checkpoint) == seqtune.predict(CONV, checkpoint=checkpoint)
+
+
+def test_an_infinite_error_is_null_in_json() -> None:
+    wrong = Measurement(Status.CORRECTNESS, error=math.inf, message="wrong result")
+    shown = Candidate(Configuration.of("llvm.gemm", {}), 0.5, wrong).to_json()
+    assert (shown["seconds"], shown["error"]) == (None, None)
+    json.dumps(shown, allow_nan=False)
+
+
+def test_only_a_random_search_needs_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    budgets: list[int | None] = []
+
+    def tune_all(problems: object, device: object, journal: object, strategy: str, budget: Budget,
+                 **_: object) -> list[object]:
+        budgets.append(budget.trials)
+        return []
+
+    monkeypatch.setattr("seqtune.tuner.tune.tune_all", tune_all)
+    for strategy in ("random", "exhaustive", "local"):
+        seqtune.tune("gemm m=16 n=16 k=16", strategy=strategy, journal=tmp_path / "j.sqlite")
+    assert budgets == [DEFAULT_TRIALS, None, None]
 
 
 def test_tuning_in_python_returns_what_was_found(tmp_path: Path) -> None:

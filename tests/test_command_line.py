@@ -276,6 +276,19 @@ def test_ctrl_c_is_one_line_and_the_run_is_resumed(run: Any, tmp_path: Path) -> 
     assert found["results"][0]["measured"] <= 5 + 1
 
 
+def test_a_terminal_without_unicode_is_no_error() -> None:
+    code = ("from seqtune.__main__ import main; main(['--version'])\n"
+            "from seqtune import show; show._out.print(show.duration(5e-6))")
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONIOENCODING": "ascii"},
+                          capture_output=True, text=True, cwd=Path(__file__).parent.parent, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "5 ?s"
+
+
+def test_kernels_say_what_a_time_includes(run: Any) -> None:
+    assert all("packed" in one["includes"] for one in run("kernels")["kernels"])
+
+
 def test_a_reader_that_goes_away_is_no_error() -> None:
     process = subprocess.Popen([sys.executable, "-m", "seqtune", "kernels"], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, cwd=Path(__file__).parent.parent)
