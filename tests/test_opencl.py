@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import struct
 import sys
 import types
@@ -270,6 +271,36 @@ def test_devices_have_facts_and_unique_names(backend: OpenCLBackend) -> None:
 def test_an_unknown_device_is_refused_with_those_that_are_here(backend: OpenCLBackend) -> None:
     with pytest.raises(DeviceError, match=backend.device.name):
         OpenCLBackend(replace(CPU, name="opencl:none"))
+
+
+def test_a_device_that_fails_while_it_is_looked_at_takes_no_other_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Error(Exception):
+        pass
+
+    def facts(cl: Any, name: str, platform: Any, handle: Any) -> Device:
+        if handle.name == "broken":
+            raise Error("clCreateContext failed: OUT_OF_HOST_MEMORY\nand more")
+        return replace(GPU, name=name)
+
+    handles = [types.SimpleNamespace(name=name, type=4) for name in ("broken", "fine")]
+    platform = types.SimpleNamespace(name="a vendor's", get_devices=lambda: handles)
+    cl = types.SimpleNamespace(Error=Error, device_type=types.SimpleNamespace(GPU=4), get_platforms=lambda: [platform])
+    monkeypatch.setattr(opencl, "_facts", facts)
+    monkeypatch.setattr(opencl, "_refused", [])
+    assert list(opencl._discover(cl)) == ["opencl:fine"]
+    assert opencl._refused == ["broken: clCreateContext failed: OUT_OF_HOST_MEMORY"]
+
+
+def test_where_the_cache_folder_cannot_be_written_pocl_gets_a_temporary_one(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(pocl, "user_cache_dir", lambda _: str(tmp_path / "file"))  # no folder can be made in a file
+    monkeypatch.setattr("tempfile.mkdtemp", lambda prefix: str(tmp_path))
+    monkeypatch.setattr("atexit.register", lambda *_, **__: None)
+    monkeypatch.setenv("POCL_CACHE_DIR", "")
+    monkeypatch.delenv("POCL_CACHE_DIR")
+    pocl.prepare()
+    assert os.environ["POCL_CACHE_DIR"] == str(tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["", "[1]", '{"key": 5}', '{"key": {"peak_gflops": "much"}}', "\x00"])

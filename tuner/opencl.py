@@ -55,7 +55,7 @@ def unavailable() -> str | None:
     except UnavailableError as error:
         return str(error)
     except Exception as error:  # the loader has no platform: an exception of pyopencl's own
-        return f"no OpenCL platform was found ({str(error).splitlines()[0]}): pip install 'pyopencl[pocl]'"
+        return f"no OpenCL platform was found ({_one_line(error)}): pip install 'pyopencl[pocl]'"
     if all(platform.name == pocl.NAME for platform in platforms) and (reason := pocl.unavailable()) is not None:
         return reason
     _look(cl)
@@ -88,8 +88,8 @@ def _discover(cl: Any) -> dict[str, tuple[Device, Any]]:
             name, count = f"opencl:{base}-{count}", count + 1
         try:
             found[name] = _facts(cl, name, platform, handle), handle
-        except BuildError as error:  # a device that cannot run the simplest kernel is none
-            _refused.append(f"{handle.name.strip()}: {error}")
+        except (BuildError, cl.Error) as error:  # a device that cannot run the simplest kernel is none
+            _refused.append(f"{handle.name.strip()}: {_one_line(error)}")
     return found
 
 

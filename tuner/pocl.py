@@ -7,10 +7,12 @@ the same instructions into PoCL's device. It does so only where PoCL says "gener
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import shutil
 import struct
+import tempfile
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -29,7 +31,11 @@ def prepare() -> None:
     os.environ.setdefault("POCL_AFFINITY", "1")  # pinned threads: nearly twice as fast
     if "POCL_CACHE_DIR" not in os.environ:
         cache = Path(user_cache_dir("seqtune")) / "pocl" / substitute()
-        cache.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):
+            cache.mkdir(parents=True, exist_ok=True)
+        if not os.access(cache, os.W_OK):  # PoCL builds nothing without a folder to write to
+            cache = Path(tempfile.mkdtemp(prefix="seqtune-pocl-"))
+            atexit.register(shutil.rmtree, cache, ignore_errors=True)
         os.environ["POCL_CACHE_DIR"] = str(cache)
 
 
