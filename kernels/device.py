@@ -49,7 +49,7 @@ class Device:
         return self.vector_bits // 32
 
     def names(self) -> dict[str, Fact]:
-        """What constraints can name, prefixed with nothing: limits and counts."""
+        """What constraints can name: limits, counts and whatever is in `extra`."""
         return {
             "threads": self.threads, "compute_units": self.compute_units, "vector_floats": self.vector_floats,
             "vector_registers": self.vector_registers, "l1_bytes": self.l1_bytes, "l2_bytes": self.l2_bytes,

@@ -53,7 +53,7 @@ class Feature:
         if isinstance(value, bool) or not isinstance(value, int):
             raise ProblemError(f"{self.name}={value!s:.40} is not a whole number")
         if not self.low <= value <= self.high:
-            raise ProblemError(f"{self.name}={value} is outside {self.low}..{self.high}")
+            raise ProblemError(f"{self.name}={value!s:.40} is outside {self.low}..{self.high}")
         return value
 
 

@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 
 from seqtune.errors import ConfigurationError, KernelError
 from seqtune.kernels.device import Device
-from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter, Setting, kernels_for
+from seqtune.kernels.kernel import (
+    KERNELS,
+    Configuration,
+    Constraint,
+    Kernel,
+    Parameter,
+    Setting,
+    kernel,
+    kernels_for,
+)
 from seqtune.kernels.problem import Problem
 
 LARGEST_SPACE = 20_000_000  # rows while enumerating; a larger space is refused rather than swapped to disk
@@ -233,11 +242,7 @@ def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | Non
 
 
 def _reasons(problem: Problem, device: Device) -> str:
-    from seqtune.kernels.kernel import KERNELS, kernel
-
-    reasons = [
-        reason for name in KERNELS if name.startswith(f"{device.backend}.")
-        if (reason := kernel(name).why_not(problem, device)) is not None
-        and f"solves {kernel(name).problem_type}," not in reason
-    ]
+    families = [kernel(name) for name in KERNELS if name.startswith(f"{device.backend}.")]
+    reasons = [reason for family in families if family.problem_type == problem.type
+               and (reason := family.why_not(problem, device)) is not None]
     return "; ".join(reasons) or f"there is none for {problem.type}"
