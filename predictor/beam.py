@@ -23,27 +23,41 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.settled import Quantities, Settled
 from seqtune.predictor.vocabulary import Vocabulary, Words
 
 State = TypeVar("State")
-Scores = NDArray[np.float32]  # (hypothesis, target word): log-probabilities up to a constant per hypothesis
+Scores = NDArray[np.float32]  # (word,): log-probabilities up to a constant per hypothesis
 
 LEAST = -1e9  # what a score that is no number counts as
 
 
+class Allowed(NamedTuple):
+    """Words that may follow hypotheses, or did."""
+
+    after: NDArray[np.int64]  # (word,) number of the hypothesis
+    words: Words  # (word,)
+    settled: Quantities  # (word, derived) the kernel's derived quantities that are settled once the word is said
+
+    def select(self, rows: list[int]) -> Allowed:
+        """Those words alone."""
+        return Allowed(self.after[rows], self.words[rows], self.settled[rows])
+
+
 class NextWord(Protocol[State]):
-    """What the beam asks: how probable is each word after what was said so far? Hypotheses are numbered from 0.
+    """What the beam asks: how probable is each allowed word after what was said so far? Hypotheses are numbered from 0.
 
     `start` opens one hypothesis per question, with nothing said. `advance` makes the next generation: hypothesis i is
-    the old hypothesis `parents[i]` with `words[i]` said; an old one may have several heirs or none.
+    the old hypothesis `said.after[i]` with `said.words[i]` said; an old one may have several heirs or none. Both score
+    the words allowed next, after the new hypotheses.
     """
 
     @property
     def vocabulary(self) -> Vocabulary: ...
 
-    def start(self, questions: Sequence[tuple[Problem, Device]]) -> tuple[State, Scores]: ...
+    def start(self, questions: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[State, Scores]: ...
 
-    def advance(self, state: State, parents: Words, words: Words) -> tuple[State, Scores]: ...
+    def advance(self, state: State, said: Allowed, allowed: Allowed) -> tuple[State, Scores]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +96,7 @@ class Grammar:
         self.spaces = [space for space in spaces if len(space)]
         self._kernels = [vocabulary.kernel(space.kernel.name) for space in self.spaces]
         self._places = [vocabulary.places(space.kernel.name) for space in self.spaces]
+        self._settled = [Settled(space, vocabulary) for space in self.spaces]
 
     def __len__(self) -> int:
         """How many sentences there are."""
@@ -95,6 +110,13 @@ class Grammar:
         steps = self.spaces[prefix.space].steps(prefix.begin, prefix.end, prefix.column)
         words = self._places[prefix.space][prefix.column][[step.place for step in steps]]
         return words, [Prefix(prefix.space, step.begin, step.end, prefix.column + 1) for step in steps]
+
+    def settled(self, prefixes: Sequence[Prefix]) -> Quantities:
+        """What is settled by prefixes that follow the same one."""
+        if prefixes[0].column == 0:
+            return np.concatenate([self._settled[prefix.space].after(np.zeros(1, np.int64), -1) for prefix in prefixes])
+        rows = np.array([prefix.begin for prefix in prefixes])
+        return self._settled[prefixes[0].space].after(rows, prefixes[0].column - 1)
 
     def configuration(self, prefix: Prefix) -> Configuration:
         """What a complete prefix says."""
@@ -113,8 +135,7 @@ class Grammar:
 class _Hypothesis(NamedTuple):
     cost: float  # - log-probability; then space and first row break ties
     prefix: Prefix
-    parent: int  # hypothesis of the model that said all but the last word, which is:
-    word: int
+    word: int  # the last one: its number among those last allowed
 
 
 def beam_search(model: NextWord[State], spaces: Sequence[SearchSpace], width: int = 5,
@@ -130,48 +151,33 @@ def beam_search(model: NextWord[State], spaces: Sequence[SearchSpace], width: in
 def beam_search_many(model: NextWord[State], problems: Sequence[Sequence[SearchSpace]], width: int = 5,
                      count: int = 5) -> list[list[Candidate]]:
     """`beam_search` for several problems at once, each given by its spaces (at least one)."""
-    if not problems:
-        return []
     width = max(width, count)
     grammars = [Grammar(model.vocabulary, spaces) for spaces in problems]
-    state, scores = model.start([(spaces[0].problem, spaces[0].device) for spaces in problems])
-    beams: list[list[_Hypothesis]] = [[_Hypothesis(0.0, Grammar.root, 0, 0)] if len(grammar) else []
-                                      for grammar in grammars]
-    rows = [[number] if len(grammar) else [] for number, grammar in enumerate(grammars)]
-    while True:
-        beams = [_extended(grammar, beam, scores[own], width)
-                 for grammar, beam, own in zip(grammars, beams, rows, strict=True)]
-        parents: list[int] = []
-        words: list[int] = []
-        for number, beam in enumerate(beams):
-            ahead = [hypothesis for hypothesis in beam if not hypothesis.prefix.complete]
-            parents += [rows[number][hypothesis.parent] for hypothesis in ahead]
-            words += [hypothesis.word for hypothesis in ahead]
-            rows[number] = list(range(len(parents) - len(ahead), len(parents)))
-        if not parents:
-            break
-        state, scores = model.advance(state, np.array(parents, dtype=np.int64), np.array(words, dtype=np.int64))
+    beams = [[_Hypothesis(0.0, Grammar.root, 0)] if len(grammar) else [] for grammar in grammars]
+    stand: tuple[State, Allowed] | None = None  # of the model; the words last allowed
+    while ahead := [(number, hypothesis) for number, beam in enumerate(beams) for hypothesis in beam
+                    if not hypothesis.prefix.complete]:
+        following = [grammars[number].follow(hypothesis.prefix) for number, hypothesis in ahead]
+        lengths = [len(words) for words, _ in following]
+        fresh = Allowed(
+            np.repeat(np.arange(len(ahead)), lengths), np.concatenate([words for words, _ in following]),
+            np.concatenate([grammars[number].settled(prefixes)
+                            for (number, _), (_, prefixes) in zip(ahead, following, strict=True)]))
+        if stand is None:
+            state, scores = model.start([(problems[number][0].problem, problems[number][0].device)
+                                         for number, _ in ahead], fresh)
+        else:
+            chosen = [hypothesis.word for _, hypothesis in ahead]
+            state, scores = model.advance(stand[0], stand[1].select(chosen), fresh)
+        stand, end = (state, fresh), 0
+        pools = [[hypothesis for hypothesis in beam if hypothesis.prefix.complete] for beam in beams]
+        for (number, hypothesis), (_, prefixes) in zip(ahead, following, strict=True):
+            begin, end = end, end + len(prefixes)
+            costs = (_costs(scores[begin:end]) + hypothesis.cost).tolist()
+            pools[number] += map(_Hypothesis, costs, prefixes, range(begin, end))
+        beams = [sorted(pool)[:width] for pool in pools]
     return [[Candidate(grammar.configuration(hypothesis.prefix), -hypothesis.cost) for hypothesis in beam[:count]]
             for grammar, beam in zip(grammars, beams, strict=True)]
-
-
-def _extended(grammar: Grammar, beam: list[_Hypothesis], scores: Scores, width: int) -> list[_Hypothesis]:
-    """The best `width` of: complete hypotheses as they are, and every continuation of the open ones.
-
-    `scores` has a row for each open hypothesis of the beam, in order.
-    """
-    pool: list[_Hypothesis] = []
-    row = 0
-    for hypothesis in beam:
-        if hypothesis.prefix.complete:
-            pool.append(hypothesis)
-            continue
-        words, following = grammar.follow(hypothesis.prefix)
-        costs = _costs(scores[row, words]) + hypothesis.cost
-        pool += [_Hypothesis(cost, prefix, row, word)
-                 for cost, prefix, word in zip(costs.tolist(), following, words.tolist(), strict=True)]
-        row += 1
-    return sorted(pool)[:width]
 
 
 def _costs(scores: Scores) -> NDArray[np.float64]:

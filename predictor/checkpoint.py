@@ -30,6 +30,7 @@ from seqtune.predictor.vocabulary import MOST_WORDS, Declaration, Vocabulary
 FORMAT: Literal[1] = 1
 MODEL_TYPE = "seqtune-translator"
 SHIPPED = Path(__file__).parent / "checkpoints"
+MOST_DERIVED = 10_000  # names of derived quantities
 LARGEST_JSON = 50_000_000  # bytes
 LARGEST_WEIGHTS = 2_000_000_000  # bytes
 
@@ -46,6 +47,7 @@ class _Config(BaseModel):
     words: int = Field(ge=2, le=MOST_WORDS)
     targets: int = Field(ge=2, le=MOST_WORDS)
     groups: int = Field(ge=2, le=MOST_WORDS)
+    derived: int = Field(ge=0, le=MOST_DERIVED)
     longest: int = Field(ge=1, le=1000)
     code: int = Field(ge=1, le=10_000)
     quantities: int = Field(ge=1, le=10_000)
@@ -64,6 +66,7 @@ class _Words(BaseModel):
     names: tuple[str, ...] = Field(max_length=MOST_WORDS)
     words: tuple[str, ...] = Field(max_length=MOST_WORDS)
     targets: tuple[str, ...] = Field(max_length=MOST_WORDS)
+    derived: tuple[str, ...] = Field(max_length=MOST_DERIVED)
 
 
 class _About(BaseModel):
@@ -115,7 +118,8 @@ class Checkpoint:
             about = _About(
                 format=FORMAT, kernels=self.vocabulary.kernels, provenance=dict(self.provenance),
                 metrics=dict(self.metrics), seed=self.seed, vocabulary=_Words(
-                    names=self.vocabulary.names, words=self.vocabulary.words, targets=self.vocabulary.targets))
+                    names=self.vocabulary.names, words=self.vocabulary.words, targets=self.vocabulary.targets,
+                    derived=self.vocabulary.derived))
             (fresh / "config.json").write_text(json.dumps(config, indent=1) + "\n")
             (fresh / "seqtune.json").write_text(about.model_dump_json(indent=1) + "\n")
             tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.model.state_dict().items()}
@@ -174,9 +178,12 @@ def _vocabulary(about: _About, path: Path) -> Vocabulary:
     words = about.vocabulary
     begins = {words.names[:2] == ("<pad>", "<unknown>"), words.words[:2] == ("<pad>", "<unknown>"),
               words.targets[:2] == ("<pad>", "<begin>")}
-    if begins != {True} or any(len(set(part)) != len(part) for part in (words.names, words.words, words.targets)):
+    if begins != {True} or any(len(set(part)) != len(part) for part in (words.names, words.words, words.targets,
+                                                                            words.derived)):
         raise CheckpointError(f"{path}: its vocabulary has no proper beginning or repeats a word")
-    vocabulary = Vocabulary(words.names, words.words, words.targets, about.kernels)
+    if {name for kernel in about.kernels for name, _ in kernel.derived} - set(words.derived):
+        raise CheckpointError(f"{path}: its vocabulary lacks a derived quantity of its own kernels")
+    vocabulary = Vocabulary(words.names, words.words, words.targets, about.kernels, words.derived)
     try:
         described(vocabulary)
     except (ValueError, OverflowError, RecursionError):
@@ -196,7 +203,7 @@ class _Undrawn(TorchFunctionMode):
 def _weights(path: Path, size: Dimensions, vocabulary: Vocabulary) -> Translator:
     """A Translator of those dimensions with the weights of the file, every shape compared before any is read."""
     fits = Dimensions.of(vocabulary)
-    for name in ("names", "words", "targets", "groups", "longest", "code", "quantities"):
+    for name in ("names", "words", "targets", "groups", "derived", "longest", "code", "quantities"):
         found, wanted = getattr(size, name), getattr(fits, name)
         if found != wanted and not (name == "longest" and found > wanted):
             raise CheckpointError(f"{path.parent}: config.json says {name}={found}, its vocabulary needs {wanted}")

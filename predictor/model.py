@@ -4,7 +4,9 @@ Pre-norm blocks on `scaled_dot_product_attention` (which export to ONNX). A targ
 embedding, its parameter's embedding and a small network's view of its value's numeric code and of how the value fits
 the problem's quantities (what a tile of 14 wastes in a row of 56). The same vectors read words in and score them
 (logit = state · vector), so a value that was rare in training borrows from its neighbours.
-Shapes: B sentences, S source positions, T target words, V target vocabulary, W width.
+What a word would settle (a tile's accumulators, the waste of a row: see `seqtune.predictor.settled`) joins its vector
+there, so only words that the search space allows are ever scored.
+Shapes: B sentences, S source positions, T target words, V target vocabulary, D derived quantities, W width.
 """
 
 from __future__ import annotations
@@ -22,18 +24,20 @@ from torch import Tensor, nn
 
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
+from seqtune.predictor.beam import Allowed, Scores
 from seqtune.predictor.features import CODE_SIZE, QUANTITIES, codes
 from seqtune.predictor.vocabulary import BEGIN, PAD, UNKNOWN, Batch, Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class Dimensions:
-    """Sizes of a Translator. The first five follow from the vocabulary (`of`); the next two are fixed."""
+    """Sizes of a Translator. The first six follow from the vocabulary (`of`); the next two are fixed."""
 
     names: int
     words: int
     targets: int
     groups: int
+    derived: int
     longest: int  # target words of the longest sentence
     code: int = CODE_SIZE
     quantities: int = len(QUANTITIES)
@@ -49,7 +53,7 @@ class Dimensions:
     def of(cls, vocabulary: Vocabulary, **options: Any) -> Dimensions:
         """Sized for a vocabulary; `options` are the fields from `width` on."""
         return cls(len(vocabulary.names), len(vocabulary.words), len(vocabulary.targets),
-                   len(vocabulary.parameter_names), vocabulary.longest, **options)
+                   len(vocabulary.parameter_names), len(vocabulary.derived), vocabulary.longest, **options)
 
 
 class Source(NamedTuple):
@@ -68,6 +72,14 @@ class Source(NamedTuple):
                    torch.from_numpy(batch.mask), torch.from_numpy(batch.quantities))
 
 
+class Choices(NamedTuple):
+    """Words to be scored, and after what."""
+
+    place: Tensor  # (R,) int64: sentence * T + number of the last word before it
+    words: Tensor  # (R,) int64
+    settled: Tensor  # (R, D) log2 of the derived quantities settled once the word is said, NaN where not settled
+
+
 Pairs = tuple[tuple[Tensor, Tensor], ...]  # per decoder layer: keys and values, each (B, heads, positions, W / heads)
 
 
@@ -78,10 +90,13 @@ class Memory(NamedTuple):
     mask: Tensor  # (B, 1, 1, S) bool
     vectors: Tensor  # (B, V, W) of the target words, as the problem sees them
 
-    def select(self, rows: Tensor) -> Memory:
-        """The memory of those sentences."""
-        return Memory(tuple((keys[rows], values[rows]) for keys, values in self.pairs), self.mask[rows],
-                      self.vectors[rows])
+    def select(self, rows: Tensor) -> tuple[Pairs, Tensor]:
+        """Pairs and mask of those sentences."""
+        return tuple((keys[rows], values[rows]) for keys, values in self.pairs), self.mask[rows]
+
+    def look_up(self, owners: Tensor, words: Tensor) -> Tensor:
+        """Vectors (..., W) of `words` as the sources `owners` see them."""  # F.embedding: its gradient is repeatable
+        return F.embedding(owners * self.vectors.shape[1] + words, self.vectors.flatten(0, 1))
 
 
 class Attention(nn.Module):
@@ -222,6 +237,47 @@ class TargetWords(nn.Module):
         return vectors
 
 
+SETTLED_SIZE = 6  # numbers per derived quantity
+
+
+def settled_codes(settled: Tensor) -> Tensor:
+    """log2 of derived quantities (..., D) -> (..., D * SETTLED_SIZE); zeros where NaN.
+
+    Whether it is settled, its magnitude, twice its log2 near 1 (waste and idleness), whether it is 1, its inverse where
+    above 1, and the quantity itself where at most 32 (registers).
+    """
+    known = ~torch.isnan(settled)
+    octave = torch.where(known, settled, 0.0)
+    found = torch.stack([
+        torch.ones_like(octave), octave / 8, 2 * octave.clamp(-1, 1), (octave.abs() < 1e-3).to(octave.dtype),
+        torch.exp2(-octave.clamp(min=0)), torch.exp2(octave.clamp(max=5)) / 16], dim=-1)
+    return (found * known[..., None]).flatten(-2)
+
+
+class SettledWords(nn.Module):
+    """A target word's vector together with what the word settles: as it is read, and as it is scored."""
+
+    def __init__(self, size: Dimensions) -> None:
+        super().__init__()
+        self.quantity = nn.Parameter(torch.randn(size.derived, SETTLED_SIZE, size.width) * 0.1)
+        self.read, self.ask = nn.Linear(size.width, size.width), nn.Linear(size.width, size.width)
+        self.answer = nn.Linear(size.width, size.width)
+
+    def forward(self, vectors: Tensor, settled: Tensor) -> Tensor:
+        """As the decoder reads them. (..., W), (..., D) -> (..., W)"""
+        mixed: Tensor = vectors + self.read(F.gelu(self._seen(vectors, settled)))
+        return mixed
+
+    def score(self, states: Tensor, place: Tensor, vectors: Tensor, settled: Tensor) -> Tensor:
+        """Words (R, W) after states (places, W), with what they settle (R, D): the state asks about it. (R,)"""
+        asked = F.embedding(place, self.ask(states))
+        vectors = vectors + self.answer(F.gelu(self._seen(vectors, settled) + asked))
+        return (F.embedding(place, states) * vectors).sum(-1) / math.sqrt(states.shape[-1])
+
+    def _seen(self, vectors: Tensor, settled: Tensor) -> Tensor:
+        return settled_codes(settled) @ self.quantity.flatten(0, 1) + vectors
+
+
 class Translator(nn.Module):
     """Everything below is a child module, so that the pretrained wrapper can own the same children."""
 
@@ -232,6 +288,7 @@ class Translator(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(size) for _ in range(size.layers))
         self.encoded = nn.LayerNorm(size.width)
         self.target = TargetWords(size)
+        self.settled = SettledWords(size)
         self.position = nn.Embedding(size.longest, size.width)
         self.decoder = nn.ModuleList(DecoderLayer(size) for _ in range(size.layers))
         self.decoded = nn.LayerNorm(size.width)
@@ -249,15 +306,17 @@ class Translator(nn.Module):
         return self
 
     def grown(self, vocabulary: Vocabulary) -> Translator:
-        """A copy with room for an extended vocabulary. New source words begin as <unknown>."""
+        """A copy with room for an extended vocabulary. New source words begin as <unknown>, and new derived quantities
+        as of no influence."""
         size = Dimensions.of(vocabulary)
         size = replace(self.size, names=size.names, words=size.words, targets=size.targets, groups=size.groups,
-                       longest=max(size.longest, self.size.longest))
+                       derived=size.derived, longest=max(size.longest, self.size.longest))
         other = Translator(size)
         with torch.no_grad():
             for embedding in (other.source.name, other.source.word):
                 old = self.source.name if embedding is other.source.name else self.source.word
                 embedding.weight.copy_(old.weight[UNKNOWN].expand_as(embedding.weight))
+            other.settled.quantity.zero_()
             found = self.state_dict()
             for name, tensor in other.state_dict().items():
                 tensor[tuple(slice(length) for length in found[name].shape)] = found[name]
@@ -273,32 +332,32 @@ class Translator(nn.Module):
         pairs = tuple(layer.cross.pairs(x) for layer in self.decoder)  # type: ignore[union-attr, operator]
         return Memory(pairs, mask, self.target(source.quantities))
 
-    def decode(self, words: Tensor, memory: Memory, past: Pairs | None = None) -> tuple[Tensor, Pairs]:
-        """Words (B, T) -> logits (B, T, V) of the next word after each, and the keys and values so far.
+    def decode(self, x: Tensor, pairs: Pairs, mask: Tensor, past: Pairs | None = None) -> tuple[Tensor, Pairs]:
+        """Words as read (B, T, W) -> states (B, T, W) after each, and the keys and values so far.
 
-        `past` continues an earlier call with one more word (T = 1). Where the memory has fewer sources than there are
-        sentences (in training), each source has equally many sentences, in order.
+        `past` continues an earlier call with one more word (T = 1). Where the memory's pairs and mask have fewer
+        sources than there are sentences (in training), each source has equally many sentences, in order.
         """
-        sources = memory.vectors.shape[0]
         done = 0 if past is None else past[0][0].shape[2]
-        places = torch.arange(done, done + words.shape[1], device=words.device)
-        rows = torch.arange(words.shape[0], device=words.device)[:, None] // (words.shape[0] // sources)
-        x = memory.vectors[rows, words] + self.position(places)
-        pairs = []
+        x = x + self.position(torch.arange(done, done + x.shape[1], device=x.device))
+        so_far = []
         for number, layer in enumerate(self.decoder):
-            x, pair = layer(x, memory.pairs[number], memory.mask, None if past is None else past[number])
-            pairs.append(pair)
-        scores = self.decoded(x).reshape(sources, -1, self.size.width) @ memory.vectors.transpose(1, 2)
-        return scores.reshape(*words.shape, -1) / math.sqrt(self.size.width), tuple(pairs)
+            x, pair = layer(x, pairs[number], mask, None if past is None else past[number])
+            so_far.append(pair)
+        decoded: Tensor = self.decoded(x)
+        return decoded, tuple(so_far)
 
-    def step(self, words: Tensor, memory: Memory, past: Pairs | None) -> tuple[Tensor, Pairs]:
-        """One word per sentence (B,) -> logits (B, V)."""
-        logits, pairs = self.decode(words[:, None], memory, past)
-        return logits[:, 0], pairs
-
-    def forward(self, source: Source, words: Tensor) -> Tensor:
-        """Teacher forcing. `words` (B, T) begin with <begin> and leave out the last; logits (B, T, V) of the next."""
-        return self.decode(words, self.encode(source))[0]
+    def forward(self, source: Source, words: Tensor, settled: Tensor, choices: Choices) -> Tensor:
+        """Teacher forcing. `words` (B, T) begin with <begin> and leave out the last; `settled` (B, T, D) is what they
+        settle. Scores (R,) of the choices: log-probabilities up to a constant per place."""
+        memory = self.encode(source)
+        each = words.shape[0] // memory.vectors.shape[0]  # sentences of one source
+        owners = torch.arange(words.shape[0], device=words.device)[:, None] // each
+        x = self.settled(memory.look_up(owners, words), settled)
+        states = self.decode(x, memory.pairs, memory.mask)[0].flatten(0, 1)
+        vectors = memory.look_up(choices.place // (words.shape[1] * each), choices.words)
+        scores: Tensor = self.settled.score(states, choices.place, vectors, choices.settled)
+        return scores
 
 
 def described(vocabulary: Vocabulary) -> dict[str, Tensor]:
@@ -313,7 +372,7 @@ class Decoding(NamedTuple):
     """Where a translation stands: which problem each hypothesis belongs to, and what is kept of it."""
 
     memory: Memory  # of every problem
-    chosen: Memory  # of every hypothesis
+    chosen: tuple[Pairs, Tensor]  # the memory's pairs and mask for every hypothesis
     owners: NDArray[np.int64]  # hypothesis -> problem
     past: Pairs
 
@@ -326,23 +385,31 @@ class TranslatorWords:
         self.vocabulary = vocabulary
 
     @torch.inference_mode()
-    def start(self, questions: Sequence[tuple[Problem, Device]]) -> tuple[Decoding, NDArray[np.float32]]:
-        """One empty hypothesis per question; the scores (question, V) of their first words."""
+    def start(self, questions: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[Decoding, Scores]:
+        """One empty hypothesis per question."""
         batch = Batch.of([self.vocabulary.source(problem, device) for problem, device in questions])
         memory = self.model.encode(Source.of(batch))
-        first = torch.full((len(questions),), BEGIN)
-        logits, past = self.model.step(first, memory, None)
-        return Decoding(memory, memory, np.arange(len(questions)), past), logits.numpy()
+        settled = np.full((len(questions), len(self.vocabulary.derived)), np.nan, np.float32)
+        begin = Allowed(np.arange(len(questions)), np.full(len(questions), BEGIN), settled)
+        state = Decoding(memory, (memory.pairs, memory.mask), begin.after, ())
+        return self._step(state, None, begin, allowed)
 
     @torch.inference_mode()
-    def advance(self, state: Decoding, parents: NDArray[np.int64],
-                words: NDArray[np.int64]) -> tuple[Decoding, NDArray[np.float32]]:
-        """New hypotheses: each an old one (by number) with one more word; the scores (hypothesis, V) of the next."""
-        rows = torch.from_numpy(parents)
-        owners = state.owners[parents]
-        same = np.array_equal(owners, state.owners)
-        chosen = state.chosen if same else state.memory.select(torch.from_numpy(owners))
-        past = state.past if np.array_equal(parents, np.arange(len(state.owners))) else tuple(
-            (keys[rows], values[rows]) for keys, values in state.past)
-        logits, past = self.model.step(torch.from_numpy(words), chosen, past)
-        return Decoding(state.memory, chosen, owners, past), logits.numpy()
+    def advance(self, state: Decoding, said: Allowed, allowed: Allowed) -> tuple[Decoding, Scores]:
+        """New hypotheses: each an old one with one more word."""
+        owners = state.owners[said.after]
+        chosen = state.chosen if np.array_equal(owners, state.owners) else state.memory.select(torch.from_numpy(owners))
+        rows = torch.from_numpy(said.after)
+        past = tuple((keys[rows], values[rows]) for keys, values in state.past)
+        return self._step(Decoding(state.memory, chosen, owners, ()), past, said, allowed)
+
+    def _step(self, state: Decoding, past: Pairs | None, said: Allowed, allowed: Allowed) -> tuple[Decoding, Scores]:
+        """Reads one word per hypothesis and scores those allowed next."""
+        model, memory = self.model, state.memory
+        words = memory.look_up(torch.from_numpy(state.owners), torch.from_numpy(said.words))
+        x = model.settled(words, torch.from_numpy(said.settled))
+        states, past = model.decode(x[:, None], *state.chosen, past)
+        after = torch.from_numpy(allowed.after)
+        vectors = memory.look_up(torch.from_numpy(state.owners[allowed.after]), torch.from_numpy(allowed.words))
+        scores = model.settled.score(states[:, 0], after, vectors, torch.from_numpy(allowed.settled))
+        return state._replace(past=past), scores.numpy()

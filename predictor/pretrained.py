@@ -14,9 +14,9 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from seqtune.predictor.checkpoint import MODEL_TYPE
 from seqtune.predictor.features import CODE_SIZE
-from seqtune.predictor.model import Dimensions, Source, Translator
+from seqtune.predictor.model import Choices, Dimensions, Source, Translator
 
-_SMALLEST = {"names": 2, "words": 2, "targets": 2, "groups": 2, "longest": 1, "code": CODE_SIZE}
+_SMALLEST = {"names": 2, "words": 2, "targets": 2, "groups": 2, "derived": 0, "longest": 1, "code": CODE_SIZE}
 
 
 class TranslatorConfig(PretrainedConfig):  # type: ignore[misc]
@@ -74,7 +74,8 @@ class TranslatorModel(PreTrainedModel):  # type: ignore[misc]
         """The Translator has drawn its own."""
 
     def forward(self, names: Tensor, words: Tensor, codes: Tensor, mask: Tensor, quantities: Tensor,
-                target: Tensor) -> Tensor:
-        """The fields of a Source, then the words of `Translator.forward`: logits (B, T, V)."""
-        logits: Tensor = self.translator(Source(names, words, codes, mask, quantities), target)
-        return logits
+                target: Tensor, settled: Tensor, place: Tensor, choices: Tensor, choices_settled: Tensor) -> Tensor:
+        """The fields of a Source, then what `Translator.forward` takes, Choices field by field: scores (R,)."""
+        scores: Tensor = self.translator(Source(names, words, codes, mask, quantities), target, settled,
+                                         Choices(place, choices, choices_settled))
+        return scores

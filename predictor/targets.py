@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.predictor.cases import Case, Floats
+from seqtune.predictor.settled import Quantities, Settled
 from seqtune.predictor.vocabulary import BEGIN, PAD, Vocabulary, Words
 
 LEAST = 500.0  # exponents are capped here: exp(-500) is still a number, so every prefix has a distribution
@@ -33,13 +34,16 @@ def probabilities(slowness: Floats, tau: float) -> Floats:
 @dataclass(frozen=True, slots=True)
 class Examples:
     """Sentences to learn from. The wanted next words are sparse: `share[i]` belongs to word `word[i]` after the first
-    `step[i]` words of sentence `sentence[i]`; the words listed for one (sentence, step) are all that may follow."""
+    `step[i]` words of sentence `sentence[i]`; the words listed for one (sentence, step) are all that may follow.
+    With each word go the quantities that are settled once it is said."""
 
     words: Words  # (sentence, step) <pad> after the end
+    settled: Quantities  # (sentence, step, derived) by `words`
     sentence: NDArray[np.int64]
     step: NDArray[np.int64]
     word: NDArray[np.int64]
     share: NDArray[np.float32]
+    quantities: Quantities  # (row, derived) by `word`
 
     @property
     def inputs(self) -> Words:
@@ -47,15 +51,20 @@ class Examples:
         begin = np.full((len(self.words), 1), BEGIN, np.int64)
         return np.concatenate([begin, self.words[:, :-1]], axis=1)
 
+    @property
+    def inputs_settled(self) -> Quantities:
+        """What is settled by the words that the decoder reads. (sentence, step, derived)"""
+        return np.concatenate([np.full_like(self.settled[:, :1], np.nan), self.settled[:, :-1]], axis=1)
+
     @classmethod
     def joined(cls, parts: Sequence[Examples]) -> Examples:
         """All of them, sentences renumbered."""
         offsets = np.cumsum([0, *(len(part.words) for part in parts)])
         return cls(
-            np.concatenate([part.words for part in parts]),
+            np.concatenate([part.words for part in parts]), np.concatenate([part.settled for part in parts]),
             np.concatenate([part.sentence + offset for part, offset in zip(parts, offsets, strict=False)]),
             np.concatenate([part.step for part in parts]), np.concatenate([part.word for part in parts]),
-            np.concatenate([part.share for part in parts]))
+            np.concatenate([part.share for part in parts]), np.concatenate([part.quantities for part in parts]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +86,15 @@ class Tree:
     """All prefixes of a case's spaces with the wanted probability of each next word. `slowness`: (row,)"""
 
     def __init__(self, case: Case, slowness: Floats, vocabulary: Vocabulary, tau: float, hot: float = 4.0) -> None:
-        self.longest = vocabulary.longest
+        self.longest, self._derived = vocabulary.longest, len(vocabulary.derived)
         p = probabilities(slowness, tau)
         self._draw = np.cumsum(p)
         self._explore = np.cumsum(probabilities(slowness, tau * hot))
         self._offsets = np.cumsum([0, *map(len, case.spaces)])
         self._kernels = np.array([vocabulary.kernel(space.kernel.name) for space in case.spaces])
         self._levels: list[list[_Level]] = []
+        self._settled = [Settled(space, vocabulary) for space in case.spaces]
+        self._kernel_settled = np.concatenate([settled.after(np.zeros(1, np.int64), -1) for settled in self._settled])
         masses = [p[first:last] for first, last in zip(self._offsets, self._offsets[1:], strict=False)]
         self._kernel_shares = np.array([mass.sum() for mass in masses], np.float32)
         for space, mass in zip(case.spaces, masses, strict=True):
@@ -124,15 +135,18 @@ class Tree:
         words = np.full((count, self.longest), PAD, np.int64)
         spaces = np.searchsorted(self._offsets, rows, side="right") - 1
         words[:, 0] = self._kernels[spaces]
+        said = np.full((count, self.longest, self._derived), np.nan, np.float32)
+        said[:, 0] = self._kernel_settled[spaces]
         families = len(self._kernels)
         sentence = [np.repeat(np.arange(count), families)]
         step = [np.zeros(count * families, np.int64)]
         word, share = [np.tile(self._kernels, count)], [np.tile(self._kernel_shares, count)]
+        quantities = [np.tile(self._kernel_settled, (count, 1))]
         for number, levels in enumerate(self._levels):
             mine = np.flatnonzero(spaces == number)
             if not len(mine):
                 continue
-            local = rows[mine] - self._offsets[number]
+            local, settled = rows[mine] - self._offsets[number], self._settled[number]
             for column, (level, below) in enumerate(pairwise(levels)):
                 prefix = np.searchsorted(level.starts, local, side="right") - 1
                 first, last = level.children[prefix], level.children[prefix + 1]
@@ -142,6 +156,8 @@ class Tree:
                 step.append(np.full(len(at), column + 1, np.int64))
                 word.append(below.words[at].astype(np.int64))
                 share.append(below.shares[at])
+                quantities.append(settled.after(below.starts[at], column))
                 words[mine, column + 1] = below.words[np.searchsorted(below.starts, local, side="right") - 1]
-        return Examples(words, np.concatenate(sentence), np.concatenate(step), np.concatenate(word),
-                        np.concatenate(share))
+                said[mine, column + 1] = settled.after(local, column)
+        return Examples(words, said, np.concatenate(sentence), np.concatenate(step), np.concatenate(word),
+                        np.concatenate(share), np.concatenate(quantities))

@@ -28,7 +28,7 @@ from seqtune.kernels.space import spaces_for
 from seqtune.predictor.beam import beam_search_many
 from seqtune.predictor.cases import Case, Data, cases, split
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.model import Source, Translator, TranslatorWords
+from seqtune.predictor.model import Choices, Source, Translator, TranslatorWords
 from seqtune.predictor.resume import Progressed, describe
 from seqtune.predictor.targets import Examples, Tree
 from seqtune.predictor.trees import Trees, TreesOptions
@@ -293,22 +293,20 @@ def schedule(done: float, warm_up: float) -> float:
 def sentence_loss(model: Translator, sources: Sequence[Sentence], examples: Examples) -> Tensor:
     """Nats per sentence above the least possible: the divergence of the next words from the wanted ones, summed over
     steps. Each source has equally many sentences, in order."""
-    memory = model.encode(Source.of(Batch.of(sources)))
-    logits, _ = model.decode(torch.from_numpy(examples.inputs), memory)  # (sentence, step, V)
     place = examples.sentence * examples.words.shape[1] + examples.step
-    places, rows, lengths = np.unique(place, return_inverse=True, return_counts=True)
+    _, rows, lengths = np.unique(place, return_inverse=True, return_counts=True)
     free = lengths[rows] > 1  # a forced word teaches nothing
-    chosen = torch.from_numpy(places[lengths > 1])
-    rows = np.cumsum(lengths > 1)[rows[free]] - 1
-    scores = logits.flatten(0, 1).index_select(0, chosen)  # (free step, V)
-    index = torch.from_numpy(rows), torch.from_numpy(examples.word[free])
-    allowed, wanted = torch.zeros_like(scores, dtype=torch.bool), torch.zeros_like(scores)
-    share = torch.from_numpy(examples.share[free])
-    allowed[index] = True
-    wanted[index] = share
-    found = scores.masked_fill(~allowed, -1e9).log_softmax(dim=1)
+    choices = Choices(*map(torch.from_numpy, (place[free], examples.word[free], examples.quantities[free])))
+    scores = model(Source.of(Batch.of(sources)), torch.from_numpy(examples.inputs),
+                   torch.from_numpy(examples.inputs_settled), choices)
+    steps = torch.from_numpy(np.cumsum(lengths > 1)[rows[free]] - 1)  # (row,) number of its free step
+    count, share = int((lengths > 1).sum()), torch.from_numpy(examples.share[free])
+    highest = scores.new_full((count,), -torch.inf).scatter_reduce(0, steps, scores.detach(), "amax")
+    sums = scores.new_zeros(count).index_add(0, steps, (scores - highest[steps]).exp())
     least = torch.xlogy(share, share).sum()
-    return (least - (wanted * found).sum()) / len(examples.words)
+    wanted = (share * scores).sum() - (sums.log() + highest).sum()  # shares of one step sum to 1
+    loss: Tensor = (least - wanted) / len(examples.words)
+    return loss
 
 
 def _groups(model: Translator, options: TrainingOptions) -> list[dict[str, Any]]:

@@ -33,8 +33,8 @@ _DEVICE_NUMBERS = ("threads", "compute_units", "vector_floats", "vector_register
 
 
 class Declaration(BaseModel):
-    """What a checkpoint knows of a kernel. Constraints and derived quantities are kept to be read, not compared:
-    the words still fit when they change, since every space is enumerated anew."""
+    """What a checkpoint knows of a kernel. Constraints are kept to be read, not compared: the words still fit when
+    they change, since every space is enumerated anew. Derived quantities are compared by name: the model sees them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -99,6 +99,7 @@ class Vocabulary:
     words: tuple[str, ...]  # of the source; <pad> <unknown> ...
     targets: tuple[str, ...]  # <pad> <begin> kernel:... parameter=value ...
     kernels: tuple[Declaration, ...]
+    derived: tuple[str, ...] = ()  # names of the kernels' derived quantities; kernels share those of the same name
     _name: dict[str, int] = field(init=False, compare=False, repr=False)
     _word: dict[str, int] = field(init=False, compare=False, repr=False)
     _target: dict[str, int] = field(init=False, compare=False, repr=False)
@@ -129,6 +130,7 @@ class Vocabulary:
                  problems: Iterable[Problem] = ()) -> Vocabulary:
         """With what is new appended, so that every old word keeps its number; a newer declaration replaces an older."""
         names, words, targets = dict.fromkeys(self.names), dict.fromkeys(self.words), dict.fromkeys(self.targets)
+        derived = dict.fromkeys(self.derived)
         for kind in PROBLEM_TYPES.values():
             words.setdefault(f"type={kind.name}")
             names.setdefault("type")
@@ -147,10 +149,11 @@ class Vocabulary:
         for kernel in kernels:
             declared[kernel.name] = Declaration.of(kernel)
             targets.setdefault(kernel_word(kernel.name))
+            derived.update(dict.fromkeys(name for name, _ in kernel.derived))
             for parameter in kernel.parameters:
                 for value in parameter.values:
                     targets.setdefault(target_word(parameter.name, value))
-        return Vocabulary(tuple(names), tuple(words), tuple(targets), tuple(declared.values()))
+        return Vocabulary(tuple(names), tuple(words), tuple(targets), tuple(declared.values()), tuple(derived))
 
     def source(self, problem: Problem, device: Device) -> Sentence:
         """The source sentence. Whatever was never seen becomes <unknown>, with its number still shown."""
@@ -226,6 +229,10 @@ class Vocabulary:
                 found.append(f"{kernel.name} has the parameters {' '.join(theirs)} in it and {' '.join(ours)} here")
             found += [f"{kernel.name}.{name} has the values {_brief(theirs[name])} in it and {_brief(values)} here"
                       for name, values in ours.items() if name in theirs and theirs[name] != values]
+            seen, known = ([name for name, _ in declaration.derived] for declaration in (here, there))
+            if seen != known:
+                found.append(f"{kernel.name} has the derived quantities {' '.join(known) or 'none'} in it and "
+                             f"{' '.join(seen) or 'none'} here")
         return found
 
     def check(self, kernels: Iterable[Kernel]) -> None:

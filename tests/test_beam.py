@@ -16,9 +16,9 @@ from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import KERNELS, Configuration, Constraint, Kernel, Parameter, kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.beam import Candidate, Grammar, beam_search, beam_search_many
+from seqtune.predictor.beam import Allowed, Candidate, Grammar, beam_search, beam_search_many
 from seqtune.predictor.model import Translator, TranslatorWords
-from seqtune.predictor.vocabulary import Vocabulary, Words
+from seqtune.predictor.vocabulary import Vocabulary
 
 TOYS = (
     Kernel("toy.tiles", "conv2d", ("toy",), (
@@ -96,17 +96,25 @@ class Dice:
         self.vocabulary, self.seed, self.scale = vocabulary, seed, scale
 
     def _scores(self, said: tuple[object, ...]) -> np.ndarray:
+        """Of all target words, allowed or not."""
         generator = np.random.default_rng(zlib.crc32(repr((said, self.seed)).encode()))
         return generator.normal(0, self.scale, len(self.vocabulary.targets)).astype(np.float32)
 
-    def start(self, questions: Sequence[tuple[Problem, Device]]) -> tuple[list[tuple[object, ...]], np.ndarray]:
-        state: list[tuple[object, ...]] = [(problem.key, device.name) for problem, device in questions]
-        return state, np.stack([self._scores(said) for said in state])
+    def _of(self, state: list[tuple[object, ...]], allowed: Allowed) -> np.ndarray:
+        assert allowed.settled.shape == (len(allowed.words), len(self.vocabulary.derived))
+        assert set(allowed.after.tolist()) == set(range(len(state))), "every hypothesis has a word that may follow"
+        table = np.stack([self._scores(said) for said in state])
+        return np.asarray(table[allowed.after, allowed.words])
 
-    def advance(self, state: list[tuple[object, ...]], parents: Words,
-                words: Words) -> tuple[list[tuple[object, ...]], np.ndarray]:
-        state = [(*state[parent], int(word)) for parent, word in zip(parents, words, strict=True)]
-        return state, np.stack([self._scores(said) for said in state])
+    def start(self, questions: Sequence[tuple[Problem, Device]],
+              allowed: Allowed) -> tuple[list[tuple[object, ...]], np.ndarray]:
+        state: list[tuple[object, ...]] = [(problem.key, device.name) for problem, device in questions]
+        return state, self._of(state, allowed)
+
+    def advance(self, state: list[tuple[object, ...]], said: Allowed,
+                allowed: Allowed) -> tuple[list[tuple[object, ...]], np.ndarray]:
+        state = [(*state[parent], int(word)) for parent, word in zip(said.after, said.words, strict=True)]
+        return state, self._of(state, allowed)
 
 
 class Flat(Dice):
@@ -118,15 +126,15 @@ class Flat(Dice):
 
 def log_probability(model: Dice, spaces: Sequence[SearchSpace], configuration: Configuration) -> float:
     """By the definition: every word's share among the words with which some valid configuration goes on."""
-    state, scores = model.start([(spaces[0].problem, spaces[0].device)])
+    said: tuple[object, ...] = (spaces[0].problem.key, spaces[0].device.name)
     rest = [VOCABULARY.target(other).tolist() for space in spaces for other in space]
     total = 0.0
     for step, word in enumerate(VOCABULARY.target(configuration).tolist()):
-        allowed = sorted({sentence[step] for sentence in rest})
-        given = {other: float(scores[0, other]) for other in allowed}
+        allowed, scores = sorted({sentence[step] for sentence in rest}), model._scores(said)
+        given = {other: float(scores[other]) for other in allowed}
         total += given[word] - np.log(sum(np.exp(value) for value in given.values()))
         rest = [sentence for sentence in rest if sentence[step] == word]
-        state, scores = model.advance(state, np.array([0]), np.array([word]))
+        said = (*said, word)
     return float(total)
 
 
@@ -263,8 +271,8 @@ def test_scores_that_are_no_numbers_still_give_valid_configurations() -> None:
 
 def test_a_forced_sentence_costs_nothing_and_asks_the_model_nothing_more() -> None:
     class Once(Dice):
-        def advance(self, state: list[tuple[object, ...]], parents: Words,
-                    words: Words) -> tuple[list[tuple[object, ...]], np.ndarray]:
+        def advance(self, state: list[tuple[object, ...]], said: Allowed,
+                    allowed: Allowed) -> tuple[list[tuple[object, ...]], np.ndarray]:
             raise AssertionError("there was nothing to decide")
 
     space = SearchSpace(TOYS[2], PROBLEMS[0], DEVICES[0])

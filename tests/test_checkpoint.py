@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from seqtune.errors import CheckpointError
 from seqtune.kernels.device import Device
+from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
@@ -28,7 +29,8 @@ from seqtune.predictor.vocabulary import Vocabulary
 
 DEVICE = Device("toy:a", "toy", "arch1", "simd")
 KERNEL = Kernel("toy.direct", "conv2d", ("toy",), (Parameter("tile_w", (1, 2, 4, 7)), Parameter("order", ("a", "b"))),
-                (Constraint.of("tile_w <= row_w", "too wide"),), (("tile_w", 1),))
+                (Constraint.of("tile_w <= row_w", "too wide"),), (("tile_w", 1),),
+                derived=(("times", Expression("ceil_div(row_w, tile_w)")),))
 PROBLEM = Problem.make("conv2d", c=64, h=56, w=56, k=48, r=3, s=3)
 VOCABULARY = Vocabulary.build([KERNEL], [DEVICE])
 
@@ -197,6 +199,9 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
     "a field nobody knows": _json("seqtune.json", lambda found: found.update(surprise=1)),
     "a seed in words": _json("seqtune.json", lambda found: found.update(seed="lucky")),
     "kernels that are no list": _json("seqtune.json", lambda found: found.update(kernels={"a": 1})),
+    "a derived quantity too few": _words(lambda found: found["derived"].pop()),
+    "a derived quantity too many": _words(lambda found: found["derived"].append("waste")),
+    "a derived quantity twice": _words(lambda found: found["derived"].append("times")),
     "a word too few": _words(lambda found: found["targets"].pop()),
     "a word too many": _words(lambda found: found["words"].append("a=b")),
     "a word twice": _words(lambda found: found["words"].__setitem__(-1, found["words"][-2])),

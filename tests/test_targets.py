@@ -52,6 +52,31 @@ def test_next_words_agree_with_brute_force() -> None:
             assert found == pytest.approx(wanted, abs=1e-5)
 
 
+def test_each_word_comes_with_the_quantities_that_it_settles() -> None:
+    case = _case()
+    vocabulary = vocabulary_of([case])
+    (space,) = case.spaces
+    rows = np.random.default_rng(0).integers(0, len(space), 25)
+    examples = Tree(case, case.seconds / case.best - 1, vocabulary, 0.1).examples(rows)
+    sentences = np.array([vocabulary.target(space[row]) for row in range(len(space))])
+    columns = space.columns()
+    first = {"registers_each": 1, "accumulators": 3}  # the number of words with which each is settled
+    assert set(vocabulary.derived) == set(first)
+    assert np.isnan(examples.inputs_settled[:, 0]).all()
+    np.testing.assert_array_equal(examples.inputs_settled[:, 1:], examples.settled[:, :-1])
+    for place, name in enumerate(vocabulary.derived):
+        wanted = np.log2(columns[name].astype(float))
+        assert np.isnan(examples.settled[:, :first[name], place]).all()
+        assert examples.settled[:, first[name]:, place] == pytest.approx(
+            np.repeat(wanted[rows, None], sentences.shape[1] - first[name], axis=1), rel=1e-3)
+        assert np.isnan(examples.quantities[examples.step < first[name], place]).all()
+        for row in np.flatnonzero(examples.step >= first[name]):
+            step, said = examples.step[row], sentences[rows[examples.sentence[row]]]
+            same = (sentences[:, :step] == said[:step]).all(axis=1) & (sentences[:, step] == examples.word[row])
+            assert examples.quantities[row, place] == pytest.approx(wanted[same][0], rel=1e-3)
+            assert len(set(wanted[same])) == 1
+
+
 def test_sentences_are_drawn_as_often_as_they_are_wanted() -> None:
     case = _case()
     vocabulary = vocabulary_of([case])
@@ -72,6 +97,8 @@ def test_joined_examples_keep_their_sentences() -> None:
     both = Examples.joined([one, two])
     assert both.words.shape[0] == 3
     np.testing.assert_array_equal(both.word[both.sentence == 2], two.word)
+    np.testing.assert_array_equal(both.quantities[both.sentence == 2], two.quantities)
+    np.testing.assert_array_equal(both.settled, np.concatenate([one.settled, two.settled]))
     np.testing.assert_array_equal(both.share[both.sentence == 1], one.share[one.sentence == 1])
 
 

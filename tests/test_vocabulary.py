@@ -9,6 +9,7 @@ import pytest
 
 from seqtune.errors import CheckpointError, ConfigurationError
 from seqtune.kernels.device import Device
+from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.features import CODE_SIZE, MODULI, QUANTITIES, codes
@@ -113,6 +114,8 @@ def test_extending_keeps_every_number_and_takes_the_newer_declaration() -> None:
     ({"version": 7}, "toy.second has version 1 in it and 7 here"),
     ({"parameters": (Parameter("tile", (2, 29)),)}, "toy.second.tile has the values 2,28 in it and 2,29 here"),
     ({"parameters": (Parameter("tail", (2, 28)),)}, "toy.second has the parameters tile in it and tail here"),
+    ({"derived": (("area", Expression("tile * tile")),)},
+     "toy.second has the derived quantities none in it and area here"),
 ])
 def test_a_kernel_that_differs_is_named_with_what_differs(change: dict[str, object], said: str) -> None:
     with pytest.raises(CheckpointError) as caught:
