@@ -10,8 +10,10 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -148,6 +150,10 @@ class PlantedBackend:
     def __init__(self, device: Device) -> None:
         if device.model == "broken":
             raise RuntimeError("the driver is broken")
+        if device.model in ("hungry", "slow"):  # the worker is killed, or takes for ever, while it makes operands
+            worker: Any = sys.modules["__main__"]
+            worker.prepare = lambda *_: (
+                os.kill(os.getpid(), signal.SIGKILL) if device.model == "hungry" else time.sleep(600))
         self.device = device
 
     def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> PlantedExecutable:

@@ -152,6 +152,18 @@ def test_a_problem_without_a_reference_is_an_error_in_one_line(runner: Runner) -
     assert measured(runner, planted.deed("good"))[0].status is Status.CORRECT
 
 
+@pytest.mark.parametrize(("model", "reason"), [("hungry", r"the worker died \(SIGKILL\)"), ("slow", "not within 0 s")])
+def test_a_problem_that_cannot_be_prepared_is_blamed_on_no_configuration(
+        model: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if model == "slow":
+        monkeypatch.setattr(Runner, "_prepare_limit", lambda *_: 0.2)
+    with Runner(replace(planted.DEVICE, model=model), planted.BACKEND, planted.KERNELS, planted.PATH) as unable:
+        for ask in (lambda: list(unable.measure(planted.PROBLEM, [planted.deed("good")], QUICK)),
+                    lambda: unable.compare(planted.PROBLEM, [planted.deed("good")], 2, QUICK)):
+            with pytest.raises(SeqtuneError, match=f"the operands of gemm m=8 .* cannot be prepared .*{reason}"):
+                ask()
+
+
 def test_a_backend_that_does_not_open_is_unavailable() -> None:
     with Runner(replace(planted.DEVICE, model="broken"), planted.BACKEND, planted.KERNELS, planted.PATH) as broken, \
             pytest.raises(SeqtuneError, match="the driver is broken"):

@@ -103,12 +103,13 @@ class Runner:
             request = {"do": "measure", "problem": problem.to_json(), "kernel": kernel, "options": options.to_json(),
                        "configurations": [list(one.settings) for one in batch],
                        "best": None if math.isinf(best) else best}
-            done = False
+            done = prepared = False
             try:
                 self._start()
                 fresh = self._answered == 0
                 self._send(request)
                 self._receive(self._prepare_limit(problem))
+                prepared = True
                 while place < end:
                     message = self._receive(self._build_limit(options))
                     if "built" in message:
@@ -130,6 +131,8 @@ class Runner:
             except _Late:
                 self._kill()
                 done = True
+                if not prepared:
+                    raise self._unprepared(problem) from None
                 place += 1
                 yield configurations[place - 1], Measurement(Status.TIMEOUT, message=self._late(problem, options))
             except _Died:
@@ -138,6 +141,8 @@ class Runner:
                 if not fresh and suspect != place:
                     suspect = place  # once more, in a fresh worker
                     continue
+                if not prepared:
+                    raise self._unprepared(problem, message_text) from None
                 place += 1
                 yield configurations[place - 1], Measurement(Status.CRASH, message=message_text)
             except SeqtuneError:
@@ -153,10 +158,11 @@ class Runner:
         found: dict[int, Measurement] = {}
         while len(found) < len(configurations):
             left = [place for place in range(len(configurations)) if place not in found]
-            at = 0
+            at = -1  # until the operands are prepared
             done = False
             try:
                 self._start()
+                fresh = self._answered == 0
                 self._send({"do": "compare", "problem": problem.to_json(), "rounds": rounds,
                             "options": options.to_json(),
                             "entries": [[configurations[place].kernel, list(configurations[place].settings)]
@@ -178,10 +184,16 @@ class Runner:
             except _Late:
                 done = True
                 self._kill()
+                if at < 0:
+                    raise self._unprepared(problem) from None
                 found[left[at]] = Measurement(Status.TIMEOUT, message=self._late(problem, options))
             except _Died:
                 done = True
-                found[left[at]] = Measurement(Status.CRASH, message=self._post_mortem())
+                message_text = self._post_mortem()
+                if at >= 0:
+                    found[left[at]] = Measurement(Status.CRASH, message=message_text)
+                elif fresh:  # else once more, in a fresh worker: an earlier kernel may have damaged this one
+                    raise self._unprepared(problem, message_text) from None
             finally:
                 if not done:
                     self._kill()
@@ -197,6 +209,11 @@ class Runner:
 
     def _prepare_limit(self, problem: Problem) -> float:
         return START_SECONDS + self._run_limit(problem, Options())
+
+    def _unprepared(self, problem: Problem, reason: str = "") -> SeqtuneError:
+        """No configuration is to blame where the operands and the reference cannot be made."""
+        reason = reason or f"not within {self._prepare_limit(problem):.0f} s"
+        return SeqtuneError(f"the operands of {problem.brief()} cannot be prepared ({reason}): is it too large here?")
 
     def _late(self, problem: Problem, options: Options) -> str:
         return (f"no answer within {self._build_limit(options):.0f} s of building or "
