@@ -6,8 +6,8 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# The CPU build of torch is ten times smaller than the one on PyPI for Linux; where this page cannot be reached, pip's own sources serve.
-TORCH_CPU ?= https://download.pytorch.org/whl/cpu/torch/
+# More arguments of `pip install`, such as another index to take torch from.
+PIP_ARGUMENTS ?=
 
 .PHONY: demo test check install develop clean
 
@@ -28,16 +28,12 @@ $(VENV)/.created:
 	$(PYTHON) -m venv --clear $(VENV)
 	@touch $@
 
-$(VENV)/.torch: $(VENV)/.created constraints.txt
-	$(PIP) install --quiet --retries 0 --timeout 30 -c constraints.txt --find-links $(TORCH_CPU) torch
-	@touch $@
-
-$(VENV)/.installed: $(VENV)/.torch pyproject.toml
-	$(PIP) install --quiet -c constraints.txt -e .
+$(VENV)/.installed: $(VENV)/.created constraints.txt pyproject.toml
+	$(PIP) install --quiet -c constraints.txt $(PIP_ARGUMENTS) -e .
 	@touch $@
 
 $(VENV)/.developer: $(VENV)/.installed
-	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
+	$(PIP) install --quiet -c constraints.txt $(PIP_ARGUMENTS) -e '.[dev]'
 	@touch $@
 
 clean:
