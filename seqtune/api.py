@@ -50,21 +50,20 @@ def devices() -> Devices:
     return Devices(tuple(listed), discovery.why_unavailable())
 
 
-def kernels() -> tuple[Kernel, ...]:
-    """Every kernel family."""
+def kernels(declared: str | Path | None = None) -> tuple[Kernel, ...]:
+    """Every kernel family here, or those that a file declares."""
+    if declared is not None:
+        from seqtune.kernels.declared import read_kernels
+
+        return read_kernels(declared)
     return tuple(kernel(name) for name in KERNELS)
 
 
 def kernel_json(found: Kernel) -> dict[str, object]:
-    """A kernel family as a JSON object."""
-    return {
-        "name": found.name, "problem_type": found.problem_type, "backends": list(found.backends),
-        "version": found.version, "meaning": found.meaning,
-        "solves": [{"expression": one.expression.text, "reason": one.reason} for one in found.solves],
-        "parameters": [{"name": one.name, "values": list(one.values), "meaning": one.meaning}
-                       for one in found.parameters],
-        "constraints": [{"expression": one.expression.text, "reason": one.reason} for one in found.constraints],
-        "default": dict(found.default), "includes": includes(found)}
+    """A kernel family as a JSON object, with what its times include."""
+    from seqtune.kernels.declared import to_json
+
+    return {**to_json(found), "includes": includes(found)}
 
 
 def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, verify: bool = False,

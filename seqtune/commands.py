@@ -65,11 +65,15 @@ def devices(as_json: AsJson = False) -> None:
 
 
 @app.command(epilog="Example: seqtune kernels --json")
-def kernels(as_json: AsJson = False) -> None:
+def kernels(
+    declared: Annotated[Path | None, typer.Argument(
+        metavar="FILE", show_default=False, help="Those that a JSON file declares, as --json prints them.")] = None,
+    as_json: AsJson = False,
+) -> None:
     """List the kernel families: what they solve, their parameters and constraints."""
     from seqtune import api, show
 
-    found = api.kernels()
+    found = api.kernels(declared)
     _answer({"kernels": [api.kernel_json(kernel) for kernel in found]}) if as_json else show.kernels(found)
 
 

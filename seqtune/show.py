@@ -156,6 +156,8 @@ def kernels(found: Sequence[Kernel]) -> None:
             values = " ".join(map(str, parameter.values))
             _out.print(f"  {parameter.name}: {values}" + (f"  ({parameter.meaning})" if parameter.meaning else ""),
                        markup=False)
+        for name, expression in kernel.derived:
+            _out.print(f"  {name} = {expression.text}", markup=False)
         for constraint in kernel.constraints:
             _out.print(f"  {constraint.expression.text}: {constraint.reason}", markup=False)
         _out.print("  default: " + " ".join(f"{name}={value}" for name, value in kernel.default), markup=False)

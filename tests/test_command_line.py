@@ -289,6 +289,13 @@ def test_kernels_say_what_a_time_includes(run: Any) -> None:
     assert all("packed" in one["includes"] for one in run("kernels")["kernels"])
 
 
+def test_kernels_that_were_printed_can_be_read(run: Any, tmp_path: Path) -> None:
+    printed = run("kernels")
+    (tmp_path / "kernels.json").write_text(json.dumps(printed))
+    read = run("kernels", str(tmp_path / "kernels.json"))
+    assert read == {"kernels": [{**one, "includes": None} for one in printed["kernels"]]}
+
+
 def test_a_reader_that_goes_away_is_no_error() -> None:
     process = subprocess.Popen([sys.executable, "-m", "seqtune", "kernels"], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, cwd=Path(__file__).parent.parent)
