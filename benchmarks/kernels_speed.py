@@ -52,7 +52,7 @@ RIVALS = ("channels_last", "NCHW")
 class Sampling:
     """How long to measure."""
 
-    blocks: int = 7  # of each of the three, in turn
+    blocks: int = 11  # of each of the three, in turn
     samples: int = 8  # in a block
 
 
@@ -297,7 +297,7 @@ def run(given: argparse.Namespace) -> None:
     write_json(given.out / "kernels_speed.json", {"machine": where, "geometric_mean": means, "devices": found})
     tables = "\n\n".join(table(found[device.name], device) for device in devices)
     print(tables)
-    text = f"{summary(means, found)}\n\nMeasured on {words(where)}."
+    text = f"{summary(means, found)}\n\nMeasured on {words(where)}, on {where['date']}."
     print(f"\n{text}")
     if given.readme is not None:
         insert(given.readme, "kernels", text)

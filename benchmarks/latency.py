@@ -123,7 +123,7 @@ def run(given: argparse.Namespace) -> None:
     starts = cold(given.checkpoint, names[0], given.times)
     rows = warm(given.checkpoint, names, given.problems)
     where = machine([find(name) for name in names])
-    text = f"{tables(rows, starts)}\n\nMeasured on {words(where)}."
+    text = f"{tables(rows, starts)}\n\nMeasured on {words(where)}, on {where['date']}."
     print(text)
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)

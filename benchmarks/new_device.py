@@ -87,8 +87,8 @@ def first(given: argparse.Namespace, split: Parts, options: TrainingOptions) -> 
 
     if given.checkpoint is not None:
         found = Checkpoint.load(given.checkpoint)
-        trained_on: Any = found.provenance.get("trained_on", {})
-        if split.device in trained_on.get("devices", ()) or "retrained_on" in found.provenance:
+        lessons: list[Any] = [found.provenance.get(name, {}) for name in ("trained_on", "retrained_on")]
+        if any(split.device in one.get("devices", ()) for one in lessons):
             raise MisuseError(f"the checkpoint {given.checkpoint} was trained on {split.device}; name one that was not")
         return found, {"checkpoint": Path(given.checkpoint).name}
     found, report = train(split.old, options, progress)
@@ -225,7 +225,7 @@ def run(given: argparse.Namespace) -> None:
     draw(report, given.device, given.problems, given.out / "new_device.svg")
     lost = (f"The most that an old device lost is {loss:.3f}" if loss > 0 else "No old device lost anything") + (
         f" ({LOSS} is accepted)." if loss <= LOSS else f": more than the {LOSS} that is accepted.")
-    text = f"{table(report, given.device)}\n\n{lost} Data measured on {words(where)}."
+    text = f"{table(report, given.device)}\n\n{lost} Measured on {words(where)}. Trained on {where['date']}."
     print(text)
     if given.readme is not None:
         insert(given.readme, "new_device", text)

@@ -76,9 +76,9 @@ def machine(devices: Sequence[Device]) -> dict[str, str]:
 
 
 def words(found: Mapping[str, str]) -> str:
-    """The machine in a line."""
+    """The machine in a few words, without the date."""
     cores = "1 core" if found["cores"] == "1" else f"{found['cores']} cores"
-    return f"{found['cpu']}, {cores}; {found['toolchain']}; {found['date']}"
+    return f"{found['cpu']}, {cores}; {found['toolchain']}"
 
 
 def write_json(path: Path, found: Any) -> None:

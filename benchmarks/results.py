@@ -68,8 +68,7 @@ def _cell(row: Row) -> str:
 def caption(rows: Sequence[Row], where: dict[str, str]) -> str:
     """What the numbers are, which of them say nothing, and where they come from."""
     text = ("Share of the best known speed (geometric mean over held-out problems; 1 is the best that was found). "
-            "`measured` 0: the first proposal, unmeasured; 3 and 5: the best of so many measured proposals. `random` "
-            "draws from the same space, `default` is the safe default.")
+            "`measured` 0: the first proposal, unmeasured; 3 and 5: the best of so many measured proposals.")
     marked = [_cell(row)[-1] for row in rows]
     if "*" in [mark for mark, row in zip(marked, rows, strict=True) if row["method"] != "seq2seq"]:
         text += " `*`: not distinguishable from seq2seq (95 % paired bootstrap over the problems)."
@@ -79,7 +78,7 @@ def caption(rows: Sequence[Row], where: dict[str, str]) -> str:
     if ratios:
         text += " What seq2seq's first proposal loses, over what the one best fixed configuration loses: "
         text += ", ".join(f"{device} {ratio:.2f}" for device, ratio in ratios.items()) + "."
-    return text + f"\n\nMeasured on {words(where)}."
+    return text + f"\n\nMeasured on {words(where)}. Evaluated on {where['date']}."
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
