@@ -320,6 +320,7 @@ def test_a_cpu_that_llvm_does_not_know_gets_the_name_of_one_that_it_does() -> No
     name = ctypes.create_string_buffer(b"generic")
     structure = ctypes.create_string_buffer(8192)
     struct.pack_into("<Q", structure, 640, ctypes.addressof(name))
+    struct.pack_into("<Q", structure, 1040, ctypes.addressof(name))  # somebody else's, behind the structure
     assert pocl.repair("pthread-x86_64-unknown-linux-gnu-generic", ctypes.addressof(structure)) == pocl.substitute()
     pointer, = struct.unpack_from("<Q", structure, 640)
     assert ctypes.string_at(pointer) == pocl.substitute().encode()

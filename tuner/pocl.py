@@ -22,7 +22,7 @@ from platformdirs import user_cache_dir
 NAME = "Portable Computing Language"  # the platform's name
 
 _AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-_DEVICE_BYTES = 4096  # of PoCL's device structure, searched for the name
+_DEVICE_BYTES = 1024  # searched for the name; PoCL 3.0's device structure has 1040, what lies behind is not its own
 _kept: list[ctypes.Array[ctypes.c_char]] = []  # names that PoCL points to, for as long as the process lives
 
 
