@@ -12,7 +12,6 @@ import pytest
 from seqtune.errors import DeviceError, UnavailableError
 from seqtune.kernels.device import Device
 from seqtune.tuner import devices as discovery
-from seqtune.tuner.backend import BACKENDS
 
 BASE = Device("one:avx2:2", "one", "paper", "avx2")
 HERE = [replace(BASE, name=name) for name in ("one:avx512:2", "one:avx512:1", "one:avx2:2", "one:avx2:1")]
@@ -43,10 +42,7 @@ def backends(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "six": module(monkeypatch, "fake_six", []),
         "seven": module(monkeypatch, "fake_seven", [replace(BASE, name="seven:gpu", backend="seven")]),
     }
-    for name in list(BACKENDS):
-        monkeypatch.delitem(BACKENDS, name)
-    for name, reference in table.items():
-        monkeypatch.setitem(BACKENDS, name, reference)
+    monkeypatch.setattr("seqtune.tuner.devices.BACKENDS", table)
     discovery._discover.cache_clear()
     yield
     discovery._discover.cache_clear()
