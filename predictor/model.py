@@ -261,7 +261,7 @@ class SettledWords(nn.Module):
         super().__init__()
         self.quantity = nn.Parameter(torch.randn(size.derived, SETTLED_SIZE, size.width) * 0.1)
         self.read, self.ask = nn.Linear(size.width, size.width), nn.Linear(size.width, size.width)
-        self.answer = nn.Linear(size.width, size.width)
+        self.answer = _feed_forward(size)
 
     def forward(self, vectors: Tensor, settled: Tensor) -> Tensor:
         """As the decoder reads them. (..., W), (..., D) -> (..., W)"""
