@@ -40,8 +40,9 @@ class Device:
 
     @property
     def key(self) -> str:
-        """Identity for records: name and model, without toolchain and measured rates."""
-        return f"{self.name} {self.architecture} {self.model}".strip()
+        """Identity for records: name, model and size, without toolchain and measured rates."""
+        size = "" if self.backend == "llvm" else f"x{self.compute_units}"  # llvm names say their threads
+        return " ".join(f"{self.name} {self.architecture} {self.model} {size}".split())
 
     @property
     def vector_floats(self) -> int:
