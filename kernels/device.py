@@ -7,7 +7,7 @@ Backend, instruction set and threads make a device's identity, so one CPU gives 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from seqtune.errors import FormatError
 
@@ -52,10 +52,11 @@ class Device:
     def names(self) -> dict[str, Fact]:
         """What constraints can name: limits, counts and whatever is in `extra`."""
         return {
-            "threads": self.threads, "compute_units": self.compute_units, "vector_floats": self.vector_floats,
+            **dict(self.extra), "threads": self.threads, "compute_units": self.compute_units,
+            "vector_floats": self.vector_floats,
             "vector_registers": self.vector_registers, "l1_bytes": self.l1_bytes, "l2_bytes": self.l2_bytes,
             "l3_bytes": self.l3_bytes, "local_memory": self.local_memory, "max_work_group": self.max_work_group,
-            "instruction_set": self.instruction_set, "architecture": self.architecture, **dict(self.extra),
+            "instruction_set": self.instruction_set, "architecture": self.architecture,
         }
 
     def to_json(self) -> dict[str, Fact | dict[str, Fact]]:
@@ -82,7 +83,12 @@ class Device:
         for name in ("name", "backend", "architecture", "instruction_set"):
             if name not in values:
                 raise FormatError(f"a device needs {name}")
-        return cls(**values)  # type: ignore[arg-type]
+        found = cls(**values)  # type: ignore[arg-type]
+        own = replace(found, extra=()).names()
+        for name, _ in found.extra:
+            if name in own:
+                raise FormatError(f"the extra device fact {name} would hide the device's own {name}={own[name]!r:.40}")
+        return found
 
 
 def _fact(name: object, value: object) -> Fact:

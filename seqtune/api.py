@@ -36,6 +36,7 @@ __all__ = [
 
 DEFAULT_TRIALS = 200  # of a random search without a budget; the other strategies end by themselves
 BEAM = 8  # width; what `evaluate` judges
+MOST_VERIFIED = 50  # configurations compared at once: all of their operands and buffers are in memory
 SECONDS = 10.0  # of a verification: a few hundred rounds of small problems, a dozen of large ones
 
 
@@ -77,6 +78,8 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     asked = as_problem(problem, input_shape)
     if top < 1:
         raise MisuseError(f"top={top}; at least one configuration must be asked for")
+    if verify and top > MOST_VERIFIED:
+        raise MisuseError(f"top={top}; a verification compares at most {MOST_VERIFIED} configurations at once")
     check_positive("seconds", seconds)
     place = as_device(device)
     spaces = spaces_for(asked, place)

@@ -83,7 +83,7 @@ def predict(
     words: Words = None,
     device: DeviceName = "llvm:0",
     top: Annotated[int, typer.Option("--top", min=1, max=1000, help="How many configurations to propose.")] = 5,
-    verify: Annotated[bool, typer.Option("--verify", help="Measure them beside the safe default.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Measure them, at most 50, beside the default.")] = False,
     seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="Time budget of --verify.")] = 10.0,
     cache: Annotated[bool, typer.Option(
         "--cache/--no-cache", help="Answer from the journal what was verified before.")] = True,

@@ -77,17 +77,18 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def forget() -> None:
-    """Drop the checkpoints kept in memory."""
-    _loaded.cache_clear()
-
-
 def several(problems: object) -> list[object]:
+    """The problems of a list or another iterable; one problem in any form, which may be iterable itself, as a list.
+
+    >>> several("gemm m=1 n=2 k=3")
+    ['gemm m=1 n=2 k=3']
+    """
     one = isinstance(problems, str | Mapping | Problem) or not isinstance(problems, Iterable)
     return [problems] if one else list(problems)  # type: ignore[call-overload]
 
 
 def check_positive(name: str, value: float) -> None:
+    """Refuse what is zero, negative, infinite or not a number; `name` is the argument's, as the user knows it."""
     if not (math.isfinite(value) and value > 0):
         raise MisuseError(f"{name}={value}; it must be a positive number")
 

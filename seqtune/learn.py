@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,7 +36,7 @@ def export(out: str | Path, *, journal: str | Path | None = None, hold_out: Sequ
     check_free(Path(out), force)
     held_out = {problem.key for name in hold_out for problem in problem_set(name)}
     with Journal(source) as kept:
-        found = Dataset.from_journal(kept, {"journal": source.name, "host": platform.node()}, held_out)
+        found = Dataset.from_journal(kept, {"journal": source.name}, held_out)
     found.write(out)
     return {"out": str(out), "records": len(found), "problems": len(found.problems()),
             "devices": sorted(found.devices)}

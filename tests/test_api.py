@@ -15,7 +15,7 @@ from seqtune.answers import Candidate
 from seqtune.api import DEFAULT_TRIALS
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import CheckpointError, DeviceError, KernelError, MisuseError, ProblemError
-from seqtune.inputs import as_problem, forget
+from seqtune.inputs import _loaded, as_problem
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, kernel
 from seqtune.kernels.problem import Problem
@@ -68,7 +68,7 @@ def test_what_is_no_problem_is_refused(problem: object, says: str) -> None:
 
 def test_predictions_are_deterministic(checkpoint: Path) -> None:
     first = seqtune.predict(CONV, checkpoint=checkpoint)
-    forget()
+    _loaded.cache_clear()
     assert seqtune.predict(CONV, checkpoint=checkpoint) == first
 
 

@@ -171,6 +171,7 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
     "an unknown instruction set": (["predict", *GEMM, "--device", "llvm:mmx"], "llvm:mmx"),
     "an empty device": (["predict", *GEMM, "--device", ""], "device"),
     "no candidates": (["predict", *GEMM, "--top", "0"], "--top"),
+    "too many to compare": (["predict", *GEMM, "--top", "51", "--verify"], "at most 50"),
     "a word as a count": (["predict", *GEMM, "--top", "few"], "--top"),
     "an unknown option": (["predict", *GEMM, "--tpo", "5"], "--tpo"),
     "an option without its value": (["predict", *GEMM, "--device"], "--device"),

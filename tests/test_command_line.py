@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from seqtune.__main__ import main
+from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.kernel import kernel
@@ -187,6 +188,7 @@ def test_tuning_is_resumed_and_its_journal_becomes_a_data_set_a_checkpoint_and_a
     held_out.write_text("gemm m=24 n=32 k=16\ngemm m=48 n=32 k=16\n")
     report = run("export", "--journal", str(journal), "--out", str(data), "--hold-out", str(held_out))
     assert report["problems"] == 6
+    assert Dataset.read(data).provenance == {"journal": "journal.sqlite"}  # whose machine it was is nobody's business
     report = run("train", str(data), "--out", str(made), "--epochs", "2", "--extra", "0")
     assert (report["problems"], report["epochs"]) == (4, 2)
     table = run("evaluate", str(data), "--checkpoint", str(made), "--methods", "seq2seq,random,default")["rows"]

@@ -42,6 +42,7 @@ def test_constraints_can_name_limits_and_extras() -> None:
         ({"name": 3}, "name=3"),
         ({"extra": 3}, "extra"),
         ({"extra": {"a": [1]}}, "fact a="),
+        ({"extra": {"vector_floats": 64}}, "extra device fact vector_floats would hide .*=8"),
     ],
 )
 def test_foreign_facts_of_a_wrong_kind_are_refused(change: dict[str, object], message: str) -> None:

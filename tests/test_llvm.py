@@ -20,7 +20,7 @@ from seqtune.kernels.implementation import Launch, Phase, Source
 from seqtune.kernels.kernel import Configuration, Kernel, kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner import llvm, llvm_facts
+from seqtune.tuner import llvm, llvm_compiler, llvm_facts
 from seqtune.tuner.backend import BuildError, LaunchError
 from seqtune.tuner.llvm import LLVMBackend
 from seqtune.tuner.reference import Operands, make_operands, reference
@@ -290,6 +290,15 @@ def test_a_damaged_cache_of_rates_is_measured_again(tmp_path: Path, monkeypatch:
     assert llvm_facts.measured_rates("sse", 1) == (12.5, 3.5)
     monkeypatch.setattr(llvm_facts, "_measure", lambda *_: pytest.fail("measured twice"))
     assert llvm_facts.measured_rates("sse", 1) == (12.5, 3.5)
+
+
+@pytest.mark.parametrize(("has", "sets"), [
+    (("sse4.2", "fma"), ["sse"]), (("sse4.2", "avx2"), ["sse"]), (("sse4.2", "avx2", "fma"), ["avx2", "sse"]),
+    (("avx2", "fma", "avx512f"), ["avx2"]), (("avx512f", "avx512vl"), ["avx512"]), (("neon",), ["neon"])])
+def test_an_instruction_set_is_there_where_all_that_it_needs_is(
+        has: tuple[str, ...], sets: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llvm_compiler, "host_features", lambda: {**dict.fromkeys(has, True), "xop": False})
+    assert llvm_compiler.instruction_sets() == sets
 
 
 def test_devices_say_what_matters() -> None:

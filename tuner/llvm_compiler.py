@@ -18,12 +18,13 @@ KEPT = 6000  # built modules kept for reuse: more than two large spaces; each ho
 
 _NOT_AVX2 = ("avx512", "avx10", "evex512", "amx", "prefer-256-bit", "avxvnniint")
 _NOT_SSE = (*_NOT_AVX2, "avx", "fma", "f16c", "xop", "vaes", "vpclmulqdq", "sha512", "sm3", "sm4")
-# instruction set -> (needed feature, forbidden feature prefixes, vector bits, vector registers), best first
-INSTRUCTION_SETS: dict[str, tuple[str, tuple[str, ...], int, int]] = {
-    "avx512": ("avx512vl", ("prefer-256-bit",), 512, 32),
-    "avx2": ("fma", _NOT_AVX2, 256, 16),
-    "sse": ("sse4.2", _NOT_SSE, 128, 16),
-    "neon": ("neon", (), 128, 32),
+# instruction set -> (needed features, forbidden feature prefixes, vector bits, vector registers), best first.
+# avx512f has the 512-bit vectors and their fma; without avx512vl narrower ones have 16 registers alone.
+INSTRUCTION_SETS: dict[str, tuple[tuple[str, ...], tuple[str, ...], int, int]] = {
+    "avx512": (("avx512f", "avx512vl"), ("prefer-256-bit",), 512, 32),
+    "avx2": (("avx2", "fma"), _NOT_AVX2, 256, 16),
+    "sse": (("sse4.2",), _NOT_SSE, 128, 16),
+    "neon": (("neon",), (), 128, 32),
 }
 
 
@@ -41,7 +42,8 @@ def host_features() -> dict[str, bool]:
 
 def instruction_sets() -> list[str]:
     """Those of this CPU, best first."""
-    return [name for name, (needed, *_) in INSTRUCTION_SETS.items() if host_features().get(needed)]
+    has = host_features()
+    return [name for name, (needed, *_) in INSTRUCTION_SETS.items() if all(map(has.get, needed))]
 
 
 def toolchain() -> str:
