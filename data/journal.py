@@ -123,6 +123,15 @@ class Journal:
                 if record.toolchain == device.toolchain and record.run not in REPEATED
                 and versions.get(record.configuration.kernel) == record.kernel_version}
 
+    def forget_failed(self, problem: Problem, device: Device, kernels: Sequence[Kernel]) -> int:
+        """Drops the `trials` that timed out or crashed, to be measured again: the machine's load may have been why."""
+        with self._reading():
+            return sum(self._connection.execute(
+                "DELETE FROM trials WHERE problem = (SELECT id FROM problems WHERE key = ?) AND device = "
+                "(SELECT id FROM devices WHERE key = ?) AND kernel = ? AND kernel_version = ? AND toolchain = ? AND "
+                "status IN (?, ?)", (problem.key, device.key, kernel.name, kernel.version, device.toolchain,
+                                     Status.TIMEOUT.value, Status.CRASH.value)).rowcount for kernel in kernels)
+
     def get(self, problem: Problem, device: Device, kernel: Kernel, configuration: Configuration) -> Record | None:
         """The newest repeat of a trial, else the trial itself, else None."""
         for table in ("repeats", "trials"):

@@ -113,13 +113,15 @@ class TuningReport:
     """What a tuning run found."""
 
     device: Device
-    journal: Path
+    journal: Path | None  # None where it was replayed
     results: tuple[Tuned, ...]
     skipped: tuple[tuple[Problem, str], ...]  # with the reason
+    replayed: str | None = None  # the data set that answered; nothing was measured
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
-        return {"device": self.device.name, "journal": str(self.journal),
+        return {"device": self.device.name, "journal": None if self.journal is None else str(self.journal),
+                "replayed": self.replayed,
                 "results": [result.to_json() for result in self.results],
                 "skipped": [{"problem": problem.to_json(), "reason": reason} for problem, reason in self.skipped]}
 

@@ -5,10 +5,13 @@ What is handed in is checked before anything is written. Heavy floors are import
 
 from __future__ import annotations
 
+import contextlib
 import math
 import platform
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,11 +25,12 @@ from seqtune.kernels.kernel import KERNELS, Configuration, Kernel, kernel
 from seqtune.kernels.networks import network
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace, spaces_for
-from seqtune.learn import evaluate, export, retrain, train
+from seqtune.learn import evaluate, export, read_dataset, retrain, train
 from seqtune.tuner import devices as discovery
 
 if TYPE_CHECKING:
     from seqtune.data.journal import Journal
+    from seqtune.tuner.replay import Replay
     from seqtune.tuner.tune import Progress as TuningProgress
 
 __all__ = [
@@ -158,15 +162,17 @@ def _has_implementation(spaces: Sequence[SearchSpace]) -> None:
             raise MisuseError(f"{space.kernel.name} has no implementation here: nothing to measure; leave out --verify")
 
 
-def tune(problems: object, device: Device | str = "llvm:0", *, strategy: str = "random", trials: int | None = None,
-         seconds: float | None = None, seed: int = 0, journal: str | Path | None = None,
-         progress: Callable[[TuningProgress], None] | None = None) -> TuningReport:
+def tune(problems: object, device: Device | str | None = None, *, strategy: str = "random", trials: int | None = None,
+         seconds: float | None = None, seed: int = 0, journal: str | Path | None = None, retry_failed: bool = False,
+         replay: str | Path | None = None, progress: Callable[[TuningProgress], None] | None = None) -> TuningReport:
     """Search by measuring: one problem, several, or a named set. The budget is for each problem.
 
     Every measurement is in the journal as soon as it is made; the same call again goes on where this one stopped.
+    `retry_failed` measures again what timed out or crashed. With `replay` nothing is measured and no journal kept: the
+    records of a data set answer, of `device` there (None: its only one; else llvm:0).
     """
     from seqtune.data.journal import Journal
-    from seqtune.tuner.runner import Runner
+    from seqtune.tuner.runner import Measurer, Runner
     from seqtune.tuner.tune import Budget, strategy_factory, tune_all
 
     asked = [as_problem(problem) for problem in several(problems)]
@@ -177,9 +183,15 @@ def tune(problems: object, device: Device | str = "llvm:0", *, strategy: str = "
     strategy_factory(strategy)
     if trials is None and seconds is None and strategy == "random":
         trials = DEFAULT_TRIALS
-    place = as_device(device)
+    if replay is not None and journal is not None:
+        raise MisuseError("what is replayed goes into no journal; leave out either")
+    replayed = None if replay is None else _replay(replay, device, asked)
+    place = as_device("llvm:0" if device is None else device) if replayed is None else replayed.device
     failed = dict.fromkeys(asked, 0)
     skipped: list[tuple[Problem, str]] = []
+    if replayed is not None:
+        skipped = [(problem, f"not recorded on {place.name}") for problem in asked if problem not in replayed]
+        asked = [problem for problem in asked if problem in replayed]
     if len(asked) == 1:
         spaces_for(asked[0], place)  # the reason is the answer
 
@@ -189,15 +201,39 @@ def tune(problems: object, device: Device | str = "llvm:0", *, strategy: str = "
             progress(step)
 
     results = []
-    with Journal(journal) as kept, Runner(place) as runner:
-        for found in tune_all(asked, place, kept, strategy, Budget(trials, seconds), measurer=runner, seed=seed,
+    with contextlib.ExitStack() as stack:
+        measurer: Measurer
+        if replayed is None:
+            kept = stack.enter_context(Journal(journal))
+            measurer = stack.enter_context(Runner(place))
+        else:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="seqtune-"))
+            kept, measurer = stack.enter_context(Journal(Path(folder) / "replay.sqlite")), replayed
+        if retry_failed:
+            for problem in asked:
+                kept.forget_failed(problem, place, kernels())
+        for found in tune_all(asked, place, kept, strategy, Budget(trials, seconds), measurer=measurer, seed=seed,
                               on_progress=note, on_skip=lambda problem, reason: skipped.append((problem, reason))):
             times = dict(found.finalists)
             default = times.get(found.default)
             results.append(Tuned(
                 found.problem, found.configuration, _finite(found.measurement), found.default, _finite(default),
                 found.done, found.done - found.resumed, failed[found.problem], found.space))
-        return TuningReport(place, kept.path, tuple(results), tuple(skipped))
+        return TuningReport(place, kept.path if replayed is None else None, tuple(results), tuple(skipped),
+                            None if replay is None else str(replay))
+
+
+def _replay(data: str | Path, device: Device | str | None, problems: Sequence[Problem]) -> Replay:
+    """The problems' records on that device of a data set. Raises DeviceError, MisuseError where there are none."""
+    from seqtune.tuner.replay import Replay, recorded_device
+
+    found = read_dataset(data)
+    place = recorded_device(list(found.devices.values()), device.key if isinstance(device, Device) else device)
+    wanted = found.rows["problem"].isin([problem.key for problem in problems])
+    records = Replay(place, replace(found, rows=found.rows[wanted]).select(place.key).records(), kernels())
+    if not any(problem in records for problem in problems):
+        raise MisuseError(f"{data} has no record of {problems[0].brief()} on {place.name} with today's kernels")
+    return records
 
 
 def _finite(measurement: Measurement | None) -> float | None:

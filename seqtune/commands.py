@@ -108,12 +108,19 @@ def tune(
     words: Words = None,
     problems: Annotated[str | None, typer.Option(
         "--problems", metavar="SET_OR_FILE", help="A named set (resnet18, ...) or a CSV or JSON-lines file.")] = None,
-    device: DeviceName = "llvm:0",
+    device: Annotated[str | None, typer.Option(
+        "--device", help="Where to measure, or a data set's device.  [default: llvm:0, or the data set's only one]",
+        show_default=False)] = None,
     strategy: Annotated[str, typer.Option("--strategy", help="random, exhaustive, local.")] = "random",
     trials: Annotated[int | None, typer.Option("--trials", min=1, help="At most so many per problem.")] = None,
     seconds: Annotated[float | None, typer.Option("--seconds", help="At most so long per problem.")] = None,
     seed: Seed = 0,
     journal: JournalPath = None,
+    retry_failed: Annotated[bool, typer.Option(
+        "--retry-failed", help="Measure again what timed out or crashed before.")] = False,
+    replay: Annotated[Path | None, typer.Option(
+        "--replay", metavar="DATASET", help="Measure nothing: answer from a data set, or `shipped`.",
+        show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Search by measuring. Every measurement is kept; run the same command again to go on."""
@@ -122,7 +129,7 @@ def tune(
     wanted = _problems(words, problems)
     with show.Tuning(seconds) as progress:
         report = api.tune(wanted, device, strategy=strategy, trials=trials, seconds=seconds, seed=seed,
-                          journal=journal, progress=progress)
+                          journal=journal, retry_failed=retry_failed, replay=replay, progress=progress)
     _answer(report.to_json()) if as_json else show.tuned(report)
 
 

@@ -64,7 +64,7 @@ def _table(data: Dataset, device: str | None = None) -> _Table:
     return _Table(rows, data.devices)
 
 
-def _dataset(data: str | Path | None) -> Dataset:
+def read_dataset(data: str | Path | None) -> Dataset:
     """A data set from a file, or all that is shipped (None, or `shipped` where no file has that name)."""
     from seqtune.data.dataset import Dataset
 
@@ -92,7 +92,7 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     check_free(Path(out), force, checkpoint=True)
     options = TrainingOptions(seed=seed, refit=refit, state=None if state is None else Path(state))
     options = _changed(options, epochs, extra)
-    checkpoint, report = train(_table(_dataset(data)), options, progress)
+    checkpoint, report = train(_table(read_dataset(data)), options, progress)
     checkpoint.save(out)
     return {"out": str(out), **report}
 
@@ -109,9 +109,9 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
 
     check_free(Path(out), force, checkpoint=True)
     loaded = load_checkpoint(checkpoint)
-    new = _table(_dataset(data))
+    new = _table(read_dataset(data))
     options = _changed(replace(RETRAINING, seed=seed), epochs, extra)
-    found, report = retrain(loaded, new, _table(_dataset(rehearse)), options, progress, scratch)
+    found, report = retrain(loaded, new, _table(read_dataset(rehearse)), options, progress, scratch)
     found.save(out)
     return {"out": str(out), **report}
 
@@ -144,7 +144,7 @@ def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "defaul
         only = device.name if isinstance(device, Device) else device
         progress("fitting the methods")
         with one_thread():
-            return [row.to_json() for row in evaluate(_table(_dataset(data), only), loaded, chosen)]
+            return [row.to_json() for row in evaluate(_table(read_dataset(data), only), loaded, chosen)]
     assert device is not None
     if isinstance(problems, str | Path):
         asked = problem_set(problems)
@@ -154,7 +154,7 @@ def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "defaul
     for problem in asked:
         spaces_for(problem, place)
     with one_thread(), _LiveMeasure(place, progress) as measure:
-        found = evaluate(_table(_dataset(data)), loaded, chosen, measure=measure,
+        found = evaluate(_table(read_dataset(data)), loaded, chosen, measure=measure,
                          questions=[(problem, place) for problem in asked])
     return [row.to_json() for row in found]
 

@@ -135,6 +135,7 @@ def devices(found: Devices) -> None:
         _out.print(f"{' '.join(aliases)}: {text}", markup=False, soft_wrap=True)
     for backend, reason in found.unavailable.items():
         _out.print(f"{backend} is unavailable: {reason}", markup=False)
+    _out.print("replay: `seqtune tune --replay DATASET` searches the records of any device, and measures nothing")
 
 
 def _size(size: int) -> str:
@@ -232,7 +233,9 @@ def tuned(found: TuningReport) -> None:
                       duration(one.default_seconds), duration(one.best_seconds),
                       "-" if best is None else f"{best.kernel} {best.brief()}")
     _out.print(table)
-    _out.print(f"journal: {found.journal}", markup=False, soft_wrap=True)
+    kept = f"journal: {found.journal}" if found.replayed is None else (
+        f"replayed from {found.replayed}, {found.device.name}: nothing was measured, and no journal is kept")
+    _out.print(kept, markup=False, soft_wrap=True)
 
 
 def rows(found: Sequence[Mapping[str, Any]]) -> None:

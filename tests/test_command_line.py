@@ -203,6 +203,20 @@ def test_tuning_is_resumed_and_its_journal_becomes_a_data_set_a_checkpoint_and_a
     assert "share" in capsys.readouterr().out
 
 
+def test_what_timed_out_is_remembered_until_it_is_to_be_tried_again(run: Any, tmp_path: Path) -> None:
+    path, device, problem = tmp_path / "journal.sqlite", find("llvm:0"), Problem.make("gemm", m=1, n=1, k=1)
+    space = SearchSpace(kernel("llvm.gemm"), problem, device)
+    with Journal(path) as journal:
+        for row, configuration in enumerate(space):
+            measurement = Measurement(Status.CORRECT, (1.0,)) if row else Measurement(Status.TIMEOUT, message="late")
+            journal.add(Record(problem, device.key, space.kernel.version, configuration, device.toolchain, measurement))
+    arguments = ["tune", "gemm", "m=1", "n=1", "k=1", "--strategy", "exhaustive", "--journal", str(path)]
+    before, = run(*arguments)["results"]
+    assert (before["trials"], before["measured"], before["failed"]) == (len(space), 0, 1)
+    after, = run(*arguments, "--retry-failed")["results"]
+    assert (after["trials"], after["measured"], after["failed"]) == (len(space), 1, 0)
+
+
 def test_a_live_evaluation_measures_what_the_judge_brings(run: Any, checkpoint: str, tmp_path: Path) -> None:
     journal, data, problems = tmp_path / "journal.sqlite", tmp_path / "data.parquet", tmp_path / "problems.txt"
     problems.write_text("gemm m=20 n=20 k=20\n")

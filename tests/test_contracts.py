@@ -163,8 +163,9 @@ def measurer(request: pytest.FixtureRequest) -> Iterator[Measurer]:
         else:
             trials = [planted.deed("good", number) for number in range(4)] + [planted.deed("wrong")]
             yield Replay(planted.DEVICE, [
-                Record(planted.PROBLEM, planted.DEVICE.key, 1, configuration, "", measurement)
-                for configuration, measurement in runner.measure(planted.PROBLEM, trials, Options())])
+                Record(planted.PROBLEM, planted.DEVICE.key, 1, configuration, planted.DEVICE.toolchain, measurement)
+                for configuration, measurement in runner.measure(planted.PROBLEM, trials, Options())],
+                [planted.KERNEL])
 
 
 class TestMeasurer:

@@ -52,10 +52,11 @@ def test_a_declared_kernel_is_tuned_from_records_like_any_other(tmp_path: Path) 
         "block=16 order=rows", "block=16 order=columns", "block=32 order=columns", "block=64 order=columns"]
     refused = replace(space.default, settings=(("block", 32), ("order", "rows")))
     assert space.why_not(refused) == "rows cannot have a tail (tail == 0 or order == 'columns')"
-    records = [Record(PROBLEM, DEVICE.key, 1, one, "t", Measurement(Status.CORRECT, (1.0 + number,)))
+    records = [Record(PROBLEM, DEVICE.key, 1, one, DEVICE.toolchain, Measurement(Status.CORRECT, (1.0 + number,)))
                for number, one in enumerate(reversed(list(space)))]
     with Journal(tmp_path / "journal.sqlite") as journal:
-        found = tune(PROBLEM, DEVICE, journal, "exhaustive", measurer=Replay(DEVICE, records), kernels=[family])
+        found = tune(PROBLEM, DEVICE, journal, "exhaustive", measurer=Replay(DEVICE, records, [family]),
+                     kernels=[family])
     assert found.done == len(space)
     assert found.configuration == space[3]
     assert found.measurement is not None

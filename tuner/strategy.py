@@ -31,9 +31,9 @@ class Strategy(Protocol):
 
 
 class StrategyFactory(Protocol):
-    """How a strategy is made."""
+    """How a strategy is made. `trials` is how many the budget allows, where it says so; none is bound to use them."""
 
-    def __call__(self, spaces: Sequence[SearchSpace], seed: int) -> Strategy: ...
+    def __call__(self, spaces: Sequence[SearchSpace], seed: int, trials: int | None = None) -> Strategy: ...
 
 
 # A new strategy is one new file and one line here.

@@ -89,7 +89,7 @@ def tune(problem: Problem, device: Device, journal: Journal, strategy: str | Str
     factory = strategy_factory(strategy) if isinstance(strategy, str) else strategy
     search = _Search(problem, device, journal, measurer, spaces, options, name)
     try:
-        search.run(factory(spaces, seed), budget, batch, on_progress)
+        search.run(factory(spaces, seed, budget.trials), budget, batch, on_progress)
         return search.result(finals)
     except KeyboardInterrupt:
         raise InterruptedTuning(

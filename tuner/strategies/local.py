@@ -14,13 +14,14 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.strategy import numbered, shuffled
 
-START = 1000  # random configurations before the climb
+START = 1000  # random configurations before the climb; half of a budget that allows fewer than twice as many
 
 
 class Local:
     """A random start, then a climb from the best that runs dry."""
 
-    def __init__(self, spaces: Sequence[SearchSpace], seed: int, start: int = START) -> None:
+    def __init__(self, spaces: Sequence[SearchSpace], seed: int, trials: int | None = None) -> None:
+        start = START if trials is None else min(START, (trials + 1) // 2)
         self.spaces = {space.kernel.name: space for space in spaces}
         self._start = [numbered(spaces, index) for index in shuffled(spaces, seed)[:start]][::-1]
         self._asked: set[Configuration] = set()

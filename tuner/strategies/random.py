@@ -13,7 +13,7 @@ from seqtune.tuner.strategy import numbered, shuffled
 class Random:
     """The baseline that every other strategy must beat at the same budget; without a budget, all configurations."""
 
-    def __init__(self, spaces: Sequence[SearchSpace], seed: int) -> None:
+    def __init__(self, spaces: Sequence[SearchSpace], seed: int, trials: int | None = None) -> None:
         self.spaces = spaces
         self._left = shuffled(spaces, seed)[::-1]
 
