@@ -29,7 +29,7 @@ DEVICE = Device(name="planted:1", backend="planted", architecture="paper", instr
                 toolchain="planted 1")
 KERNEL = Kernel(
     "planted.gemm", "gemm", ("planted",),
-    (Parameter("deed", DEEDS), Parameter("wait", (0, 1, 2, 20)), Parameter("number", tuple(range(400)))),
+    (Parameter("deed", DEEDS), Parameter("wait", (0, 1, 2, 20, 200)), Parameter("number", tuple(range(400)))),
     (Constraint.of("number < m * 16", "more numbers than the problem has"),),
     (("deed", "good"), ("wait", 0), ("number", 0)))
 GOOD = Kernel(  # the quick one: nothing but good deeds
