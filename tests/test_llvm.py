@@ -20,7 +20,7 @@ from seqtune.kernels.implementation import Launch, Phase, Source
 from seqtune.kernels.kernel import Configuration, Kernel, kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner import llvm, llvm_compiler, llvm_facts
+from seqtune.tuner import llvm, llvm_compiler, llvm_facts, rates
 from seqtune.tuner.backend import BuildError, LaunchError
 from seqtune.tuner.llvm import LLVMBackend
 from seqtune.tuner.reference import Operands, make_operands, reference
@@ -284,7 +284,7 @@ def test_a_device_of_another_machine_is_refused() -> None:
 
 
 def test_a_damaged_cache_of_rates_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llvm_facts, "user_cache_dir", lambda _: str(tmp_path))
+    monkeypatch.setattr(rates, "user_cache_dir", lambda _: str(tmp_path))
     monkeypatch.setattr(llvm_facts, "_measure", lambda *_: (12.5, 3.5))
     (tmp_path / "cpu-rates.json").write_text("{ damaged")
     assert llvm_facts.measured_rates("sse", 1) == (12.5, 3.5)

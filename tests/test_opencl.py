@@ -22,7 +22,7 @@ from seqtune.kernels.implementation import Array, Implementation, Launch, Phase,
 from seqtune.kernels.kernel import Configuration, Kernel, kernel, resolve
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner import opencl, pocl
+from seqtune.tuner import opencl, opencl_facts, pocl, rates
 from seqtune.tuner.backend import BuildError, LaunchError
 from seqtune.tuner.opencl import OpenCLBackend
 from seqtune.tuner.reference import make_operands, reference
@@ -251,7 +251,7 @@ def test_without_ld_pocl_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, t
     reason = pocl.unavailable()
     assert reason is not None
     assert "binutils" in reason
-    platforms = opencl._opencl().get_platforms()
+    platforms = opencl_facts.load().get_platforms()
     if all(platform.name == pocl.NAME for platform in platforms):
         assert opencl.unavailable() == reason
         assert opencl.devices() == []
@@ -285,10 +285,10 @@ def test_a_device_that_fails_while_it_is_looked_at_takes_no_other_down(monkeypat
     handles = [types.SimpleNamespace(name=name, type=4) for name in ("broken", "fine")]
     platform = types.SimpleNamespace(name="a vendor's", get_devices=lambda: handles)
     cl = types.SimpleNamespace(Error=Error, device_type=types.SimpleNamespace(GPU=4), get_platforms=lambda: [platform])
-    monkeypatch.setattr(opencl, "_facts", facts)
-    monkeypatch.setattr(opencl, "_refused", [])
-    assert list(opencl._discover(cl)) == ["opencl:fine"]
-    assert opencl._refused == ["broken: clCreateContext failed: OUT_OF_HOST_MEMORY"]
+    monkeypatch.setattr(opencl_facts, "_facts", facts)
+    monkeypatch.setattr(opencl_facts, "_refused", [])
+    assert list(opencl_facts._discover(cl)) == ["opencl:fine"]
+    assert opencl_facts._refused == ["broken: clCreateContext failed: OUT_OF_HOST_MEMORY"]
 
 
 def test_where_the_cache_folder_cannot_be_written_pocl_gets_a_temporary_one(
@@ -307,12 +307,12 @@ def test_where_the_cache_folder_cannot_be_written_pocl_gets_a_temporary_one(
 def test_a_damaged_cache_of_rates_is_measured_anew(
         monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: str) -> None:
     measured = {"vector_bits": 256.0, "peak_gflops": 2.0, "bandwidth_gbs": 3.0}
-    monkeypatch.setattr(opencl, "user_cache_dir", lambda _: str(tmp_path))
-    monkeypatch.setattr(opencl, "_measure", lambda *_: measured)
+    monkeypatch.setattr(rates, "user_cache_dir", lambda _: str(tmp_path))
+    monkeypatch.setattr(opencl_facts, "_measure", lambda *_: measured)
     (tmp_path / "opencl.json").write_text(damage)
-    assert opencl._rates(None, None, "key") == measured
-    monkeypatch.setattr(opencl, "_measure", lambda *_: pytest.fail("it is in the cache"))
-    assert opencl._rates(None, None, "key") == measured
+    assert opencl_facts._rates(None, None, "key") == measured
+    monkeypatch.setattr(opencl_facts, "_measure", lambda *_: pytest.fail("it is in the cache"))
+    assert opencl_facts._rates(None, None, "key") == measured
     assert [path.name for path in tmp_path.iterdir()] == ["opencl.json"]
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
 import platform
-import tempfile
 import time
 from functools import lru_cache
 from pathlib import Path
 
 import llvmlite.binding as llvm
 import numpy as np
-from platformdirs import user_cache_dir
 
 from seqtune.tuner.llvm_compiler import INSTRUCTION_SETS, Compiler, toolchain
 from seqtune.tuner.llvm_threads import Threads, make_job
+from seqtune.tuner.rates import remembered
 
 CHAINS = 12  # independent sums: enough to hide the latency of a multiply-add, few enough for 16 registers
 STREAM_BYTES = 1 << 27  # read for the bandwidth; larger than common last-level caches
@@ -54,32 +51,9 @@ def caches() -> dict[int, int]:
 
 def measured_rates(instruction_set: str, threads: int) -> tuple[float, float]:
     """(GFLOP/s, GB/s) of the device; measured once per CPU model and toolchain, then read from the user's cache."""
-    path = Path(user_cache_dir("seqtune")) / "cpu-rates.json"
     key = f"{cpu_model()} | {cpu_name()} | {toolchain()} | {instruction_set}:{threads}"
-    known = _read(path)
-    if key not in known:
-        known[key] = _measure(instruction_set, threads)
-        _write(path, {**_read(path), key: known[key]})
-    return known[key]
-
-
-def _read(path: Path) -> dict[str, tuple[float, float]]:
-    """What the cache holds; a damaged one holds nothing."""
-    try:
-        loaded = json.loads(path.read_text())
-        return {str(key): (float(peak), float(bandwidth)) for key, (peak, bandwidth) in loaded.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
-
-
-def _write(path: Path, rates: dict[str, tuple[float, float]]) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            json.dump(rates, file, indent=1)
-        os.replace(file.name, path)
-    except OSError:
-        pass  # measured again next time
+    return remembered("cpu-rates.json", key, lambda found: (float(found[0]), float(found[1])),
+                      lambda: _measure(instruction_set, threads))
 
 
 def _measure(instruction_set: str, threads: int) -> tuple[float, float]:
