@@ -4,8 +4,9 @@ A record is safe from the death of its process as soon as `add` returns. From a 
 checkpoint (`synchronous=NORMAL`: no wait for the disk per record, which would disturb the measurements); a power cut
 can lose the last records, never damage the journal.
 
-A *trial* is measured once: (problem, device, kernel, kernel version, configuration, toolchain) is unique. What is
-measured again on purpose (runs `final` and `verify`) stands in a table of its own, and the newest counts.
+A *trial* is measured once: (problem, device, kernel, kernel version, configuration, toolchain) is unique; only what
+timed out or crashed can be forgotten, to be tried again. What is measured again on purpose (runs `final` and `verify`)
+stands in a table of its own, and the newest counts.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def one_thread() -> Iterator[None]:
 
 
 def several(problems: object) -> list[object]:
-    """The problems of a list or another iterable; one problem in any form, which may be iterable itself, as a list.
+    """All problems of an iterable; one problem, which may be a text or a mapping, as a list of one.
 
     >>> several("gemm m=1 n=2 k=3")
     ['gemm m=1 n=2 k=3']
