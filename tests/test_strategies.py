@@ -105,6 +105,18 @@ def test_local_search_spends_half_of_a_small_budget_on_the_climb() -> None:
     assert min(asked, key=seconds) not in asked[:10]
 
 
+@pytest.mark.parametrize("trials", [1, 2, 40, 78, 500])
+def test_local_search_uses_the_whole_budget_even_where_the_climb_ends_early_or_nothing_is_correct(trials: int) -> None:
+    (space,) = spaces(12)
+    assert len(play(strategy_factory("local")([space], 3, trials), batch=1, most=trials)) == min(trials, len(space))
+    strategy = strategy_factory("local")([space], 3, trials)
+    count = 0
+    while configurations := strategy.ask(1):
+        strategy.tell(configurations[0], Measurement(Status.CRASH))
+        count += 1
+    assert count == min(trials, len(space))
+
+
 def test_an_unknown_strategy_is_refused_with_a_list() -> None:
     with pytest.raises(MisuseError, match="no strategy 'annealing'; there are exhaustive, random, local"):
         strategy_factory("annealing")

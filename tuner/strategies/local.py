@@ -18,30 +18,39 @@ START = 1000  # random configurations before the climb; half of a budget that al
 
 
 class Local:
-    """A random start, then a climb from the best that runs dry."""
+    """A random start, then a climb from the best that runs dry; what a budget still allows then is random again."""
 
     def __init__(self, spaces: Sequence[SearchSpace], seed: int, trials: int | None = None) -> None:
-        start = START if trials is None else min(START, (trials + 1) // 2)
         self.spaces = {space.kernel.name: space for space in spaces}
-        self._start = [numbered(spaces, index) for index in shuffled(spaces, seed)[:start]][::-1]
+        self._start = START if trials is None else min(START, (trials + 1) // 2)
+        drawn = shuffled(spaces, seed)[:START if trials is None else trials]
+        self._drawn = [numbered(spaces, index) for index in drawn][::-1]
         self._asked: set[Configuration] = set()
         self._best: tuple[float, Configuration | None] = (math.inf, None)
         self._climbing: Configuration | None = None  # whose neighbours are being tried
         self._neighbours: list[Configuration] = []
 
     def ask(self, count: int) -> list[Configuration]:
-        if self._start:
-            asked = [self._start.pop() for _ in range(min(count, len(self._start)))]
-        else:
-            best = self._best[1]
-            if best is None:
-                return []
-            if best != self._climbing:
-                self._climbing = best
-                self._neighbours = [one for one in self.spaces[best.kernel].neighbours(best) if one not in self._asked]
-            asked, self._neighbours = self._neighbours[:count], self._neighbours[count:]
+        left = self._start - len(self._asked)
+        asked = self._draw(min(count, left)) if left > 0 else self._climb(count) or self._draw(count)
         self._asked.update(asked)
         return asked
+
+    def _draw(self, count: int) -> list[Configuration]:
+        found: list[Configuration] = []
+        while self._drawn and len(found) < count:
+            one = self._drawn.pop()
+            if one not in self._asked:
+                found.append(one)
+        return found
+
+    def _climb(self, count: int) -> list[Configuration]:
+        best = self._best[1]
+        if best is not None and best != self._climbing:
+            self._climbing = best
+            self._neighbours = [one for one in self.spaces[best.kernel].neighbours(best) if one not in self._asked]
+        found, self._neighbours = self._neighbours[:count], self._neighbours[count:]
+        return found
 
     def tell(self, configuration: Configuration, measurement: Measurement) -> None:
         if measurement.seconds < self._best[0]:
