@@ -84,6 +84,6 @@ class Progressed:
 
 
 def describe(options: object) -> dict[str, object]:
-    """A frozen dataclass of options as JSON."""
-    return {name: str(value) if isinstance(value, Path) else value
-            for name, value in asdict(options).items()}  # type: ignore[call-overload]
+    """A frozen dataclass of options as JSON, without paths: where someone keeps a training is nobody's business."""
+    given: dict[str, object] = asdict(options)  # type: ignore[call-overload]
+    return {name: value for name, value in given.items() if not isinstance(value, Path)}

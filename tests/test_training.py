@@ -111,6 +111,7 @@ def test_a_resumed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None
     plain, plain_report = train(DATA, QUICK)
     assert torch.equal(_weights(resumed), _weights(plain))
     assert report["history"] == plain_report["history"]
+    assert str(tmp_path) not in json.dumps(resumed.provenance), "where it was kept is nobody's business"
 
 
 def test_the_state_of_another_training_and_a_damaged_one_are_refused(tmp_path: Path) -> None:
