@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,13 +41,17 @@ MOST_REPEATS = 4  # of new lessons in an epoch, towards as many new ones as rehe
 def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: TrainingOptions = RETRAINING,
             on_progress: OnProgress | None = None, scratch: bool = True) -> tuple[Checkpoint, dict[str, Any]]:
     """A new checkpoint, and a report: shares on held-out problems of the new and of the old devices, before and after,
-    beside a training from scratch on the same new records alone (unless `scratch` is False)."""
+    beside a training from scratch on the same new records alone (unless `scratch` is False).
+
+    What the new records hold out is not rehearsed; what they learn from and the old ones held out is not judged."""
     began = time.monotonic()
     fresh = cases(new, held_out=False)
     if not fresh:
         raise MisuseError("the new records have no training problem that a kernel here solves; nothing to adapt to")
     labels = {(case.problem.key, case.device.key) for case in fresh}
-    old = [case for case in cases(rehearsal, held_out=False) if (case.problem.key, case.device.key) not in labels]
+    unseen = {problem.key for problem in held_out_problems(new)}
+    old = [case for case in cases(rehearsal, held_out=False)
+           if (case.problem.key, case.device.key) not in labels and case.problem.key not in unseen]
     vocabulary = checkpoint.vocabulary.extended(*words_of([*fresh, *old]))
     torch.manual_seed(options.seed)
     model = checkpoint.model.grown(vocabulary)
@@ -70,18 +74,21 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
         alone = replace(options, epochs=2 * options.epochs, rate=TrainingOptions().rate, width=size.width,
                         layers=size.layers, heads=size.heads, hidden=size.hidden, dropout=size.dropout)
         compared["scratch"], _ = train(new, alone, on_progress)
+    learned = frozenset(case.problem.key for case in fresh)
     report["new"] = {name: shares(found, new) for name, found in compared.items()}
-    report["old"] = {name: shares(found, rehearsal) for name, found in compared.items() if name != "scratch"}
+    report["old"] = {name: shares(found, rehearsal, learned) for name, found in compared.items() if name != "scratch"}
     report["seconds"] = time.monotonic() - began
     provenance = {**checkpoint.provenance, "retrained_on": {
         "devices": report["new_devices"], "problems": report["new_problems"], "options": describe(options)}}
     return replace(after, provenance=provenance, metrics=report), report
 
 
-def shares(checkpoint: Checkpoint, data: Data, counts: Sequence[int] = COUNTS) -> dict[str, dict[str, float]] | None:
-    """Share by device, then by number measured, on the held-out problems; None where it lacks a kernel's words."""
+def shares(checkpoint: Checkpoint, data: Data, learned: Collection[str] = (),
+           counts: Sequence[int] = COUNTS) -> dict[str, dict[str, float]] | None:
+    """Share by device, then by number measured, on the held-out problems except those `learned` elsewhere (by key);
+    None where it lacks a kernel's words."""
     try:
-        found = judged(data, checkpoint, counts)
+        found = [verdict for verdict in judged(data, checkpoint, counts) if verdict.problem not in learned]
     except CheckpointError:
         return None
     table: dict[str, dict[str, float]] = {}

@@ -182,6 +182,22 @@ def test_retraining_adapts_to_a_new_device_and_reports_before_and_after() -> Non
     json.dumps(report)
 
 
+def test_what_retraining_learned_of_the_old_held_out_problems_is_not_judged() -> None:
+    held, known = ([case.problem.key for case in cases(DATA, held_out=part)] for part in (True, False))
+    frame = DATA.frame[DATA.frame["problem"].isin([*held[:4], *known[:2]])]
+    new = Data(frame.assign(held_out=frame["problem"].isin([known[0]]), device=MIDDLE.name), {MIDDLE.name: MIDDLE})
+    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
+    options = replace(QUICK, epochs=1, validation=0.0)
+    _, report = retrain(old, new, DATA, options, scratch=False)
+    learned = {case.problem.key for case in cases(new, held_out=False)}
+    left = [verdict for verdict in judged(DATA, old) if verdict.problem not in learned]
+    assert 0 < len(left) < len(held), "some of the old held-out problems are learned from now"
+    for name in DATA.devices:
+        logs = [verdict.log_shares["seq2seq", 0] for verdict in left if verdict.device == name]
+        assert report["old"]["before"][name]["0"] == pytest.approx(math.exp(np.mean(logs)))
+    assert report["old_cases"] == len(known) - known.count(known[0]), "nor is rehearsed what the new ones hold out"
+
+
 def test_retraining_is_shown_beside_training_from_scratch() -> None:
     new = data(8, held_out=2, sampled=60, devices=(MIDDLE,), seed=3)
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
