@@ -78,6 +78,8 @@ def caption(rows: Sequence[Row], where: dict[str, str]) -> str:
     if ratios:
         text += " What seq2seq's first proposal loses, over what the one best fixed configuration loses: "
         text += ", ".join(f"{device} {ratio:.2f}" for device, ratio in ratios.items()) + "."
+    if any(row["unmeasured"] for row in rows):
+        text += " Where a space was not exhausted, every method chooses among its measured configurations."
     return text + f"\n\nMeasured on {words(where)}. Evaluated on {where['date']}."
 
 

@@ -1,8 +1,8 @@
-"""Measures the data set that ships with seqtune: `python -m benchmarks.shipped_data --journal J.sqlite --out DIR`.
+"""Measures the data set that ships with seqtune: `python -m benchmarks.shipped_data --journal J.sqlite --out FILE`.
 
-Problems: ResNet-18, ResNet-50, half of VGG-16, half of the transformers' matrix products and seeded samples to learn
-from; MobileNet-V2, the other halves and a few samples of their own are held out, and sampled problems near a held-out
-one are dropped. A problem is held out on every device or on none.
+Problems: ResNet-18, ResNet-50, every other layer of VGG-16, two in three of the transformers' matrix products and
+seeded samples to learn from; MobileNet-V2, the rest of these two and a few samples of their own are held out, and what
+is near a held-out problem is not learnt from. A problem is held out on every device or on none.
 
 What is learnt from has a few hundred random configurations measured; a held-out problem has its whole space measured
 where that is up to 3,000 configurations (600 on OpenCL), else 1,000 random ones and a local search from the best until
@@ -12,6 +12,7 @@ it runs dry. The finalists are measured again, interleaved. Run it again to resu
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import sys
 import time
@@ -114,8 +115,8 @@ def main() -> None:
             print(f"{place + 1}/{len(options.devices)} {device.key}", file=sys.stderr)
             collect(device, of_device(split, device, first), journal, options.trials)
         if options.out is not None:
-            provenance = {"made_by": "python -m benchmarks.shipped_data", "machine": f"{device.model}, 2 cores",
-                          "operating_system": platform.system()}
+            provenance = {"made_by": "python -m benchmarks.shipped_data", "operating_system": platform.system(),
+                          "machine": f"{device.model}, {os.cpu_count()} cores"}
             held_out = [one.key for one in split.held_out]
             Dataset.from_journal(journal, provenance, held_out).write(options.out)
 

@@ -1,4 +1,4 @@
-"""TranslatorModel: the Translator as a Hugging Face pretrained model, for training and for tools that expect one.
+"""TranslatorModel: the Translator as a Hugging Face pretrained model, for tools that expect one.
 
 It reads and writes the same config.json and model.safetensors as `seqtune.predictor.checkpoint`, which does so without
 importing transformers (3 s).

@@ -3,7 +3,7 @@
 Two stages within a time budget. First each configuration is checked and timed alone; failures drop out, and so does
 what takes more than HOPELESS times the best. Then the survivors and the default are run in rounds, every one of them
 once a round, so that a change of the machine's speed meets all alike; the rounds' samples are paired. The rounds come
-in BATCHES, each with newly built kernels and buffers in another order, so that no candidate wins by a lucky address.
+in BATCHES, each with newly made kernels and buffers in another order, so that no candidate wins by a lucky address.
 
 The winner is the default unless a candidate beats it significantly: for each candidate a one-sided Wilcoxon signed-rank
 test of log(default / candidate) - log(1 + MARGIN) over the rounds, exact, with Holm's correction over the candidates at
