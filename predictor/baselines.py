@@ -1,7 +1,7 @@
 """Baselines: what a prediction must be compared with. Each is fitted on training cases and proposes configurations.
 
 Proposals are distinct and come out of the spaces handed in, best first; fewer than asked for only where there are
-fewer. A new method is one class here and one line in METHODS of `seqtune.predictor.evaluate`.
+fewer. A new method is one class here, a word in METHODS and one in `fitted` of `seqtune.predictor.evaluate`.
 """
 
 from __future__ import annotations

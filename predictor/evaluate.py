@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 
 import numpy as np
 
@@ -114,22 +115,17 @@ def fitted(training: Sequence[Case], checkpoint: Checkpoint | None, methods: Seq
     unknown = sorted(set(methods) - set(METHODS))
     if unknown:
         raise MisuseError(f"no method {unknown[0]!r:.40}; there are {', '.join(METHODS)}")
-    found: dict[str, Method] = {}
-    trees = Trees(training) if {"fixed", "trees"} & set(methods) else None
-    for name in methods:
-        if name == "seq2seq":
-            if checkpoint is None:
-                raise MisuseError("seq2seq needs a checkpoint")
-            found[name] = Seq2seq(checkpoint)
-        elif name == "nearest":
-            found[name] = Nearest(training)
-        elif name == "default":
-            found[name] = Default()
-        elif trees is not None and name == "fixed":
-            found[name] = Fixed(training, trees)
-        elif trees is not None and name == "trees":
-            found[name] = TreesMethod(trees)
-    return found
+
+    def seq2seq() -> Method:
+        if checkpoint is None:
+            raise MisuseError("seq2seq needs a checkpoint")
+        return Seq2seq(checkpoint)
+
+    trees = cache(lambda: Trees(training))  # two methods share them
+    makers: dict[str, Callable[[], Method]] = {
+        "seq2seq": seq2seq, "fixed": lambda: Fixed(training, trees()), "nearest": lambda: Nearest(training),
+        "trees": lambda: TreesMethod(trees()), "default": Default}
+    return {name: makers[name]() for name in methods if name != "random"}
 
 
 def _replayed(case: Case, proposers: Mapping[str, Method], methods: Sequence[str], counts: Sequence[int]) -> Verdict:
