@@ -176,10 +176,11 @@ def _read(path: Path, kind: type[_Model]) -> _Model:
 
 def _vocabulary(about: _About, path: Path) -> Vocabulary:
     words = about.vocabulary
+    kernels = tuple(kernel.name for kernel in about.kernels)
     begins = {words.names[:2] == ("<pad>", "<unknown>"), words.words[:2] == ("<pad>", "<unknown>"),
               words.targets[:2] == ("<pad>", "<begin>")}
     if begins != {True} or any(len(set(part)) != len(part) for part in (words.names, words.words, words.targets,
-                                                                            words.derived)):
+                                                                        words.derived, kernels)):
         raise CheckpointError(f"{path}: its vocabulary has no proper beginning or repeats a word")
     if {name for kernel in about.kernels for name, _ in kernel.derived} - set(words.derived):
         raise CheckpointError(f"{path}: its vocabulary lacks a derived quantity of its own kernels")

@@ -40,7 +40,7 @@ class Declaration(BaseModel):
 
     name: str = Field(max_length=200)
     problem_type: str = Field(max_length=200)
-    version: int
+    version: int = Field(ge=0, le=2**31 - 1)
     parameters: tuple[tuple[str, tuple[int | str, ...]], ...] = Field(max_length=100)
     constraints: tuple[str, ...] = ()
     derived: tuple[tuple[str, str], ...] = ()
@@ -116,7 +116,8 @@ class Vocabulary:
                     for name, values in kernel.parameters)
                 self._target[kernel_word(kernel.name)]
             except KeyError as error:
-                raise CheckpointError(f"the vocabulary lacks {error} of its own kernel {kernel.name}") from None
+                raise CheckpointError(
+                    f"the vocabulary lacks {error!s:.100} of its own kernel {kernel.name!r:.60}") from None
         object.__setattr__(self, "_places", places)
 
     @classmethod

@@ -140,6 +140,10 @@ def _words(change: Callable[[dict[str, list[object]]], object]) -> Callable[[Pat
     return _json("seqtune.json", lambda found: change(found["vocabulary"]))  # type: ignore[arg-type]
 
 
+def _kernels(change: Callable[[list[dict[str, object]]], object]) -> Callable[[Path], object]:
+    return _json("seqtune.json", lambda found: change(found["kernels"]))  # type: ignore[arg-type]
+
+
 def _tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], object]:
     def apply(folder: Path) -> None:
         found = load_file(folder / "model.safetensors")
@@ -199,6 +203,9 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
     "a field nobody knows": _json("seqtune.json", lambda found: found.update(surprise=1)),
     "a seed in words": _json("seqtune.json", lambda found: found.update(seed="lucky")),
     "kernels that are no list": _json("seqtune.json", lambda found: found.update(kernels={"a": 1})),
+    "a kernel twice": _kernels(lambda found: found.append(found[0])),
+    "a kernel of an enormous version": _kernels(lambda found: found[0].update(version=10**400)),
+    "a kernel whose name has lines": _kernels(lambda found: found[0].update(name="a\nb" * 60)),
     "a derived quantity too few": _words(lambda found: found["derived"].pop()),
     "a derived quantity too many": _words(lambda found: found["derived"].append("waste")),
     "a derived quantity twice": _words(lambda found: found["derived"].append("times")),
