@@ -5,7 +5,7 @@ Everything that learns or judges here works on cases: rows of all spaces of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -158,14 +158,6 @@ def find_rows(space: SearchSpace, settings: Sequence[Mapping[str, Setting]]) -> 
     codes, wanted = space.rows.astype(np.int64) @ weights, places @ weights
     at = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
     return np.where((codes[at] == wanted) & (places >= 0).all(axis=1), at, -1)
-
-
-def by_problem(found: Iterable[Case]) -> dict[str, list[Case]]:
-    """Cases by their problem's key."""
-    groups: dict[str, list[Case]] = {}
-    for case in found:
-        groups.setdefault(case.problem.key, []).append(case)
-    return groups
 
 
 def split(found: Sequence[Case], share: float, seed: int) -> tuple[list[Case], list[Case]]:
