@@ -31,8 +31,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.report import dataset, insert, machine, markdown, words, write_json
+from benchmarks.report import insert, machine, markdown, words, write_json
 from seqtune.errors import FormatError, SeqtuneError
+from seqtune.learn import read_dataset
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
@@ -257,7 +258,7 @@ def _sources(given: argparse.Namespace, journal: Journal) -> list[Dataset]:
 
     found = [Dataset.from_journal(journal)] if given.journal is not None else []
     try:
-        found.append(dataset(given.data))
+        found.append(read_dataset(given.data))
     except FormatError:
         if given.data is not None:
             raise

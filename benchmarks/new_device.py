@@ -25,7 +25,6 @@ from benchmarks.report import (
     VERMILION,
     Rows,
     apart,
-    dataset,
     height,
     insert,
     machine,
@@ -36,6 +35,7 @@ from benchmarks.report import (
     write_json,
 )
 from seqtune.errors import DeviceError, MisuseError, SeqtuneError
+from seqtune.learn import read_dataset
 
 if TYPE_CHECKING:
     from seqtune.predictor.checkpoint import Checkpoint
@@ -205,7 +205,7 @@ def run(given: argparse.Namespace) -> None:
     from seqtune.predictor.training import TrainingOptions
 
     given.work = given.work or Path(platformdirs.user_cache_dir("seqtune")) / "new_device"
-    split = parts(Rows.of(dataset(given.data)), given.device, given.problems, given.seed)
+    split = parts(Rows.of(read_dataset(given.data)), given.device, given.problems, given.seed)
     options = TrainingOptions(epochs=given.epochs, extra=given.extra, seed=given.seed, threads=given.threads,
                               state=given.work / f"training-{_plain(given.device)}")
     checkpoint, training = first(given, split, options)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtune.errors import FormatError, MisuseError, UnavailableError
+from seqtune.errors import MisuseError, UnavailableError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.device import Device
 
-SHIPPED = Path(__file__).resolve().parent.parent / "data" / "shipped"
 # Okabe and Ito's colours, which stay apart for colour-blind readers; black for what seqtune does.
 BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE, GREY = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#777777")
@@ -35,19 +34,6 @@ class Rows:
     def of(cls, data: Dataset) -> Rows:
         """All of them."""
         return cls(data.rows.assign(held_out=data.rows["problem"].isin(data.held_out)), data.devices)
-
-
-def dataset(path: Path | None = None) -> Dataset:
-    """A data set, by default all that is shipped. Raises FormatError."""
-    from seqtune.data.dataset import Dataset
-
-    files = sorted(SHIPPED.glob("*.parquet")) if path is None else [path]
-    if not files:
-        raise FormatError("no data set is shipped here; name one with --data (benchmarks.shipped_data measures it)")
-    found = Dataset.read(files[0])
-    for file in files[1:]:
-        found = found.merge(Dataset.read(file))
-    return found
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:

@@ -21,7 +21,6 @@ from benchmarks.report import (
     PURPLE,
     VERMILION,
     apart,
-    dataset,
     height,
     insert,
     machine,
@@ -32,6 +31,7 @@ from benchmarks.report import (
     write_json,
 )
 from seqtune.errors import SeqtuneError
+from seqtune.learn import read_dataset
 
 COUNTS = (0, 3, 5)
 # name -> colour, marker, width, dashes; the order of the table's columns
@@ -143,7 +143,7 @@ def main() -> None:
     try:
         import seqtune
 
-        data = dataset(given.data)
+        data = read_dataset(given.data)
         rows = seqtune.evaluate(given.data, checkpoint=given.checkpoint, methods=given.methods.split(","),
                                 progress=lambda step: print(step, file=sys.stderr))
         names = {row["device"] for row in rows}
