@@ -5,8 +5,8 @@ checkpoint (`synchronous=NORMAL`: no wait for the disk per record, which would d
 can lose the last records, never damage the journal.
 
 A *trial* is measured once: (problem, device, kernel, kernel version, configuration, toolchain) is unique; only what
-timed out or crashed can be forgotten, to be tried again. What is measured again on purpose (runs `final` and `verify`)
-stands in a table of its own, and the newest counts.
+timed out or crashed can be forgotten, to be tried again. What is measured again on purpose (runs `final`, `verify` and
+`again`) stands in a table of its own, and the newest counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .record import Measurement, Record, Status
 
 VERSION = 1  # of the schema; SQLite's user_version
 APPLICATION = 0x73717475  # "sqtu"; SQLite's application_id
-REPEATED = ("final", "verify")  # runs that measure a trial again
+REPEATED = ("final", "verify", "again")  # runs that measure a trial again
 
 _COLUMNS = """
     id INTEGER PRIMARY KEY, problem INTEGER NOT NULL REFERENCES problems, device INTEGER NOT NULL REFERENCES devices,
