@@ -44,8 +44,8 @@ from seqtune.tuner.tune import Budget, Finals, tune
 EXHAUSTIBLE = {"llvm": 3000, "opencl": 600}  # configurations
 RANDOM_TRIALS = 1000  # before the local search, in a space too large to exhaust
 MEASURING = Options(longest_seconds=0.03)  # a kernel of 10 ms is less noisy than one of 100 us: fewer samples
-AT_LEISURE = Options(longest_seconds=0.05, drop_factors=(1e9,))
-SUSPICIOUS = 0.25  # log of measured over expected time
+AT_LEISURE = Options(samples=6, longest_seconds=0.012, drop_factors=(1e9,))
+SUSPICIOUS = 0.3  # log of measured over expected time
 LARGEST_ON_SLOW = 6e8  # FLOP of a problem measured on the devices beside the first two
 
 
@@ -116,13 +116,13 @@ def suspects(cases_of_device: Sequence[Case]) -> list[tuple[Problem, list[Config
     invented time. Who is suspected is measured again at leisure; what was slow stays slow.
     """
     trees = Trees(cases_of_device, TreesOptions(models=1))
-    found = []
+    found: dict[Problem, list[Configuration]] = {}
     for case in cases_of_device:
         surplus = np.log(case.seconds / case.best) - trees.predict(case.spaces)
         rows = np.flatnonzero(np.nan_to_num(surplus, nan=-1.0, posinf=-1.0) > SUSPICIOUS)
         if len(rows):
-            found.append((case.problem, [numbered(case.spaces, int(row)) for row in rows]))
-    return found
+            found[case.problem] = [numbered(case.spaces, int(row)) for row in rows]
+    return [(problem, found[problem]) for problem in like_sources_together(list(found))]
 
 
 def again(device: Device, journal: Journal, held_out: Sequence[str]) -> int:

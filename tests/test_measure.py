@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -126,3 +127,28 @@ def test_a_reference_of_zeros_can_be_met() -> None:
             assert expected.error(np.ones((1, 1), np.float32)) == 1
             return
     raise AssertionError("no seed gave a negative product")
+
+
+class Slow(Fake):
+    """Sleeps 50 ms in launches number `first` to `last`."""
+
+    def __init__(self, first: int, last: int) -> None:
+        super().__init__()
+        self.first, self.last = first, last
+
+    def run(self) -> None:
+        super().run()
+        if self.first <= self.launches <= self.last:
+            time.sleep(0.05)
+
+
+def test_one_disturbed_sample_does_not_drop_a_good_candidate() -> None:
+    found = time_one(Slow(first=1, last=2), best=2e-3, samples=5)
+    assert len(found.samples) == 5
+    assert found.samples[0] > 0.05  # the disturbed one is kept
+    assert found.seconds < 2e-3
+
+
+def test_a_hopeless_candidate_is_dropped_at_the_second_look() -> None:
+    found = time_one(Slow(first=1, last=1000), best=1e-4, samples=5)
+    assert len(found.samples) == 2

@@ -29,6 +29,8 @@ class Options:
     sample_seconds: float = 200e-6  # far above the clock's and the call's own cost, below a scheduler's time slice
     drop_factors: tuple[float, ...] = (8.0, 3.0, 1.3)  # after 1, 2, 3 ... samples: dropped where the least one is
     #                                                    slower than the best so far by this; the last one stays
+    second_look: float = 2e-3  # seconds to wait before a drop is decided by one more sample: the first ones may have
+    #                            met another process's time slice, which makes a good kernel look hopeless
     longest_seconds: float = 2.0  # of sampling one configuration; a slower kernel gets fewer samples
     build_seconds: float = 15.0  # then the worker is killed; LLVM takes 20 ms, PoCL a second
     run_seconds: float = 10.0  # then the worker is killed; plus three launches at 1 GFLOP/s
@@ -127,15 +129,19 @@ def check_and_time(executable: Executable, operands: Operands, expected: Expecte
             return checked
         calls = max(1, math.ceil(options.sample_seconds / max(first, 1e-7)))
         samples: list[float] = []
-        least, spent = math.inf, 0.0
-        while len(samples) < options.samples and (not samples or spent < options.longest_seconds):
+        least, spent, looked_again = math.inf, 0.0, False
+        while len(samples) < options.samples and (not samples or spent < options.longest_seconds or looked_again):
             start = time.perf_counter()
             one, calls = sample(executable.run, options.sample_seconds, calls)
             spent += time.perf_counter() - start
             samples.append(one)
             least = min(least, one)
-            if least > best * options.drop_factors[min(len(samples), len(options.drop_factors)) - 1]:
+            hopeless = least > best * options.drop_factors[min(len(samples), len(options.drop_factors)) - 1]
+            if hopeless and looked_again:
                 break
+            looked_again = hopeless
+            if hopeless:
+                time.sleep(options.second_look)
     except LaunchError as error:
         return Measurement(Status.RUNTIME, (), None, executable.build_seconds, one_line(error))
     return Measurement(Status.CORRECT, tuple(samples), checked.error, executable.build_seconds)
