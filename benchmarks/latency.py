@@ -1,7 +1,8 @@
 """How long an answer takes: `python -m benchmarks.latency [--out docs/] [--checkpoint FOLDER] [--devices ...]`.
 
 Warm: one prediction in a running process, beam 5, one thread, for many problems on each device: `new` shapes, whose
-search space has to be enumerated too, and the same ones `again`. Cold: the least of several fresh processes.
+search space has to be enumerated too, and the same ones `again`. Cold: the least of several fresh processes; `seqtune
+predict` searches with the beam of every answer there, which is wider.
 """
 
 from __future__ import annotations
@@ -35,10 +36,13 @@ def least(arguments: list[str], times: int) -> float:
 
 def cold(checkpoint: str, device: str, times: int) -> dict[str, float]:
     """Seconds by what is started. Raises SeqtuneError where a command fails (it has said why)."""
+    from seqtune.predictor.beam import WIDTH
+
     program = ["-m", "seqtune"]
     commands = {"an empty interpreter": ["-c", "pass"], "import seqtune": ["-c", "import seqtune"],
                 "seqtune --help": [*program, "--help"], "seqtune devices": [*program, "devices"],
-                "seqtune predict": [*program, "predict", PROBLEM, "--checkpoint", checkpoint, "--device", device]}
+                f"seqtune predict (beam {WIDTH})": [
+                    *program, "predict", PROBLEM, "--checkpoint", checkpoint, "--device", device]}
     try:
         return {name: least(arguments, times) for name, arguments in commands.items()}
     except subprocess.CalledProcessError as error:
@@ -72,6 +76,8 @@ def warm(checkpoint: str, names: list[str], count: int) -> list[dict[str, Any]]:
         for which in ("new", "again"):
             found = [milliseconds for problem in problems if (milliseconds := timed(answer, problem)) is not None]
             found = sorted(found[2 * WARM_UP:])
+            if not found:
+                raise SeqtuneError(f"no kernel of {device.name} solves any of the problems; ask for more")
             row[which] = {"problems": len(found), "median_ms": found[len(found) // 2],
                           "p90_ms": found[len(found) * 9 // 10]}
         rows.append(row)
@@ -97,14 +103,21 @@ def tables(rows: list[dict[str, Any]], starts: dict[str, float]) -> str:
         ["cold, a fresh process", "s"], [[name, f"{seconds:.2f}"] for name, seconds in starts.items()])
 
 
+def positive(text: str) -> int:
+    """An argument that counts something."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is no whole number above 0")
+    return int(text)
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="folder for latency.json")
     parser.add_argument("--checkpoint", default="default")
     parser.add_argument("--devices", nargs="+", help="[default: all that are here and the checkpoint knows]")
-    parser.add_argument("--problems", type=int, default=100, help="sampled, a fifth of them matrix products")
-    parser.add_argument("--times", type=int, default=5, help="fresh processes of each kind")
+    parser.add_argument("--problems", type=positive, default=100, help="sampled, a fifth of them matrix products")
+    parser.add_argument("--times", type=positive, default=5, help="fresh processes of each kind")
     parser.add_argument("--readme", type=Path, help="also put the tables between this page's latency comments")
     given = parser.parse_args()
     try:
@@ -120,6 +133,8 @@ def run(given: argparse.Namespace) -> None:
 
     known = load_checkpoint(given.checkpoint).vocabulary.words
     names = given.devices or [device.name for device in devices() if f"backend={device.backend}" in known]
+    if not names:
+        raise SeqtuneError("no device here is of a kind that the checkpoint knows")
     starts = cold(given.checkpoint, names[0], given.times)
     rows = warm(given.checkpoint, names, given.problems)
     where = machine([find(name) for name in names])

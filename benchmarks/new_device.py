@@ -23,7 +23,6 @@ from benchmarks.report import (
     BLUE,
     GREY,
     VERMILION,
-    Rows,
     apart,
     height,
     insert,
@@ -38,6 +37,7 @@ from seqtune.errors import DeviceError, MisuseError, SeqtuneError
 from seqtune.learn import read_dataset
 
 if TYPE_CHECKING:
+    from seqtune.data.dataset import Dataset
     from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.training import Progress, TrainingOptions
 
@@ -50,13 +50,13 @@ Shares = Mapping[str, Mapping[str, float]]  # device -> measured -> share
 class Parts:
     """A data set in three: everything of the other devices, a few problems of the new one, and who is who."""
 
-    old: Rows
-    new: Rows  # with all held-out problems of the new device
+    old: Dataset
+    new: Dataset  # with all held-out problems of the new device
     device: str
     chosen: tuple[str, ...]  # keys of the problems to learn from
 
 
-def parts(data: Rows, device: str, problems: int, seed: int) -> Parts:
+def parts(data: Dataset, device: str, problems: int, seed: int) -> Parts:
     """Leaves a device out. Raises DeviceError, MisuseError."""
     import numpy as np
 
@@ -66,18 +66,18 @@ def parts(data: Rows, device: str, problems: int, seed: int) -> Parts:
     if not keys:
         names = ", ".join(sorted({one.name for one in data.devices.values()}))
         raise DeviceError(f"the data set has no device {device!r:.60}; it has {names}")
-    mine = data.frame["device"].isin(keys)
-    own = Rows(data.frame[mine].reset_index(drop=True), data.devices)
+    mine = data.rows["device"].isin(keys)
+    own = replace(data, rows=data.rows[mine].reset_index(drop=True))
     known = sorted(case.problem.key for case in cases(own, held_out=False))
     if len(known) < problems:
         raise MisuseError(f"only {len(known)} problems of {device} are there to learn from, {problems} are asked for")
     chosen = sorted(known[place] for place in np.random.default_rng(seed).permutation(len(known))[:problems])
-    new = own.frame[own.frame["held_out"] | own.frame["problem"].isin(chosen)].reset_index(drop=True)
-    old = data.frame[~mine].reset_index(drop=True)
+    new = own.rows[own.rows["problem"].isin([*chosen, *data.held_out])].reset_index(drop=True)
+    old = data.rows[~mine].reset_index(drop=True)
     others = {key: one for key, one in data.devices.items() if key not in keys}
     if not len(old):
         raise MisuseError(f"the data set has no device beside {device}")
-    return Parts(Rows(old, others), replace(own, frame=new), device, tuple(chosen))
+    return Parts(replace(data, rows=old, devices=others), replace(own, rows=new), device, tuple(chosen))
 
 
 def first(given: argparse.Namespace, split: Parts, options: TrainingOptions) -> tuple[Checkpoint, dict[str, Any]]:
@@ -205,7 +205,7 @@ def run(given: argparse.Namespace) -> None:
     from seqtune.predictor.training import TrainingOptions
 
     given.work = given.work or Path(platformdirs.user_cache_dir("seqtune")) / "new_device"
-    split = parts(Rows.of(read_dataset(given.data)), given.device, given.problems, given.seed)
+    split = parts(read_dataset(given.data), given.device, given.problems, given.seed)
     options = TrainingOptions(epochs=given.epochs, extra=given.extra, seed=given.seed, threads=given.threads,
                               state=given.work / f"training-{_plain(given.device)}")
     checkpoint, training = first(given, split, options)

@@ -1,39 +1,22 @@
-"""What the programs here share: data sets as the predictor reads them, Markdown, JSON, and the style of the figures."""
+"""What the programs here share: Markdown, JSON, and the style of the figures."""
 
 from __future__ import annotations
 
 import datetime
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtune.errors import MisuseError, UnavailableError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from seqtune.data.dataset import Dataset
     from seqtune.kernels.device import Device
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers; black for what seqtune does.
 BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE, GREY = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#777777")
 TICKS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)  # of an axis of shares
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows of a data set that say whether they are held out: `seqtune.predictor.cases.Data`."""
-
-    frame: pd.DataFrame
-    devices: Mapping[str, Device]
-
-    @classmethod
-    def of(cls, data: Dataset) -> Rows:
-        """All of them."""
-        return cls(data.rows.assign(held_out=data.rows["problem"].isin(data.held_out)), data.devices)
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:

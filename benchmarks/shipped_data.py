@@ -23,7 +23,6 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.report import Rows
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.data.record import Record
@@ -129,7 +128,7 @@ def again(device: Device, journal: Journal, held_out: Sequence[str]) -> int:
     """Measures the suspects of a device once more, without dropping any early; the least time counts."""
     data = Dataset.from_journal(journal, held_out=held_out)
     rows = data.rows[data.rows["device"] == device.key]
-    table = Rows.of(replace(data, rows=rows))
+    table = replace(data, rows=rows)
     chosen = suspects([*cases(table, held_out=False), *cases(table, held_out=True)])
     count = sum(len(some) for _, some in chosen)
     print(f"{device.name}: {count} of {len(rows)} trials are measured again", file=sys.stderr, flush=True)

@@ -67,6 +67,11 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The rows with one more column, `held_out`: as learning reads them."""
+        return self.rows.assign(held_out=self.rows["problem"].isin(self.held_out))
+
     @classmethod
     def from_journal(cls, journal: Journal, provenance: Mapping[str, str] | None = None,
                      held_out: Iterable[str] = ()) -> Dataset:

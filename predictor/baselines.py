@@ -23,7 +23,7 @@ from seqtune.predictor.trees import Trees
 Wish = tuple[str, dict[str, Setting]]  # a kernel's name and settings that need not be valid
 
 
-class Method(Protocol):
+class Predictor(Protocol):
     """Proposes configurations for a problem without measuring."""
 
     def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:

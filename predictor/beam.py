@@ -26,6 +26,8 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.settled import Quantities, Settled
 from seqtune.predictor.vocabulary import Vocabulary, Words
 
+WIDTH = 8  # of the beam that answers a user, and that is judged; training's validation makes do with less
+
 State = TypeVar("State")
 Scores = NDArray[np.float32]  # (word,): log-probabilities up to a constant per hypothesis
 

@@ -5,13 +5,14 @@ Everything that learns or judges here works on cases: rows of all spaces of the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from seqtune.data.dataset import configuration
 from seqtune.errors import FormatError, KernelError
@@ -98,9 +99,10 @@ def narrowed(space: SearchSpace, keep: NDArray[np.bool_]) -> SearchSpace:
 def cases(data: Data, held_out: bool) -> list[Case]:
     """The cases of the training part (or of the held-out part) in which anything ran; problems sorted by key.
 
-    Configurations that their space no longer holds are left out, as are other versions of a kernel and problems without
-    one. Where a configuration was measured more than once the least time counts, of `final` runs where there are any:
-    those are longer and interleaved. Raises FormatError.
+    Configurations that their space no longer holds are left out, as are other versions of a kernel, problems without
+    one, and what another toolchain than the device's own (where its facts name one) made. Where a configuration was
+    measured more than once the least time counts, of `final` runs where there are any: those are longer and
+    interleaved. Raises FormatError.
     """
     frame = data.frame
     missing = [name for name in NEEDED if name not in frame.columns]
@@ -123,6 +125,8 @@ def _case(problem: Problem, device: Device, rows: pd.DataFrame) -> Case | None:
         spaces = spaces_for(problem, device)
     except KernelError:
         return None
+    if device.toolchain and "toolchain" in rows:
+        rows = rows[rows["toolchain"] == device.toolchain]
     seconds = np.full((2, sum(map(len, spaces))), np.nan)  # of all runs, of final ones
     times = np.where(rows["status"].to_numpy(str) == "correct", rows["seconds"].to_numpy(float), np.inf)
     times = np.where(times > 0, times, np.inf)  # NaN too
@@ -143,6 +147,16 @@ def _case(problem: Problem, device: Device, rows: pd.DataFrame) -> Case | None:
     if np.isfinite(finals).any():  # a lucky trial does not beat the best of the finals
         trials = np.where(np.isnan(finals), np.maximum(trials, np.nanmin(finals)), finals)
     return Case(problem, device, spaces, trials) if np.isfinite(trials).any() else None
+
+
+def counted(times: ArrayLike, default: float, known: ArrayLike) -> Floats:
+    """Times as a user meets them: a pick that fails (infinite) counts as the default, which one falls back on; where
+    that fails as well, as the slowest of the `known` times that ran."""
+    if not math.isfinite(default):
+        ran = np.asarray(known, float)
+        default = float(ran[np.isfinite(ran)].max())
+    found = np.asarray(times, float)
+    return np.where(np.isfinite(found), found, default)
 
 
 def find_rows(space: SearchSpace, settings: Sequence[Mapping[str, Setting]]) -> NDArray[np.int64]:

@@ -15,14 +15,14 @@ from functools import cache
 import numpy as np
 
 from seqtune.data.record import Measurement
-from seqtune.errors import MisuseError
+from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace, spaces_for
-from seqtune.predictor.baselines import Default, Fixed, Method, Nearest, TreesMethod, random_log_share
-from seqtune.predictor.beam import beam_search
-from seqtune.predictor.cases import Case, Data, Floats, cases
+from seqtune.predictor.baselines import Default, Fixed, Nearest, Predictor, TreesMethod, random_log_share
+from seqtune.predictor.beam import WIDTH, beam_search
+from seqtune.predictor.cases import Case, Data, Floats, cases, counted
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.trees import Trees
 
@@ -30,6 +30,7 @@ METHODS = ("seq2seq", "random", "fixed", "nearest", "trees", "default")
 COUNTS = (0, 3, 5)
 
 Measure = Callable[[Problem, Device, Sequence[Configuration]], Sequence[Measurement]]
+OnSkip = Callable[[Problem, str], None]  # told of a problem on which nothing ran, and why
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class EvaluateOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Outcome:
     """What the methods reached on one problem: log shares by (method, measured)."""
 
     problem: str
@@ -73,73 +74,87 @@ class Verdict:
 
 def evaluate(data: Data, checkpoint: Checkpoint | None, methods: Sequence[str] = METHODS,
              counts: Sequence[int] = COUNTS, options: EvaluateOptions | None = None, measure: Measure | None = None,
-             questions: Sequence[tuple[Problem, Device]] | None = None) -> list[Row]:
-    """Rows for every device, method and number. `questions` are judged live (by default the held-out problems)."""
-    return rows(verdicts(data, checkpoint, methods, counts, options, measure, questions), options)
+             questions: Sequence[tuple[Problem, Device]] | None = None, on_skip: OnSkip | None = None) -> list[Row]:
+    """Rows for every device, method and number. `questions` are judged live (by default the held-out problems); those
+    on which nothing runs are left out."""
+    return rows(outcomes(data, checkpoint, methods, counts, options, measure, questions, on_skip), options)
 
 
-def verdicts(data: Data, checkpoint: Checkpoint | None, methods: Sequence[str] = METHODS,
+def outcomes(data: Data, checkpoint: Checkpoint | None, methods: Sequence[str] = METHODS,
              counts: Sequence[int] = COUNTS, options: EvaluateOptions | None = None, measure: Measure | None = None,
-             questions: Sequence[tuple[Problem, Device]] | None = None) -> list[Verdict]:
+             questions: Sequence[tuple[Problem, Device]] | None = None, on_skip: OnSkip | None = None) -> list[Outcome]:
     """The outcome of every problem: what `rows` sums up."""
     options = options or EvaluateOptions()
     proposers = fitted(cases(data, held_out=False), checkpoint, methods)
     if measure is not None:
         if questions is None:
             questions = [(case.problem, case.device) for case in cases(data, held_out=True)]
-        return [_live(problem, device, proposers, methods, counts, measure, options) for problem, device in questions]
+        live: list[Outcome] = []
+        failed: SeqtuneError | None = None
+        for problem, device in questions:
+            try:
+                live.append(_live(problem, device, proposers, methods, counts, measure, options))
+            except SeqtuneError as error:
+                if type(error) is not SeqtuneError:
+                    raise  # a misuse, or a device that does not open
+                failed = error
+                if on_skip is not None:
+                    on_skip(problem, str(error))
+        if failed is not None and not live:
+            raise failed
+        return live
     found = cases(data, held_out=True)
     if not found:
         raise MisuseError("the data set holds out no problem that a kernel here solves; nothing to evaluate on")
     return [_replayed(case, proposers, methods, counts) for case in found]
 
 
-def judged(data: Data, checkpoint: Checkpoint, counts: Sequence[int] = COUNTS) -> list[Verdict]:
+def judged(data: Data, checkpoint: Checkpoint, counts: Sequence[int] = COUNTS) -> list[Outcome]:
     """The checkpoint alone on the held-out problems, if any, without fitting anything."""
-    proposers: dict[str, Method] = {"seq2seq": Seq2seq(checkpoint)}
+    proposers: dict[str, Predictor] = {"seq2seq": Seq2seq(checkpoint)}
     return [_replayed(case, proposers, ["seq2seq"], counts) for case in cases(data, held_out=True)]
 
 
 class Seq2seq:
     """The first proposals of a checkpoint's constrained beam."""
 
-    def __init__(self, checkpoint: Checkpoint, width: int = 8) -> None:
-        self._words, self._width = checkpoint.next_word(), width
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._words = checkpoint.next_word()
 
     def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
-        return [candidate.configuration for candidate in beam_search(self._words, spaces, self._width, count)]
+        return [candidate.configuration for candidate in beam_search(self._words, spaces, WIDTH, count)]
 
 
-def fitted(training: Sequence[Case], checkpoint: Checkpoint | None, methods: Sequence[str]) -> dict[str, Method]:
+def fitted(training: Sequence[Case], checkpoint: Checkpoint | None, methods: Sequence[str]) -> dict[str, Predictor]:
     """The methods by name, fitted on training cases; `random` needs none."""
     unknown = sorted(set(methods) - set(METHODS))
     if unknown:
         raise MisuseError(f"no method {unknown[0]!r:.40}; there are {', '.join(METHODS)}")
 
-    def seq2seq() -> Method:
+    def seq2seq() -> Predictor:
         if checkpoint is None:
             raise MisuseError("seq2seq needs a checkpoint")
         return Seq2seq(checkpoint)
 
     trees = cache(lambda: Trees(training))  # two methods share them
-    makers: dict[str, Callable[[], Method]] = {
+    makers: dict[str, Callable[[], Predictor]] = {
         "seq2seq": seq2seq, "fixed": lambda: Fixed(training, trees()), "nearest": lambda: Nearest(training),
         "trees": lambda: TreesMethod(trees()), "default": Default}
     return {name: makers[name]() for name in methods if name != "random"}
 
 
-def _replayed(case: Case, proposers: Mapping[str, Method], methods: Sequence[str], counts: Sequence[int]) -> Verdict:
+def _replayed(case: Case, proposers: Mapping[str, Predictor], methods: Sequence[str], counts: Sequence[int]) -> Outcome:
     left_out = int((~case.known).sum())
     case = case.measured_only()
     most = max(1, *counts)
     times = {name: [float(case.seconds[case.row(pick)]) for pick in method.propose(case.spaces, most)]
              for name, method in proposers.items()}
     default = float(case.seconds[case.row(case.spaces[0].default)])
-    return _verdict(case.problem, case.device, times, default, case.seconds, case.best, methods, counts, left_out)
+    return _outcome(case.problem, case.device, times, default, case.seconds, case.best, methods, counts, left_out)
 
 
-def _live(problem: Problem, device: Device, proposers: Mapping[str, Method], methods: Sequence[str],
-          counts: Sequence[int], measure: Measure, options: EvaluateOptions) -> Verdict:
+def _live(problem: Problem, device: Device, proposers: Mapping[str, Predictor], methods: Sequence[str],
+          counts: Sequence[int], measure: Measure, options: EvaluateOptions) -> Outcome:
     spaces = spaces_for(problem, device)
     most = max(1, *counts)
     picks = {name: method.propose(spaces, most) for name, method in proposers.items()}
@@ -150,9 +165,9 @@ def _live(problem: Problem, device: Device, proposers: Mapping[str, Method], met
              for configuration, measurement in zip(wanted, measure(problem, device, wanted), strict=True)}
     best = min(known.values())
     if math.isinf(best):
-        raise MisuseError(f"no configuration of {problem.brief()} ran on {device.name}")
+        raise SeqtuneError(f"no configuration of {problem.brief()} ran on {device.name}")
     times = {name: [known[pick] for pick in some] for name, some in picks.items()}
-    return _verdict(problem, device, times, known[safe], np.array([known[pick] for pick in drawn]), best, methods,
+    return _outcome(problem, device, times, known[safe], np.array([known[pick] for pick in drawn]), best, methods,
                     counts, sum(map(len, spaces)) - len(wanted))
 
 
@@ -164,33 +179,30 @@ def _sample(spaces: Sequence[SearchSpace], count: int, seed: int) -> list[Config
     return [spaces[number][int(row - offsets[number])] for number, row in zip(numbers, chosen, strict=True)]
 
 
-def _verdict(problem: Problem, device: Device, times: Mapping[str, Sequence[float]], default: float, drawn: Floats,
-             best: float, methods: Sequence[str], counts: Sequence[int], unmeasured: int) -> Verdict:
-    """`times` of each method's proposals in order; `drawn` are those that random chooses from. A failing pick counts
-    as the default, since that is what a user falls back on (and a failing default as the slowest that ran)."""
-    if math.isinf(default):
-        everything = [*drawn, *(time for some in times.values() for time in some)]
-        default = max(time for time in everything if math.isfinite(time))
+def _outcome(problem: Problem, device: Device, times: Mapping[str, Sequence[float]], default: float, drawn: Floats,
+             best: float, methods: Sequence[str], counts: Sequence[int], unmeasured: int) -> Outcome:
+    """`times` of each method's proposals in order; `drawn` are those that random chooses from."""
+    everything = np.concatenate([drawn, *times.values()])
     found: dict[tuple[str, int], float] = {}
     for name in methods:
         for count in counts:
             if name == "random":
-                log_share = random_log_share(best / np.where(np.isfinite(drawn), drawn, default), max(1, count))
+                log_share = random_log_share(best / counted(drawn, default, everything), max(1, count))
             else:
                 tried = times[name][:max(1, count)] or [default]
-                log_share = math.log(best / min(time if math.isfinite(time) else default for time in tried))
+                log_share = math.log(best / float(counted(tried, default, everything).min()))
             found[name, count] = log_share
-    return Verdict(problem.key, device.name, found, unmeasured)
+    return Outcome(problem.key, device.name, found, unmeasured)
 
 
-def rows(found: Sequence[Verdict], options: EvaluateOptions | None = None) -> list[Row]:
+def rows(found: Sequence[Outcome], options: EvaluateOptions | None = None) -> list[Row]:
     """Geometric means by device, method and number, each compared with seq2seq's."""
     options = options or EvaluateOptions()
     table: list[Row] = []
-    for device in dict.fromkeys(verdict.device for verdict in found):
-        mine = [verdict for verdict in found if verdict.device == device]
-        columns = {key: np.array([verdict.log_shares[key] for verdict in mine]) for key in mine[0].log_shares}
-        unmeasured = sum(verdict.unmeasured for verdict in mine)
+    for device in dict.fromkeys(outcome.device for outcome in found):
+        mine = [outcome for outcome in found if outcome.device == device]
+        columns = {key: np.array([outcome.log_shares[key] for outcome in mine]) for key in mine[0].log_shares}
+        unmeasured = sum(outcome.unmeasured for outcome in mine)
         for (method, count), logs in columns.items():
             low = high = ratio = None
             if method == "seq2seq":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from seqtune.errors import CheckpointError, MisuseError
+from seqtune.kernels.sampler import near
 from seqtune.predictor.cases import Data, cases
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.evaluate import COUNTS, judged
@@ -43,11 +44,19 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
     """A new checkpoint, and a report: shares on held-out problems of the new and of the old devices, before and after,
     beside a training from scratch on the same new records alone (unless `scratch` is False).
 
-    What the new records hold out is not rehearsed; what they learn from and the old ones held out is not judged."""
+    What the new records hold out is not rehearsed, and what is near to a problem that the old ones hold out is not
+    learned from: `left_out` counts such problems."""
     began = time.monotonic()
     fresh = cases(new, held_out=False)
     if not fresh:
         raise MisuseError("the new records have no training problem that a kernel here solves; nothing to adapt to")
+    old_held_out = held_out_problems(rehearsal)
+    left_out = {problem for problem in dict.fromkeys(case.problem for case in fresh)
+                if any(near(problem, other) for other in old_held_out)}
+    fresh = [case for case in fresh if case.problem not in left_out]
+    if not fresh:
+        raise MisuseError(f"all {len(left_out)} training problems of the new records are, or nearly are, held out by "
+                          "the old ones; nothing to adapt to: measure other problems, too")
     labels = {(case.problem.key, case.device.key) for case in fresh}
     unseen = {problem.key for problem in held_out_problems(new)}
     old = [case for case in cases(rehearsal, held_out=False)
@@ -56,14 +65,15 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
     torch.manual_seed(options.seed)
     model = checkpoint.model.grown(vocabulary)
     teacher = make_teacher([*old, *fresh], options)
-    avoid = list(dict.fromkeys([*held_out_problems(new), *held_out_problems(rehearsal)]))
+    avoid = list(dict.fromkeys([*held_out_problems(new), *old_held_out]))
     half = replace(options, extra=options.extra // 2)
     lessons = make_lessons(fresh, teacher, vocabulary, half, avoid)
     rehearsed = make_lessons(old, teacher, vocabulary, half, avoid) if old else []
     repeats = min(MOST_REPEATS, max(1, round(len(rehearsed) / len(lessons))))
     kept = fit(model, vocabulary, rehearsed + lessons * repeats, [], options, on_progress, began)
     report: dict[str, Any] = {
-        "new_problems": len({case.problem.key for case in fresh}), "new_cases": len(fresh), "old_cases": len(old),
+        "new_problems": len({case.problem.key for case in fresh}), "left_out": len(left_out),
+        "new_cases": len(fresh), "old_cases": len(old),
         "new_devices": sorted({case.device.name for case in fresh}), "epochs": kept.epoch,
         "interrupted": kept.interrupted, "new_words": len(vocabulary.targets) - len(checkpoint.vocabulary.targets)
         + len(vocabulary.words) - len(checkpoint.vocabulary.words)}
@@ -73,27 +83,25 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
         size = checkpoint.model.size
         alone = replace(options, epochs=2 * options.epochs, rate=TrainingOptions().rate, width=size.width,
                         layers=size.layers, heads=size.heads, hidden=size.hidden, dropout=size.dropout)
-        compared["scratch"], _ = train(new, alone, on_progress)
-    learned = frozenset(case.problem.key for case in fresh)
+        compared["scratch"], _ = train(new, alone, on_progress, left_out)
     report["new"] = {name: shares(found, new) for name, found in compared.items()}
-    report["old"] = {name: shares(found, rehearsal, learned) for name, found in compared.items() if name != "scratch"}
+    report["old"] = {name: shares(found, rehearsal) for name, found in compared.items() if name != "scratch"}
     report["seconds"] = time.monotonic() - began
     provenance = {**checkpoint.provenance, "retrained_on": {
         "devices": report["new_devices"], "problems": report["new_problems"], "options": describe(options)}}
     return replace(after, provenance=provenance, metrics=report), report
 
 
-def shares(checkpoint: Checkpoint, data: Data, learned: Collection[str] = (),
+def shares(checkpoint: Checkpoint, data: Data,
            counts: Sequence[int] = COUNTS) -> dict[str, dict[str, float]] | None:
-    """Share by device, then by number measured, on the held-out problems except those `learned` elsewhere (by key);
-    None where it lacks a kernel's words."""
+    """Share by device, then by number measured, on the held-out problems; None where it lacks a kernel's words."""
     try:
-        found = [verdict for verdict in judged(data, checkpoint, counts) if verdict.problem not in learned]
+        found = judged(data, checkpoint, counts)
     except CheckpointError:
         return None
     table: dict[str, dict[str, float]] = {}
-    for device in dict.fromkeys(verdict.device for verdict in found):
-        mine = [verdict.log_shares for verdict in found if verdict.device == device]
+    for device in dict.fromkeys(outcome.device for outcome in found):
+        mine = [outcome.log_shares for outcome in found if outcome.device == device]
         table[device] = {str(count): math.exp(float(np.mean([logs["seq2seq", count] for logs in mine])))
                          for count in counts}
     return table

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.sampler import sample_problems
 from seqtune.kernels.space import spaces_for
 from seqtune.predictor.beam import beam_search_many
-from seqtune.predictor.cases import Case, Data, cases, split
+from seqtune.predictor.cases import Case, Data, cases, counted, split
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.model import Choices, Source, Translator, TranslatorWords
 from seqtune.predictor.resume import Progressed, describe
@@ -97,13 +97,14 @@ class Lesson:
 
 
 def train(data: Data, options: TrainingOptions | None = None,
-          on_progress: OnProgress | None = None) -> tuple[Checkpoint, dict[str, Any]]:
+          on_progress: OnProgress | None = None,
+          leave_out: Collection[Problem] = ()) -> tuple[Checkpoint, dict[str, Any]]:
     """A checkpoint trained on the training part of a data set, and a report that JSON can hold.
 
     The same seed, data and machine give the same weights. Ctrl-C ends the training and keeps the best so far.
     """
     options = options or TrainingOptions()
-    found = cases(data, held_out=False)
+    found = [case for case in cases(data, held_out=False) if case.problem not in leave_out]
     if not found:
         raise MisuseError("the data set has no training problem that a kernel here solves; nothing to learn from")
     vocabulary = vocabulary_of(found)
@@ -332,10 +333,9 @@ def validate(model: Translator, vocabulary: Vocabulary, judged: Sequence[Case]) 
 
 
 def log_share(case: Case, row: int) -> float:
-    """Log share of one pick; a failing one counts as the default, as it would for a user."""
-    pick, default = case.seconds[row], case.seconds[case.row(case.spaces[0].default)]
-    slowest = case.seconds[np.isfinite(case.seconds)].max()
-    return math.log(case.best / next(time for time in (pick, default, slowest) if math.isfinite(time)))
+    """Log share of one pick."""
+    default = float(case.seconds[case.row(case.spaces[0].default)])
+    return math.log(case.best / float(counted(case.seconds[row], default, case.seconds)))
 
 
 def _teacher_share(teacher: Trees | None, validation: Sequence[Case]) -> float | None:

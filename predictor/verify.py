@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,6 +28,7 @@ import numpy as np
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.predictor.budget import SECONDS
 from seqtune.tuner.measure import Options
 from seqtune.tuner.runner import Measurer
 
@@ -37,7 +38,6 @@ HOPELESS = 1.3  # times the best of stage one; noise between stages is far small
 BATCHES = 6  # building anew takes some tens of milliseconds per finalist
 FEWEST_ROUNDS = 3  # a batch: one outlier moves no median, and 2**-18 leaves room for any number of candidates
 MOST_ROUNDS = 25  # a batch: enough to see a lead of 3 % on a busy machine; more only costs time
-SECONDS = 10.0  # the default budget of a verification, building included
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,11 @@ class Verdict:
 def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configuration], default: Configuration,
            seconds: float = SECONDS, progress: Callable[[str], None] = lambda step: None,
            clock: Callable[[], float] = time.monotonic) -> Verdict:
-    """Measure the candidates and the default. Under a small budget FEWEST_ROUNDS a batch run none the less."""
+    """Measure the candidates and the default. Under a small budget FEWEST_ROUNDS a batch run none the less.
+
+    What building, loading and checking anew cost, the first batch shows: where it takes more than its part of the
+    budget, the others have fewer rounds, and of the first as many count.
+    """
     started = clock()
     distinct = list(dict.fromkeys([default, *candidates]))
     options = Options()
@@ -71,8 +75,9 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
         if len(finalists) < 2 or default not in finalists:
             break
         progress(f"comparing {len(finalists)}, batch {batch + 1}/{BATCHES}")
+        began = clock()
         if not batch:  # all batches have equally many rounds, so that the journal need not say where one ends
-            left = (seconds - (clock() - started)) / BATCHES
+            left = (seconds - (began - started)) / BATCHES
             cost = sum(max(1.5 * options.sample_seconds, found[configuration].seconds) for configuration in finalists)
             rounds = min(MOST_ROUNDS, max(FEWEST_ROUNDS, int(left / cost)))
         turned = finalists[batch % len(finalists):] + finalists[:batch % len(finalists)]
@@ -83,14 +88,27 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
             else:
                 found[configuration] = measurement
                 finalists.remove(configuration)
-    for configuration in finalists:
-        if samples[configuration]:
-            found[configuration] = replace(found[configuration], samples=tuple(samples[configuration]))
-    return decide(found, default)
+        if not batch:
+            ended = clock()
+            late = (ended - began) - (seconds - (ended - started)) / (BATCHES - 1)
+            rounds = max(FEWEST_ROUNDS, rounds - math.ceil(max(0.0, late) / cost))
+            samples = {configuration: times[:rounds] for configuration, times in samples.items()}
+    together = [configuration for configuration in finalists if samples[configuration]]
+    for configuration in together:
+        found[configuration] = replace(found[configuration], samples=tuple(samples[configuration]))
+    return decide(found, default, together)
 
 
-def decide(measurements: Mapping[Configuration, Measurement], default: Configuration) -> Verdict:
-    """The verdict that these measurements support. Samples are paired where they are as many as the default's."""
+def compared(measurements: Mapping[Configuration, Measurement]) -> list[Configuration]:
+    """Which of a verification's measurements, read from a journal, come from its rounds: they have more samples than
+    measuring alone gives."""
+    return [configuration for configuration, measurement in measurements.items()
+            if measurement.status is Status.CORRECT and len(measurement.samples) >= BATCHES * FEWEST_ROUNDS]
+
+
+def decide(measurements: Mapping[Configuration, Measurement], default: Configuration,
+           together: Collection[Configuration]) -> Verdict:
+    """The verdict that these measurements support. Samples are paired of those measured `together`, round by round."""
     correct = {configuration: measurement for configuration, measurement in measurements.items()
                if measurement.status is Status.CORRECT and measurement.samples}
     reference = correct.get(default)
@@ -99,7 +117,8 @@ def decide(measurements: Mapping[Configuration, Measurement], default: Configura
         return Verdict(measurements, default, winner, None, False)
     chances = {configuration: chance_not_faster(reference.samples, measurement.samples)
                for configuration, measurement in correct.items()
-               if configuration != default and len(measurement.samples) == len(reference.samples)}
+               if configuration != default and configuration in together and default in together
+               and len(measurement.samples) == len(reference.samples)}
     faster = [configuration for configuration in holm(chances, ERROR_LEVEL)
               if correct[configuration].seconds < reference.seconds
               and leads_always(reference.samples, correct[configuration].samples)]

@@ -26,6 +26,7 @@ from seqtune.kernels.networks import network
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace, spaces_for
 from seqtune.learn import evaluate, export, read_dataset, retrain, train
+from seqtune.predictor.budget import SECONDS
 from seqtune.tuner import devices as discovery
 
 if TYPE_CHECKING:
@@ -39,9 +40,7 @@ __all__ = [
 ]
 
 DEFAULT_TRIALS = 200  # of a random search without a budget; the other strategies end by themselves
-BEAM = 8  # width; what `evaluate` judges
 MOST_VERIFIED = 50  # configurations compared at once: all of their operands and buffers are in memory
-SECONDS = 10.0  # of a verification: a few hundred rounds of small problems, a dozen of large ones
 
 
 def devices() -> Devices:
@@ -98,7 +97,7 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
 
 def _propose(spaces: Sequence[SearchSpace], checkpoint: str | Path, top: int) -> dict[Configuration, float]:
     """Configurations with their probabilities, most probable first."""
-    from seqtune.predictor.beam import beam_search
+    from seqtune.predictor.beam import WIDTH, beam_search
 
     loaded = load_checkpoint(checkpoint)
     device = spaces[0].device
@@ -107,14 +106,14 @@ def _propose(spaces: Sequence[SearchSpace], checkpoint: str | Path, top: int) ->
         raise CheckpointError(f"the checkpoint {checkpoint} was not trained for {device.backend} devices; "
                               "retrain it with records of one")
     with one_thread():
-        found = beam_search(loaded.next_word(), spaces, width=max(BEAM, top), count=top)
+        found = beam_search(loaded.next_word(), spaces, width=max(WIDTH, top), count=top)
     return {candidate.configuration: candidate.probability for candidate in found}
 
 
 def _verify(spaces: Sequence[SearchSpace], proposals: Mapping[Configuration, float], default: Configuration,
             seconds: float, cache: bool, journal: str | Path | None, progress: Say) -> Prediction:
     from seqtune.data.journal import Journal
-    from seqtune.predictor.verify import decide, verify
+    from seqtune.predictor.verify import compared, decide, verify
     from seqtune.tuner.runner import Runner
 
     problem, device = spaces[0].problem, spaces[0].device
@@ -124,7 +123,7 @@ def _verify(spaces: Sequence[SearchSpace], proposals: Mapping[Configuration, flo
         wanted = list(dict.fromkeys([*proposals, default]))
         before = _verified_before(kept, problem, device, versions, wanted) if cache else None
         if before is not None:
-            verdict = decide(before, default)
+            verdict = decide(before, default, compared(before))
         else:
             with Runner(device) as runner:
                 verdict = verify(runner, problem, list(proposals), default, seconds, progress)

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from seqtune.errors import MisuseError
+from seqtune.predictor.budget import SECONDS
 
 app = typer.Typer(
     name="seqtune", rich_markup_mode=None, pretty_exceptions_enable=False,
@@ -84,7 +85,7 @@ def predict(
     device: DeviceName = "llvm:0",
     top: Annotated[int, typer.Option("--top", min=1, max=1000, help="How many configurations to propose.")] = 5,
     verify: Annotated[bool, typer.Option("--verify", help="Measure them, at most 50, beside the default.")] = False,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="Time budget of --verify.")] = 10.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="Time budget of --verify.")] = SECONDS,
     cache: Annotated[bool, typer.Option(
         "--cache/--no-cache", help="Answer from the journal what was verified before.")] = True,
     checkpoint: Checkpoint = "default",
@@ -194,7 +195,7 @@ def evaluate(
 
     with show.spinner() as progress:
         rows = api.evaluate(data, checkpoint=checkpoint, methods=methods.split(",") if methods else None, live=live,
-                            problems=problems, device=device, progress=progress)
+                            problems=problems, device=device, progress=progress, warn=show.note)
     _answer({"rows": rows}) if as_json else show.rows(rows)
 
 
@@ -216,7 +217,7 @@ def export(
 
 @app.command(epilog="Example: seqtune demo")
 def demo(
-    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="Time budget of each verification.")] = 10.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="Time budget of each verification.")] = SECONDS,
     checkpoint: Checkpoint = "default",
     journal: JournalPath = None,
     as_json: AsJson = False,

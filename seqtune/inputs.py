@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +24,11 @@ Say = Callable[[str], None]  # told in a few words what is being done
 
 def silent(step: str) -> None:
     """A Say that says nothing."""
+
+
+def warned(step: str) -> None:
+    """A Say of what should not be missed, in Python."""
+    warnings.warn(step, stacklevel=3)
 
 
 def as_problem(problem: object, input_shape: Sequence[int] | None = None) -> Problem:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import DeviceError, FormatError, MisuseError
-from seqtune.inputs import Say, as_device, as_problem, check_free, load_checkpoint, one_thread, several, silent
+from seqtune.inputs import Say, as_device, as_problem, check_free, load_checkpoint, one_thread, several, silent, warned
 from seqtune.kernels.device import Device
 from seqtune.kernels.forms import problem_set
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.sampler import near
 from seqtune.kernels.space import spaces_for
 
 if TYPE_CHECKING:
-    import pandas
-
     from seqtune.data.dataset import Dataset
     from seqtune.predictor.training import Progress as TrainingProgress
     from seqtune.predictor.training import TrainingOptions
@@ -43,27 +42,18 @@ def export(out: str | Path, *, journal: str | Path | None = None, hold_out: Sequ
             "devices": sorted(found.devices)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A data set as the predictor reads it: its rows say whether they are held out."""
-
-    frame: pandas.DataFrame
-    devices: Mapping[str, Device]
-
-
-def _table(data: Dataset, device: str | None = None) -> _Table:
-    """All rows; with a device, held-out ones of it alone, so that the methods learn from no less than without."""
-    rows = data.rows.assign(held_out=data.rows["problem"].isin(data.held_out))
-    if device is not None:
-        keys = [key for key, one in data.devices.items() if f"{one.name}:".startswith(f"{device}:") or key == device]
-        if not keys:  # a number means a device of this machine
-            here = as_device(device).name
-            keys = [key for key, one in data.devices.items() if one.name == here]
-        if not keys:
-            names = ", ".join(sorted({one.name for one in data.devices.values()}))
-            raise DeviceError(f"the data set has no device {device!r:.60}; it has {names}")
-        rows = rows[rows["device"].isin(keys) | ~rows["held_out"]]
-    return _Table(rows, data.devices)
+def _judging(data: Dataset, device: str | None) -> Dataset:
+    """Held-out rows of that device alone (None: all), and all others: the methods learn from no less than without."""
+    if device is None:
+        return data
+    keys = [key for key, one in data.devices.items() if f"{one.name}:".startswith(f"{device}:") or key == device]
+    if not keys:  # a number means a device of this machine
+        here = as_device(device).name
+        keys = [key for key, one in data.devices.items() if one.name == here]
+    if not keys:
+        names = ", ".join(sorted({one.name for one in data.devices.values()}))
+        raise DeviceError(f"the data set has no device {device!r:.60}; it has {names}")
+    return replace(data, rows=data.rows[data.rows["device"].isin(keys) | ~data.rows["problem"].isin(data.held_out)])
 
 
 def read_dataset(data: str | Path | None) -> Dataset:
@@ -94,7 +84,7 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     check_free(Path(out), force, checkpoint=True)
     options = TrainingOptions(seed=seed, refit=refit, state=None if state is None else Path(state))
     options = _changed(options, epochs, extra)
-    checkpoint, report = train(_table(read_dataset(data)), options, progress)
+    checkpoint, report = train(read_dataset(data), options, progress)
     checkpoint.save(out)
     return {"out": str(out), **report}
 
@@ -111,9 +101,8 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
 
     check_free(Path(out), force, checkpoint=True)
     loaded = load_checkpoint(checkpoint)
-    new = _table(read_dataset(data))
     options = _changed(replace(RETRAINING, seed=seed), epochs, extra)
-    found, report = retrain(loaded, new, _table(read_dataset(rehearse)), options, progress, scratch)
+    found, report = retrain(loaded, read_dataset(data), read_dataset(rehearse), options, progress, scratch)
     found.save(out)
     return {"out": str(out), **report}
 
@@ -125,11 +114,13 @@ def _changed(options: TrainingOptions, epochs: int | None, extra: int | None) ->
 
 def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "default",
              methods: Sequence[str] | None = None, live: bool = False, problems: object = None,
-             device: Device | str | None = None, progress: Say = silent) -> list[dict[str, Any]]:
+             device: Device | str | None = None, progress: Say = silent,
+             warn: Say = warned) -> list[dict[str, Any]]:
     """Rows of device, method, measured, share, problems: how near to the best known time each method gets.
 
     From a data set's held-out problems (None: the shipped ones); with `live`, what the methods propose for `problems`
-    (a named set, a file, or several problems) is measured on the spot on `device`.
+    (a named set, a file, or several problems) is measured on the spot on `device`, and `trained_on` says how many of
+    them the data set trains on, or on near twins of theirs. What should not be missed is told to `warn`, too.
     """
     from seqtune.predictor.evaluate import METHODS, evaluate
 
@@ -146,7 +137,7 @@ def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "defaul
         only = device.name if isinstance(device, Device) else device
         progress("fitting the methods")
         with one_thread():
-            return [row.to_json() for row in evaluate(_table(read_dataset(data), only), loaded, chosen)]
+            return [row.to_json() for row in evaluate(_judging(read_dataset(data), only), loaded, chosen)]
     assert device is not None
     if isinstance(problems, str | Path):
         asked = problem_set(problems)
@@ -155,10 +146,26 @@ def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "defaul
     place = as_device(device)
     for problem in asked:
         spaces_for(problem, place)
+    source = read_dataset(data)
+    seen = _trained_on(source, asked)
+    if seen:
+        warn(f"{len(seen)} of {len(set(asked))} problems are, or nearly are, training problems of the data set: the "
+             "baselines have learned from them, and so has a checkpoint that was trained on it")
+
+    def skip(problem: Problem, reason: str) -> None:
+        seen.discard(problem)
+        warn(f"left out: {reason}")
+
     with one_thread(), _LiveMeasure(place, progress) as measure:
-        found = evaluate(_table(read_dataset(data)), loaded, chosen, measure=measure,
-                         questions=[(problem, place) for problem in asked])
-    return [row.to_json() for row in found]
+        found = evaluate(source, loaded, chosen, measure=measure, questions=[(problem, place) for problem in asked],
+                         on_skip=skip)
+    return [{**row.to_json(), "trained_on": len(seen)} for row in found]
+
+
+def _trained_on(data: Dataset, asked: Sequence[Problem]) -> set[Problem]:
+    """Which of these the data set trains on, or on near twins of theirs."""
+    training = [problem for problem in data.problems() if problem.key not in data.held_out]
+    return {problem for problem in asked if any(near(problem, other) for other in training)}
 
 
 class _LiveMeasure:

@@ -36,6 +36,11 @@ def spinner() -> Iterator[Callable[[str], None]]:
         yield lambda step: status.update(step)
 
 
+def note(text: str) -> None:
+    """A line that should not be missed."""
+    print(f"note: {text}", file=sys.stderr, flush=True)
+
+
 class Tuning:
     """Progress of a search: trials done, rate, best so far, time left. A bar on a terminal, else lines now and then."""
 

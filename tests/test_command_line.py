@@ -217,14 +217,18 @@ def test_what_timed_out_is_remembered_until_it_is_to_be_tried_again(run: Any, tm
     assert (after["trials"], after["measured"], after["failed"]) == (len(space), 1, 0)
 
 
-def test_a_live_evaluation_measures_what_the_judge_brings(run: Any, checkpoint: str, tmp_path: Path) -> None:
+def test_a_live_evaluation_measures_what_the_judge_brings(
+        run: Any, checkpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal, data, problems = tmp_path / "journal.sqlite", tmp_path / "data.parquet", tmp_path / "problems.txt"
     problems.write_text("gemm m=20 n=20 k=20\n")
     run("tune", "gemm", "m=16", "n=16", "k=16", "--trials", "5", "--journal", str(journal))
     run("export", "--journal", str(journal), "--out", str(data))
-    table = run("evaluate", str(data), "--live", "--problems", str(problems), "--device", "llvm:0",
-                "--methods", "seq2seq,random,default", "--checkpoint", checkpoint)["rows"]
-    assert {row["problems"] for row in table} == {1}
+    assert main(["evaluate", str(data), "--live", "--problems", str(problems), "--device", "llvm:0", "--json",
+                 "--methods", "seq2seq,random,default", "--checkpoint", checkpoint]) == 0
+    shown = capsys.readouterr()
+    table = json.loads(shown.out)["rows"]
+    assert "note: 1 of 1 problems are, or nearly are, training problems" in shown.err
+    assert {(row["problems"], row["trained_on"]) for row in table} == {(1, 1)}
     assert all(0 < row["share"] <= 1 for row in table)
 
 

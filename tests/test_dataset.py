@@ -73,6 +73,7 @@ def test_the_best_known_is_the_best_of_the_finals(dataset: Dataset) -> None:
 def test_held_out_problems_can_be_kept_apart(dataset: Dataset) -> None:
     assert dataset.select(held_out=True).problems() == [LARGE]
     assert dataset.select(held_out=False).problems() == [SMALL]
+    assert dataset.frame["held_out"].tolist() == [key == LARGE.key for key in dataset.rows["problem"]]
     assert len(dataset.select(correct=True)) == 5
     assert len(dataset.select(device="another")) == 0
     assert len(dataset.select(device=DEVICE.key, kernel="test.k")) == 6

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from seqtune.data.record import Measurement, Status
-from seqtune.errors import MisuseError
+from seqtune.errors import MisuseError, SeqtuneError, UnavailableError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -18,7 +18,7 @@ from seqtune.predictor import evaluate as module
 from seqtune.predictor.baselines import random_log_share
 from seqtune.predictor.cases import cases
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.evaluate import EvaluateOptions, Row, Verdict, bootstrap, evaluate, rows, verdicts
+from seqtune.predictor.evaluate import EvaluateOptions, Outcome, Row, bootstrap, evaluate, outcomes, rows
 from seqtune.predictor.model import Translator
 from seqtune.predictor.training import vocabulary_of
 from tests.synthetic import Data, data, time_of
@@ -108,7 +108,7 @@ def test_a_live_evaluation_measures_what_the_methods_propose() -> None:
 
     questions = [(case.problem, case.device) for case in cases(DATA, held_out=True)][:3]
     options = EvaluateOptions(sample=40)
-    live = verdicts(DATA, None, ("random", "trees", "default"), (0, 5), options, measure, questions)
+    live = outcomes(DATA, None, ("random", "trees", "default"), (0, 5), options, measure, questions)
     assert [(verdict.problem, verdict.device) for verdict in live] == list(asked)
     for verdict, (problem, device) in zip(live, questions, strict=True):
         times = [time_of(problem, device, configuration) for configuration in asked[verdict.problem, verdict.device]]
@@ -116,6 +116,33 @@ def test_a_live_evaluation_measures_what_the_methods_propose() -> None:
         assert verdict.log_shares["trees", 5] >= verdict.log_shares["trees", 0]
     table = rows(live, options)
     assert {row.problems for row in table} <= {1, 2, 3}
+
+
+def test_a_problem_on_which_nothing_runs_is_left_out_of_a_live_evaluation() -> None:
+    place = DATA.devices["fake:wide"]
+    broken, unprepared, good = [one.problem for one in cases(DATA, held_out=True) if one.device == place][:3]
+    questions = [(problem, place) for problem in (broken, unprepared, good)]
+
+    def measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> list[Measurement]:
+        if problem == unprepared:
+            raise SeqtuneError("the operands cannot be prepared")
+        failed = [Measurement(Status.CRASH)] * len(configurations)
+        return failed if problem == broken else _measure(problem, device, configurations)
+
+    told: list[tuple[Problem, str]] = []
+    found = outcomes(DATA, None, ("random", "default"), (0,), None, measure, questions,
+                     lambda problem, reason: told.append((problem, reason)))
+    assert [outcome.problem for outcome in found] == [good.key]
+    assert told == [(broken, f"no configuration of {broken.brief()} ran on {place.name}"),
+                    (unprepared, "the operands cannot be prepared")]
+    with pytest.raises(SeqtuneError, match="operands"):
+        evaluate(DATA, None, ("default",), measure=measure, questions=questions[:2])
+
+    def closed(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> list[Measurement]:
+        raise UnavailableError("it does not open")
+
+    with pytest.raises(UnavailableError):
+        evaluate(DATA, None, ("default",), measure=closed, questions=questions)
 
 
 def test_live_and_replayed_agree_where_everything_is_measured() -> None:
@@ -137,7 +164,7 @@ def test_the_interval_tells_a_real_difference_from_none() -> None:
 
 
 def test_being_worse_is_said_only_where_the_whole_interval_is_below() -> None:
-    found = [Verdict(str(number), "d", {("seq2seq", 0): -0.2, ("trees", 0): -0.01 * (number % 3), ("default", 0): -0.4,
+    found = [Outcome(str(number), "d", {("seq2seq", 0): -0.2, ("trees", 0): -0.01 * (number % 3), ("default", 0): -0.4,
                                         ("fixed", 0): -0.2 - 0.3 * (-1) ** number}, 0) for number in range(20)]
     at: dict[str, Row] = {row.method: row for row in rows(found)}
     assert at["trees"].worse

@@ -11,11 +11,16 @@ import pytest
 
 from seqtune import learn
 from seqtune.data.dataset import Dataset
-from seqtune.data.record import Measurement, Status
+from seqtune.data.journal import Journal
+from seqtune.data.record import Measurement, Record, Status
 from seqtune.inputs import silent
+from seqtune.kernels.device import Device
 from seqtune.kernels.forms import parse_problem
-from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.kernel import Configuration, kernel
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.sampler import near
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.devices import find
 from tests.synthetic import DIRECT, NARROW, WIDE, data
 
 PROBLEM = Problem.make("gemm", m=8, n=8, k=8)
@@ -36,6 +41,34 @@ def test_the_methods_learn_the_same_whether_one_device_or_all_are_judged(tmp_pat
              for device in (None, WIDE.name)}
     assert {row["device"] for row in found[None]} == {WIDE.name, NARROW.name}
     assert found[WIDE.name] == [row for row in found[None] if row["device"] == WIDE.name]
+
+
+def test_a_live_evaluation_says_which_problems_were_learned_from(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known, twin, held, new = (Problem.make("gemm", m=m, n=32, k=32) for m in (32, 35, 100, 300))
+    assert near(known, twin)
+    place = find("llvm:0")
+    spaces = {problem: SearchSpace(kernel("llvm.gemm"), problem, place) for problem in (known, held)}
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        journal.add_device(place)
+        for problem, space in spaces.items():
+            journal.add(Record(problem, place.key, space.kernel.version, space.default, place.toolchain,
+                               Measurement(Status.CORRECT, (1e-3,), 0.0), 1.0, "random"))
+        Dataset.from_journal(journal, held_out=[held.key]).write(tmp_path / "data.parquet")
+
+    def measured(self: object, problem: Problem, device: Device,
+                 wanted: Sequence[Configuration]) -> list[Measurement]:
+        return [Measurement(Status.CRASH) if problem == twin else Measurement(Status.CORRECT, (1e-3,))] * len(wanted)
+
+    monkeypatch.setattr(learn._LiveMeasure, "__call__", measured)
+    told: list[str] = []
+    found = learn.evaluate(tmp_path / "data.parquet", methods=["default"], live=True, problems=[known, twin, held, new],
+                           device=place, warn=told.append)
+    assert told[0].startswith("2 of 4 problems are, or nearly are, training problems")
+    assert told[1:] == [f"left out: no configuration of {twin.brief()} ran on {place.name}"]
+    assert {(row["problems"], row["trained_on"]) for row in found} == {(3, 1)}
+    with pytest.warns(UserWarning, match="1 of 1 problems"):
+        learn.evaluate(tmp_path / "data.parquet", methods=["default"], live=True, problems=known, device=place)
 
 
 TRIALS = {choice(number): 1.0 + number / 1000 for number in range(20)}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from seqtune.errors import FormatError
-from seqtune.predictor.cases import Case, cases, find_rows, split
+from seqtune.predictor.cases import Case, cases, counted, find_rows, split
 from seqtune.predictor.targets import Examples, Tree, probabilities
 from seqtune.predictor.training import vocabulary_of
 from seqtune.predictor.vocabulary import BEGIN
@@ -156,3 +157,22 @@ def test_a_configuration_that_cannot_be_read_is_refused_in_one_line() -> None:
 def test_a_data_set_without_a_needed_column_is_refused_in_one_line() -> None:
     with pytest.raises(FormatError, match="no column 'seconds'"):
         cases(Data(DATA.frame.drop(columns="seconds"), DATA.devices), held_out=False)
+
+
+def test_what_another_toolchain_measured_is_not_known_of_a_device_that_names_its_own() -> None:
+    made = data(4, held_out=1, sampled=20, devices=(WIDE,))
+    old = made.frame.assign(toolchain="old", seconds=made.frame["seconds"] / 2)
+    both = pd.concat([made.frame.assign(toolchain="new"), old], ignore_index=True)
+    named = {WIDE.name: replace(WIDE, toolchain="new")}
+    for held_out in (False, True):
+        wanted = cases(made, held_out)
+        for found in (cases(Data(both, named), held_out), cases(Data(made.frame, named), held_out)):
+            assert all(np.array_equal(a.seconds, b.seconds, equal_nan=True)
+                       for a, b in zip(found, wanted, strict=True))
+        assert [case.best for case in cases(Data(both, made.devices), held_out)] == [case.best / 2 for case in wanted]
+        assert cases(Data(old, named), held_out) == []
+
+
+def test_a_failing_pick_counts_as_the_default_and_a_failing_default_as_the_slowest() -> None:
+    assert counted([1.0, np.inf], 3.0, [1.0, 9.0]).tolist() == [1.0, 3.0]
+    assert counted([1.0, np.inf], np.inf, [1.0, 9.0, np.nan, np.inf]).tolist() == [1.0, 9.0]

@@ -13,6 +13,8 @@ import pytest
 import torch
 
 from seqtune.errors import FormatError, MisuseError
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.sampler import near
 from seqtune.predictor import training
 from seqtune.predictor.cases import cases
 from seqtune.predictor.checkpoint import Checkpoint
@@ -182,20 +184,31 @@ def test_retraining_adapts_to_a_new_device_and_reports_before_and_after() -> Non
     json.dumps(report)
 
 
-def test_what_retraining_learned_of_the_old_held_out_problems_is_not_judged() -> None:
-    held, known = ([case.problem.key for case in cases(DATA, held_out=part)] for part in (True, False))
-    frame = DATA.frame[DATA.frame["problem"].isin([*held[:4], *known[:2]])]
-    new = Data(frame.assign(held_out=frame["problem"].isin([known[0]]), device=MIDDLE.name), {MIDDLE.name: MIDDLE})
+def test_what_the_old_records_hold_out_is_not_learned_from_nor_are_near_twins() -> None:
+    held, known = (list({case.problem: None for case in cases(DATA, held_out=part)}) for part in (True, False))
+    far = [problem for problem in known if not any(near(problem, other) for other in held)]
+    twin = Problem.make("conv2d", **{**dict(held[0]), "k": held[0].size("k") + 1})
+    assert near(twin, held[0])
+    used = [far[0], far[1], far[2], held[0], held[1]]
+    frame = DATA.frame[(DATA.frame["device"] == WIDE.name) & DATA.frame["problem"].isin([one.key for one in used])]
+    renamed = frame["problem"].replace(held[0].key, twin.key)
+    new = Data(frame.assign(held_out=renamed == far[0].key, problem=renamed, device=MIDDLE.name), {MIDDLE.name: MIDDLE})
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
-    options = replace(QUICK, epochs=1, validation=0.0)
-    _, report = retrain(old, new, DATA, options, scratch=False)
-    learned = {case.problem.key for case in cases(new, held_out=False)}
-    left = [verdict for verdict in judged(DATA, old) if verdict.problem not in learned]
-    assert 0 < len(left) < len(held), "some of the old held-out problems are learned from now"
+    told: list[Progress] = []
+    _, report = retrain(old, new, DATA, replace(QUICK, epochs=1, validation=0.0), told.append, scratch=False)
+    assert (report["left_out"], report["new_problems"], report["new_cases"]) == (2, 2, 2)
+    assert report["old_cases"] == 2 * (len(known) - 1), "nor is rehearsed what the new ones hold out"
     for name in DATA.devices:
-        logs = [verdict.log_shares["seq2seq", 0] for verdict in left if verdict.device == name]
+        logs = [outcome.log_shares["seq2seq", 0] for outcome in judged(DATA, old) if outcome.device == name]
         assert report["old"]["before"][name]["0"] == pytest.approx(math.exp(np.mean(logs)))
-    assert report["old_cases"] == len(known) - known.count(known[0]), "nor is rehearsed what the new ones hold out"
+    with pytest.raises(MisuseError, match=r"all 2 training problems .* held out"):
+        retrain(old, Data(new.frame[new.frame["problem"].isin([twin.key, held[1].key])], new.devices), DATA, QUICK)
+
+
+def test_a_training_from_scratch_leaves_out_the_same_problems() -> None:
+    known = list({case.problem: None for case in cases(DATA, held_out=False)})
+    _, report = train(DATA, replace(QUICK, epochs=1, validation=0.0), leave_out=known[:3])
+    assert report["problems"] == len(known) - 3
 
 
 def test_retraining_is_shown_beside_training_from_scratch() -> None:

@@ -12,7 +12,16 @@ from seqtune.data.record import Measurement, Status
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.verify import ERROR_LEVEL, Verdict, chance_not_faster, holm, leads_always, verify
+from seqtune.predictor.verify import (
+    ERROR_LEVEL,
+    Verdict,
+    chance_not_faster,
+    compared,
+    decide,
+    holm,
+    leads_always,
+    verify,
+)
 from seqtune.tuner.measure import Options
 
 
@@ -149,6 +158,51 @@ def test_the_rounds_fit_into_the_budget_and_are_never_too_few_for_a_verdict() ->
         verify(measurer, PROBLEM, [choice(1)], DEFAULT, seconds=seconds, clock=lambda: 0.0)
         assert measurer.rounds == pytest.approx(expected, abs=1)
     assert run([1.0, 0.5]).significant
+
+
+class SlowToBuild(NoisyMeasurer):
+    """A batch takes a while before its rounds begin; `now` is its clock."""
+
+    def __init__(self, truth: Mapping[Configuration, float], building: float) -> None:
+        super().__init__(truth, 0)
+        self.building, self.now = building, 0.0
+        self.asked: list[int] = []
+
+    def _sample(self, configuration: Configuration, drift: float) -> float:
+        return self.truth[configuration]
+
+    def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
+                options: Options) -> list[Measurement]:
+        self.asked.append(rounds)
+        self.now += self.building + rounds * sum(self.truth[one] for one in configurations)
+        return [Measurement(Status.CORRECT, (self.truth[one],) * rounds) for one in configurations]
+
+
+def test_what_building_anew_takes_is_part_of_the_budget() -> None:
+    for building, expected in ((0.0, 20), (1.0, 7), (60.0, 3)):
+        measurer = SlowToBuild({DEFAULT: 0.05, choice(1): 0.04}, building)
+        verdict = verify(measurer, PROBLEM, [choice(1)], DEFAULT, seconds=11.0, clock=lambda: measurer.now)  # noqa: B023
+        assert measurer.asked[1:] == [expected] * 5
+        assert {len(one.samples) for one in verdict.measurements.values()} == {6 * expected}, "all batches alike"
+        assert verdict.winner == choice(1)
+        if expected > 3:
+            assert 10.0 < measurer.now < 11.1
+
+
+def test_only_what_ran_in_the_same_rounds_is_paired() -> None:
+    found = {choice(number): Measurement(Status.CORRECT, (time,) * 18) for number, time in enumerate((1.0, 0.5, 0.6))}
+    assert decide(found, DEFAULT, list(found)).winner == choice(1)
+    assert decide(found, DEFAULT, [DEFAULT, choice(2)]).winner == choice(2)
+    assert decide(found, DEFAULT, [choice(1), choice(2)]).winner == DEFAULT
+    found[choice(1)] = Measurement(Status.CORRECT, (0.5,) * 10)
+    assert compared(found) == [DEFAULT, choice(2)]
+
+
+def test_what_a_journal_keeps_gives_the_same_verdict_again() -> None:
+    verdict = run([1.0, 0.9, 1.05, 2.0])
+    again = decide(verdict.measurements, DEFAULT, compared(verdict.measurements))
+    assert again == verdict
+    assert compared(verdict.measurements) == [DEFAULT, choice(1), choice(2)]
 
 
 def test_a_lead_in_one_batch_alone_does_not_win() -> None:
