@@ -7,10 +7,13 @@ and noise. `data()` gives rows like those of a data set; nothing here runs anyth
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from seqtune.kernels import kernel as kernels
 from seqtune.kernels.device import Device
@@ -49,9 +52,23 @@ MIDDLE = Device("fake:middle", "fake", "toy1", "avx2", threads=1, compute_units=
                 bandwidth_gbs=15.0)
 
 
-def register() -> None:
-    """Make the fake kernel known to `kernel()` and `kernels_for`."""
+@contextmanager
+def registered() -> Iterator[None]:
+    """The fake kernel is known to `kernel()` and `kernels_for`, for a while."""
+    before = dict(kernels.KERNELS)
     kernels.KERNELS["fake.direct"] = f"{__name__}:DIRECT"
+    try:
+        yield
+    finally:
+        kernels.KERNELS.clear()
+        kernels.KERNELS.update(before)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def direct_is_known() -> Iterator[None]:
+    """For every test of a module that imports this."""
+    with registered():
+        yield
 
 
 @dataclass
@@ -104,7 +121,6 @@ def problems(count: int, seed: int = 0) -> list[Problem]:
 def data(count: int = 40, held_out: int = 12, sampled: int = 120, devices: tuple[Device, ...] = (WIDE, NARROW),
          seed: int = 0) -> Data:
     """`sampled` random rows of each training problem, the whole space of each held-out one, on each device."""
-    register()
     generator = np.random.default_rng(seed)
     rows: list[dict[str, object]] = []
     for number, problem in enumerate(problems(count, seed)):

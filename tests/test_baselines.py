@@ -10,10 +10,11 @@ import pytest
 from seqtune.predictor.baselines import Default, Fixed, Nearest, TreesMethod, made_legal, nearest_row, random_log_share
 from seqtune.predictor.cases import cases
 from seqtune.predictor.trees import Trees, TreesOptions
-from tests.synthetic import data, seconds
+from tests.synthetic import data, direct_is_known, registered, seconds  # noqa: F401
 
 DATA = data(14, held_out=4, sampled=80)
-TRAINING, TEST = cases(DATA, held_out=False), cases(DATA, held_out=True)
+with registered():
+    TRAINING, TEST = cases(DATA, held_out=False), cases(DATA, held_out=True)
 TREES = Trees(TRAINING, TreesOptions(rounds=100, models=1, threads=1))
 
 

@@ -21,7 +21,7 @@ from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.evaluate import EvaluateOptions, Outcome, Row, bootstrap, evaluate, outcomes, rows
 from seqtune.predictor.model import Translator
 from seqtune.predictor.training import vocabulary_of
-from tests.synthetic import Data, data, time_of
+from tests.synthetic import Data, data, direct_is_known, time_of  # noqa: F401
 
 DATA = data(10, held_out=4, sampled=80)
 

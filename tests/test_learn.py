@@ -21,7 +21,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.sampler import near
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.devices import find
-from tests.synthetic import DIRECT, NARROW, WIDE, data
+from tests.synthetic import DIRECT, NARROW, WIDE, data, direct_is_known  # noqa: F401
 
 PROBLEM = Problem.make("gemm", m=8, n=8, k=8)
 

@@ -14,7 +14,7 @@ from seqtune.predictor.cases import Case, cases, counted, find_rows, split
 from seqtune.predictor.targets import Examples, Tree, probabilities
 from seqtune.predictor.training import vocabulary_of
 from seqtune.predictor.vocabulary import BEGIN
-from tests.synthetic import DIRECT, WIDE, Data, data
+from tests.synthetic import DIRECT, WIDE, Data, data, direct_is_known  # noqa: F401
 
 DATA = data(6, held_out=2, sampled=60)
 

@@ -33,7 +33,7 @@ from seqtune.predictor.training import (
 )
 from seqtune.predictor.trees import TreesOptions
 from seqtune.predictor.vocabulary import Sentence
-from tests.synthetic import MIDDLE, NARROW, WIDE, Data, data
+from tests.synthetic import MIDDLE, NARROW, WIDE, Data, data, direct_is_known  # noqa: F401
 
 DATA = data(16, held_out=4, sampled=80)
 QUICK = TrainingOptions(epochs=6, batch=16, sentences=4, rate=3e-3, average=0.9, extra=0, width=32, layers=1, heads=2,
