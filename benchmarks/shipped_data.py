@@ -41,7 +41,6 @@ from seqtune.tuner.strategy import numbered
 from seqtune.tuner.tune import Budget, Finals, tune
 
 EXHAUSTIBLE = {"llvm": 3000, "opencl": 600}  # configurations
-RANDOM_TRIALS = 1000  # before the local search, in a space too large to exhaust
 MEASURING = Options(longest_seconds=0.03)  # a kernel of 10 ms is less noisy than one of 100 us: fewer samples
 AT_LEISURE = Options(samples=6, longest_seconds=0.012, drop_factors=(1e9,))
 SUSPICIOUS = 0.3  # log of measured over expected time

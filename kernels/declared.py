@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.expression import Expression
+from seqtune.kernels.files import read_bounded
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import problem_type
 
@@ -81,13 +82,7 @@ def from_json(found: Mapping[str, object]) -> Kernel:
 def read_kernels(path: str | Path) -> tuple[Kernel, ...]:
     """The kernels of a file: JSON, `{"kernels": [...]}`. Raises FormatError."""
     place = Path(path)
-    try:
-        with place.open("rb") as file:
-            content = file.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise FormatError(f"cannot read {place}: {error.strerror or error}") from None
-    if len(content) > LARGEST_FILE:
-        raise FormatError(f"{place} has more than {LARGEST_FILE // 1_000_000} MB")
+    content = read_bounded(place, LARGEST_FILE)
     try:
         return tuple(map(_kernel, _File.model_validate_json(content).kernels))
     except ValidationError as error:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from seqtune.errors import FormatError, ProblemError
+from seqtune.kernels.files import read_bounded
 from seqtune.kernels.miopen_driver import DRIVER_DTYPES, driver_features
 from seqtune.kernels.networks import NETWORKS, network
 from seqtune.kernels.problem import PROBLEM_TYPES, Problem, Value, problem_type
@@ -150,13 +151,7 @@ def read_problems(path: str | Path) -> list[Problem]:
     row, empty cells take defaults. Any other name: a form that `parse_problem` reads on every line; # begins a comment.
     """
     place = Path(path)
-    try:
-        with place.open("rb") as file:
-            content = file.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise FormatError(f"cannot read {place}: {error.strerror or error}") from None
-    if len(content) > LARGEST_FILE:
-        raise FormatError(f"{place} has more than {LARGEST_FILE // 1_000_000} MB; split it")
+    content = read_bounded(place, LARGEST_FILE, "; split it")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

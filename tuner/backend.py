@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
-
 from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array
@@ -85,8 +83,3 @@ def open_backend(device: Device) -> Backend:
     assert callable(factory)
     backend: Backend = factory(device)
     return backend
-
-
-def poisoned(shape: tuple[int, ...]) -> Array:
-    """An array of NaN."""
-    return np.full(shape, np.nan, dtype=np.float32)
