@@ -1,8 +1,9 @@
 """Measures the data set that ships with seqtune: `python -m benchmarks.shipped_data --journal J.sqlite --out FILE`.
 
 Problems: ResNet-18, ResNet-50, every other layer of VGG-16, two in three of the transformers' matrix products and
-seeded samples to learn from; MobileNet-V2, the rest of these two and a few samples of their own are held out, and what
-is near a held-out problem is not learnt from. A problem is held out on every device or on none.
+seeded samples (more of them with few channels or with groups) to learn from; MobileNet-V2, the rest of these two and a
+few samples of their own are held out, and what is near a held-out problem is not learnt from. A problem is held out on
+every device or on none.
 
 What is learnt from has a few hundred random configurations measured; a held-out problem has its whole space measured
 where that is up to 3,000 configurations (600 on OpenCL), else 1,000 random ones and a local search from the best until
@@ -44,6 +45,7 @@ EXHAUSTIBLE = {"llvm": 3000, "opencl": 600}  # configurations
 MEASURING = Options(longest_seconds=0.03)  # a kernel of 10 ms is less noisy than one of 100 us: fewer samples
 AT_LEISURE = Options(samples=6, longest_seconds=0.012, drop_factors=(1e9,))
 SUSPICIOUS = 0.3  # log of measured over expected time
+IMAGES, RARE = (1, 3, 4, 6), 32  # channels of an image; problems of a kind that a plain sample has few of
 LARGEST_ON_SLOW = 6e8  # FLOP of a problem measured on the devices beside the first two
 
 
@@ -63,17 +65,19 @@ def problems() -> Problems:
     known = [*network("resnet18"), *network("resnet50"), *vgg[1::2],
              *(one for place, one in enumerate(products) if place % 3 != 1)]
     known += sample_problems("conv2d", 96, seed=1, avoid=held) + sample_problems("gemm", 24, seed=1, avoid=held)
+    drawn = sample_problems("conv2d", 1200, seed=3, avoid=held)
+    known += [one for one in drawn if one["c"] in IMAGES][:RARE] + [one for one in drawn if one["groups"] != 1][:RARE]
     # named problems stay unless they are a held-out one's twin; sampled ones near a held-out one were never drawn
     training = [one for one in dict.fromkeys(known) if one not in held and not any(near(one, other) for other in held)]
     return Problems(tuple(training), tuple(dict.fromkeys(held)))
 
 
 def of_device(split: Problems, device: Device, first: bool) -> Problems:
-    """All of them on the two first devices, a third (of the smaller ones) on the others."""
+    """All of them on the two first devices; on the others the smaller ones, of those held out a third."""
     if first:
         return split
     small = [[one for one in part if one.size("flop") <= LARGEST_ON_SLOW] for part in (split.training, split.held_out)]
-    return Problems(tuple(small[0][::3]), tuple(small[1][::3]))
+    return Problems(tuple(small[0]), tuple(small[1][::3]))
 
 
 def like_sources_together(chosen: Sequence[Problem]) -> list[Problem]:

@@ -71,7 +71,10 @@ class Journal:
                 with self._reading():
                     _check_tables(self.path)
             else:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+                if path is None:
+                    self.path.parent.mkdir(parents=True, exist_ok=True)
+                elif not self.path.parent.is_dir():
+                    raise FormatError(f"the folder of the journal {self.path} does not exist")
                 _create(self.path)
         except OSError as error:
             raise FormatError(f"cannot open the journal {self.path}: {error.strerror}") from None

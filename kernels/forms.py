@@ -30,7 +30,8 @@ _BOTH_AXES = {"pad": ("pad_h", "pad_w"), "stride": ("stride_h", "stride_w"), "di
 _TYPE_WORDS = {"conv": "conv2d", "convolution": "conv2d", "conv2d": "conv2d", "gemm": "gemm", "matmul": "gemm",
                "recorded": "recorded"}
 _YES_NO = {"1": "yes", "true": "yes", "on": "yes", "0": "no", "false": "no", "off": "no"}
-_HELP = "write for example: conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad=1, or gemm m=64 n=256 k=128"
+_HELP = ('write for example: conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad=1, or gemm m=64 n=256 k=128, or as JSON '
+         '{"type": "gemm", "m": 64, "n": 256, "k": 128}')
 
 def parse_problem(words: Sequence[str] | str) -> Problem:
     """The problem that the words, the JSON object or the MIOpenDriver command line says. Raises ProblemError.

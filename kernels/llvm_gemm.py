@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from seqtune.kernels.cache_lines import gemm_lines
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.implementation import Array, Launch, Phase, Source
@@ -41,7 +42,7 @@ KERNEL = Kernel(
         ("idle", "ceil_div(tasks, threads) * threads / tasks"),
         ("panel_bytes", "k * lanes_n * 4"),
         ("chunk_bytes", "(min(chunk, tiles) if chunk > 0 else ceil_div(tiles, threads)) * tile_m * k * 4"),
-    )),
+    )) + gemm_lines("vector * vectors_n"),
     solves=(Constraint.of("dtype == 'fp32'", "it computes in fp32 only"),),
     constraints=(
         Constraint.of("vector <= vector_floats", "a vector must fit the widest register"),

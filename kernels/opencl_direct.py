@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from seqtune.kernels.cache_lines import conv2d_lines
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.implementation import Array, Launch, Source
@@ -95,6 +96,7 @@ KERNEL = Kernel(
                                     " else groups * ceil_div(k_per_group, vector * vectors_k)")),
         ("work_groups", Expression("work_items // items_across * ceil_div(items_across, work_group)")),
         ("groups_per_unit", Expression("work_groups / compute_units")),
+        *conv2d_lines("vector * vectors_k"),
     ),
     constraints=(
         Constraint.of("vector > 1 or k_per_group < 4", "single floats are for fewer than 4 output channels"),

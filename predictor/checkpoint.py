@@ -24,7 +24,8 @@ from safetensors.torch import save_file
 from torch.overrides import TorchFunctionMode
 
 from seqtune.errors import CheckpointError
-from seqtune.predictor.model import Dimensions, Translator, TranslatorWords, described
+from seqtune.predictor.decoding import TranslatorWords
+from seqtune.predictor.model import Dimensions, Translator, described
 from seqtune.predictor.vocabulary import MOST_WORDS, Declaration, Vocabulary
 
 FORMAT: Literal[1] = 1

@@ -74,18 +74,21 @@ class Outcome:
 
 def evaluate(data: Data, checkpoint: Checkpoint | None, methods: Sequence[str] = METHODS,
              counts: Sequence[int] = COUNTS, options: EvaluateOptions | None = None, measure: Measure | None = None,
-             questions: Sequence[tuple[Problem, Device]] | None = None, on_skip: OnSkip | None = None) -> list[Row]:
+             questions: Sequence[tuple[Problem, Device]] | None = None, on_skip: OnSkip | None = None,
+             progress: Callable[[str], None] = lambda step: None) -> list[Row]:
     """Rows for every device, method and number. `questions` are judged live (by default the held-out problems); those
     on which nothing runs are left out."""
-    return rows(outcomes(data, checkpoint, methods, counts, options, measure, questions, on_skip), options)
+    return rows(outcomes(data, checkpoint, methods, counts, options, measure, questions, on_skip, progress), options)
 
 
 def outcomes(data: Data, checkpoint: Checkpoint | None, methods: Sequence[str] = METHODS,
              counts: Sequence[int] = COUNTS, options: EvaluateOptions | None = None, measure: Measure | None = None,
-             questions: Sequence[tuple[Problem, Device]] | None = None, on_skip: OnSkip | None = None) -> list[Outcome]:
+             questions: Sequence[tuple[Problem, Device]] | None = None, on_skip: OnSkip | None = None,
+             progress: Callable[[str], None] = lambda step: None) -> list[Outcome]:
     """The outcome of every problem: what `rows` sums up."""
     options = options or EvaluateOptions()
-    proposers = fitted(cases(data, held_out=False), checkpoint, methods)
+    progress("reading the data set")
+    proposers = fitted(cases(data, held_out=False), checkpoint, methods, progress)
     if measure is not None:
         if questions is None:
             questions = [(case.problem, case.device) for case in cases(data, held_out=True)]
@@ -106,7 +109,11 @@ def outcomes(data: Data, checkpoint: Checkpoint | None, methods: Sequence[str] =
     found = cases(data, held_out=True)
     if not found:
         raise MisuseError("the data set holds out no problem that a kernel here solves; nothing to evaluate on")
-    return [_replayed(case, proposers, methods, counts) for case in found]
+    replayed: list[Outcome] = []
+    for place, case in enumerate(found, start=1):
+        progress(f"problem {place} of {len(found)}: {case.problem.brief()} on {case.device.name}")
+        replayed.append(_replayed(case, proposers, methods, counts))
+    return replayed
 
 
 def judged(data: Data, checkpoint: Checkpoint, counts: Sequence[int] = COUNTS) -> list[Outcome]:
@@ -125,7 +132,8 @@ class Seq2seq:
         return [candidate.configuration for candidate in beam_search(self._words, spaces, WIDTH, count)]
 
 
-def fitted(training: Sequence[Case], checkpoint: Checkpoint | None, methods: Sequence[str]) -> dict[str, Predictor]:
+def fitted(training: Sequence[Case], checkpoint: Checkpoint | None, methods: Sequence[str],
+           progress: Callable[[str], None] = lambda step: None) -> dict[str, Predictor]:
     """The methods by name, fitted on training cases; `random` needs none."""
     unknown = sorted(set(methods) - set(METHODS))
     if unknown:
@@ -140,7 +148,12 @@ def fitted(training: Sequence[Case], checkpoint: Checkpoint | None, methods: Seq
     makers: dict[str, Callable[[], Predictor]] = {
         "seq2seq": seq2seq, "fixed": lambda: Fixed(training, trees()), "nearest": lambda: Nearest(training),
         "trees": lambda: TreesMethod(trees()), "default": Default}
-    return {name: makers[name]() for name in methods if name != "random"}
+    found: dict[str, Predictor] = {}
+    for name in methods:
+        if name != "random":
+            progress(f"fitting {name} to {len(training)} training cases" if name != "seq2seq" else "reading seq2seq")
+            found[name] = makers[name]()
+    return found
 
 
 def _replayed(case: Case, proposers: Mapping[str, Predictor], methods: Sequence[str], counts: Sequence[int]) -> Outcome:

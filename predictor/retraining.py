@@ -1,7 +1,8 @@
 """Retraining: adapts a checkpoint to new records (a new device, a new kernel) without forgetting the old ones.
 
 New lessons are mixed with rehearsed old ones, the vocabulary grows where there are new words, and the teacher knows
-both: what it learned of old devices helps where a new one has few measurements.
+both: what it learned of old devices helps where a new one has few measurements. Where no target word is new, most of
+what a rehearsed lesson wants is what the old checkpoint says: fitting the same lessons anew would but stir its answers.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from seqtune.predictor.training import (
 
 # Fewer epochs at a lower rate than a first training, and no early stopping: a handful of new problems is too few to
 # split, and the average of the weights is steady.
-RETRAINING = TrainingOptions(epochs=20, rate=6e-4, validation=0.0, extra=1000)
+RETRAINING = TrainingOptions(epochs=20, rate=6e-4, validation=0.0, extra=1000, anchored=0.7)
 
 MOST_REPEATS = 4  # of new lessons in an epoch, towards as many new ones as rehearsed ones
 
@@ -68,9 +69,12 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
     avoid = list(dict.fromkeys([*held_out_problems(new), *old_held_out]))
     half = replace(options, extra=options.extra // 2)
     lessons = make_lessons(fresh, teacher, vocabulary, half, avoid)
-    rehearsed = make_lessons(old, teacher, vocabulary, half, avoid) if old else []
+    rehearsed = [replace(lesson, rehearsed=True)
+                 for lesson in (make_lessons(old, teacher, vocabulary, half, avoid) if old else [])]
     repeats = min(MOST_REPEATS, max(1, round(len(rehearsed) / len(lessons))))
-    kept = fit(model, vocabulary, rehearsed + lessons * repeats, [], options, on_progress, began)
+    same = len(vocabulary.targets) == len(checkpoint.vocabulary.targets)  # else what was right may be so no longer
+    anchor = checkpoint.model.grown(vocabulary).eval() if same else None
+    kept = fit(model, vocabulary, rehearsed + lessons * repeats, [], options, on_progress, began, anchor=anchor)
     report: dict[str, Any] = {
         "new_problems": len({case.problem.key for case in fresh}), "left_out": len(left_out),
         "new_cases": len(fresh), "old_cases": len(old),
@@ -81,7 +85,7 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
     compared = {"before": checkpoint, "after": after}
     if scratch and not kept.interrupted:
         size = checkpoint.model.size
-        alone = replace(options, epochs=2 * options.epochs, rate=TrainingOptions().rate, width=size.width,
+        alone = replace(options, epochs=2 * options.epochs, anchored=0.0, rate=TrainingOptions().rate, width=size.width,
                         layers=size.layers, heads=size.heads, hidden=size.hidden, dropout=size.dropout)
         compared["scratch"], _ = train(new, alone, on_progress, left_out)
     report["new"] = {name: shares(found, new) for name, found in compared.items()}

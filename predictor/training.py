@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from seqtune.errors import KernelError, MisuseError, ProblemError
 from seqtune.kernels.kernel import Kernel
@@ -28,11 +27,13 @@ from seqtune.kernels.space import spaces_for
 from seqtune.predictor.beam import beam_search_many
 from seqtune.predictor.cases import Case, Data, cases, counted, split
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.model import Choices, Source, Translator, TranslatorWords
+from seqtune.predictor.decoding import TranslatorWords
+from seqtune.predictor.loss import sentence_loss
+from seqtune.predictor.model import Translator
 from seqtune.predictor.resume import Progressed, describe
 from seqtune.predictor.targets import Examples, Tree
 from seqtune.predictor.trees import Trees, TreesOptions
-from seqtune.predictor.vocabulary import Batch, Sentence, Vocabulary
+from seqtune.predictor.vocabulary import Sentence, Vocabulary
 
 TREES = TreesOptions()  # the teacher is no other than the baseline
 
@@ -65,6 +66,7 @@ class TrainingOptions:
     hidden: int = 256
     dropout: float = 0.05
     seed: int = 0
+    anchored: float = 0.0  # of the wanted shares of a rehearsed lesson: what the anchor would say
     threads: int = 2
     state: Path | None = None  # folder in which the training is kept and from which it is resumed
     save_every: int = 5  # epochs
@@ -94,6 +96,7 @@ class Lesson:
     source: Sentence
     tree: Tree
     sampled: bool  # nothing of it was measured
+    rehearsed: bool = False  # an anchor knows it already
 
 
 def train(data: Data, options: TrainingOptions | None = None,
@@ -217,8 +220,9 @@ class Kept:
 
 def fit(model: Translator, vocabulary: Vocabulary, lessons: Sequence[Lesson], validation: Sequence[Case],
         options: TrainingOptions, on_progress: OnProgress | None = None, began: float | None = None,
-        until: int | None = None) -> Kept:
-    """The training loop. Without validation the last average is the best; `until` stops the same schedule early."""
+        until: int | None = None, anchor: Translator | None = None) -> Kept:
+    """The training loop. Without validation the last average is the best; `until` stops the same schedule early.
+    `anchor` is the translator that rehearsed lessons should not lead away from."""
     began = time.monotonic() if began is None else began
     judged = [case.measured_only() for case in validation]
     optimizer = torch.optim.AdamW(_groups(model, options), lr=options.rate, betas=(0.9, 0.98))
@@ -232,7 +236,7 @@ def fit(model: Translator, vocabulary: Vocabulary, lessons: Sequence[Lesson], va
     try:
         while stand.epoch < (until or options.epochs) and (
                 not judged or stand.epoch - stand.best_epoch < options.patience):
-            loss = _epoch(stand, lessons, options)
+            loss = _epoch(stand, lessons, options, anchor)
             stand.epoch += 1
             score, first = validate(stand.average, vocabulary, judged) if judged else (float(stand.epoch), 0.0)
             if score > stand.best_score:
@@ -254,7 +258,7 @@ def fit(model: Translator, vocabulary: Vocabulary, lessons: Sequence[Lesson], va
     return Kept(stand.best, stand.best_score, stand.best_epoch, stand.epoch, stand.history, interrupted)
 
 
-def _epoch(stand: Progressed, lessons: Sequence[Lesson], options: TrainingOptions) -> float:
+def _epoch(stand: Progressed, lessons: Sequence[Lesson], options: TrainingOptions, anchor: Translator | None) -> float:
     """One epoch, seeded by its number, so that a resumed training goes on the same way."""
     generator = np.random.default_rng([options.seed, 2, stand.epoch])
     torch.manual_seed(options.seed * 1_000_003 + stand.epoch)
@@ -270,7 +274,8 @@ def _epoch(stand: Progressed, lessons: Sequence[Lesson], options: TrainingOption
         chosen = [lessons[place] for place in batch]
         examples = Examples.joined([lesson.tree.sample(generator, options.sentences, options.explore)
                                     for lesson in chosen])
-        loss = sentence_loss(model, [lesson.source for lesson in chosen], examples)
+        held = np.repeat([options.anchored * lesson.rehearsed for lesson in chosen], options.sentences)
+        loss = sentence_loss(model, [lesson.source for lesson in chosen], examples, anchor, held)
         stand.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), options.clip)
@@ -289,25 +294,6 @@ def schedule(done: float, warm_up: float) -> float:
     if done < warm_up:
         return (done + 1e-3) / (warm_up + 1e-3)
     return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * (done - warm_up) / (1 - warm_up)))
-
-
-def sentence_loss(model: Translator, sources: Sequence[Sentence], examples: Examples) -> Tensor:
-    """Nats per sentence above the least possible: the divergence of the next words from the wanted ones, summed over
-    steps. Each source has equally many sentences, in order."""
-    place = examples.sentence * examples.words.shape[1] + examples.step
-    _, rows, lengths = np.unique(place, return_inverse=True, return_counts=True)
-    free = lengths[rows] > 1  # a forced word teaches nothing
-    choices = Choices(*map(torch.from_numpy, (place[free], examples.word[free], examples.quantities[free])))
-    scores = model(Source.of(Batch.of(sources)), torch.from_numpy(examples.inputs),
-                   torch.from_numpy(examples.inputs_settled), choices)
-    steps = torch.from_numpy(np.cumsum(lengths > 1)[rows[free]] - 1)  # (row,) number of its free step
-    count, share = int((lengths > 1).sum()), torch.from_numpy(examples.share[free])
-    highest = scores.new_full((count,), -torch.inf).scatter_reduce(0, steps, scores.detach(), "amax")
-    sums = scores.new_zeros(count).index_add(0, steps, (scores - highest[steps]).exp())
-    least = torch.xlogy(share, share).sum()
-    wanted = (share * scores).sum() - (sums.log() + highest).sum()  # shares of one step sum to 1
-    loss: Tensor = (least - wanted) / len(examples.words)
-    return loss
 
 
 def _groups(model: Translator, options: TrainingOptions) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -49,12 +49,16 @@ class Verdict:
     winner: Configuration | None  # None where nothing ran correctly
     speedup: float | None  # default / winner, in least times; None where the default did not run
     significant: bool  # the winner is faster than the default, beyond doubt
+    elapsed: float | None = field(default=None, compare=False)  # seconds that it took; None: read from a journal
 
 
 def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configuration], default: Configuration,
            seconds: float = SECONDS, progress: Callable[[str], None] = lambda step: None,
            clock: Callable[[], float] = time.monotonic) -> Verdict:
-    """Measure the candidates and the default. Under a small budget FEWEST_ROUNDS a batch run none the less.
+    """Measure the candidates and the default within `seconds`.
+
+    Where not even FEWEST_ROUNDS a batch fit for all, the slowest candidates of stage one are left out of the rounds.
+    The reference, stage one and the rounds of one candidate are always made, whatever they take: `elapsed` tells.
 
     What building, loading and checking anew cost, the first batch shows: where it takes more than its part of the
     budget, the others have fewer rounds, and of the first as many count.
@@ -70,6 +74,13 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
     best = min(measurement.seconds for measurement in found.values())
     finalists = [configuration for configuration in distinct if found[configuration].status is Status.CORRECT
                  and (configuration == default or found[configuration].seconds <= HOPELESS * best)]
+    cost = {configuration: max(1.5 * options.sample_seconds, found[configuration].seconds)
+            for configuration in finalists}
+    left = seconds - (clock() - started)
+    for slowest in sorted(set(finalists) - {default}, key=lambda one: found[one].seconds, reverse=True)[:-1]:
+        if BATCHES * FEWEST_ROUNDS * sum(cost[one] for one in finalists) <= left:
+            break
+        finalists.remove(slowest)
     samples: dict[Configuration, list[float]] = {configuration: [] for configuration in finalists}
     for batch in range(BATCHES):
         if len(finalists) < 2 or default not in finalists:
@@ -78,8 +89,8 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
         began = clock()
         if not batch:  # all batches have equally many rounds, so that the journal need not say where one ends
             left = (seconds - (began - started)) / BATCHES
-            cost = sum(max(1.5 * options.sample_seconds, found[configuration].seconds) for configuration in finalists)
-            rounds = min(MOST_ROUNDS, max(FEWEST_ROUNDS, int(left / cost)))
+            once = sum(cost[configuration] for configuration in finalists)
+            rounds = min(MOST_ROUNDS, max(FEWEST_ROUNDS, int(left / once)))
         turned = finalists[batch % len(finalists):] + finalists[:batch % len(finalists)]
         for configuration, measurement in zip(
                 turned, measurer.compare(problem, turned, rounds, options), strict=True):
@@ -91,12 +102,12 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
         if not batch:
             ended = clock()
             late = (ended - began) - (seconds - (ended - started)) / (BATCHES - 1)
-            rounds = max(FEWEST_ROUNDS, rounds - math.ceil(max(0.0, late) / cost))
+            rounds = max(FEWEST_ROUNDS, rounds - math.ceil(max(0.0, late) / once))
             samples = {configuration: times[:rounds] for configuration, times in samples.items()}
     together = [configuration for configuration in finalists if samples[configuration]]
     for configuration in together:
         found[configuration] = replace(found[configuration], samples=tuple(samples[configuration]))
-    return decide(found, default, together)
+    return replace(decide(found, default, together), elapsed=clock() - started)
 
 
 def compared(measurements: Mapping[Configuration, Measurement]) -> list[Configuration]:

@@ -13,6 +13,20 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
 
+def duration(seconds: float | None) -> str:
+    """For people.
+
+    >>> duration(0.00123)
+    '1.23 ms'
+    """
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
 def _finite(value: float | None) -> float | None:
     """JSON has no infinity: a failure's time, and the error of an output that holds one, are null."""
     return value if value is not None and math.isfinite(value) else None
@@ -53,6 +67,22 @@ class Prediction:
     speedup: float | None = None  # default / winner, in least times
     significant: bool | None = None  # the winner is faster than the default, with ERROR_LEVEL of being wrong
     cached: bool = False  # the measurements are those of an earlier verification, from the journal
+    budget: float | None = None  # seconds that the verification was given
+    elapsed: float | None = None  # seconds that it took; None where it is cached
+
+    def __repr__(self) -> str:
+        return f"<Prediction of {self.problem.brief()} on {self.device.name}: {self.conclusion()}>"
+
+    def conclusion(self) -> str:
+        """One line about the winner."""
+        measurement, winner = self.winner.measurement, self.configuration
+        text = f"{winner.kernel} {winner.brief()}"
+        if measurement is not None:
+            text += f", {duration(measurement.seconds)}"
+        if self.speedup is not None:
+            text += (f", {self.speedup:.2f}x the default's speed" if self.significant else
+                     ", the default: no candidate is significantly faster")
+        return text + (" (from the journal)" if self.cached else "")
 
     @property
     def configuration(self) -> Configuration:
@@ -66,7 +96,8 @@ class Prediction:
             "candidates": [candidate.to_json() for candidate in self.candidates],
             "default": self.default.to_json(), "winner": self.winner.to_json()}
         if self.verified:
-            found |= {"speedup": self.speedup, "significant": self.significant, "cached": self.cached}
+            found |= {"speedup": self.speedup, "significant": self.significant, "cached": self.cached,
+                      "budget": self.budget, "elapsed": self.elapsed}
         return found
 
 

@@ -139,7 +139,8 @@ def _verify(spaces: Sequence[SearchSpace], proposals: Mapping[Configuration, flo
              for configuration, measurement in verdict.measurements.items()}
     return Prediction(
         problem, device, tuple(found[configuration] for configuration in proposals), found[default],
-        found[verdict.winner], True, verdict.speedup, verdict.significant, before is not None)
+        found[verdict.winner], True, verdict.speedup, verdict.significant, before is not None, seconds,
+        verdict.elapsed)
 
 
 def _verified_before(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int],

@@ -27,7 +27,8 @@ _WORDS = {"ignore_unknown_options": True}
 
 Words = Annotated[list[str] | None, typer.Argument(
     metavar="PROBLEM...", show_default=False,
-    help="conv2d c=64 h=56 ...; gemm m=.. n=.. k=..; one JSON object, quoted; or a MIOpenDriver line.")]
+    help="conv2d c=64 h=56 ...; gemm m=.. n=.. k=..; a MIOpenDriver line; or a quoted JSON object: "
+         '{"type": "conv2d", "c": 64, "h": 56, "k": 64, "r": 3, "pad": 1}.')]
 DeviceName = Annotated[str, typer.Option("--device", help="Where the kernel will run (`seqtune devices`).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
 Checkpoint = Annotated[str, typer.Option("--checkpoint", metavar="FOLDER_OR_NAME", help="A trained checkpoint.")]
@@ -85,7 +86,7 @@ def predict(
     device: DeviceName = "llvm:0",
     top: Annotated[int, typer.Option("--top", min=1, max=1000, help="How many configurations to propose.")] = 5,
     verify: Annotated[bool, typer.Option("--verify", help="Measure them, at most 50, beside the default.")] = False,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="Time budget of --verify.")] = SECONDS,
+    seconds: Annotated[float, typer.Option("--seconds", help="Time budget of --verify.")] = SECONDS,
     cache: Annotated[bool, typer.Option(
         "--cache/--no-cache", help="Answer from the journal what was verified before.")] = True,
     checkpoint: Checkpoint = "default",
@@ -108,7 +109,8 @@ def predict(
 def tune(
     words: Words = None,
     problems: Annotated[str | None, typer.Option(
-        "--problems", metavar="SET_OR_FILE", help="A named set (resnet18, ...) or a CSV or JSON-lines file.")] = None,
+        "--problems", metavar="SET_OR_FILE",
+        help="A named set (resnet18, ...), a CSV, or a text file: a problem a line.")] = None,
     device: Annotated[str | None, typer.Option(
         "--device", help="Where to measure, or a data set's device.  [default: llvm:0, or the data set's only one]",
         show_default=False)] = None,
@@ -196,7 +198,7 @@ def evaluate(
     with show.spinner() as progress:
         rows = api.evaluate(data, checkpoint=checkpoint, methods=methods.split(",") if methods else None, live=live,
                             problems=problems, device=device, progress=progress, warn=show.note)
-    _answer({"rows": rows}) if as_json else show.rows(rows)
+    _answer({"rows": rows}) if as_json else show.evaluation(rows)
 
 
 @app.command(epilog="Example: seqtune export --out records.parquet")
@@ -217,7 +219,7 @@ def export(
 
 @app.command(epilog="Example: seqtune demo")
 def demo(
-    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="Time budget of each verification.")] = SECONDS,
+    seconds: Annotated[float, typer.Option("--seconds", help="Time budget of each verification.")] = SECONDS,
     checkpoint: Checkpoint = "default",
     journal: JournalPath = None,
     as_json: AsJson = False,

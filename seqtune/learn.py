@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
 def export(out: str | Path, *, journal: str | Path | None = None, hold_out: Sequence[str] = (),
            force: bool = False) -> dict[str, Any]:
-    """Write a journal's records as a data set. `hold_out` names problem sets that no model may learn from."""
+    """Write a journal's records as a data set. `hold_out` names problem sets that no model may learn from.
+
+    Of `records`, `measured_again` repeat a trial: finals and verifications, whose times count before the trial's.
+    """
     from seqtune.data.dataset import Dataset
-    from seqtune.data.journal import Journal, default_path
+    from seqtune.data.journal import REPEATED, Journal, default_path
 
     source = default_path() if journal is None else Path(journal)
     if not source.exists():
@@ -38,7 +41,8 @@ def export(out: str | Path, *, journal: str | Path | None = None, hold_out: Sequ
     with Journal(source) as kept:
         found = Dataset.from_journal(kept, {"journal": source.name}, held_out)
     found.write(out)
-    return {"out": str(out), "records": len(found), "problems": len(found.problems()),
+    again = int(found.rows["run"].isin(REPEATED).sum())
+    return {"out": str(out), "records": len(found), "measured_again": again, "problems": len(found.problems()),
             "devices": sorted(found.devices)}
 
 
@@ -135,9 +139,9 @@ def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "defaul
     loaded = load_checkpoint(checkpoint) if "seq2seq" in chosen else None
     if not live:
         only = device.name if isinstance(device, Device) else device
-        progress("fitting the methods")
         with one_thread():
-            return [row.to_json() for row in evaluate(_judging(read_dataset(data), only), loaded, chosen)]
+            return [row.to_json() for row in evaluate(_judging(read_dataset(data), only), loaded, chosen,
+                                                      progress=progress)]
     assert device is not None
     if isinstance(problems, str | Path):
         asked = problem_set(problems)
@@ -158,7 +162,7 @@ def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "defaul
 
     with one_thread(), _LiveMeasure(place, progress) as measure:
         found = evaluate(source, loaded, chosen, measure=measure, questions=[(problem, place) for problem in asked],
-                         on_skip=skip)
+                         on_skip=skip, progress=progress)
     return [{**row.to_json(), "trained_on": len(seen)} for row in found]
 
 

@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
+from seqtune.answers import duration
+
 if TYPE_CHECKING:
     from seqtune.answers import Candidate, Demonstration, Devices, Prediction, TuningReport
     from seqtune.kernels.kernel import Kernel
@@ -22,15 +24,27 @@ if TYPE_CHECKING:
     from seqtune.tuner.tune import Progress as TuningProgress
 
 WIDTH = 200  # columns where there is no terminal
+LATE = 1.25  # times its budget that a verification takes before it is worth a word
 _out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+
+
+QUIET_SECONDS = 10.0  # between lines of progress where there is no terminal
 
 
 @contextlib.contextmanager
 def spinner() -> Iterator[Callable[[str], None]]:
-    """A line that says what is being done, on a terminal alone."""
+    """Says what is being done: on a terminal in one changing line, else in lines now and then."""
     errors = Console(stderr=True, highlight=False)
     if not errors.is_terminal:
-        yield lambda step: None
+        said = time.monotonic()
+
+        def say(step: str) -> None:
+            nonlocal said
+            if time.monotonic() - said > QUIET_SECONDS:
+                said = time.monotonic()
+                errors.print(step, markup=False, soft_wrap=True)
+
+        yield say
         return
     with errors.status("working") as status:
         yield lambda step: status.update(step)
@@ -43,8 +57,6 @@ def note(text: str) -> None:
 
 class Tuning:
     """Progress of a search: trials done, rate, best so far, time left. A bar on a terminal, else lines now and then."""
-
-    quiet_seconds = 10.0  # between lines
 
     def __init__(self, seconds: float | None = None) -> None:
         self.seconds = seconds  # the budget of each problem
@@ -83,7 +95,7 @@ class Tuning:
         self.last = f"{step.problem.brief()}: {step.done}/{step.total}, {rest}"
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=step.done, total=step.total, rest=rest)
-        elif time.monotonic() - self.said > self.quiet_seconds:
+        elif time.monotonic() - self.said > QUIET_SECONDS:
             self.said = time.monotonic()
             self._end()
 
@@ -99,16 +111,6 @@ def epoch(step: TrainingProgress) -> None:
     share = "" if step.share is None else f", validation share {step.share:.4f} (best {step.best:.4f})"
     print(f"{step.stage}: epoch {step.epoch}/{step.epochs}, loss {step.loss:.4f}{share}, {step.seconds:.0f} s",
           file=sys.stderr, flush=True)
-
-
-def duration(seconds: float | None) -> str:
-    """`1.23 ms`."""
-    if seconds is None or not math.isfinite(seconds):
-        return "-"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
 
 
 _LONG = ("configuration", "problem", "winner", "status")  # columns that wrap where the terminal is narrow
@@ -193,20 +195,10 @@ def prediction(found: Prediction) -> None:
     add("default", found.default)
     _out.print(table)
     if measured:
-        _out.print(conclusion(found), markup=False, soft_wrap=True)
-
-
-def conclusion(found: Prediction) -> str:
-    """One line about the winner."""
-    winner = found.winner
-    text = f"winner: {winner.configuration.kernel} {winner.configuration.brief()}"
-    if winner.measurement is not None:
-        text += f", {duration(winner.measurement.seconds)}"
-    if found.speedup is not None and found.significant:
-        text += f", {found.speedup:.2f}x the default's speed"
-    elif found.speedup is not None:
-        text += ", the default: no candidate is significantly faster"
-    return text + (" (from the journal)" if found.cached else "")
+        _out.print(f"winner: {found.conclusion()}", markup=False, soft_wrap=True)
+        if found.elapsed is not None and found.budget is not None and found.elapsed > LATE * found.budget:
+            note(f"the verification took {duration(found.elapsed)} where {duration(found.budget)} were given: the "
+                 "reference and the fewest measurements that a comparison needs take that long here")
 
 
 def demo(found: Demonstration) -> None:
@@ -241,10 +233,24 @@ def tuned(found: TuningReport) -> None:
     kept = f"journal: {found.journal}" if found.replayed is None else (
         f"replayed from {found.replayed}, {found.device.name}: nothing was measured, and no journal is kept")
     _out.print(kept, markup=False, soft_wrap=True)
+    _out.print("times are those of the finals, where the fastest and the default are measured again, interleaved: "
+               "the least of many trials flatters")
+
+
+def evaluation(found: Sequence[Mapping[str, Any]]) -> None:
+    """The rows of an evaluation, and what its columns mean."""
+    rows(found)
+    _out.print(_COLUMNS, markup=False, soft_wrap=True)
+
+
+_COLUMNS = """measured: 0 is the first proposal, unmeasured; n is the best of n measured proposals
+share: geometric mean over the problems of best known time / time of the pick
+low, high: 95 % interval of seq2seq's share minus this method's; worse: seq2seq is below it, the whole interval is
+regret_ratio: (1 - share) / (1 - share of fixed); unmeasured: configurations that nobody measured, so none could pick"""
 
 
 def rows(found: Sequence[Mapping[str, Any]]) -> None:
-    """The rows of an evaluation."""
+    """A table of rows."""
     if not found:
         return
     columns = list(found[0])

@@ -17,7 +17,8 @@ from seqtune.kernels.kernel import KERNELS, Configuration, Constraint, Kernel, P
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.beam import Allowed, Candidate, Grammar, beam_search, beam_search_many
-from seqtune.predictor.model import Translator, TranslatorWords
+from seqtune.predictor.decoding import TranslatorWords
+from seqtune.predictor.model import Translator
 from seqtune.predictor.vocabulary import Vocabulary
 
 TOYS = (

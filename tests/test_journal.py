@@ -32,7 +32,7 @@ def record(tile: int = 1, seconds: float = 1e-3, **changes: Any) -> Record:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "folder" / "journal.sqlite"
+    return tmp_path / "journal.sqlite"
 
 
 def test_records_come_back_as_they_were(path: Path) -> None:
@@ -196,3 +196,9 @@ def test_a_damaged_row_is_reported(path: Path) -> None:
     connection.close()
     with Journal(path) as journal, pytest.raises(FormatError, match="is damaged"):
         list(journal.records())
+
+
+def test_a_journal_is_not_made_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"folder of the journal .* does not exist"):
+        Journal(tmp_path / "typo" / "journal.sqlite")
+    assert not list(tmp_path.iterdir())

@@ -15,6 +15,7 @@ from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.beam import Allowed, beam_search
+from seqtune.predictor.decoding import TranslatorWords
 from seqtune.predictor.features import QUANTITIES
 from seqtune.predictor.model import (
     FIT_SIZE,
@@ -22,7 +23,6 @@ from seqtune.predictor.model import (
     Dimensions,
     Source,
     Translator,
-    TranslatorWords,
     fits,
     settled_codes,
 )

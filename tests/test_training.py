@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from seqtune.predictor import training
 from seqtune.predictor.cases import cases
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.evaluate import judged
+from seqtune.predictor.loss import sentence_loss
 from seqtune.predictor.model import Translator
 from seqtune.predictor.retraining import RETRAINING, retrain
 from seqtune.predictor.targets import Examples
@@ -78,11 +80,10 @@ def test_an_epoch_has_all_measured_problems_and_as_many_sampled_ones_as_fit(monk
     vocabulary = vocabulary_of(found)
     lessons = make_lessons(found, make_teacher(found, options), vocabulary, options, [])
     seen: list[bytes] = []
-    loss = training.sentence_loss
 
-    def listening(model: Translator, sources: Sequence[Sentence], examples: Examples) -> torch.Tensor:
+    def listening(model: Translator, sources: Sequence[Sentence], examples: Examples, *rest: Any) -> torch.Tensor:
         seen.extend(source.codes.tobytes() for source in sources)
-        return loss(model, sources, examples)
+        return sentence_loss(model, sources, examples, *rest)
 
     monkeypatch.setattr(training, "sentence_loss", listening)
     training.fit(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64), vocabulary, lessons, [],
@@ -93,6 +94,23 @@ def test_an_epoch_has_all_measured_problems_and_as_many_sampled_ones_as_fit(monk
         assert len(set(epoch)) == len(found) + 7
         assert measured <= set(epoch)
     assert set(first) != set(second)
+
+
+def test_what_is_held_to_an_anchor_is_learned_already_where_the_translator_is_the_anchor() -> None:
+    found = cases(DATA, held_out=False)[:6]
+    vocabulary = vocabulary_of(found)
+    lessons = make_lessons(found, None, vocabulary, QUICK, [])
+    model = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval()
+    generator = np.random.default_rng(0)
+    examples = Examples.joined([lesson.tree.sample(generator, 2, 0.0) for lesson in lessons])
+    sources = [lesson.source for lesson in lessons]
+
+    def loss(held: float) -> float:
+        return float(sentence_loss(model, sources, examples, model, np.full(2 * len(lessons), held)).detach())
+
+    assert loss(1.0) == pytest.approx(0.0, abs=1e-5)
+    assert 0.001 < loss(0.5) < loss(0.0) == pytest.approx(
+        float(sentence_loss(model, sources, examples).detach()))
 
 
 class _Stop(Exception):

@@ -140,14 +140,14 @@ def test_a_tenth_faster_is_found_nearly_always_in_spite_of_outliers() -> None:
 def test_hopeless_candidates_are_not_compared_but_the_default_always_is() -> None:
     times = {choice(number): time for number, time in enumerate([9.0, 1.0, 1.1, 2.0])}
     measurer = NoisyMeasurer(times, 0)
-    verify(measurer, PROBLEM, [choice(1), choice(2), choice(3)], DEFAULT, seconds=1.0)
+    verify(measurer, PROBLEM, [choice(1), choice(2), choice(3)], DEFAULT, seconds=600.0)
     assert set(measurer.compared) == {DEFAULT, choice(1), choice(2)}
 
 
 def test_a_candidate_that_turns_wrong_in_the_comparison_does_not_win() -> None:
     measurer = NoisyMeasurer({DEFAULT: 1.0, choice(1): 0.5, choice(2): 0.6}, 0)
     measurer.failing_later[choice(1)] = Measurement(Status.CORRECTNESS, message="now and then")
-    verdict = verify(measurer, PROBLEM, [choice(1), choice(2)], DEFAULT, seconds=1.0)
+    verdict = verify(measurer, PROBLEM, [choice(1), choice(2)], DEFAULT, seconds=600.0)
     assert verdict.winner == choice(2)
     assert verdict.measurements[choice(1)].message == "now and then"
 
@@ -245,3 +245,15 @@ def test_holm_stops_at_the_first_hypothesis_that_stands() -> None:
     chances = {choice(1): 0.004, choice(2): 0.006, choice(3): 0.001}
     assert holm(chances, 0.01) == [choice(3), choice(1), choice(2)]
     assert holm({**chances, choice(1): 0.0051}, 0.01) == [choice(3)]
+
+
+def test_a_budget_too_small_for_all_leaves_the_slowest_out_of_the_rounds() -> None:
+    candidates = [choice(number) for number in range(1, 6)]
+    truth = dict(zip([DEFAULT, *candidates], [2.0, 1.7, 1.8, 1.9, 2.0, 2.1], strict=True))
+    measurer = NoisyMeasurer(truth, 0)
+    verdict = verify(measurer, PROBLEM, candidates, DEFAULT, seconds=1.0)  # one round takes 11.5 s
+    assert len(set(measurer.compared)) == 2
+    assert DEFAULT in measurer.compared
+    assert verdict.winner in measurer.compared
+    assert set(verdict.measurements) == {DEFAULT, *candidates}
+    assert verdict.elapsed is not None
