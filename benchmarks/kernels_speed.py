@@ -62,7 +62,7 @@ def best_known(data: Dataset, problem: Problem, device: Device) -> Configuration
     from seqtune.data.dataset import configuration
     from seqtune.kernels.space import spaces_for
 
-    found = data.select(device.key)
+    found = data.on(device.key)
     found = replace(found, rows=found.rows[found.rows["problem"] == problem.key])
     spaces = {space.kernel.name: space for space in spaces_for(problem, device)}
     versions = found.rows["kernel"].map({name: space.kernel.version for name, space in spaces.items()})

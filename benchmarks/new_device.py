@@ -33,7 +33,7 @@ from benchmarks.report import (
     words,
     write_json,
 )
-from seqtune.errors import DeviceError, MisuseError, SeqtuneError
+from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.learn import read_dataset
 
 if TYPE_CHECKING:
@@ -62,11 +62,8 @@ def parts(data: Dataset, device: str, problems: int, seed: int) -> Parts:
 
     from seqtune.predictor.cases import cases
 
-    keys = [key for key, one in data.devices.items() if one.name == device]
-    if not keys:
-        names = ", ".join(sorted({one.name for one in data.devices.values()}))
-        raise DeviceError(f"the data set has no device {device!r:.60}; it has {names}")
-    mine = data.rows["device"].isin(keys)
+    left_out = data.device(device)
+    mine = data.rows["device"] == left_out.key
     own = replace(data, rows=data.rows[mine].reset_index(drop=True))
     known = sorted(case.problem.key for case in cases(own, held_out=False))
     if len(known) < problems:
@@ -74,10 +71,10 @@ def parts(data: Dataset, device: str, problems: int, seed: int) -> Parts:
     chosen = sorted(known[place] for place in np.random.default_rng(seed).permutation(len(known))[:problems])
     new = own.rows[own.rows["problem"].isin([*chosen, *data.held_out])].reset_index(drop=True)
     old = data.rows[~mine].reset_index(drop=True)
-    others = {key: one for key, one in data.devices.items() if key not in keys}
+    others = {key: one for key, one in data.devices.items() if key != left_out.key}
     if not len(old):
         raise MisuseError(f"the data set has no device beside {device}")
-    return Parts(replace(data, rows=old, devices=others), replace(own, rows=new), device, tuple(chosen))
+    return Parts(replace(data, rows=old, devices=others), replace(own, rows=new), left_out.name, tuple(chosen))
 
 
 def first(given: argparse.Namespace, split: Parts, options: TrainingOptions) -> tuple[Checkpoint, dict[str, Any]]:
@@ -206,6 +203,7 @@ def run(given: argparse.Namespace) -> None:
 
     given.work = given.work or Path(platformdirs.user_cache_dir("seqtune")) / "new_device"
     split = parts(read_dataset(given.data), given.device, given.problems, given.seed)
+    given.device = split.device
     options = TrainingOptions(epochs=given.epochs, extra=given.extra, seed=given.seed, threads=given.threads,
                               state=given.work / f"training-{_plain(given.device)}")
     checkpoint, training = first(given, split, options)

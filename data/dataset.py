@@ -13,7 +13,7 @@ One row per measurement. Columns (Parquet types in SCHEMA):
     samples        how many samples there were; few where the trial was dropped early as hopeless
     error          max|difference| / max|reference|; null where it was not computed
     build_seconds  seconds of the compiler; 0 where an earlier build served
-    run            what it was measured for: a strategy, or `final` and `verify` for measurements repeated on purpose
+    run            what it was measured for: a strategy, or `final`, `verify` or `again` for one repeated on purpose
     toolchain      Device.toolchain when measured
 
 The file's metadata holds, under `seqtune`, a JSON object: version, devices (key -> facts), problems (key -> features),
@@ -34,7 +34,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seqtune.errors import FormatError, SeqtuneError
+from seqtune.errors import DeviceError, FormatError, SeqtuneError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -150,24 +150,29 @@ class Dataset:
                        {**other.known_problems, **self.known_problems}, self.held_out | other.held_out,
                        {**other.provenance, **self.provenance})
 
-    def select(self, device: str | None = None, kernel: str | None = None, held_out: bool | None = None,
-               correct: bool = False) -> Dataset:
-        """The rows of a device (its key), a kernel, held-out problems or the others, correct ones only."""
-        rows = self.rows
-        if device is not None:
-            rows = rows[rows["device"] == device]
-        if kernel is not None:
-            rows = rows[rows["kernel"] == kernel]
-        if held_out is not None:
-            rows = rows[rows["problem"].isin(self.held_out) == held_out]
-        if correct:
-            rows = rows[rows["status"] == Status.CORRECT.value]
-        return replace(self, rows=rows.reset_index(drop=True))
+    def on(self, device: str) -> Dataset:
+        """The rows of a device (its key)."""
+        return replace(self, rows=self.rows[self.rows["device"] == device].reset_index(drop=True))
 
-    def problems(self, device: str | None = None) -> list[Problem]:
-        """Problems that have rows (on that device), in key order."""
-        rows = self.rows if device is None else self.rows[self.rows["device"] == device]
-        return [self.known_problems[key] for key in sorted(rows["problem"].unique())]
+    def named(self, name: str) -> list[str]:
+        """Keys of the devices of that name, beginning of a name (`llvm:sse`), or key."""
+        wanted = name.strip().lower()
+        return [key for key, device in self.devices.items()
+                if f"{device.name.lower()}:".startswith(f"{wanted}:") or key.lower() == wanted]
+
+    def device(self, name: str | None) -> Device:
+        """The one device of that name, as `named` finds it; the only one where none is named. Raises DeviceError."""
+        found = [self.devices[key] for key in (self.devices if name is None else self.named(name))]
+        if len(found) == 1:
+            return found[0]
+        names = [device.name for device in self.devices.values()]
+        listed = ", ".join(names if len(set(names)) == len(names) else self.devices) or "none"
+        said = "name a device" if name is None else f"{'several devices are' if found else 'no device'} {name!r:.60}"
+        raise DeviceError(f"{said}; the data set has {listed}")
+
+    def problems(self) -> list[Problem]:
+        """Problems that have rows, in key order."""
+        return [self.known_problems[key] for key in sorted(self.rows["problem"].unique())]
 
     def records(self) -> Iterator[Record]:
         """The rows as records, with the least sample alone: for replaying."""

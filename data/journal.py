@@ -6,7 +6,7 @@ can lose the last records, never damage the journal.
 
 A *trial* is measured once: (problem, device, kernel, kernel version, configuration, toolchain) is unique; only what
 timed out or crashed can be forgotten, to be tried again. What is measured again on purpose (runs `final`, `verify` and
-`again`) stands in a table of its own, and the newest counts.
+`again`) stands in a table of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from seqtune.errors import FormatError, SeqtuneError
+from seqtune.errors import FormatError, MisuseError, SeqtuneError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
@@ -74,7 +74,7 @@ class Journal:
                 if path is None:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
                 elif not self.path.parent.is_dir():
-                    raise FormatError(f"the folder of the journal {self.path} does not exist")
+                    raise MisuseError(f"the folder of the journal {self.path} does not exist")
                 _create(self.path)
         except OSError as error:
             raise FormatError(f"cannot open the journal {self.path}: {error.strerror}") from None
@@ -136,26 +136,13 @@ class Journal:
                 "status IN (?, ?)", (problem.key, device.key, kernel.name, kernel.version, device.toolchain,
                                      Status.TIMEOUT.value, Status.CRASH.value)).rowcount for kernel in kernels)
 
-    def get(self, problem: Problem, device: Device, kernel: Kernel, configuration: Configuration) -> Record | None:
-        """The newest repeat of a trial, else the trial itself, else None."""
-        for table in ("repeats", "trials"):
-            for record in self._select(table, 'AND kernel = ? AND kernel_version = ? AND configuration = ? '
-                                       'AND toolchain = ? ORDER BY id DESC LIMIT 1', problem, device.key,
-                                       (kernel.name, kernel.version, configuration.key, device.toolchain)):
-                return record
-        return None
-
-    def records(self, problem: Problem | None = None, device: str | None = None, kernel: str | None = None,
+    def records(self, problem: Problem | None = None, device: str | None = None,
                 run: str | None = None) -> Iterator[Record]:
-        """All records, or those of a problem, a device (its key), a kernel, a run; trials first, in measured order."""
-        more, values = "", []
-        for name, value in (("kernel", kernel), ("run", run)):
-            if value is not None:
-                more += f" AND {name} = ?"
-                values.append(value)
+        """All records, or those of a problem, a device (its key), a run; trials first, in measured order."""
+        more, values = ("", ()) if run is None else (" AND run = ?", (run,))
         for table in ("trials", "repeats"):
             if run is None or (run in REPEATED) == (table == "repeats"):
-                yield from self._select(table, more + " ORDER BY id", problem, device, tuple(values))
+                yield from self._select(table, more + " ORDER BY id", problem, device, values)
 
     def devices(self) -> dict[str, Device]:
         """Facts of every device whose facts were kept, by key."""

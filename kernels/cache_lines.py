@@ -1,9 +1,8 @@
 """Cache lines: derived quantities that say what a tile does to a first-level cache, for kernels to declare.
 
-A first-level cache of a CPU has 64 sets of 64-byte lines, so lines whose addresses differ by a multiple of 4 KiB
-compete for one set of 8 to 12 ways. Sizes of networks are rich in powers of two: on a plane of 32x32 or 224x224 floats
-the same pixel of all channels falls into one set, and a tile that touches more channels than there are ways loads its
-lines again and again, which can cost half of the speed.
+The first-level caches of today's CPUs have 64 sets of 64-byte lines, so lines a multiple of 4 KiB apart compete for the
+8 to 12 ways of one set. Sizes of networks are rich in powers of two: on planes of 32x32 or 224x224 floats the same
+pixel of all channels falls into one set. A device of another cache reads the same numbers with another meaning.
 """
 
 from __future__ import annotations
@@ -15,24 +14,34 @@ PERIOD = 1024  # floats after which the sets repeat
 
 
 def conv2d_lines(block: str) -> tuple[tuple[str, Expression], ...]:
-    """For a tile of tile_h x tile_w pixels by `block` output channels (an expression)."""
+    """For a tile of tile_h x tile_w pixels by `block` output channels (an expression).
+
+    `x_lines_a_set`, `y_lines_a_set`: lines in each set that is used, about: of one pixel's input channels and of a
+    tile's output channels (NCHW), or of a row of the tile's pixels (NHWC).
+    `x_line_visits`, `y_line_visits`: tiles that read, or write, the same line one after the other.
+    """
     return tuple((name, Expression(text)) for name, text in (
-        # lines that the reduction over channels, or the pixels of a tile, put into one set
-        ("x_lines_a_set", f"c_per_group * gcd({PERIOD}, (h + 2 * pad_h) * (w + 2 * pad_w)) / {PERIOD} "
-                          f"if layout == 'NCHW' else tile_w * gcd({PERIOD}, c * stride_w) / {PERIOD}"),
-        ("y_lines_a_set", f"({block}) * gcd({PERIOD}, out_h * out_w) / {PERIOD} "
-                          f"if layout == 'NCHW' else tile_w * gcd({PERIOD}, k) / {PERIOD}"),
-        # tiles that read, or write, the same line one after the other
+        ("x_lines_a_set", f"{_lines('c_per_group', '(h + 2 * pad_h) * (w + 2 * pad_w)')} "
+                          f"if layout == 'NCHW' else {_lines('tile_w', 'c * stride_w')}"),
+        ("y_lines_a_set", f"{_lines(block, 'out_h * out_w')} if layout == 'NCHW' else {_lines('tile_w', 'k')}"),
         ("x_line_visits", f"max(1, {LINE} / (tile_w * stride_w)) if layout == 'NCHW' else 1"),
-        ("y_line_visits", f"max(1, {LINE} / tile_w) if layout == 'NCHW' else max(1, {LINE} / ({block}))"),
+        ("y_line_visits", f"max(1, {LINE} / tile_w) if layout == 'NCHW' else max(1, {LINE} / {block})"),
     ))
 
 
 def gemm_lines(block: str) -> tuple[tuple[str, Expression], ...]:
-    """For a tile of tile_m rows by `block` columns (an expression)."""
+    """For a tile of tile_m rows by `block` columns (an expression).
+
+    `a_lines_a_set`, `c_lines_a_set`: lines in one set, of a column of A and of the tile's rows of C; `c_line_visits`:
+    tiles that write the same line.
+    """
     return tuple((name, Expression(text)) for name, text in (
-        ("a_lines_a_set", f"k * gcd({PERIOD}, m) / {PERIOD} if trans_a == 'yes' "
-                          f"else tile_m * gcd({PERIOD}, k) / {PERIOD}"),
-        ("c_lines_a_set", f"tile_m * gcd({PERIOD}, n) / {PERIOD}"),
-        ("c_line_visits", f"max(1, {LINE} / ({block}))"),
+        ("a_lines_a_set", f"{_lines('k', 'm')} if trans_a == 'yes' else {_lines('tile_m', 'k')}"),
+        ("c_lines_a_set", _lines("tile_m", "n")),
+        ("c_line_visits", f"max(1, {LINE} / {block})"),
     ))
+
+
+def _lines(count: str, step: str) -> str:
+    """Lines a set: `count` floats, `step` floats apart, use PERIOD / max(LINE, gcd(PERIOD, step)) sets."""
+    return f"max(1, {count} * max({LINE}, gcd({PERIOD}, {step})) / {PERIOD})"

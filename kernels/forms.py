@@ -17,7 +17,7 @@ from typing import Any
 
 from seqtune.errors import FormatError, ProblemError
 from seqtune.kernels.files import read_bounded
-from seqtune.kernels.miopen_driver import DRIVER_DTYPES, driver_features
+from seqtune.kernels.miopen_driver import driver_features, driver_words
 from seqtune.kernels.networks import NETWORKS, network
 from seqtune.kernels.problem import PROBLEM_TYPES, Problem, Value, problem_type
 
@@ -53,10 +53,9 @@ def parse_problem(words: Sequence[str] | str) -> Problem:
         return parse_problem(parts[0])  # one quoted argument on the command line
     if not parts:
         raise ProblemError(f"no problem given; {_HELP}")
-    program = Path(parts[0]).name == "MIOpenDriver"
-    rest = parts[1:] if program else parts
-    if program or (rest[0] in DRIVER_DTYPES and any(word.startswith("-") for word in rest[1:])):
-        return make_problem("conv2d", driver_features(rest))
+    driver = driver_words(parts)
+    if driver is not None:
+        return make_problem("conv2d", driver_features(driver))
     return _from_words(parts)
 
 

@@ -49,7 +49,7 @@ KERNEL = Kernel(
         ("panel_bytes", "c_per_group * r * s * lanes_k * 4"),
         ("chunk_tiles", "min(chunk, tiles) if chunk > 0 else ceil_div(tiles, threads)"),
         ("input_bytes", "chunk_tiles * tile_w * tile_h * stride_h * stride_w * c_per_group * 4"),
-    )) + conv2d_lines("vector * vectors_k"),
+    )) + conv2d_lines("lanes_k"),
     solves=(
         Constraint.of("dtype == 'fp32'", "it computes in fp32 only"),
         Constraint.of("direction == 'forward'", "it computes the forward direction only"),

@@ -42,7 +42,7 @@ KERNEL = Kernel(
         ("idle", "ceil_div(tasks, threads) * threads / tasks"),
         ("panel_bytes", "k * lanes_n * 4"),
         ("chunk_bytes", "(min(chunk, tiles) if chunk > 0 else ceil_div(tiles, threads)) * tile_m * k * 4"),
-    )) + gemm_lines("vector * vectors_n"),
+    )) + gemm_lines("lanes_n"),
     solves=(Constraint.of("dtype == 'fp32'", "it computes in fp32 only"),),
     constraints=(
         Constraint.of("vector <= vector_floats", "a vector must fit the widest register"),

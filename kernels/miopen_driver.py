@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 
 from seqtune.errors import ProblemError
 from seqtune.kernels.problem import problem_type
@@ -27,6 +28,14 @@ _DRIVER_IGNORED = {  # how to run, not what
     "^": "dilation_d",
 }
 _DRIVER_DEFAULTS = {"n": 100}  # the rest of its defaults are ours
+
+
+def driver_words(parts: Sequence[str]) -> Sequence[str] | None:
+    """The words after the program where these are a command line of it, as its logs print it; else None."""
+    program = bool(parts) and PurePath(parts[0]).name == "MIOpenDriver"
+    rest = parts[1:] if program else parts
+    options = any(word.startswith("-") for word in rest[1:])
+    return rest if program or (bool(rest) and rest[0] in DRIVER_DTYPES and options) else None
 
 
 def driver_features(parts: Sequence[str]) -> dict[str, object]:

@@ -96,7 +96,7 @@ KERNEL = Kernel(
                                     " else groups * ceil_div(k_per_group, vector * vectors_k)")),
         ("work_groups", Expression("work_items // items_across * ceil_div(items_across, work_group)")),
         ("groups_per_unit", Expression("work_groups / compute_units")),
-        *conv2d_lines("vector * vectors_k"),
+        *conv2d_lines("block"),
     ),
     constraints=(
         Constraint.of("vector > 1 or k_per_group < 4", "single floats are for fewer than 4 output channels"),

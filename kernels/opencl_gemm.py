@@ -77,7 +77,7 @@ KERNEL = Kernel(
         ("items_across", Expression("ceil_div(m, tile_m) if order == 'rows' else ceil_div(n, vector * vectors_n)")),
         ("work_groups", Expression("work_items // items_across * ceil_div(items_across, work_group)")),
         ("groups_per_unit", Expression("work_groups / compute_units")),
-        *gemm_lines("vector * vectors_n"),
+        *gemm_lines("block"),
     ),
     constraints=(
         Constraint.of("vector > 1 or n < 4", "single floats are for fewer than 4 columns"),

@@ -15,10 +15,10 @@ from seqtune.predictor.vocabulary import Batch, Sentence
 
 
 def sentence_loss(model: Translator, sources: Sequence[Sentence], examples: Examples, anchor: Translator | None = None,
-                  held: Floats | None = None) -> Tensor:
+                  anchored: Floats | None = None) -> Tensor:
     """Nats per sentence above the least possible: the divergence of the next words from the wanted ones, summed over
-    steps. Each source has equally many sentences, in order. `held` (sentence,) is how much of what is wanted the anchor
-    says (learning without forgetting, Li and Hoiem 2016)."""
+    steps. Each source has equally many sentences, in order. `anchored` (sentence,) is how much of what is wanted the
+    anchor says (learning without forgetting, Li and Hoiem 2016)."""
     place = examples.sentence * examples.words.shape[1] + examples.step
     _, rows, lengths = np.unique(place, return_inverse=True, return_counts=True)
     free = lengths[rows] > 1  # a forced word teaches nothing
@@ -28,11 +28,11 @@ def sentence_loss(model: Translator, sources: Sequence[Sentence], examples: Exam
     scores = model(*read)
     steps = torch.from_numpy(np.cumsum(lengths > 1)[rows[free]] - 1)  # (row,) number of its free step
     count, share = int((lengths > 1).sum()), torch.from_numpy(examples.share[free])
-    if anchor is not None and held is not None and held.any():
+    if anchor is not None and anchored is not None:
         with torch.no_grad():
             known = anchor(*read)
             known = (known - _log_sums(known, steps, count)[steps]).exp()
-        part = torch.from_numpy(held[examples.sentence[free]]).to(share.dtype)
+        part = torch.from_numpy(anchored[examples.sentence[free]]).to(share.dtype)
         share = share + part * (known.to(share.dtype) - share)
     least = torch.xlogy(share, share).sum()
     wanted = (share * scores).sum() - _log_sums(scores, steps, count).sum()  # shares of one step sum to 1

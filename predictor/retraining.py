@@ -35,7 +35,9 @@ from seqtune.predictor.training import (
 
 # Fewer epochs at a lower rate than a first training, and no early stopping: a handful of new problems is too few to
 # split, and the average of the weights is steady.
-RETRAINING = TrainingOptions(epochs=20, rate=6e-4, validation=0.0, extra=1000, anchored=0.7)
+RETRAINING = TrainingOptions(epochs=20, rate=6e-4, validation=0.0, extra=1000)
+
+ANCHORED = 0.7  # of what a rehearsed lesson wants is the old checkpoint's answer; the rest lets noise be mended
 
 MOST_REPEATS = 4  # of new lessons in an epoch, towards as many new ones as rehearsed ones
 
@@ -69,8 +71,8 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
     avoid = list(dict.fromkeys([*held_out_problems(new), *old_held_out]))
     half = replace(options, extra=options.extra // 2)
     lessons = make_lessons(fresh, teacher, vocabulary, half, avoid)
-    rehearsed = [replace(lesson, rehearsed=True)
-                 for lesson in (make_lessons(old, teacher, vocabulary, half, avoid) if old else [])]
+    rehearsed = make_lessons(old, teacher, vocabulary, half, avoid) if old else []
+    rehearsed = [replace(lesson, anchored=ANCHORED) for lesson in rehearsed]
     repeats = min(MOST_REPEATS, max(1, round(len(rehearsed) / len(lessons))))
     same = len(vocabulary.targets) == len(checkpoint.vocabulary.targets)  # else what was right may be so no longer
     anchor = checkpoint.model.grown(vocabulary).eval() if same else None
@@ -85,7 +87,7 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
     compared = {"before": checkpoint, "after": after}
     if scratch and not kept.interrupted:
         size = checkpoint.model.size
-        alone = replace(options, epochs=2 * options.epochs, anchored=0.0, rate=TrainingOptions().rate, width=size.width,
+        alone = replace(options, epochs=2 * options.epochs, rate=TrainingOptions().rate, width=size.width,
                         layers=size.layers, heads=size.heads, hidden=size.hidden, dropout=size.dropout)
         compared["scratch"], _ = train(new, alone, on_progress, left_out)
     report["new"] = {name: shares(found, new) for name, found in compared.items()}

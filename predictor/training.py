@@ -66,7 +66,6 @@ class TrainingOptions:
     hidden: int = 256
     dropout: float = 0.05
     seed: int = 0
-    anchored: float = 0.0  # of the wanted shares of a rehearsed lesson: what the anchor would say
     threads: int = 2
     state: Path | None = None  # folder in which the training is kept and from which it is resumed
     save_every: int = 5  # epochs
@@ -96,7 +95,7 @@ class Lesson:
     source: Sentence
     tree: Tree
     sampled: bool  # nothing of it was measured
-    rehearsed: bool = False  # an anchor knows it already
+    anchored: float = 0.0  # how much of what is wanted an anchor says, where there is one
 
 
 def train(data: Data, options: TrainingOptions | None = None,
@@ -222,7 +221,7 @@ def fit(model: Translator, vocabulary: Vocabulary, lessons: Sequence[Lesson], va
         options: TrainingOptions, on_progress: OnProgress | None = None, began: float | None = None,
         until: int | None = None, anchor: Translator | None = None) -> Kept:
     """The training loop. Without validation the last average is the best; `until` stops the same schedule early.
-    `anchor` is the translator that rehearsed lessons should not lead away from."""
+    `anchor` is the translator that anchored lessons should not lead away from."""
     began = time.monotonic() if began is None else began
     judged = [case.measured_only() for case in validation]
     optimizer = torch.optim.AdamW(_groups(model, options), lr=options.rate, betas=(0.9, 0.98))
@@ -274,8 +273,8 @@ def _epoch(stand: Progressed, lessons: Sequence[Lesson], options: TrainingOption
         chosen = [lessons[place] for place in batch]
         examples = Examples.joined([lesson.tree.sample(generator, options.sentences, options.explore)
                                     for lesson in chosen])
-        held = np.repeat([options.anchored * lesson.rehearsed for lesson in chosen], options.sentences)
-        loss = sentence_loss(model, [lesson.source for lesson in chosen], examples, anchor, held)
+        anchored = np.repeat([lesson.anchored for lesson in chosen], options.sentences)
+        loss = sentence_loss(model, [lesson.source for lesson in chosen], examples, anchor, anchored)
         stand.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), options.clip)

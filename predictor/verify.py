@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -49,7 +49,6 @@ class Verdict:
     winner: Configuration | None  # None where nothing ran correctly
     speedup: float | None  # default / winner, in least times; None where the default did not run
     significant: bool  # the winner is faster than the default, beyond doubt
-    elapsed: float | None = field(default=None, compare=False)  # seconds that it took; None: read from a journal
 
 
 def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configuration], default: Configuration,
@@ -58,7 +57,7 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
     """Measure the candidates and the default within `seconds`.
 
     Where not even FEWEST_ROUNDS a batch fit for all, the slowest candidates of stage one are left out of the rounds.
-    The reference, stage one and the rounds of one candidate are always made, whatever they take: `elapsed` tells.
+    The reference, stage one and the rounds of one candidate are always made, whatever they take.
 
     What building, loading and checking anew cost, the first batch shows: where it takes more than its part of the
     budget, the others have fewer rounds, and of the first as many count.
@@ -76,11 +75,7 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
                  and (configuration == default or found[configuration].seconds <= HOPELESS * best)]
     cost = {configuration: max(1.5 * options.sample_seconds, found[configuration].seconds)
             for configuration in finalists}
-    left = seconds - (clock() - started)
-    for slowest in sorted(set(finalists) - {default}, key=lambda one: found[one].seconds, reverse=True)[:-1]:
-        if BATCHES * FEWEST_ROUNDS * sum(cost[one] for one in finalists) <= left:
-            break
-        finalists.remove(slowest)
+    finalists = affordable(cost, default, seconds - (clock() - started))
     samples: dict[Configuration, list[float]] = {configuration: [] for configuration in finalists}
     for batch in range(BATCHES):
         if len(finalists) < 2 or default not in finalists:
@@ -107,7 +102,19 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
     together = [configuration for configuration in finalists if samples[configuration]]
     for configuration in together:
         found[configuration] = replace(found[configuration], samples=tuple(samples[configuration]))
-    return replace(decide(found, default, together), elapsed=clock() - started)
+    return decide(found, default, together)
+
+
+def affordable(cost: Mapping[Configuration, float], default: Configuration, seconds: float) -> list[Configuration]:
+    """Who of these, with the seconds of one round each, can be compared in time: the default and the fastest
+    candidates, at least one."""
+    candidates = sorted((one for one in cost if one != default), key=lambda one: cost[one])
+    chosen = [one for one in cost if one == default or one in candidates[:1]]
+    for one in candidates[1:]:
+        if BATCHES * FEWEST_ROUNDS * sum(cost[each] for each in [*chosen, one]) > seconds:
+            break
+        chosen.append(one)
+    return chosen
 
 
 def compared(measurements: Mapping[Configuration, Measurement]) -> list[Configuration]:

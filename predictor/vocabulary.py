@@ -34,7 +34,7 @@ _DEVICE_NUMBERS = ("threads", "compute_units", "vector_floats", "vector_register
 
 class Declaration(BaseModel):
     """What a checkpoint knows of a kernel. Constraints are kept to be read, not compared: the words still fit when
-    they change, since every space is enumerated anew. Derived quantities are compared by name: the model sees them."""
+    they change, since every space is enumerated anew. Derived quantities are compared: the model sees their values."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -230,10 +230,9 @@ class Vocabulary:
                 found.append(f"{kernel.name} has the parameters {' '.join(theirs)} in it and {' '.join(ours)} here")
             found += [f"{kernel.name}.{name} has the values {_brief(theirs[name])} in it and {_brief(values)} here"
                       for name, values in ours.items() if name in theirs and theirs[name] != values]
-            seen, known = ([name for name, _ in declaration.derived] for declaration in (here, there))
-            if seen != known:
-                found.append(f"{kernel.name} has the derived quantities {' '.join(known) or 'none'} in it and "
-                             f"{' '.join(seen) or 'none'} here")
+            if here.derived != there.derived:
+                changed = dict(set(here.derived) ^ set(there.derived)) or dict(here.derived)
+                found.append(f"{kernel.name} derives other quantities in it than here ({', '.join(sorted(changed))})")
         return found
 
     def check(self, kernels: Iterable[Kernel]) -> None:

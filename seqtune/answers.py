@@ -27,7 +27,7 @@ def duration(seconds: float | None) -> str:
     return f"{seconds * 1e9:.3g} ns"
 
 
-def _finite(value: float | None) -> float | None:
+def finite(value: float | None) -> float | None:
     """JSON has no infinity: a failure's time, and the error of an output that holds one, are null."""
     return value if value is not None and math.isfinite(value) else None
 
@@ -47,8 +47,8 @@ class Candidate:
             "probability": self.probability}
         if self.measurement is not None:
             one = self.measurement
-            found |= {"status": one.status.value, "seconds": _finite(one.seconds),
-                      "spread": one.spread, "error": _finite(one.error)}
+            found |= {"status": one.status.value, "seconds": finite(one.seconds),
+                      "spread": one.spread, "error": finite(one.error)}
             if one.message:
                 found["message"] = one.message
         return found
@@ -67,8 +67,8 @@ class Prediction:
     speedup: float | None = None  # default / winner, in least times
     significant: bool | None = None  # the winner is faster than the default, with ERROR_LEVEL of being wrong
     cached: bool = False  # the measurements are those of an earlier verification, from the journal
-    budget: float | None = None  # seconds that the verification was given
-    elapsed: float | None = None  # seconds that it took; None where it is cached
+    budget_seconds: float | None = None  # what the verification was given
+    elapsed_seconds: float | None = None  # what it took; None where it is cached
 
     def __repr__(self) -> str:
         return f"<Prediction of {self.problem.brief()} on {self.device.name}: {self.conclusion()}>"
@@ -90,14 +90,14 @@ class Prediction:
         return self.winner.configuration
 
     def to_json(self) -> dict[str, object]:
-        """A JSON object; `speedup`, `significant` and `cached` where it was verified."""
+        """A JSON object; `speedup`, `significant`, `cached` and the seconds only where it was verified."""
         found: dict[str, object] = {
             "problem": self.problem.to_json(), "device": self.device.name,
             "candidates": [candidate.to_json() for candidate in self.candidates],
             "default": self.default.to_json(), "winner": self.winner.to_json()}
         if self.verified:
             found |= {"speedup": self.speedup, "significant": self.significant, "cached": self.cached,
-                      "budget": self.budget, "elapsed": self.elapsed}
+                      "budget_seconds": self.budget_seconds, "elapsed_seconds": self.elapsed_seconds}
         return found
 
 

@@ -6,7 +6,6 @@ What is handed in is checked before anything is written. Heavy floors are import
 from __future__ import annotations
 
 import contextlib
-import math
 import platform
 import tempfile
 import time
@@ -15,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqtune.answers import Candidate, Demonstration, Devices, Prediction, Tuned, TuningReport
+from seqtune.answers import Candidate, Demonstration, Devices, Prediction, Tuned, TuningReport, finite
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import CheckpointError, MisuseError, SeqtuneError
 from seqtune.inputs import Say, as_device, as_problem, check_positive, load_checkpoint, one_thread, several, silent
@@ -122,11 +121,14 @@ def _verify(spaces: Sequence[SearchSpace], proposals: Mapping[Configuration, flo
     with Journal(journal) as kept:
         wanted = list(dict.fromkeys([*proposals, default]))
         before = _verified_before(kept, problem, device, versions, wanted) if cache else None
+        elapsed = None
         if before is not None:
             verdict = decide(before, default, compared(before))
         else:
+            began = time.monotonic()
             with Runner(device) as runner:
                 verdict = verify(runner, problem, list(proposals), default, seconds, progress)
+            elapsed = time.monotonic() - began
             kept.add_device(device)
             when = time.time()  # the same for all: they were measured beside each other
             for configuration, measurement in verdict.measurements.items():
@@ -140,7 +142,7 @@ def _verify(spaces: Sequence[SearchSpace], proposals: Mapping[Configuration, flo
     return Prediction(
         problem, device, tuple(found[configuration] for configuration in proposals), found[default],
         found[verdict.winner], True, verdict.speedup, verdict.significant, before is not None, seconds,
-        verdict.elapsed)
+        elapsed)
 
 
 def _verified_before(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int],
@@ -217,7 +219,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
             times = dict(found.finalists)
             default = times.get(found.default)
             results.append(Tuned(
-                found.problem, found.configuration, _finite(found.measurement), found.default, _finite(default),
+                found.problem, found.configuration, _seconds(found.measurement), found.default, _seconds(default),
                 found.done, found.done - found.resumed, failed[found.problem], found.space))
         return TuningReport(place, kept.path if replayed is None else None, tuple(results), tuple(skipped),
                             None if replay is None else str(replay))
@@ -225,19 +227,19 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
 
 def _replay(data: str | Path, device: Device | str | None, problems: Sequence[Problem]) -> Replay:
     """The problems' records on that device of a data set. Raises DeviceError, MisuseError where there are none."""
-    from seqtune.tuner.replay import Replay, recorded_device
+    from seqtune.tuner.replay import Replay
 
     found = read_dataset(data)
-    place = recorded_device(list(found.devices.values()), device.key if isinstance(device, Device) else device)
+    place = found.device(device.key if isinstance(device, Device) else device)
     wanted = found.rows["problem"].isin([problem.key for problem in problems])
-    records = Replay(place, replace(found, rows=found.rows[wanted]).select(place.key).records(), kernels())
+    records = Replay(place, replace(found, rows=found.rows[wanted]).on(place.key).records(), kernels())
     if not any(problem in records for problem in problems):
         raise MisuseError(f"{data} has no record of {problems[0].brief()} on {place.name} with today's kernels")
     return records
 
 
-def _finite(measurement: Measurement | None) -> float | None:
-    return measurement.seconds if measurement is not None and math.isfinite(measurement.seconds) else None
+def _seconds(measurement: Measurement | None) -> float | None:
+    return None if measurement is None else finite(measurement.seconds)
 
 
 def demo(seconds: float = SECONDS, *, checkpoint: str | Path = "default", journal: str | Path | None = None,

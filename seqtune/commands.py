@@ -94,13 +94,13 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Propose the best configurations for a problem; with --verify, prove them by measuring."""
-    from seqtune import api, show
+    from seqtune import api, progress, show
 
     problem = _one_problem(words)
-    with show.spinner() as progress:
+    with progress.spinner() as say:
         answer = api.predict(
             problem, device, top=top, verify=verify, seconds=seconds, cache=cache, checkpoint=checkpoint,
-            journal=journal, progress=progress)
+            journal=journal, progress=say)
     _answer(answer.to_json()) if as_json else show.prediction(answer)
 
 
@@ -127,12 +127,12 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Search by measuring. Every measurement is kept; run the same command again to go on."""
-    from seqtune import api, show
+    from seqtune import api, progress, show
 
     wanted = _problems(words, problems)
-    with show.Tuning(seconds) as progress:
+    with progress.Tuning(seconds) as told:
         report = api.tune(wanted, device, strategy=strategy, trials=trials, seconds=seconds, seed=seed,
-                          journal=journal, retry_failed=retry_failed, replay=replay, progress=progress)
+                          journal=journal, retry_failed=retry_failed, replay=replay, progress=told)
     _answer(report.to_json()) if as_json else show.tuned(report)
 
 
@@ -150,10 +150,10 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a translator on measurements. Ctrl-C keeps the best so far."""
-    from seqtune import api, show
+    from seqtune import api, progress, show
 
     report = api.train(data, out, epochs=epochs, extra=extra, refit=refit, state=state, seed=seed, force=force,
-                       progress=show.epoch)
+                       progress=progress.epoch)
     _answer(report) if as_json else show.report(report)
 
 
@@ -173,10 +173,10 @@ def retrain(
     as_json: AsJson = False,
 ) -> None:
     """Adapt a checkpoint to new records without forgetting the old ones; reports before and after."""
-    from seqtune import api, show
+    from seqtune import api, progress, show
 
     report = api.retrain(checkpoint, data, out, rehearse=rehearse, epochs=epochs, extra=extra, seed=seed,
-                         scratch=scratch, force=force, progress=show.epoch)
+                         scratch=scratch, force=force, progress=progress.epoch)
     _answer(report) if as_json else show.report(report)
 
 
@@ -193,11 +193,11 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Compare methods on held-out problems: the share of the best known speed that each reaches."""
-    from seqtune import api, show
+    from seqtune import api, progress, show
 
-    with show.spinner() as progress:
+    with progress.spinner() as say:
         rows = api.evaluate(data, checkpoint=checkpoint, methods=methods.split(",") if methods else None, live=live,
-                            problems=problems, device=device, progress=progress, warn=show.note)
+                            problems=problems, device=device, progress=say, warn=progress.note)
     _answer({"rows": rows}) if as_json else show.evaluation(rows)
 
 
@@ -225,10 +225,10 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Predict and verify two ResNet-18 layers on every device found."""
-    from seqtune import api, show
+    from seqtune import api, progress, show
 
-    with show.spinner() as progress:
-        shown = api.demo(seconds, checkpoint=checkpoint, journal=journal, progress=progress)
+    with progress.spinner() as say:
+        shown = api.demo(seconds, checkpoint=checkpoint, journal=journal, progress=say)
     _answer(shown.to_json()) if as_json else show.demo(shown)
 
 
@@ -239,8 +239,9 @@ def _answer(found: Any) -> None:
 
 def _refuse_options(words: list[str]) -> None:
     """An option that nobody knows, where the words are not a MIOpenDriver line."""
-    driver = ("MIOpenDriver", "./bin/MIOpenDriver", "conv", "convfp16", "convbfp16", "convint8")
-    if not words[0].strip().split(" ")[0].endswith(driver):
+    from seqtune.kernels.miopen_driver import driver_words
+
+    if driver_words(words) is None:
         for word in words:
             if word.startswith("-") and len(word) > 1 and not word[1:2].isdigit():
                 raise MisuseError(f"no option {word.partition('=')[0]!r:.40} (--help lists them)")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtune.data.record import Measurement, Status
 from seqtune.errors import DeviceError, FormatError, MisuseError
 from seqtune.inputs import Say, as_device, as_problem, check_free, load_checkpoint, one_thread, several, silent, warned
 from seqtune.kernels.device import Device
 from seqtune.kernels.forms import problem_set
-from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.sampler import near
 from seqtune.kernels.space import spaces_for
@@ -28,7 +25,7 @@ def export(out: str | Path, *, journal: str | Path | None = None, hold_out: Sequ
            force: bool = False) -> dict[str, Any]:
     """Write a journal's records as a data set. `hold_out` names problem sets that no model may learn from.
 
-    Of `records`, `measured_again` repeat a trial: finals and verifications, whose times count before the trial's.
+    Of `records`, `measured_again` repeat a trial, on purpose: finals and verifications.
     """
     from seqtune.data.dataset import Dataset
     from seqtune.data.journal import REPEATED, Journal, default_path
@@ -50,10 +47,7 @@ def _judging(data: Dataset, device: str | None) -> Dataset:
     """Held-out rows of that device alone (None: all), and all others: the methods learn from no less than without."""
     if device is None:
         return data
-    keys = [key for key, one in data.devices.items() if f"{one.name}:".startswith(f"{device}:") or key == device]
-    if not keys:  # a number means a device of this machine
-        here = as_device(device).name
-        keys = [key for key, one in data.devices.items() if one.name == here]
+    keys = data.named(device) or data.named(as_device(device).name)  # a number means a device of this machine
     if not keys:
         names = ", ".join(sorted({one.name for one in data.devices.values()}))
         raise DeviceError(f"the data set has no device {device!r:.60}; it has {names}")
@@ -127,6 +121,7 @@ def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "defaul
     them the data set trains on, or on near twins of theirs. What should not be missed is told to `warn`, too.
     """
     from seqtune.predictor.evaluate import METHODS, evaluate
+    from seqtune.predictor.live import LiveMeasure
 
     if live and (problems is None or device is None):
         raise MisuseError("live evaluation needs problems and a device (--problems FILE --device D)")
@@ -160,7 +155,7 @@ def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "defaul
         seen.discard(problem)
         warn(f"left out: {reason}")
 
-    with one_thread(), _LiveMeasure(place, progress) as measure:
+    with one_thread(), LiveMeasure(place, progress) as measure:
         found = evaluate(source, loaded, chosen, measure=measure, questions=[(problem, place) for problem in asked],
                          on_skip=skip, progress=progress)
     return [{**row.to_json(), "trained_on": len(seen)} for row in found]
@@ -170,40 +165,3 @@ def _trained_on(data: Dataset, asked: Sequence[Problem]) -> set[Problem]:
     """Which of these the data set trains on, or on near twins of theirs."""
     training = [problem for problem in data.problems() if problem.key not in data.held_out]
     return {problem for problem in asked if any(near(problem, other) for other in training)}
-
-
-class _LiveMeasure:
-    """Measures what an evaluation asks for; the fastest are run again, interleaved, and that time counts."""
-
-    finalists = 12
-    rounds = 16
-
-    def __init__(self, device: Device, progress: Say) -> None:
-        from seqtune.tuner.runner import Runner
-
-        self.runner = Runner(device)
-        self.progress = progress
-
-    def __enter__(self) -> _LiveMeasure:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.runner.close()
-
-    def __call__(self, problem: Problem, device: Device, wanted: Sequence[Configuration]) -> list[Measurement]:
-        from seqtune.tuner.measure import Options
-
-        found: dict[Configuration, Measurement] = {}
-        for configuration, measurement in self.runner.measure(problem, list(wanted), Options()):
-            found[configuration] = measurement
-            self.progress(f"{problem.brief()}: measured {len(found)} of {len(wanted)}")
-        best = sorted((one for one in found if found[one].status is Status.CORRECT), key=lambda one: found[one].seconds)
-        best = best[:self.finalists]
-        if best:
-            finals = dict(zip(best, self.runner.compare(problem, best, self.rounds, Options()), strict=True))
-            floor = min(measurement.seconds for measurement in finals.values())
-            for one, measurement in found.items():  # a lucky trial does not beat the best of the finals
-                if measurement.seconds < floor < math.inf:
-                    found[one] = replace(measurement, samples=(floor,))
-            found.update(finals)
-        return [found[configuration] for configuration in wanted]

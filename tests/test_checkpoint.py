@@ -18,12 +18,12 @@ from safetensors.torch import load_file, save_file
 from seqtune.errors import CheckpointError
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
-from seqtune.kernels.kernel import Constraint, Kernel, Parameter
+from seqtune.kernels.kernel import KERNELS, Constraint, Kernel, Parameter, kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor import checkpoint as checkpoints
 from seqtune.predictor.beam import beam_search
-from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.checkpoint import Checkpoint, find
 from seqtune.predictor.model import Translator
 from seqtune.predictor.vocabulary import Vocabulary
 
@@ -83,6 +83,11 @@ def test_saving_writes_all_or_nothing(folder: Path, monkeypatch: pytest.MonkeyPa
         made(1).save(folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert [path.name for path in folder.parent.iterdir()] == ["toy"]
+
+
+def test_the_shipped_checkpoint_fits_the_kernels_here() -> None:
+    found = Checkpoint.load(find("default"))
+    assert found.vocabulary.differences([kernel(name) for name in KERNELS]) == []
 
 
 def test_a_folder_that_is_no_checkpoint_is_not_overwritten(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from seqtune.data.dataset import SCHEMA, Dataset, configuration
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.errors import FormatError
+from seqtune.errors import DeviceError, FormatError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -71,12 +71,31 @@ def test_the_best_known_is_the_best_of_the_finals(dataset: Dataset) -> None:
 
 
 def test_held_out_problems_can_be_kept_apart(dataset: Dataset) -> None:
-    assert dataset.select(held_out=True).problems() == [LARGE]
-    assert dataset.select(held_out=False).problems() == [SMALL]
     assert dataset.frame["held_out"].tolist() == [key == LARGE.key for key in dataset.rows["problem"]]
-    assert len(dataset.select(correct=True)) == 5
-    assert len(dataset.select(device="another")) == 0
-    assert len(dataset.select(device=DEVICE.key, kernel="test.k")) == 6
+
+
+def test_the_rows_of_a_device_are_found_by_its_name_the_beginning_of_one_or_its_key(dataset: Dataset) -> None:
+    assert len(dataset.on(DEVICE.key)) == 6
+    assert len(dataset.on("another")) == 0
+    for name in (DEVICE.name, DEVICE.name.partition(":")[0].upper(), DEVICE.key):
+        assert dataset.named(name) == [DEVICE.key]
+    assert dataset.named(DEVICE.name[:-1]) == []
+
+
+def test_a_device_is_found_where_its_name_is_clear(dataset: Dataset) -> None:
+    one, two = (replace(DEVICE, name=f"test:{name}", model="a") for name in ("wide:2", "wide:1"))
+    twin = replace(one, model="b")
+
+    def of(*devices: Device) -> Dataset:
+        return replace(dataset, devices={device.key: device for device in devices})
+
+    assert of(one).device(None) is one
+    assert of(one, two).device("TEST:wide:1") is two
+    assert of(one, twin).device(twin.key) is twin
+    for name, says in ((None, "name a device; .*test:wide:2, test:wide:1"), ("test:wide", "several devices are"),
+                       ("test:wi", "no device 'test:wi'"), ("llvm:0", "the data set has test:wide:2, test:wide:1")):
+        with pytest.raises(DeviceError, match=says):
+            of(one, two).device(name)
 
 
 def test_rows_become_records_again(dataset: Dataset, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.errors import FormatError
+from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
 from seqtune.kernels.problem import Problem
@@ -90,16 +90,12 @@ def test_what_timed_out_or_crashed_with_todays_kernels_and_toolchain_can_be_forg
         assert journal.add(failed(4, Status.CRASH))
 
 
-def test_the_newest_repeat_answers_before_the_trial(path: Path) -> None:
+def test_what_is_measured_again_is_kept_beside_the_trial(path: Path) -> None:
     with Journal(path) as journal:
-        configuration = record().configuration
-        assert journal.get(PROBLEM, DEVICE, KERNEL, configuration) is None
         journal.add(record(seconds=3.0))
         journal.add(record(seconds=2.0, run="verify"))
         journal.add(record(seconds=1.0, run="final"))
-        found = journal.get(PROBLEM, DEVICE, KERNEL, configuration)
-        assert found is not None
-        assert found.measurement.seconds == 1.0
+        assert journal.trials(PROBLEM, DEVICE, [KERNEL])[record().configuration].seconds == 3.0
         assert [one.run for one in journal.records()] == ["random", "verify", "final"]
         assert [one.run for one in journal.records(run="verify")] == ["verify"]
 
@@ -199,6 +195,6 @@ def test_a_damaged_row_is_reported(path: Path) -> None:
 
 
 def test_a_journal_is_not_made_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=r"folder of the journal .* does not exist"):
+    with pytest.raises(MisuseError, match=r"folder of the journal .* does not exist"):
         Journal(tmp_path / "typo" / "journal.sqlite")
     assert not list(tmp_path.iterdir())

@@ -20,6 +20,7 @@ from seqtune.kernels.kernel import Configuration, kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.sampler import near
 from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.live import LiveMeasure
 from seqtune.tuner.devices import find
 from tests.synthetic import DIRECT, NARROW, WIDE, data, direct_is_known  # noqa: F401
 
@@ -60,7 +61,7 @@ def test_a_live_evaluation_says_which_problems_were_learned_from(
                  wanted: Sequence[Configuration]) -> list[Measurement]:
         return [Measurement(Status.CRASH) if problem == twin else Measurement(Status.CORRECT, (1e-3,))] * len(wanted)
 
-    monkeypatch.setattr(learn._LiveMeasure, "__call__", measured)
+    monkeypatch.setattr(LiveMeasure, "__call__", measured)
     told: list[str] = []
     found = learn.evaluate(tmp_path / "data.parquet", methods=["default"], live=True, problems=[known, twin, held, new],
                            device=place, warn=told.append)
@@ -97,11 +98,9 @@ class FakeRunner:
 
 def live(monkeypatch: pytest.MonkeyPatch, finals: Mapping[Configuration, float]) -> list[float]:
     """What a live evaluation takes the TRIALS to be."""
-    from seqtune.tuner import runner
-
-    monkeypatch.setattr(runner, "Runner", FakeRunner)
+    monkeypatch.setattr("seqtune.predictor.live.Runner", FakeRunner)
     monkeypatch.setattr(FakeRunner, "finals", finals)
-    with learn._LiveMeasure(WIDE, silent) as measure:
+    with LiveMeasure(WIDE, silent) as measure:
         return [measurement.seconds for measurement in measure(PROBLEM, WIDE, list(TRIALS))]
 
 

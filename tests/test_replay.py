@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,12 @@ from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter, kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.measure import Options
-from seqtune.tuner.replay import Replay, recorded_device
+from seqtune.tuner.replay import Replay
 
 DEVICE = Device("test:1", "test", "paper", "none", toolchain="t")
 PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
@@ -66,16 +64,10 @@ def test_the_finals_are_compared_where_all_were_in_them_else_the_trials() -> Non
     assert compared([*trials, finals[0]]) == [1.0, 2.0]
 
 
-def test_a_recorded_device_is_found_by_its_name_the_beginning_of_one_or_its_key() -> None:
-    one, two = (replace(DEVICE, name=f"test:{name}", model="a") for name in ("wide:2", "wide:1"))
-    twin = replace(one, model="b")
-    assert recorded_device([one], None) is one
-    assert recorded_device([one, two], "TEST:wide:1") is two
-    assert recorded_device([one, twin], twin.key) is twin
-    for name, says in ((None, "name a device; .*test:wide:2, test:wide:1"), ("test:wide", "several devices are"),
-                       ("test:wi", "no device 'test:wi'"), ("llvm:0", "the data set has test:wide:2, test:wide:1")):
-        with pytest.raises(DeviceError, match=says):
-            recorded_device([one, two], name)
+def test_what_was_measured_again_alone_counts_where_it_was_faster() -> None:
+    records = [record(ONE, 1.0), record(ONE, 3.0, run="again"), record(TWO, 2.0), record(TWO, 1.5, run="again")]
+    found = dict(Replay(DEVICE, records, [KERNEL]).measure(PROBLEM, [ONE, TWO], Options()))
+    assert [found[one].seconds for one in (ONE, TWO)] == [1.0, 1.5]
 
 
 LLVM = Device("llvm:avx7:3", "llvm", "x86-64", "sse", threads=3, toolchain="of old")

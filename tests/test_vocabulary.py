@@ -115,7 +115,7 @@ def test_extending_keeps_every_number_and_takes_the_newer_declaration() -> None:
     ({"parameters": (Parameter("tile", (2, 29)),)}, "toy.second.tile has the values 2,28 in it and 2,29 here"),
     ({"parameters": (Parameter("tail", (2, 28)),)}, "toy.second has the parameters tile in it and tail here"),
     ({"derived": (("area", Expression("tile * tile")),)},
-     "toy.second has the derived quantities none in it and area here"),
+     "toy.second derives other quantities in it than here (area)"),
 ])
 def test_a_kernel_that_differs_is_named_with_what_differs(change: dict[str, object], said: str) -> None:
     with pytest.raises(CheckpointError) as caught:
