@@ -27,6 +27,7 @@ import numpy as np
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.data.record import Record
+from seqtune.kernels.cache_lines import PERIOD
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, kernels_for
 from seqtune.kernels.networks import network
@@ -45,7 +46,8 @@ EXHAUSTIBLE = {"llvm": 3000, "opencl": 600}  # configurations
 MEASURING = Options(longest_seconds=0.03)  # a kernel of 10 ms is less noisy than one of 100 us: fewer samples
 AT_LEISURE = Options(samples=6, longest_seconds=0.012, drop_factors=(1e9,))
 SUSPICIOUS = 0.3  # log of measured over expected time
-IMAGES, RARE = (1, 3, 4, 6), 32  # channels of an image; problems of a kind that a plain sample has few of
+IMAGES = (1, 3, 4, 6)  # channels
+RARE = 32  # problems of a kind that a plain sample has few of: of images, of groups, of planes that share cache sets
 LARGEST_ON_SLOW = 6e8  # FLOP of a problem measured on the devices beside the first two
 
 
@@ -67,6 +69,7 @@ def problems() -> Problems:
     known += sample_problems("conv2d", 96, seed=1, avoid=held) + sample_problems("gemm", 24, seed=1, avoid=held)
     drawn = sample_problems("conv2d", 1200, seed=3, avoid=held)
     known += [one for one in drawn if one["c"] in IMAGES][:RARE] + [one for one in drawn if one["groups"] != 1][:RARE]
+    known += [one for one in drawn if one.size("out_h") * one.size("out_w") % PERIOD == 0 and one["groups"] == 1][:RARE]
     # named problems stay unless they are a held-out one's twin; sampled ones near a held-out one were never drawn
     training = [one for one in dict.fromkeys(known) if one not in held and not any(near(one, other) for other in held)]
     return Problems(tuple(training), tuple(dict.fromkeys(held)))
