@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from seqtune.errors import ConfigurationError, KernelError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import (
-    KERNELS,
     Configuration,
     Constraint,
     Kernel,
@@ -27,6 +26,7 @@ from seqtune.kernels.kernel import (
     Setting,
     kernel,
     kernels_for,
+    table,
 )
 from seqtune.kernels.problem import Problem
 
@@ -242,7 +242,7 @@ def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | Non
 
 
 def _reasons(problem: Problem, device: Device) -> str:
-    families = [kernel(name) for name in KERNELS if name.startswith(f"{device.backend}.")]
+    families = [kernel(name) for name in table(device.backend)]
     reasons = [reason for family in families if family.problem_type == problem.type
                and (reason := family.why_not(problem, device)) is not None]
     return "; ".join(reasons) or f"there is none for {problem.type}"
