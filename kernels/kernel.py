@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from seqtune.errors import ConfigurationError, KernelError
@@ -122,6 +122,10 @@ class Kernel:
             if names.get(name) is None:
                 return f"{self.name} needs to know {name}"
         return None
+
+    def kept_to_prior(self) -> Kernel:
+        """The same kernel with the smaller space that its own tuner searches."""
+        return replace(self, constraints=(*self.constraints, *self.prior))
 
     def names_seen(self) -> tuple[str, ...]:
         """What constraints and derived quantities read from the problem and the device: a space's identity."""
