@@ -140,7 +140,8 @@ class Dataset:
         facts = {"version": VERSION, "devices": {key: one.to_json() for key, one in sorted(self.devices.items())},
                  "problems": {key: one.to_json() for key, one in sorted(listed.items())},
                  "held_out": sorted(self.held_out), "provenance": dict(self.provenance)}
-        rows = self.rows.sort_values(["device", "problem", "kernel", "configuration", "run"], kind="stable")
+        rows = self.rows.assign(**{name: value for name, value in ADDED.items() if name not in self.rows})
+        rows = rows.sort_values(["device", "problem", "kernel", "configuration", "run"], kind="stable")
         rows = rows.assign(seconds=rows["seconds"].where(np.isfinite(rows["seconds"]), np.nan))
         table = pa.Table.from_pandas(rows, schema=SCHEMA, preserve_index=False)
         table = table.replace_schema_metadata({"seqtune": json.dumps(facts, separators=(",", ":"))})
