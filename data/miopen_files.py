@@ -69,16 +69,19 @@ def _unpacked(path: Path) -> bytes:
     content = read_bounded(path, LARGEST_FILE)
     if not content.startswith(b"BZh"):
         return content
-    machine = bz2.BZ2Decompressor()
-    try:
-        found = machine.decompress(content, LARGEST_CONTENT + 1)
-    except (OSError, ValueError) as error:
-        raise FormatError(f"{path} is no sound bz2 file: {error}") from None
-    if len(found) > LARGEST_CONTENT:
-        raise FormatError(f"{path} unpacks to more than {LARGEST_CONTENT // 1_000_000} MB")
-    if not machine.eof:
-        raise FormatError(f"{path} is cut short")
-    return found
+    found = bytearray()
+    while content:  # parallel compressors write several streams
+        machine = bz2.BZ2Decompressor()
+        try:
+            found += machine.decompress(content, LARGEST_CONTENT + 1 - len(found))
+        except (OSError, ValueError) as error:
+            raise FormatError(f"{path} is no sound bz2 file: {error}") from None
+        if len(found) > LARGEST_CONTENT:
+            raise FormatError(f"{path} unpacks to more than {LARGEST_CONTENT // 1_000_000} MB")
+        if not machine.eof:
+            raise FormatError(f"{path} is cut short")
+        content = machine.unused_data
+    return bytes(found)
 
 
 def _sqlite(path: Path, content: bytes) -> Labels:

@@ -160,6 +160,12 @@ def test_a_file_that_is_none_of_miopens_is_refused_in_one_line(content: bytes, t
     assert "\n" not in str(caught.value)
 
 
+def test_what_was_compressed_in_parts_is_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "gfx90878.HIP.fdb.txt.bz2"
+    path.write_bytes(b"".join(bz2.compress(line.encode()) for line in NEW_FIND.splitlines(keepends=True)))
+    assert len(read_files([path])[0]) == 4
+
+
 def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("seqtune.data.miopen_files.LARGEST_CONTENT", 1_000_000)
     path = tmp_path / "gfx906_60.db.bz2"
