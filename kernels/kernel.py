@@ -127,6 +127,24 @@ class Kernel:
         """The same kernel with the smaller space that its own tuner searches."""
         return replace(self, constraints=(*self.constraints, *self.prior))
 
+    def settled(self) -> tuple[tuple[tuple[str, Expression], ...], tuple[str, ...]]:
+        """Derived quantities of problem and device alone, and the names that all else reads of these three.
+
+        A space's identity is the values of those names: problems that differ in nothing else share it.
+        """
+        own = set(self.by_name)
+        settled = []
+        needed: dict[str, None] = {}
+        for name, expression in self.derived:
+            if own.isdisjoint(expression.names):
+                settled.append((name, expression))
+            else:
+                own.add(name)
+                needed.update(dict.fromkeys(expression.names))
+        for constraint in self.constraints:
+            needed.update(dict.fromkeys(constraint.expression.names))
+        return tuple(settled), tuple(name for name in needed if name not in own)
+
     def names_seen(self) -> tuple[str, ...]:
         """What constraints and derived quantities read from the problem and the device: a space's identity."""
         own = set(self.by_name)

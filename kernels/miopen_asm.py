@@ -27,14 +27,17 @@ _SIDE_BY_SIDE = (  # waves of a work-group that split the channels
     ("c_per_wave", "ceil_div(from_c, waves_c_in_group)"),
     ("c_per_last_wave", "from_c - c_per_wave * (waves_c_in_group - 1)"),
 )
-_WAVES: tuple[Condition, ...] = (
-    ("waves_c_in_group <= from_c", "each wave needs a channel"),
-    ("c_per_wave % c_mult == 0 and c_per_last_wave % c_mult == 0", "the loop over channels has no tail"),
-    ("k_mult * waves_k_in_group <= to_c", "no wave may be idle"),
-    ("waves_c_in_group * waves_k_in_group <= group_waves", "so many waves fit into a work-group"),
-    ("(vector_registers // vgprs) * 4 >= waves_c_in_group * waves_k_in_group",
-     "the whole work-group must fit into a compute unit of four SIMDs"),
-)
+def _waves(k: str) -> tuple[Condition, ...]:
+    return (
+        ("waves_c_in_group <= from_c", "each wave needs a channel"),
+        ("c_per_wave % c_mult == 0 and c_per_last_wave % c_mult == 0", "the loop over channels has no tail"),
+        (f"k_mult * waves_k_in_group <= {k}", "no wave may be idle"),
+        ("waves_c_in_group * waves_k_in_group <= group_waves", "so many waves fit into a work-group"),
+        ("(vector_registers // vgprs) * 4 >= waves_c_in_group * waves_k_in_group",
+         "the whole work-group must fit into a compute unit of four SIMDs"),
+    )
+
+
 _NO_K_TAIL = ("direction != 'backward_data' or to_c % k_mult == 0", "backward there is no tail over channels")
 
 ASM_1X1U = solver(
@@ -53,15 +56,15 @@ ASM_1X1U = solver(
     ),
     (
         ("k_mult % per_dword == 0", "16-bit values go in pairs"),
-        _NO_K_TAIL,
+        ("few_k % k_mult == 0 or direction == 'forward'", _NO_K_TAIL[1]),
         ("read_size * per_dword <= chunks_per_wave", "what is loaded at once must fit into a wave's chunks"),
         ("chunks_per_wave % per_dword == 0", "16-bit values go in pairs"),
-        ("chunks_per_wave <= ceil_div(to_h * to_w, chunk_size)", "the image has no more chunks"),
-        ("n_mult <= ceil_div(n, 64 // chunk_size)", "the batch has no more images"),
+        ("chunks_per_wave <= ceil_div(few_pixels, chunk_size)", "the image has no more chunks"),
+        ("n_mult <= ceil_div(few_n, 64 // chunk_size)", "the batch has no more images"),
         ("c_mult % per_dword == 0", "16-bit values go in pairs"),
         ("vgprs < vector_registers", "vector registers run out"),
         ("sgprs < scalar_registers", "scalar registers, which hold the weights, run out"),
-        *_WAVES,
+        *_waves("few_k"),
     ),
     (1, 16, 1, 16, 1, 1, 1, 2),
     meaning="1x1 filters, assembly",
@@ -70,9 +73,14 @@ ASM_1X1U = solver(
             GFX9, LEGACY),
     derived=(
         _DWORD,
+        # as much of the sizes as the constraints can tell apart: many problems have the same space
+        ("few_pixels", "min(to_h * to_w, 1024)"),
+        ("odd_pixels", "1 if to_h * to_w % per_dword != 0 else 0"),
+        ("few_n", "min(n, 512)"),
+        ("few_k", "min(to_c, 256) if direction == 'forward' else to_c"),
         ("in_gprs", "ceil_div(chunks_per_wave * n_mult * c_mult, per_dword)"),
         ("acc_gprs", "chunks_per_wave * n_mult * k_mult"),
-        ("vgprs", "4 + 2 * in_gprs + acc_gprs + (1 if to_h * to_w % per_dword != 0 else 0) + 1"),
+        ("vgprs", "4 + 2 * in_gprs + acc_gprs + odd_pixels + 1"),
         ("sgprs", "25 + 2 * k_mult * c_mult"),
         *_SIDE_BY_SIDE,
     ),
@@ -108,7 +116,7 @@ ASM_1X1U_V2 = solver(
          " and (to_c + n_miss) * to_w * to_h * to_c * 4 < 2**31",
          "buffer offsets have 32 bits"),
         ("vgprs < vector_registers", "vector registers run out"),
-        *_WAVES,
+        *_waves("to_c"),
     ),
     (64, 1, 16, 1, 1, 1, 1, 4, 2, 1),
     meaning="strided 1x1 filters, assembly",
@@ -186,7 +194,7 @@ ASM_WEIGHTS_1X1 = solver(
         ("k_per_gpr <= c_per_gpr", "the lanes of a row hold no more output channels than input channels"),
         ("hw_per_gpr in (1, 2, 4)", "the lanes of a wave must be filled"),
         ("c_per_gpr * n_per_gpr * hw_per_gpr * chunk_size == wave_size", "the lanes of a wave must be filled"),
-        ("dtype == 'fp32' or short_store == 1 or (c_mult % 2 == 0 and to_c % 2 == 0)", "pairs need an even number"),
+        ("dtype == 'fp32' or short_store == 1 or (c_mult % 2 == 0 and even_c)", "pairs need an even number"),
         ("dtype != 'fp32' or short_store == 0", "only 16-bit results are stored singly"),
         ("n_part_cnt == 1 or (n_part_cnt - 1) * wave_size * 4 * acc_gprs <= local_memory",
          "the sums of the batch's parts must fit into local memory"),
@@ -199,6 +207,7 @@ ASM_WEIGHTS_1X1 = solver(
     solves=(BACKWARD_WEIGHTS, NCHW, dtypes("fp32", "fp16", "bf16"), POINTWISE, _SQUARE_STRIDE, NO_DILATION, ONE_GROUP,
             NO_BIAS, LEGACY),
     derived=(
+        ("even_c", "1 if to_c % 2 == 0 else 0"),
         ("c_per_gpr", "16 // chunk_size"),
         ("hw_per_gpr", "64 // (c_per_gpr * n_per_gpr * chunk_size)"),
         ("acc_gprs", "c_mult * k_mult * k_per_gpr"),

@@ -51,8 +51,10 @@ DIRECT = solver(
         ("pixels0", "stride_w if direction != 'forward' and stride_w > 1 else out_pix_tile0"),
         ("group1", "max(8, in_tile1 // pixels1)"),
         ("group0", "max(8, in_tile0 // pixels0)"),
-        ("outputs", "min(to_c // groups, n_out_pix_tiles)"),
-        ("inputs", "min(from_c // groups, n_in_data_tiles)"),
+        ("few_outputs", "min(to_c // groups, 8)"),
+        ("few_inputs", "min(from_c // groups, 4)"),
+        ("outputs", "min(few_outputs, n_out_pix_tiles)"),
+        ("inputs", "min(few_inputs, n_in_data_tiles)"),
         ("local_h", "(group1 * pixels1 - 1) * stride_h + r if direction == 'forward'"
                     " else (group1 * pixels1 + r - 1 + stride_h - 1) // stride_h"),
         ("local_w", "(group0 * pixels0 - 1) * stride_w + s if direction == 'forward'"

@@ -58,8 +58,11 @@ class SearchSpace:
         self.problem = problem
         self.device = device
         self._names: dict[str, Any] = {**device.names(), **problem.names()}
-        seen = tuple((name, self._names[name]) for name in kernel.names_seen())
-        self.rows: Rows = _enumerate(kernel, seen)
+        names = dict(self._names)
+        settled, needed = kernel.settled()
+        for name, expression in settled:
+            names[name] = expression(names)
+        self.rows: Rows = _enumerate(kernel, tuple((name, names[name]) for name in needed))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -191,7 +194,8 @@ def _column(parameter: Parameter) -> NDArray[Any]:
 def _enumerate(kernel: Kernel, seen: tuple[tuple[str, Any], ...]) -> Rows:
     names: dict[str, Any] = dict(seen)
     pending: list[Constraint] = list(kernel.constraints)
-    derived = list(kernel.derived)
+    settled = {name for name, _ in kernel.settled()[0]}
+    derived = [(name, expression) for name, expression in kernel.derived if name not in settled]
     rows = np.zeros((1, 0), dtype=np.int16)
     rows = _filter(rows, names, pending, derived)
     for parameter in kernel.parameters:

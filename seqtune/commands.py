@@ -217,7 +217,7 @@ def import_(
     if source != "miopen":
         raise MisuseError(f"{source!r:.40} is no source of data; there is miopen")
     report = api.import_miopen(paths, out, devices=device or (), force=force)
-    _answer(report) if as_json else show.report(report)
+    _answer(report) if as_json else show.imported(report)
 
 
 @app.command(epilog="Example: seqtune export --out records.parquet")

@@ -7,6 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
@@ -260,6 +261,16 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def imported(found: Mapping[str, Any]) -> None:
+    """What an import read, file by file, and what it left out and why."""
+    rows([{"file": Path(one["path"]).name, **{name: one[name] for name in ("device", "kind", "rows", "problems")},
+           "solvers": len(one["solvers"]), "left_out": sum(one["skipped"].values())} for one in found["files"]])
+    for one in found["files"]:
+        for reason, count in one["skipped"].items():
+            _out.print(f"{Path(one['path']).name}: left out {count}: {reason}", markup=False, soft_wrap=True)
+    report({name: found[name] for name in ("out", "records", "problems")})
 
 
 def report(found: Mapping[str, Any], indent: str = "") -> None:
