@@ -7,7 +7,7 @@ One row per measurement. Columns (Parquet types in SCHEMA):
     kernel         name of the kernel family
     kernel_version its version when measured
     configuration  the settings as compact JSON, in the kernel's order
-    status         a word of `seqtune.data.record.Status`
+    status         a word of `seqtune.data.record.Status`; `chosen` where a foreign tuner kept its choice but no times
     seconds        least sample of one launch; null on disk, infinite in memory, where the status is not `correct`
     spread         interquartile range / median of the samples
     samples        how many samples there were; few where the trial was dropped early as hopeless
@@ -15,9 +15,13 @@ One row per measurement. Columns (Parquet types in SCHEMA):
     build_seconds  seconds of the compiler; 0 where an earlier build served
     run            what it was measured for: a strategy, or `final`, `verify` or `again` for one repeated on purpose
     toolchain      Device.toolchain when measured
+    workspace      bytes that the kernel needs beside its tensors; 0 where none, or not known
 
-The file's metadata holds, under `seqtune`, a JSON object: version, devices (key -> facts), problems (key -> features),
-held_out (keys of problems that no model may learn from), provenance (any words about where it comes from).
+A configuration of a kernel whose parameters are not known (a foreign one's time alone) is `{}`.
+
+The file's metadata holds, under `seqtune`, a JSON object: version, devices (key -> facts), problems (key -> features,
+of those whose key does not tell them), held_out (keys of problems that no model may learn from), provenance (any words
+about where it comes from).
 """
 
 from __future__ import annotations
@@ -36,8 +40,10 @@ import pyarrow.parquet as pq
 
 from seqtune.errors import DeviceError, FormatError, SeqtuneError
 from seqtune.kernels.device import Device
+from seqtune.kernels.forms import parse_problem
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_columns import parse_keys
 
 from .journal import REPEATED, Journal
 from .record import Measurement, Record, Status
@@ -50,8 +56,10 @@ SCHEMA = pa.schema([
     ("device", _WORD), ("problem", _WORD), ("kernel", _WORD), ("kernel_version", pa.int32()),
     ("configuration", _WORD), ("status", _WORD), ("seconds", pa.float32()), ("spread", pa.float32()),
     ("samples", pa.int32()), ("error", pa.float32()), ("build_seconds", pa.float32()), ("run", _WORD),
-    ("toolchain", _WORD),
+    ("toolchain", _WORD), ("workspace", pa.int64()),
 ])
+ADDED = {"workspace": 0}  # columns that older files lack, and what stands for them
+MANY_PROBLEMS = 5_000  # of so many, features are not written out where the key tells them
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ class Dataset:
             found = record.measurement
             row = (record.device, record.problem.key, record.configuration.kernel, record.kernel_version,
                    record.configuration.key, found.status.value, found.seconds, found.spread, len(found.samples),
-                   np.nan if found.error is None else found.error, found.build_seconds, record.run, record.toolchain)
+                   np.nan if found.error is None else found.error, found.build_seconds, record.run, record.toolchain, 0)
             for name, value in zip(SCHEMA.names, row, strict=True):
                 columns[name].append(value)
         problems = {problem.key: problem for problem in journal.problems()}
@@ -105,12 +113,15 @@ class Dataset:
             if not isinstance(facts, dict) or facts.get("version") != VERSION:
                 found = facts.get("version") if isinstance(facts, dict) else None
                 raise FormatError(f"{path} is a data set of version {found}; this seqtune reads version {VERSION}")
+            there = [name for name in SCHEMA.names if name in file.schema_arrow.names]
             for name in SCHEMA.names:
-                if name not in file.schema_arrow.names:
+                if name not in there and name not in ADDED:
                     raise FormatError(f"{path} has no column {name}")
-            table = file.read(columns=SCHEMA.names).cast(SCHEMA)
+            table = file.read(columns=there).cast(pa.schema([SCHEMA.field(name) for name in there]))
+            frame = table.to_pandas().assign(**{name: ADDED[name] for name in SCHEMA.names if name not in there})
             devices = {str(key): Device.from_json(one) for key, one in facts["devices"].items()}
             problems = {str(key): Problem.from_json(one) for key, one in facts["problems"].items()}
+            problems |= parse_keys(set(frame["problem"].cat.categories) - set(problems), parse_problem)
             held_out, provenance = frozenset(map(str, facts["held_out"])), dict(facts["provenance"])
         except OSError as error:
             raise FormatError(f"cannot read the data set {path}: {error.strerror or error}") from None
@@ -119,15 +130,18 @@ class Dataset:
             raise FormatError(f"{path} is not a data set of seqtune: {message}") from None
         except SeqtuneError as error:
             raise error if isinstance(error, FormatError) else FormatError(f"{path}: {error}") from None
-        return cls(_checked(table.to_pandas(), path, devices, problems), devices, problems, held_out, provenance)
+        return cls(_checked(frame, path, devices, problems), devices, problems, held_out, provenance)
 
     def write(self, path: Path | str) -> None:
         """To Parquet, whole or not at all. Rows are sorted, so that equal data sets make equal files."""
         path = Path(path)
+        listed = {key: one for key, one in self.known_problems.items()
+                  if len(self.known_problems) <= MANY_PROBLEMS or one.type == "recorded"}
         facts = {"version": VERSION, "devices": {key: one.to_json() for key, one in sorted(self.devices.items())},
-                 "problems": {key: one.to_json() for key, one in sorted(self.known_problems.items())},
+                 "problems": {key: one.to_json() for key, one in sorted(listed.items())},
                  "held_out": sorted(self.held_out), "provenance": dict(self.provenance)}
-        rows = self.rows.sort_values(["device", "problem", "kernel", "configuration", "run"], kind="stable")
+        rows = self.rows.assign(**{name: value for name, value in ADDED.items() if name not in self.rows})
+        rows = rows.sort_values(["device", "problem", "kernel", "configuration", "run"], kind="stable")
         rows = rows.assign(seconds=rows["seconds"].where(np.isfinite(rows["seconds"]), np.nan))
         table = pa.Table.from_pandas(rows, schema=SCHEMA, preserve_index=False)
         table = table.replace_schema_metadata({"seqtune": json.dumps(facts, separators=(",", ":"))})
@@ -207,8 +221,8 @@ def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:
     frame = pd.DataFrame({name: columns[name] for name in SCHEMA.names})
     for name in ("seconds", "spread", "error", "build_seconds"):
         frame[name] = frame[name].astype(np.float32)
-    for name in ("kernel_version", "samples"):
-        frame[name] = frame[name].astype(np.int32)
+    for name in ("kernel_version", "samples", "workspace"):
+        frame[name] = frame[name].astype(np.int64 if name == "workspace" else np.int32)
     return frame
 
 

@@ -24,6 +24,7 @@ class Status(StrEnum):
     TIMEOUT = "timeout"  # building or running took too long; the worker was killed
     CORRECTNESS = "correctness"  # wrong numbers, unwritten output, or a write outside its buffer
     CRASH = "crash"  # the worker process died
+    CHOSEN = "chosen"  # not measured here: a foreign tuner's choice, which kept no times
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class _Parameter(_Part):
 
 
 class _Declaration(_Part):
-    name: str = Field(pattern=r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_.-]+$")  # backend.family
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_.<>-]+$")  # backend.family
     problem_type: str
     backends: list[str] = Field(min_length=1)
     parameters: list[_Parameter] = Field(min_length=1)
@@ -51,6 +51,7 @@ class _Declaration(_Part):
     solves: list[_Condition] = []
     derived: list[_Quantity] = []
     constraints: list[_Condition] = []
+    prior: list[_Condition] = []
     includes: str | None = None  # printed for people, not read
 
 
@@ -68,6 +69,8 @@ def to_json(kernel: Kernel) -> dict[str, object]:
                        for one in kernel.parameters],
         "derived": [{"name": name, "expression": expression.text} for name, expression in kernel.derived],
         "constraints": [{"expression": one.expression.text, "reason": one.reason} for one in kernel.constraints],
+        **({"prior": [{"expression": one.expression.text, "reason": one.reason} for one in kernel.prior]}
+           if kernel.prior else {}),
         "default": dict(kernel.default)}
 
 
@@ -102,13 +105,13 @@ def _kernel(found: _Declaration) -> Kernel:
         for name, value in found.default.items():
             if name not in parameters or value not in parameters[name].values:
                 raise FormatError(f"{found.name}: the default {name[:40]}={value!s:.40} is no value of a parameter")
-        solves, constraints = (tuple(Constraint.of(one.expression, one.reason) for one in part)
-                               for part in (found.solves, found.constraints))
+        solves, constraints, prior = (tuple(Constraint.of(one.expression, one.reason) for one in part)
+                                      for part in (found.solves, found.constraints, found.prior))
         derived = tuple((one.name, Expression(one.expression)) for one in found.derived)
     except MisuseError as error:
         raise error if isinstance(error, FormatError) else FormatError(f"{found.name}: {error}") from None
     return Kernel(found.name, found.problem_type, tuple(found.backends), tuple(parameters.values()), constraints,
-                  tuple(found.default.items()), found.meaning, solves, derived, found.version)
+                  tuple(found.default.items()), found.meaning, solves, derived, found.version, prior)
 
 
 def _first(error: ValidationError) -> str:

@@ -27,8 +27,8 @@ LONGEST_FORM = 100_000  # characters of one problem
 
 _BOTH_AXES = {"pad": ("pad_h", "pad_w"), "stride": ("stride_h", "stride_w"), "dilation": ("dilation_h", "dilation_w"),
               "filter": ("r", "s"), "size": ("h", "w")}
-_TYPE_WORDS = {"conv": "conv2d", "convolution": "conv2d", "conv2d": "conv2d", "gemm": "gemm", "matmul": "gemm",
-               "recorded": "recorded"}
+_TYPE_WORDS = {"conv": "conv2d", "convolution": "conv2d", "conv2d": "conv2d", "convnd": "convnd",
+               "gemm": "gemm", "matmul": "gemm", "recorded": "recorded"}
 _YES_NO = {"1": "yes", "true": "yes", "on": "yes", "0": "no", "false": "no", "off": "no"}
 _HELP = ('write for example: conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad=1, or gemm m=64 n=256 k=128, or as JSON '
          '{"type": "gemm", "m": 64, "n": 256, "k": 128}')
@@ -106,7 +106,7 @@ def make_problem(kind: str | None, given: Mapping[str, object]) -> Problem:
     specific: dict[str, Value] = {}
     for written, value in given.items():
         name = written.lower()
-        if name in _BOTH_AXES and kind == "conv2d":
+        if name in _BOTH_AXES and kind in ("conv2d", "convnd"):
             values.update(dict.fromkeys(_BOTH_AXES[name], _value(name, value)))
         elif name == "relu":
             specific["activation"] = "relu" if _yes_no(_value(name, value)) == "yes" else "none"
@@ -116,7 +116,7 @@ def make_problem(kind: str | None, given: Mapping[str, object]) -> Problem:
             read = _value(name, value)
             specific[name] = _yes_no(read) if choice and feature is not None and "yes" in feature.choices else read
     values.update(specific)
-    if kind == "conv2d":
+    if kind in ("conv2d", "convnd"):
         for name, other in (("s", "r"), ("w", "h")):
             if other in values:
                 values.setdefault(name, values[other])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from seqtune.errors import ConfigurationError, KernelError
@@ -98,6 +98,7 @@ class Kernel:
     solves: tuple[Constraint, ...] = ()  # over problem and device alone
     derived: tuple[tuple[str, Expression], ...] = ()  # named quantities that constraints and models may use
     version: int = 1  # raise it when the same configuration would run differently: old records no longer count
+    prior: tuple[Constraint, ...] = ()  # what the kernel's own tuner keeps to, though more is valid
     implementation: str | None = None  # "module:attribute", resolved where it runs; None: nothing to run
     by_name: Mapping[str, Parameter] = field(init=False, compare=False, repr=False)
 
@@ -122,6 +123,28 @@ class Kernel:
                 return f"{self.name} needs to know {name}"
         return None
 
+    def kept_to_prior(self) -> Kernel:
+        """The same kernel with the smaller space that its own tuner searches."""
+        return replace(self, constraints=(*self.constraints, *self.prior))
+
+    def settled(self) -> tuple[tuple[tuple[str, Expression], ...], tuple[str, ...]]:
+        """Derived quantities of problem and device alone, and the names that all else reads of these three.
+
+        A space's identity is the values of those names: problems that differ in nothing else share it.
+        """
+        own = set(self.by_name)
+        settled = []
+        needed: dict[str, None] = {}
+        for name, expression in self.derived:
+            if own.isdisjoint(expression.names):
+                settled.append((name, expression))
+            else:
+                own.add(name)
+                needed.update(dict.fromkeys(expression.names))
+        for constraint in self.constraints:
+            needed.update(dict.fromkeys(constraint.expression.names))
+        return tuple(settled), tuple(name for name in needed if name not in own)
+
     def names_seen(self) -> tuple[str, ...]:
         """What constraints and derived quantities read from the problem and the device: a space's identity."""
         own = set(self.by_name)
@@ -142,24 +165,40 @@ KERNELS: dict[str, str] = {
     "opencl.gemm": "seqtune.kernels.opencl_gemm:KERNEL",
 }
 
+# Foreign kernel families, known by their names but not listed among ours: backend -> their table.
+FOREIGN = {"miopen": "seqtune.kernels.miopen:KERNELS"}
+
+
+def table(backend: str) -> Mapping[str, str]:
+    """The kernel families of a backend: name -> `module:attribute`."""
+    if backend not in FOREIGN:
+        return {name: home for name, home in KERNELS.items() if name.startswith(f"{backend}.")}
+    found = resolve(FOREIGN[backend])
+    assert isinstance(found, Mapping)
+    return found
+
 
 def resolve(reference: str) -> object:
-    """The object behind `module:attribute`. Only ever given strings from our own tables."""
-    module, _, attribute = reference.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    """The object behind `module:attribute` (or `module:attribute.attribute`). Only given strings of our own tables."""
+    module, _, attributes = reference.partition(":")
+    found: object = importlib.import_module(module)
+    for attribute in attributes.split("."):
+        found = getattr(found, attribute)
+    return found
 
 
 def kernel(name: str) -> Kernel:
     """The kernel family of that name. Raises KernelError."""
-    if name not in KERNELS:
-        raise KernelError(f"no kernel {name!r:.60}; there are {', '.join(KERNELS)} (seqtune kernels lists them)")
-    found = resolve(KERNELS[name])
+    backend = name.partition(".")[0]
+    known = table(backend) if backend in FOREIGN else KERNELS
+    if name not in known:
+        raise KernelError(f"no kernel {name!r:.60}; there are {', '.join(known)} (seqtune kernels lists them)")
+    found = resolve(known[name])
     assert isinstance(found, Kernel)
     return found
 
 
 def kernels_for(problem: Problem, device: Device) -> tuple[Kernel, ...]:
     """Every kernel family that solves the problem on the device, in table order; may be empty."""
-    prefix = f"{device.backend}."
-    candidates = [kernel(name) for name in KERNELS if name.startswith(prefix)]
+    candidates = [kernel(name) for name in table(device.backend)]
     return tuple(found for found in candidates if found.why_not(problem, device) is None)

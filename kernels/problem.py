@@ -64,12 +64,14 @@ class ProblemType:
     name: str
     meaning: str
     features: tuple[Feature, ...]
-    derived: tuple[tuple[str, Expression], ...] = ()
+    derived: tuple[tuple[str, Expression], ...] = ()  # of one name twice, the first whose names are all known counts
     rules: tuple[tuple[Expression, str], ...] = ()  # (condition, what a user reads when it fails)
     by_name: Mapping[str, Feature] = field(init=False, compare=False, repr=False)
+    implied: frozenset[str] = field(init=False, compare=False, repr=False)  # features that others may tell
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {feature.name: feature for feature in self.features})
+        object.__setattr__(self, "implied", frozenset(name for name, _ in self.derived if name in self.by_name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class Problem:
                     raise ProblemError(f"{type_name} needs {feature.name} ({feature.meaning})")
                 else:
                     values.append((feature.name, feature.default))
-            problem = cls(type_name, tuple(values))
+            problem = cls(type_name, tuple(values))._without_implied(kind)
         else:  # recorded: any named features
             for name, value in given.items():
                 if not name or set(name) & set("= \t\r\n") or (isinstance(value, float) and not math.isfinite(value)):
@@ -107,6 +109,16 @@ class Problem:
             if not any(names.get(name) is None for name in condition.names) and not condition(names):
                 raise ProblemError(f"{type_name}: {reason} (found {problem.brief()})")
         return problem
+
+    def _without_implied(self, kind: ProblemType) -> Problem:
+        """The same, less given features that the others tell, so that one problem has one key."""
+        given = {name for name, value in self.features if name in kind.implied and value is not None}
+        if not given:
+            return self
+        told = Problem(self.type, tuple((name, None if name in given else value) for name, value in self.features))
+        known = told.names()
+        return Problem(self.type, tuple((name, None if name in given and known[name] == value else value)
+                                        for name, value in self.features))
 
     def __getitem__(self, name: str) -> Value:
         for key, value in self.features:
@@ -171,6 +183,8 @@ class Problem:
 def _names(problem: Problem) -> Mapping[str, Value]:
     values: dict[str, Value] = dict(problem.features)
     for name, expression in problem_type(problem.type).derived:
+        if values.get(name) is not None:  # given, or derived in another way
+            continue
         unknown = any(values.get(used) is None for used in expression.names)
         values[name] = None if unknown else expression(values)
     return values
@@ -253,9 +267,67 @@ GEMM = ProblemType(
     ),
 )
 
+_FORWARD = "direction == 'forward'"
+
+CONVND = ProblemType(
+    "convnd",
+    "2-D or 3-D convolution of which sizes may be unknown, as AMD's MIOpen records them",
+    (
+        Feature("n", "batch", 1),
+        Feature("c", "input channels", required=True),
+        Feature("d", "input depth", 1),
+        Feature("h", "input height", required=True),
+        Feature("w", "input width", required=True),
+        Feature("k", "output channels", required=True),
+        Feature("t", "filter depth", 1),
+        Feature("r", "filter height", required=True),
+        Feature("s", "filter width", required=True),
+        Feature("pad_d", "zero planes added before and behind", 0, low=0),
+        Feature("pad_h", "zero rows added above and below", 0, low=0),
+        Feature("pad_w", "zero columns added left and right", 0, low=0),
+        Feature("stride_d", "step between output planes", 1),
+        Feature("stride_h", "step between output rows", 1),
+        Feature("stride_w", "step between output columns", 1),
+        Feature("dilation_d", "step between filter planes", 1),
+        Feature("dilation_h", "step between filter rows", 1),
+        Feature("dilation_w", "step between filter columns", 1),
+        Feature("groups", "independent groups of channels", 1),
+        Feature("out_d", "output depth; given where d does not tell it"),
+        Feature("out_h", "output height; given where h does not tell it"),
+        Feature("out_w", "output width; given where w does not tell it"),
+        Feature("dtype", "element type", "fp32", choices=DTYPES),
+        Feature("layout", "order of the axes in memory", "NCHW", choices=("NCHW", "NHWC", "NCDHW", "NDHWC")),
+        Feature("direction", "forward, backward data, backward weights", "forward",
+                choices=("forward", "backward_data", "backward_weights")),
+        Feature("bias", "epilogue: add one number per output channel", "no", choices=("no", "yes")),
+    ),
+    derived=(
+        ("out_d", _expression("(d + 2 * pad_d - dilation_d * (t - 1) - 1) // stride_d + 1")),
+        ("out_h", _expression("(h + 2 * pad_h - dilation_h * (r - 1) - 1) // stride_h + 1")),
+        ("out_w", _expression("(w + 2 * pad_w - dilation_w * (s - 1) - 1) // stride_w + 1")),
+        ("x_h", _expression("h")),  # the input's size, or the least that gives this output
+        ("x_h", _expression("(out_h - 1) * stride_h + dilation_h * (r - 1) + 1 - 2 * pad_h")),
+        ("x_w", _expression("w")),
+        ("x_w", _expression("(out_w - 1) * stride_w + dilation_w * (s - 1) + 1 - 2 * pad_w")),
+        ("from_c", _expression(f"c if {_FORWARD} else k")),  # the image that a kernel reads: dy when it goes backward
+        ("from_h", _expression(f"x_h if {_FORWARD} else out_h")),
+        ("from_w", _expression(f"x_w if {_FORWARD} else out_w")),
+        ("to_c", _expression(f"k if {_FORWARD} else c")),  # the other image
+        ("to_h", _expression(f"out_h if {_FORWARD} else x_h")),
+        ("to_w", _expression(f"out_w if {_FORWARD} else x_w")),
+        ("element_bytes", _expression("{'fp32': 4, 'fp16': 2, 'bf16': 2, 'int8': 1}[dtype]")),
+        ("flop", _expression("2 * n * k * out_d * out_h * out_w * (c // groups) * t * r * s")),
+    ),
+    rules=(
+        (_expression("c % groups == 0 and k % groups == 0"), "groups must divide c and k"),
+        (_expression("out_d >= 1 and out_h >= 1 and out_w >= 1"), "the filter is larger than the padded input"),
+        (_expression("x_h >= 1 and x_w >= 1"), "no input has so small an output"),
+    ),
+)
+
 RECORDED = ProblemType("recorded", "any named features, for data measured elsewhere", ())
 
-PROBLEM_TYPES: dict[str, ProblemType] = {kind.name: kind for kind in (CONV2D, GEMM, RECORDED)}
+PROBLEM_TYPES: dict[str, ProblemType] = {kind.name: kind for kind in (CONV2D, CONVND, GEMM, RECORDED)}
 
 
 def problem_type(name: str) -> ProblemType:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from seqtune.errors import ConfigurationError, KernelError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import (
-    KERNELS,
     Configuration,
     Constraint,
     Kernel,
@@ -27,6 +26,7 @@ from seqtune.kernels.kernel import (
     Setting,
     kernel,
     kernels_for,
+    table,
 )
 from seqtune.kernels.problem import Problem
 
@@ -58,8 +58,11 @@ class SearchSpace:
         self.problem = problem
         self.device = device
         self._names: dict[str, Any] = {**device.names(), **problem.names()}
-        seen = tuple((name, self._names[name]) for name in kernel.names_seen())
-        self.rows: Rows = _enumerate(kernel, seen)
+        names = dict(self._names)
+        settled, needed = kernel.settled()
+        for name, expression in settled:
+            names[name] = expression(names)
+        self.rows: Rows = _enumerate(kernel, tuple((name, names[name]) for name in needed))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -191,7 +194,8 @@ def _column(parameter: Parameter) -> NDArray[Any]:
 def _enumerate(kernel: Kernel, seen: tuple[tuple[str, Any], ...]) -> Rows:
     names: dict[str, Any] = dict(seen)
     pending: list[Constraint] = list(kernel.constraints)
-    derived = list(kernel.derived)
+    settled = {name for name, _ in kernel.settled()[0]}
+    derived = [(name, expression) for name, expression in kernel.derived if name not in settled]
     rows = np.zeros((1, 0), dtype=np.int16)
     rows = _filter(rows, names, pending, derived)
     for parameter in kernel.parameters:
@@ -242,7 +246,7 @@ def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | Non
 
 
 def _reasons(problem: Problem, device: Device) -> str:
-    families = [kernel(name) for name in KERNELS if name.startswith(f"{device.backend}.")]
+    families = [kernel(name) for name in table(device.backend)]
     reasons = [reason for family in families if family.problem_type == problem.type
                and (reason := family.why_not(problem, device)) is not None]
     return "; ".join(reasons) or f"there is none for {problem.type}"

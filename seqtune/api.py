@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqtune.answers import Candidate, Demonstration, Devices, Prediction, Tuned, TuningReport, finite
+from seqtune.data.miopen_terms import as_convnd
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import CheckpointError, MisuseError, SeqtuneError
 from seqtune.inputs import Say, as_device, as_problem, check_positive, load_checkpoint, one_thread, several, silent
@@ -25,6 +26,7 @@ from seqtune.kernels.networks import network
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace, spaces_for
 from seqtune.learn import evaluate, export, read_dataset, retrain, train
+from seqtune.miopen import export_miopen, import_miopen
 from seqtune.predictor.budget import SECONDS
 from seqtune.tuner import devices as discovery
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Candidate", "Demonstration", "Devices", "Prediction", "Tuned", "TuningReport", "demo", "devices", "evaluate",
-    "export", "kernel_json", "kernels", "predict", "retrain", "train", "tune",
+    "export", "export_miopen", "import_miopen", "kernel_json", "kernels", "predict", "retrain", "train", "tune",
 ]
 
 DEFAULT_TRIALS = 200  # of a random search without a budget; the other strategies end by themselves
@@ -84,6 +86,10 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
         raise MisuseError(f"top={top}; a verification compares at most {MOST_VERIFIED} configurations at once")
     check_positive("seconds", seconds)
     place = as_device(device)
+    if place.backend == "miopen":
+        if verify:
+            raise MisuseError("MIOpen's kernels cannot be run here, so --verify cannot measure them")
+        asked = as_convnd(asked)
     spaces = spaces_for(asked, place)
     progress("predicting")
     proposals = _propose(spaces, checkpoint, top)

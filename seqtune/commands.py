@@ -201,19 +201,52 @@ def evaluate(
     _answer({"rows": rows}) if as_json else show.evaluation(rows)
 
 
+@app.command("import", epilog="Example: seqtune import miopen gfx906_60.db.bz2 --out labels.parquet")
+def import_(
+    source: Annotated[str, typer.Argument(metavar="miopen", help="Whose files they are.")],
+    paths: Annotated[list[Path], typer.Argument(
+        metavar="PATH...", help="Perf-dbs (SQLite or text), find-dbs (text), .bz2 or not, or folders of them.")],
+    out: Annotated[Path, typer.Option("--out", help="The Parquet file.")],
+    device: Annotated[list[str] | None, typer.Option(
+        "--device", metavar="'GPU [FACT=VALUE...]'", show_default=False,
+        help="What a file's name or the table of GPUs doesn't tell: 'gfx1201_32 compute_units=64'.")] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read foreign tuning data into a data set (Parquet)."""
+    from seqtune import api, show
+
+    if source != "miopen":
+        raise MisuseError(f"{source!r:.40} is no source of data; there is miopen")
+    report = api.import_miopen(paths, out, devices=device or (), force=force)
+    _answer(report) if as_json else show.imported(report)
+
+
 @app.command(epilog="Example: seqtune export --out records.parquet")
 def export(
-    out: Annotated[Path, typer.Option("--out", help="The Parquet file.")],
+    out: Annotated[Path, typer.Option("--out", help="The Parquet file, or what --format makes.")],
     journal: JournalPath = None,
+    form: Annotated[str, typer.Option(
+        "--format", help="parquet, or for MIOpen: miopen-text, miopen-udb, miopen-override.")] = "parquet",
+    data: Annotated[Path | None, typer.Option(
+        "--data", help="For MIOpen: a data set with the configurations.", show_default=False)] = None,
+    predictions: Annotated[Path | None, typer.Option(
+        "--predictions", help="For MIOpen: what `predict --json` printed, a line each.", show_default=False)] = None,
+    device: Annotated[str | None, typer.Option("--device", help="For MIOpen: the GPU.", show_default=False)] = None,
     hold_out: Annotated[list[str] | None, typer.Option(
         "--hold-out", metavar="SET_OR_FILE", help="Problems that no model may learn from.", show_default=False)] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a journal's records as a data set (Parquet)."""
+    """Write a journal's records as a data set (Parquet), or configurations for MIOpen."""
     from seqtune import api, show
 
-    report = api.export(out, journal=journal, hold_out=hold_out or (), force=force)
+    if form != "parquet":
+        report = api.export_miopen(out, form, data=data, predictions=predictions, device=device, force=force)
+    elif data or predictions or device:
+        raise MisuseError("--data, --predictions and --device are for MIOpen's formats (--format miopen-text)")
+    else:
+        report = api.export(out, journal=journal, hold_out=hold_out or (), force=force)
     _answer(report) if as_json else show.report(report)
 
 

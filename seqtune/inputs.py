@@ -50,7 +50,11 @@ def as_problem(problem: object, input_shape: Sequence[int] | None = None) -> Pro
 
 
 def as_device(device: Device | str) -> Device:
-    """A Device by itself or by name. Raises DeviceError."""
+    """A Device by itself or by name; of MIOpen's, also with facts (`miopen:gfx906_60`). Raises DeviceError."""
+    if isinstance(device, str) and device.startswith("miopen:"):
+        from seqtune.kernels.miopen_devices import device as miopen_device
+
+        return miopen_device(device)
     return device if isinstance(device, Device) else discovery.find(device)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
@@ -173,6 +174,16 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def imported(found: Mapping[str, Any]) -> None:
+    """What an import read, file by file, and what it left out and why."""
+    rows([{"file": Path(one["path"]).name, **{name: one[name] for name in ("device", "kind", "rows", "problems")},
+           "solvers": len(one["solvers"]), "left_out": sum(one["skipped"].values())} for one in found["files"]])
+    for one in found["files"]:
+        for reason, count in one["skipped"].items():
+            _out.print(f"{Path(one['path']).name}: left out {count}: {reason}", markup=False, soft_wrap=True)
+    report({name: found[name] for name in ("out", "records", "problems")})
 
 
 def report(found: Mapping[str, Any], indent: str = "") -> None:

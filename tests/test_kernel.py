@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from seqtune.errors import ConfigurationError, ExpressionError, KernelError
@@ -63,3 +65,11 @@ def test_an_unknown_kernel_and_a_bad_constraint_are_refused() -> None:
         kernel("llvm.magic")
     with pytest.raises(ExpressionError):
         Constraint.of("tile.__class__", "no")
+
+
+def test_a_quantity_of_the_problem_alone_is_settled_and_stands_for_what_it_reads() -> None:
+    one = replace(KERNEL, constraints=(Constraint.of("few % tile == 0 and size <= step", "it must fit"),), derived=(
+        ("few", Expression("min(m, 4)")), ("size", Expression("tile * few"))))
+    settled, needed = one.settled()
+    assert [name for name, _ in settled] == ["few"]
+    assert set(needed) == {"few", "step"}

@@ -1,0 +1,234 @@
+"""MIOpen's files as they lie on disk: perf-dbs (SQLite and text) and find-dbs (text), compressed or not.
+
+They come from outside, so nothing is believed: sizes are bounded, a data base can run no code of its own, and a row
+that makes no sense is counted and left out.
+"""
+
+from __future__ import annotations
+
+import bz2
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seqtune.errors import FormatError
+from seqtune.kernels.files import read_bounded
+
+from .miopen_terms import COLUMNS, NUMBERS_BEFORE, WORDS
+
+LARGEST_FILE = 200_000_000  # bytes on disk
+LARGEST_CONTENT = 1_000_000_000  # bytes unpacked
+LARGEST_NUMBER = 1 << 40  # what no field of MIOpen's reaches
+MOST_ROWS = 5_000_000
+LONGEST_WORD = 400
+_SQLITE = b"SQLite format 3\0"
+_STEPS = 200_000_000  # of SQLite's machine; an honest file of the largest size needs a twentieth
+
+
+@dataclass
+class Labels:
+    """Rows of a perf-db: `columns` of problems, and for each label its problem's place, solver and parameters."""
+
+    columns: dict[str, list[int | str]] = field(default_factory=lambda: {name: [] for name in COLUMNS})
+    labels: list[tuple[int, str, str]] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)  # reason -> rows
+
+
+@dataclass
+class Times:
+    """Rows of a find-db: `columns` of problems, which also hold out_d, out_h, out_w, and the times of their solvers."""
+
+    columns: dict[str, list[int | str]] = field(
+        default_factory=lambda: {name: [] for name in (*COLUMNS, "out_d", "out_h", "out_w")})
+    times: list[tuple[int, str, float, int]] = field(default_factory=list)  # problem, solver, seconds, workspace
+    algorithms: dict[str, str] = field(default_factory=dict)  # solver -> Direct, GEMM, ImplicitGEMM, Winograd, FFT
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+def read(path: Path) -> Labels | Times:
+    """A perf-db or a find-db, whichever it is. Raises FormatError."""
+    content = _unpacked(path)
+    if content.startswith(_SQLITE):
+        return _sqlite(path, content)
+    if b"\0" in content[:4096]:
+        raise FormatError(f"{path} is neither a data base nor a text of MIOpen's")
+    lines = content.decode("utf-8", errors="replace").splitlines()
+    del content
+    first = next((line for line in lines if line.strip()), "")
+    key, equals, rest = first.partition("=")
+    if not equals or ":" not in rest:
+        raise FormatError(f"{path} is neither a data base nor a text of MIOpen's (it begins {first[:40]!r})")
+    return _perf_text(lines) if key.count("x") >= len(COLUMNS) - 1 and "-" not in key else _find_text(lines)
+
+
+def _unpacked(path: Path) -> bytes:
+    content = read_bounded(path, LARGEST_FILE)
+    if not content.startswith(b"BZh"):
+        return content
+    found = bytearray()
+    while content:  # parallel compressors write several streams
+        machine = bz2.BZ2Decompressor()
+        try:
+            found += machine.decompress(content, LARGEST_CONTENT + 1 - len(found))
+        except (OSError, ValueError) as error:
+            raise FormatError(f"{path} is no sound bz2 file: {error}") from None
+        if len(found) > LARGEST_CONTENT:
+            raise FormatError(f"{path} unpacks to more than {LARGEST_CONTENT // 1_000_000} MB")
+        if not machine.eof:
+            raise FormatError(f"{path} is cut short")
+        content = machine.unused_data
+    return bytes(found)
+
+
+def _sqlite(path: Path, content: bytes) -> Labels:
+    content = content[:18] + b"\1\1" + content[20:]  # a write-ahead log is not here to be read
+    try:
+        with sqlite3.connect(":memory:") as connection:
+            connection.deserialize(content)
+            for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON", "temp_store = MEMORY"):
+                connection.execute(f"PRAGMA {pragma}")
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
+            steps = iter(range(_STEPS // 100_000))
+            connection.set_progress_handler(lambda: next(steps, None) is None, 100_000)
+            found = _tables(path, connection)
+    except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path} is no sound perf-db: {str(error)[:120]}") from None
+    return found
+
+
+def _tables(path: Path, connection: sqlite3.Connection) -> Labels:
+    kinds = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchmany(100))
+    for table, needed in (("config", COLUMNS), ("perf_db", ("solver", "config", "params"))):
+        if not re.match(r"CREATE TABLE\b", str(kinds.get(table)), re.IGNORECASE):
+            raise FormatError(f"{path} is a data base, but no perf-db of MIOpen's: it has no table {table}")
+        there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        lacking = next((name for name in needed if name not in there), None)
+        if lacking is not None:
+            raise FormatError(f"{path}: the table {table} has no column {lacking}")
+    found = Labels()
+    rows = connection.execute(f"SELECT id, {', '.join(COLUMNS)} FROM config LIMIT {MOST_ROWS}").fetchall()
+    numbers = len(NUMBERS_BEFORE) + 1
+    if not all(_sound(column, place < numbers) for place, column in enumerate(zip(*rows, strict=True))):
+        kept = [row for row in rows if all(_sound((value,), place < numbers) for place, value in enumerate(row))]
+        found.skipped["a problem that is not made of numbers and words"] = len(rows) - len(kept)
+        rows = kept
+    places = {row[0]: place for place, row in enumerate(rows)}
+    if rows:
+        found.columns = dict(zip(COLUMNS, list(map(list, zip(*rows, strict=True)))[1:], strict=True))
+    for solver, config, params in connection.execute(f"SELECT solver, config, params FROM perf_db LIMIT {MOST_ROWS}"):
+        if config not in places:
+            found.skipped["a label without its problem"] += 1
+        elif not isinstance(solver, str) or not isinstance(params, str) or max(len(solver), len(params)) > LONGEST_WORD:
+            found.skipped["a label that is not made of words"] += 1
+        else:
+            found.labels.append((places[config], solver, params))
+    return found
+
+
+def _sound(column: Sequence[Any], numbers: bool) -> bool:
+    if numbers:
+        return {type(one) for one in column} == {int} and max(map(abs, column)) < LARGEST_NUMBER
+    return {type(one) for one in column} == {str} and max(map(len, set(column))) <= 20
+
+
+def _lines(lines: list[str], skipped: Counter[str]) -> Iterator[tuple[str, list[str]]]:
+    """Keys and their items."""
+    for line in lines[:MOST_ROWS]:
+        key, equals, rest = line.strip().partition("=")
+        if equals and len(line) <= 100_000:
+            yield key, rest.split(";")
+        elif line.strip():
+            skipped["a line without key=value"] += 1
+
+
+def _perf_text(lines: list[str]) -> Labels:
+    found = Labels()
+    count = 0
+    for key, items in _lines(lines, found.skipped):
+        words = key.split("x")
+        numbers = words[:len(NUMBERS_BEFORE)]
+        if len(words) != len(COLUMNS) or not all(map(_NUMBER.fullmatch, numbers)):
+            found.skipped["a key that is not MIOpen's"] += 1
+            continue
+        for name, word in zip(COLUMNS, words, strict=True):
+            found.columns[name].append(word if name in WORDS else int(word))
+        for item in items:
+            solver, colon, params = item.partition(":")
+            if colon and max(len(solver), len(params)) <= LONGEST_WORD:
+                found.labels.append((count, solver, params))
+            elif item:
+                found.skipped["an item without solver:parameters"] += 1
+        count += 1
+    return found
+
+
+_NUMBER = re.compile(r"\d{1,12}", re.ASCII)
+_TIME = re.compile(r"\d{1,12}(?:\.\d{0,12})?(?:[eE][+-]?\d{1,2})?", re.ASCII)
+_PAIR = r"(\d{1,12})x(\d{1,12})"
+_TRIPLE = r"(\d{1,12})x(\d{1,12})x(\d{1,12})"
+_N = r"(\d{1,12})"
+_TAIL = r"(\d)-([A-Z0-9-]{3,60})-([A-Z0-9]{3,10})-([FBW])(?:_g(\d{1,12}))?"
+# channels, sizes, filter, channels, sizes, batch, pad, stride, dilation, bias, layout, type, direction, groups
+_FLAT_KEY = re.compile(f"{_N}-{_N}-{_N}-{_PAIR}-{_N}-{_N}-{_N}-{_N}-{_PAIR}-{_PAIR}-{_PAIR}-{_TAIL}", re.ASCII)
+_DEEP_KEY = re.compile(f"{_N}-{_N}-{_N}-{_N}-{_TRIPLE}-{_N}-{_N}-{_N}-{_N}-{_N}-{_TRIPLE}-{_TRIPLE}-{_TRIPLE}-{_TAIL}",
+                       re.ASCII)
+_FLAT_ORDER = ("in_channels", "in_h", "in_w", "fil_h", "fil_w", "out_channels", "out_h", "out_w", "batchsize",
+               "pad_h", "pad_w", "conv_stride_h", "conv_stride_w", "dilation_h", "dilation_w", "bias")
+_DEEP_ORDER = ("in_channels", "in_d", "in_h", "in_w", "fil_d", "fil_h", "fil_w", "out_channels", "out_d", "out_h",
+               "out_w", "batchsize", "pad_d", "pad_h", "pad_w", "conv_stride_d", "conv_stride_h", "conv_stride_w",
+               "dilation_d", "dilation_h", "dilation_w", "bias")
+_FLAT_CONSTANTS = {"in_d": 1, "fil_d": 1, "out_d": 1, "pad_d": 0, "conv_stride_d": 0, "dilation_d": 0}
+
+
+def _find_text(lines: list[str]) -> Times:
+    found = Times()
+    columns = found.columns
+    count = 0
+    for key, items in _lines(lines, found.skipped):
+        flat = _FLAT_KEY.fullmatch(key)
+        match = flat or _DEEP_KEY.fullmatch(key)
+        layouts = set(match[match.re.groups - 3].split("-")) if match else set()
+        if match is None or len(layouts) != 1:
+            found.skipped["a key that is not MIOpen's, or of mixed layouts"] += 1
+            continue
+        values = match.groups()
+        for name, word in zip(_FLAT_ORDER if flat else _DEEP_ORDER, values, strict=False):
+            columns[name].append(int(word))
+        if flat:
+            for name, number in _FLAT_CONSTANTS.items():
+                columns[name].append(number)
+        columns["spatial_dim"].append(2 if flat else 3)
+        columns["layout"].append(layouts.pop())
+        columns["data_type"].append(values[-3])
+        columns["direction"].append(values[-2])
+        columns["group_count"].append(int(values[-1] or 1))
+        for item in items:
+            _item(found, count, item)
+        count += 1
+    return found
+
+
+def _item(found: Times, place: int, item: str) -> None:
+    """`Solver:milliseconds,workspace,algorithm`, or of older versions `algorithm:Solver,milliseconds,workspace,...`."""
+    head, _, rest = item.partition(":")
+    words = rest.split(",")
+    if len(words) == 5:
+        solver, milliseconds, workspace, algorithm = words[:4]
+    elif len(words) == 3:
+        solver, (milliseconds, workspace, algorithm) = head, words
+    else:
+        if item:
+            found.skipped["an item that is not MIOpen's"] += 1
+        return
+    if not (_TIME.fullmatch(milliseconds) and _NUMBER.fullmatch(workspace) and 0 < len(solver) <= LONGEST_WORD):
+        found.skipped["an item that is not MIOpen's"] += 1
+    elif (seconds := float(milliseconds) / 1000) <= 0:
+        found.skipped["a time of 0"] += 1
+    else:
+        found.times.append((place, solver, seconds, int(workspace)))
+        if solver not in found.algorithms:
+            found.algorithms[solver] = algorithm.partition("Algo")[2]

@@ -1,0 +1,110 @@
+"""MIOpen's data in and out: import of its perf-dbs and find-dbs, export of what it will read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqtune.errors import DeviceError, FormatError, MisuseError
+from seqtune.inputs import as_device, check_free
+from seqtune.kernels.device import Device
+from seqtune.kernels.files import read_bounded
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+
+if TYPE_CHECKING:
+    from seqtune.data.dataset import Dataset
+
+LARGEST_FILE = 100_000_000  # bytes of predictions
+_PATTERNS = ("gfx*.db", "gfx*.db.bz2", "gfx*.fdb.txt", "gfx*.fdb.txt.bz2", "gfx*.udb", "gfx*.udb.txt", "gfx*.ufdb.txt")
+
+
+def import_miopen(paths: Sequence[str | Path], out: str | Path, *, devices: Sequence[str | Device] = (),
+                  force: bool = False) -> dict[str, Any]:
+    """Read MIOpen's perf-dbs and find-dbs (files, or folders of them) into one data set; returns a report.
+
+    `devices` says what file names or the table of GPUs do not: `gfx1201_32 compute_units=64`.
+    """
+    from seqtune.data.miopen import read_files
+
+    check_free(Path(out), force)
+    files = [file for path in paths for file in _files(Path(path))]
+    if not files:
+        raise MisuseError(f"no file of MIOpen's in {paths[0]}" if paths else "name a file of MIOpen's")
+    found, reports = read_files(files, [_device(one) for one in devices])
+    found.write(out)
+    return {"out": str(out), "records": len(found), "problems": len(found.known_problems), "files": reports}
+
+
+def _device(said: str | Device) -> Device:
+    return said if isinstance(said, Device) else as_device(f"miopen:{said.strip().removeprefix('miopen:')}")
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    return sorted({file for pattern in _PATTERNS for file in path.glob(pattern)})
+
+
+def export_miopen(out: str | Path, form: str, *, data: str | Path | None = None,
+                  predictions: str | Path | None = None, device: Device | str | None = None,
+                  force: bool = False) -> dict[str, Any]:
+    """Write configurations as MIOpen reads them: those of `predictions` (as `predict --json` prints them), else of a
+    data set's `device`. A data set beside predictions tells the kernel tables of solvers that have one.
+    """
+    from seqtune.data.dataset import Dataset
+    from seqtune.data.miopen_export import FORMS, best_of, entries
+
+    if form not in FORMS:
+        raise MisuseError(f"no format {form!r:.40}; there are parquet, {', '.join(FORMS)}")
+    if data is None and predictions is None:
+        raise MisuseError("name what to export: --data or --predictions")
+    check_free(Path(out), force)
+    place = None if device is None else _device(device)
+    known = None if data is None else Dataset.read(data)
+    if predictions is not None:
+        read = list(_predictions(Path(predictions)))
+        names = sorted({name for name, _, _ in read})
+        if place is None:
+            if len(names) != 1:
+                raise DeviceError(f"the predictions are for {', '.join(names)[:200]}; say --device")
+            place = _device(names[0])
+        chosen = [(problem, one) for name, problem, one in read if name == place.name]
+    else:
+        assert known is not None
+        place = _recorded(known, place)
+        chosen = best_of(known, place)
+    if not chosen:
+        raise MisuseError(f"there is no configuration for {place.name}")
+    found = entries(chosen, place, known)
+    FORMS[form](found, Path(out))
+    return {"out": str(out), "device": place.name, "entries": len(found), "problems": len({one.key for one in found})}
+
+
+def _recorded(data: Dataset, wanted: Device | None) -> Device:
+    devices = [one for one in data.devices.values() if one.backend == "miopen"
+               and (wanted is None or one.name == wanted.name)]
+    if len(devices) != 1:
+        names = ", ".join(sorted(one.name for one in data.devices.values()))
+        raise DeviceError(f"which GPU? Say --device; the data set has {names}")
+    return devices[0]
+
+
+def _predictions(path: Path) -> Iterator[tuple[str, Problem, Configuration]]:
+    """Device's name, problem and configuration of every candidate, most promising first."""
+    text = read_bounded(path, LARGEST_FILE).decode("utf-8", errors="replace")
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+            problem, name = Problem.from_json(found["problem"]), str(found["device"])
+            for one in found["candidates"]:
+                settings = one["configuration"]
+                if not all(isinstance(value, int | str) for value in settings.values()):
+                    raise TypeError
+                yield name, problem, Configuration.of(str(one["kernel"]), settings)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise FormatError(f"{path}:{number}: not a prediction as `seqtune predict --json` prints it") from None
