@@ -71,7 +71,7 @@ def test_what_is_exported_is_what_was_imported(imported: tuple[Dataset, Counter[
         base = device.name.removeprefix("miopen:")
         write_text(found, tmp_path / f"{base}.HIP.udb.txt")
         write_udb(found, tmp_path / f"{base}_1.1.0.udb")
-        want = data.select(device.key).rows[["problem", "kernel", "configuration"]]
+        want = data.on(device.key).rows[["problem", "kernel", "configuration"]]
         for path in (tmp_path / f"{base}.HIP.udb.txt", tmp_path / f"{base}_1.1.0.udb"):
             again, (report,) = read_files([path])
             assert not report["skipped"]
