@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FLOORS = ("kernels", "data", "tuner", "predictor")  # each may import itself and what stands before it
-TOP = ("errors", "inputs", "answers", "learn", "api", "show", "commands", "__main__")  # the modules of seqtune itself
+TOP = ("errors", "inputs", "answers", "learn", "api", "progress", "show", "commands", "__main__")  # the modules of seqtune itself
 HEAVY = ("torch", "transformers", "llvmlite", "pyopencl", "xgboost", "pandas", "pyarrow", "numpy", "scipy")
 
 
