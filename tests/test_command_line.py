@@ -138,7 +138,7 @@ def test_a_verified_prediction_says_what_was_measured_and_is_remembered(
     assert found["speedup"] == pytest.approx(found["default"]["seconds"] / found["winner"]["seconds"])
     assert found["significant"] == (found["winner"]["configuration"] != found["default"]["configuration"])
     assert found["cached"] is False
-    assert run(*arguments) == {**found, "cached": True}
+    assert run(*arguments) == {**found, "cached": True, "elapsed_seconds": None}
     with Journal(journal) as kept:
         measured = {record.configuration for record in kept.records(run="verify")}
     assert len(measured) == len({json.dumps(one["configuration"]) for one in [*found["candidates"], found["default"]]})
