@@ -66,6 +66,8 @@ class Journal:
         try:
             if self.path.is_dir():
                 raise FormatError(f"{self.path} is a folder, not a journal")
+            if self.path.exists() and not self.path.is_file():
+                raise FormatError(f"{self.path} is no regular file, so no journal")
             if self.path.exists() and self.path.stat().st_size:
                 _check_header(self.path)
                 with self._reading():
@@ -78,6 +80,8 @@ class Journal:
                 _create(self.path)
         except OSError as error:
             raise FormatError(f"cannot open the journal {self.path}: {error.strerror}") from None
+        except sqlite3.OperationalError as error:
+            raise FormatError(f"cannot make the journal {self.path}: {error}") from None
         self._ids: dict[tuple[str, str], int] = {}
         with self._reading():
             # every statement is its own transaction

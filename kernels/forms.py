@@ -80,13 +80,20 @@ def _from_words(parts: Sequence[str]) -> Problem:
 
 def _from_json(text: str) -> Problem:
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:
         raise ProblemError(f"not JSON: {text[:60]!r} ({error})") from None
     kind = found.pop("type", None)
     if kind is not None and not isinstance(kind, str):
         raise ProblemError(f"the type of a problem is a word, not {str(kind)[:40]!r}")
     return make_problem(kind, found)
+
+
+def _distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is given twice")
+    return found
 
 
 def make_problem(kind: str | None, given: Mapping[str, object]) -> Problem:
@@ -109,7 +116,10 @@ def make_problem(kind: str | None, given: Mapping[str, object]) -> Problem:
         if name in _BOTH_AXES and kind in ("conv2d", "convnd"):
             values.update(dict.fromkeys(_BOTH_AXES[name], _value(name, value)))
         elif name == "relu":
-            specific["activation"] = "relu" if _yes_no(_value(name, value)) == "yes" else "none"
+            wanted = _yes_no(_value(name, value))
+            if wanted not in ("yes", "no"):
+                raise ProblemError(f"relu={str(value)[:40]!r} is not one of yes, no")
+            specific["activation"] = "relu" if wanted == "yes" else "none"
         else:
             feature = table.get(name)
             choice = feature is not None and bool(feature.choices)

@@ -1,6 +1,6 @@
 """Training states: everything needed to go on with a training as if it had never stopped. Safetensors and JSON alone.
 
-A folder holds state.safetensors and state.json; both are written aside and renamed, the JSON last.
+A folder holds state.safetensors, written aside and renamed; what is no tensor is JSON in its metadata.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from seqtune.errors import FormatError
+from seqtune.errors import FormatError, SeqtuneError
 from seqtune.predictor.model import Translator
 
 
@@ -38,8 +38,7 @@ class Progressed:
         return cls(model, copy.deepcopy(model), optimizer, copy.deepcopy(model))
 
     def save(self, folder: Path, fingerprint: str) -> None:
-        """Writes the state of this training, replacing an older one."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """Writes the state of this training, replacing an older one. Raises SeqtuneError where that fails."""
         tensors: dict[str, Tensor] = {}
         for part in ("model", "average", "best"):
             for name, tensor in getattr(self, part).state_dict().items():
@@ -49,22 +48,26 @@ class Progressed:
                 tensors[f"optimizer/{number}/{name}"] = tensor.clone().contiguous()
         facts = {"fingerprint": fingerprint, "epoch": self.epoch, "best_epoch": self.best_epoch,
                  "best_score": self.best_score if self.best_epoch else None, "history": self.history}
-        save_file(tensors, folder / "new.safetensors", metadata={"epoch": str(self.epoch)})
-        (folder / "new.json").write_text(json.dumps(facts))
-        (folder / "new.safetensors").rename(folder / "state.safetensors")
-        (folder / "new.json").rename(folder / "state.json")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            save_file(tensors, folder / "new.safetensors", metadata={"facts": json.dumps(facts)})
+            (folder / "new.safetensors").rename(folder / "state.safetensors")
+        except (OSError, SafetensorError) as error:
+            raise SeqtuneError(f"cannot keep the training in {folder}: {error!s:.100}") from None
 
     def load(self, folder: Path, fingerprint: str) -> bool:
         """Takes up a saved state; False where the folder holds none. Raises FormatError where it is of another training
         (other data, options or vocabulary) or damaged."""
-        if not (folder / "state.json").is_file():
+        state = folder / "state.safetensors"
+        if not state.is_file():
             return False
         advice = f"remove {folder} to begin anew, or choose another folder"
         try:
-            facts = json.loads((folder / "state.json").read_text())
+            with safe_open(state, framework="pt") as file:
+                facts = json.loads((file.metadata() or {})["facts"])
             if facts["fingerprint"] != fingerprint:
                 raise FormatError(f"{folder} holds a training with other data, options or vocabulary; {advice}")
-            tensors = load_file(folder / "state.safetensors")
+            tensors = load_file(state)
             for part in ("model", "average", "best"):
                 own = {name.partition("/")[2]: tensor for name, tensor in tensors.items()
                        if name.startswith(f"{part}/")}

@@ -1,7 +1,7 @@
 """Retraining: adapts a checkpoint to new records (a new device, a new kernel) without forgetting the old ones.
 
 New lessons are mixed with rehearsed old ones, the vocabulary grows where there are new words, and the teacher knows
-both: what it learned of old devices helps where a new one has few measurements. Where no target word is new,
+both: what it learned of old devices helps where a new one has few measurements. Where no target word is new, most of
 what a rehearsed lesson wants is what the old checkpoint says: fitting the same lessons anew would but stir its answers.
 """
 
@@ -35,9 +35,9 @@ from seqtune.predictor.training import (
 
 # Fewer epochs at a lower rate than a first training, and no early stopping: a handful of new problems is too few to
 # split, and the average of the weights is steady.
-RETRAINING = TrainingOptions(epochs=20, rate=6e-4, validation=0.0, extra=1000)
+RETRAINING = TrainingOptions(epochs=20, rate=4e-4, validation=0.0, extra=3000)
 
-ANCHORED = 1.0  # of what a rehearsed lesson wants is the old checkpoint's answer; at 0.7 more answers changed
+ANCHORED = 0.7  # of what a rehearsed lesson wants is the old checkpoint's answer; the rest lets noise be mended
 
 MOST_REPEATS = 4  # of new lessons in an epoch, towards as many new ones as rehearsed ones
 

@@ -20,6 +20,8 @@ from seqtune.errors import SeqtuneError
 # The class of "this command line is wrong" (typer brings its own copy of click or uses the installed one).
 _ClickException: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
+INTERRUPTED = 130  # what typer makes of Ctrl-C
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
@@ -29,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result = typer.main.get_command(app).main(
             None if arguments is None else list(arguments), prog_name="seqtune", standalone_mode=False)
         sys.stdout.flush()
+        if result == INTERRUPTED:
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except SeqtuneError as error:
         return _complain(str(error), error.exit_code)

@@ -17,8 +17,17 @@ from typing import TYPE_CHECKING
 from seqtune.answers import Candidate, Demonstration, Devices, Prediction, Tuned, TuningReport, finite
 from seqtune.data.miopen_terms import as_convnd
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.errors import CheckpointError, MisuseError, SeqtuneError
-from seqtune.inputs import Say, as_device, as_problem, check_positive, load_checkpoint, one_thread, several, silent
+from seqtune.errors import CheckpointError, FormatError, MisuseError, SeqtuneError
+from seqtune.inputs import (
+    Say,
+    as_device,
+    as_problem,
+    as_problems,
+    check_positive,
+    load_checkpoint,
+    one_thread,
+    silent,
+)
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import includes
 from seqtune.kernels.kernel import KERNELS, Configuration, Kernel, kernel
@@ -80,7 +89,7 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     `seconds` is the time budget of the verification; `cache` answers from the journal what was verified before.
     """
     asked = as_problem(problem, input_shape)
-    if top < 1:
+    if not isinstance(top, int) or top < 1:
         raise MisuseError(f"top={top}; at least one configuration must be asked for")
     if verify and top > MOST_VERIFIED:
         raise MisuseError(f"top={top}; a verification compares at most {MOST_VERIFIED} configurations at once")
@@ -183,11 +192,13 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     from seqtune.tuner.runner import Measurer, Runner
     from seqtune.tuner.tune import Budget, strategy_factory, tune_all
 
-    asked = [as_problem(problem) for problem in several(problems)]
+    asked = as_problems(problems)
     if trials is not None and trials < 1:
         raise MisuseError(f"trials={trials}; at least one is needed")
     if seconds is not None:
         check_positive("seconds", seconds)
+    if seed < 0:
+        raise MisuseError(f"seed={seed}; it must not be negative")
     strategy_factory(strategy)
     if trials is None and seconds is None and strategy == "random":
         trials = DEFAULT_TRIALS
@@ -204,7 +215,8 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         spaces_for(asked[0], place)  # the reason is the answer
 
     def note(step: TuningProgress) -> None:
-        failed[step.problem] += step.measurement.status is not Status.CORRECT
+        failed[step.problem] += step.measurement.status is not Status.CORRECT and (
+            replayed is None or replayed.has(step.problem, step.configuration))
         if progress is not None:
             progress(step)
 
@@ -251,6 +263,8 @@ def _seconds(measurement: Measurement | None) -> float | None:
 def demo(seconds: float = SECONDS, *, checkpoint: str | Path = "default", journal: str | Path | None = None,
          progress: Say = silent) -> Demonstration:
     """Two ResNet-18 layers, predicted and verified on every device found."""
+    check_positive("seconds", seconds)
+    load_checkpoint(checkpoint)
     found = devices()
     unavailable = dict(found.unavailable)
     shown = []
@@ -263,6 +277,8 @@ def demo(seconds: float = SECONDS, *, checkpoint: str | Path = "default", journa
             try:
                 shown.append(predict(problem, device, verify=True, seconds=seconds, checkpoint=checkpoint,
                                      journal=journal, progress=say))
+            except FormatError:  # the journal's, so every device's
+                raise
             except SeqtuneError as error:
                 unavailable[device.name] = str(error)
     if not shown:

@@ -10,9 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqtune.errors import MisuseError, ProblemError
+from seqtune.errors import DeviceError, MisuseError, ProblemError
 from seqtune.kernels.device import Device
-from seqtune.kernels.forms import from_conv2d, from_linear, make_problem, parse_problem
+from seqtune.kernels.forms import from_conv2d, from_linear, make_problem, parse_problem, problem_set
+from seqtune.kernels.networks import NETWORKS
 from seqtune.kernels.problem import Problem
 from seqtune.tuner import devices as discovery
 
@@ -49,8 +50,17 @@ def as_problem(problem: object, input_shape: Sequence[int] | None = None) -> Pro
     raise ProblemError(f"a {type(problem).__name__} is no problem; give text, a mapping or a torch.nn.Conv2d")
 
 
+def as_problems(problems: object) -> list[Problem]:
+    """Problems from one, from several, or from the name of a set, each in any accepted form."""
+    if isinstance(problems, str) and problems.partition(":")[0].lower() in NETWORKS:
+        return problem_set(problems)
+    return [as_problem(problem) for problem in several(problems)]
+
+
 def as_device(device: Device | str) -> Device:
     """A Device by itself or by name; of MIOpen's, also with facts (`miopen:gfx906_60`). Raises DeviceError."""
+    if not isinstance(device, Device | str):
+        raise DeviceError(f"a {type(device).__name__} is no device; name one (seqtune devices lists them)")
     if isinstance(device, str) and device.startswith("miopen:"):
         from seqtune.kernels.miopen_devices import device as miopen_device
 
@@ -99,7 +109,7 @@ def several(problems: object) -> list[object]:
 
 def check_positive(name: str, value: float) -> None:
     """Refuse what is zero, negative, infinite or not a number; `name` is the argument's, as the user knows it."""
-    if not (math.isfinite(value) and value > 0):
+    if not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
         raise MisuseError(f"{name}={value}; it must be a positive number")
 
 
@@ -111,6 +121,8 @@ def check_free(out: Path, force: bool, checkpoint: bool = False) -> None:
             raise MisuseError(f"{out} exists and is no checkpoint; choose another folder")
         if not checkpoint and out.is_dir():
             raise MisuseError(f"{out} is a folder; name a file")
+        if not checkpoint and not out.is_file():
+            raise MisuseError(f"{out} is no regular file, and is not replaced by one")
         if not force:
             raise MisuseError(f"{out} exists; --force overwrites it")
     if not out.parent.is_dir():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtune.errors import DeviceError, FormatError, MisuseError
-from seqtune.inputs import Say, as_device, as_problem, check_free, load_checkpoint, one_thread, several, silent, warned
+from seqtune.inputs import Say, as_device, as_problems, check_free, load_checkpoint, one_thread, silent, warned
 from seqtune.kernels.device import Device
 from seqtune.kernels.forms import problem_set
 from seqtune.kernels.problem import Problem
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seqtune.predictor.training import TrainingOptions
 
 
-def export(out: str | Path, *, journal: str | Path | None = None, hold_out: Sequence[str] = (),
+def export(out: str | Path, *, journal: str | Path | None = None, hold_out: str | Sequence[str] = (),
            force: bool = False) -> dict[str, Any]:
     """Write a journal's records as a data set. `hold_out` names problem sets that no model may learn from.
 
@@ -34,12 +34,14 @@ def export(out: str | Path, *, journal: str | Path | None = None, hold_out: Sequ
     if not source.exists():
         raise MisuseError(f"no journal {source}; `seqtune tune` makes one")
     check_free(Path(out), force)
+    hold_out = [hold_out] if isinstance(hold_out, str) else hold_out
     held_out = {problem.key for name in hold_out for problem in problem_set(name)}
     with Journal(source) as kept:
         found = Dataset.from_journal(kept, {"journal": source.name}, held_out)
     found.write(out)
     again = int(found.rows["run"].isin(REPEATED).sum())
     return {"out": str(out), "records": len(found), "measured_again": again, "problems": len(found.problems()),
+            "held_out": sum(problem.key in found.held_out for problem in found.problems()),
             "devices": sorted(found.devices)}
 
 
@@ -80,6 +82,8 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     from seqtune.predictor.training import TrainingOptions, train
 
     check_free(Path(out), force, checkpoint=True)
+    if state is not None and (not Path(state).parent.is_dir() or (Path(state).exists() and not Path(state).is_dir())):
+        raise MisuseError(f"{state} is no folder, and none can be made there")
     options = TrainingOptions(seed=seed, refit=refit, state=None if state is None else Path(state))
     options = _changed(options, epochs, extra)
     checkpoint, report = train(read_dataset(data), options, progress)
@@ -111,7 +115,7 @@ def _changed(options: TrainingOptions, epochs: int | None, extra: int | None) ->
 
 
 def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "default",
-             methods: Sequence[str] | None = None, live: bool = False, problems: object = None,
+             methods: str | Sequence[str] | None = None, live: bool = False, problems: object = None,
              device: Device | str | None = None, progress: Say = silent,
              warn: Say = warned) -> list[dict[str, Any]]:
     """Rows of device, method, measured, share, problems: how near to the best known time each method gets.
@@ -127,7 +131,7 @@ def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "defaul
         raise MisuseError("live evaluation needs problems and a device (--problems FILE --device D)")
     if not live and problems is not None:
         raise MisuseError("problems are for a live evaluation (--live)")
-    chosen = METHODS if methods is None else tuple(methods)
+    chosen = METHODS if methods is None else (methods,) if isinstance(methods, str) else tuple(methods)
     unknown = [name for name in chosen if name not in METHODS]
     if unknown:
         raise MisuseError(f"no method {unknown[0]!r:.40}; there are {', '.join(METHODS)}")
@@ -138,10 +142,7 @@ def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "defaul
             return [row.to_json() for row in evaluate(_judging(read_dataset(data), only), loaded, chosen,
                                                       progress=progress)]
     assert device is not None
-    if isinstance(problems, str | Path):
-        asked = problem_set(problems)
-    else:
-        asked = [as_problem(problem) for problem in several(problems)]
+    asked = problem_set(problems) if isinstance(problems, str | Path) else as_problems(problems)
     place = as_device(device)
     for problem in asked:
         spaces_for(problem, place)

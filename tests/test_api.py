@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,9 +16,10 @@ from seqtune.answers import Candidate
 from seqtune.api import DEFAULT_TRIALS
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import CheckpointError, DeviceError, KernelError, MisuseError, ProblemError
-from seqtune.inputs import _loaded, as_problem
+from seqtune.inputs import _loaded, as_problem, as_problems
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, kernel
+from seqtune.kernels.networks import network
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.model import Translator
@@ -161,3 +163,15 @@ def test_a_planted_slow_candidate_never_wins_and_a_fast_one_does() -> None:
         assert (verdict.winner, verdict.significant) == (fast, True)
         assert verdict.speedup is not None
         assert verdict.speedup > 1
+
+
+def test_a_named_set_is_as_good_as_its_problems() -> None:
+    assert as_problems("resnet18") == network("resnet18")
+    assert as_problems(TEXT) == as_problems([CONV]) == [CONV]
+
+
+@pytest.mark.parametrize(("device", "options", "says"), [
+    (None, {}, "NoneType is no device"), ("llvm:0", {"top": 2.5}, "top=2.5"), ("llvm:0", {"seconds": None}, "seconds")])
+def test_values_of_another_type_are_refused_in_one_line(device: Any, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(MisuseError, match=says):
+        seqtune.predict(CONV, device, **options)

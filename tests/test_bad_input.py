@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import pickle
 import shutil
 import sqlite3
@@ -126,6 +127,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "unparsed" / "seqtune.json").write_text("{" * 1000)
     (folder / "missing" / "model.safetensors").unlink()
     (folder / "folder").mkdir()
+    os.mkfifo(folder / "pipe")
     (folder / "file").write_text("x")
     return folder
 
@@ -177,6 +179,18 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
     "an option without its value": (["predict", *GEMM, "--device"], "--device"),
     "a budget of nothing": (["predict", *GEMM, "--verify", "--seconds", "0"], "seconds"),
     "a budget of nan": (["predict", *GEMM, "--verify", "--seconds", "nan"], "seconds"),
+    "a relu that is neither": (["predict", *GEMM, "relu=maybe"], "relu"),
+    "a name twice in JSON": (["predict", '{"type": "gemm", "m": 1, "n": 2, "k": 3, "m": 4}'], "given twice"),
+    "a pipe as a journal": (["tune", *GEMM, "--trials", "3", "--journal", "{}/pipe"], "no regular file"),
+    "a pipe as an output": (
+        ["export", "--out", "{}/pipe", "--force", "--journal", "{}/good.sqlite"], "no regular file"),
+    "a journal in no folder": (["tune", *GEMM, "--trials", "3", "--journal", "{}/none/j.sqlite"], "does not exist"),
+    "a journal where none can be made": (
+        ["tune", *GEMM, "--trials", "3", "--journal", "/proc/journal.sqlite"], "cannot make the journal"),
+    "a training kept in a file": (
+        ["train", "{}/good.parquet", "--out", "{}/new", "--state", "{}/file"], "no folder"),
+    "a demonstration without time": (["demo", "--seconds", "0"], "seconds"),
+    "a demonstration without checkpoint": (["demo", "--checkpoint", "{}/nowhere"], "nowhere"),
     "no command": ([], "no command given"),
     "an unknown command": (["predikt"], "predikt"),
     "a folder that is no checkpoint": (["predict", *GEMM, "--checkpoint", "{}/hollow"], "seqtune.json is missing"),

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -252,12 +253,13 @@ def test_the_demo_shows_every_device_and_says_what_is_missing(
 
 
 def test_a_demo_that_can_show_nothing_fails_and_says_why(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("seqtune.tuner.devices.devices", lambda: [find("llvm:0")])
-    assert main(["demo", "--checkpoint", str(tmp_path / "none"), "--journal", str(tmp_path / "j.sqlite")]) == 1
+        checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    strange = replace(find("llvm:0"), backend="abacus", name="abacus:0")
+    monkeypatch.setattr("seqtune.tuner.devices.devices", lambda: [strange])
+    assert main(["demo", "--checkpoint", checkpoint, "--journal", str(tmp_path / "j.sqlite")]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert "no checkpoint" in shown.err
+    assert "nothing could be shown: abacus:0: " in shown.err
 
 
 def test_the_shell_is_told_what_may_follow() -> None:

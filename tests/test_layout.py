@@ -13,8 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FLOORS = ("kernels", "data", "tuner", "predictor")  # each may import itself and what stands before it
-TOP = ("errors", "inputs", "answers", "learn", "miopen", "api", "progress", "show", "commands",
-       "__main__")  # the modules of seqtune itself
+# the modules of seqtune itself
+TOP = ("errors", "inputs", "answers", "learn", "miopen", "api", "progress", "show", "commands", "__main__")
 HEAVY = ("torch", "transformers", "llvmlite", "pyopencl", "xgboost", "pandas", "pyarrow", "numpy", "scipy")
 
 

@@ -98,7 +98,7 @@ def test_a_search_is_replayed_on_a_device_that_is_not_here_and_leaves_no_trace(
     space = SearchSpace(kernel("llvm.gemm"), Problem.make("gemm", m=16, n=16, k=16), LLVM)
     assert result["best"]["configuration"] == dict(space[19].settings)
     assert result["best"]["seconds"] == pytest.approx(1e-3 / 20)
-    assert (result["trials"], result["failed"]) == (len(space), len(space) - 20)
+    assert (result["trials"], result["failed"]) == (len(space), 0)  # what is not recorded has not failed
     assert (found["replayed"], found["journal"], found["device"]) == (data, None, LLVM.name)
     assert main(["tune", *GEMM, "--trials", "3", "--replay", data]) == 0  # it has one device
     assert "nothing was measured" in capsys.readouterr().out

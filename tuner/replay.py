@@ -45,6 +45,11 @@ class Replay:
         """Whether anything is recorded for it."""
         return problem.key in self._problems
 
+    def has(self, problem: Problem, configuration: Configuration) -> bool:
+        """Whether that configuration is recorded for it."""
+        asked = problem.key, configuration
+        return asked in self._trials or asked in self._repeats
+
     def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
                 best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
         """Each configuration with its recorded measurement."""
