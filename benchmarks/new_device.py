@@ -221,7 +221,7 @@ def run(given: argparse.Namespace) -> None:
         "first_training": training, "greatest_loss": loss, "accepted_loss": LOSS,
         **{name: report[name] for name in ("new", "old", "new_problems", "old_cases", "epochs", "new_words")}})
     draw(report, given.device, given.problems, given.out / "new_device.svg")
-    lost = (f"The most that an old device lost is {loss:.4f}" if loss > 0 else "No old device lost anything") + (
+    lost = (f"The most that an old device lost is {loss:.3f}" if loss > 0 else "No old device lost anything") + (
         f" ({LOSS} is accepted)." if loss <= LOSS else f": more than the {LOSS} that is accepted.")
     text = f"{table(report, given.device)}\n\n{lost} Measured on {words(where)}. Trained on {where['date']}."
     print(text)
