@@ -198,6 +198,14 @@ def _expression(text: str) -> Expression:
     return Expression(text)
 
 
+# Features that several types share.
+_DTYPE = Feature("dtype", "element type", "fp32", choices=DTYPES)
+_DIRECTION = Feature("direction", "forward, backward data, backward weights", "forward",
+                     choices=("forward", "backward_data", "backward_weights"))
+_BIAS = Feature("bias", "epilogue: add one number per output channel", "no", choices=("no", "yes"))
+_ACTIVATION = Feature("activation", "epilogue: applied to the result", "none", choices=ACTIVATIONS)
+_TOLERANCE = Feature("tolerance", "largest allowed max|difference| / max|reference|", 1e-4, number=True)
+
 CONV2D = ProblemType(
     "conv2d",
     "2-D convolution",
@@ -216,13 +224,12 @@ CONV2D = ProblemType(
         Feature("dilation_h", "step between filter rows", 1),
         Feature("dilation_w", "step between filter columns", 1),
         Feature("groups", "independent groups of channels", 1),
-        Feature("dtype", "element type", "fp32", choices=DTYPES),
+        _DTYPE,
         Feature("layout", "order of the axes in memory", "NCHW", choices=("NCHW", "NHWC")),
-        Feature("direction", "forward, backward data, backward weights", "forward",
-                choices=("forward", "backward_data", "backward_weights")),
-        Feature("bias", "epilogue: add one number per output channel", "no", choices=("no", "yes")),
-        Feature("activation", "epilogue: applied to the result", "none", choices=ACTIVATIONS),
-        Feature("tolerance", "largest allowed max|difference| / max|reference|", 1e-4, number=True),
+        _DIRECTION,
+        _BIAS,
+        _ACTIVATION,
+        _TOLERANCE,
     ),
     derived=(
         ("out_h", _expression("(h + 2 * pad_h - dilation_h * (r - 1) - 1) // stride_h + 1")),
@@ -254,10 +261,10 @@ GEMM = ProblemType(
         Feature("k", "columns of A, rows of B", required=True),
         Feature("trans_a", "A is stored as (k, m)", "no", choices=("no", "yes")),
         Feature("trans_b", "B is stored as (n, k)", "no", choices=("no", "yes")),
-        Feature("dtype", "element type", "fp32", choices=DTYPES),
+        _DTYPE,
         Feature("bias", "epilogue: add one number per column", "no", choices=("no", "yes")),
-        Feature("activation", "epilogue: applied to the result", "none", choices=ACTIVATIONS),
-        Feature("tolerance", "largest allowed max|difference| / max|reference|", 1e-4, number=True),
+        _ACTIVATION,
+        _TOLERANCE,
     ),
     derived=(("flop", _expression("2 * m * n * k")),),
     rules=(
@@ -295,11 +302,10 @@ CONVND = ProblemType(
         Feature("out_d", "output depth; given where d does not tell it"),
         Feature("out_h", "output height; given where h does not tell it"),
         Feature("out_w", "output width; given where w does not tell it"),
-        Feature("dtype", "element type", "fp32", choices=DTYPES),
+        _DTYPE,
         Feature("layout", "order of the axes in memory", "NCHW", choices=("NCHW", "NHWC", "NCDHW", "NDHWC")),
-        Feature("direction", "forward, backward data, backward weights", "forward",
-                choices=("forward", "backward_data", "backward_weights")),
-        Feature("bias", "epilogue: add one number per output channel", "no", choices=("no", "yes")),
+        _DIRECTION,
+        _BIAS,
     ),
     derived=(
         ("out_d", _expression("(d + 2 * pad_d - dilation_d * (t - 1) - 1) // stride_d + 1")),

@@ -132,12 +132,17 @@ class Seq2seq:
         return [candidate.configuration for candidate in beam_search(self._words, spaces, WIDTH, count)]
 
 
+def check_methods(methods: Sequence[str]) -> None:
+    """Refuse what is no method."""
+    for name in methods:
+        if name not in METHODS:
+            raise MisuseError(f"no method {name!r:.40}; there are {', '.join(METHODS)}")
+
+
 def fitted(training: Sequence[Case], checkpoint: Checkpoint | None, methods: Sequence[str],
            progress: Callable[[str], None] = lambda step: None) -> dict[str, Predictor]:
     """The methods by name, fitted on training cases; `random` needs none."""
-    unknown = sorted(set(methods) - set(METHODS))
-    if unknown:
-        raise MisuseError(f"no method {unknown[0]!r:.40}; there are {', '.join(METHODS)}")
+    check_methods(methods)
 
     def seq2seq() -> Predictor:
         if checkpoint is None:

@@ -124,7 +124,7 @@ def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "defaul
     (a named set, a file, or several problems) is measured on the spot on `device`, and `trained_on` says how many of
     them the data set trains on, or on near twins of theirs. What should not be missed is told to `warn`, too.
     """
-    from seqtune.predictor.evaluate import METHODS, evaluate
+    from seqtune.predictor.evaluate import METHODS, check_methods, evaluate
     from seqtune.predictor.live import LiveMeasure
 
     if live and (problems is None or device is None):
@@ -132,9 +132,7 @@ def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "defaul
     if not live and problems is not None:
         raise MisuseError("problems are for a live evaluation (--live)")
     chosen = METHODS if methods is None else (methods,) if isinstance(methods, str) else tuple(methods)
-    unknown = [name for name in chosen if name not in METHODS]
-    if unknown:
-        raise MisuseError(f"no method {unknown[0]!r:.40}; there are {', '.join(METHODS)}")
+    check_methods(chosen)
     loaded = load_checkpoint(checkpoint) if "seq2seq" in chosen else None
     if not live:
         only = device.name if isinstance(device, Device) else device
