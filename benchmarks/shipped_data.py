@@ -1,13 +1,13 @@
 """Measures the data set that ships with seqtune: `python -m benchmarks.shipped_data --journal J.sqlite --out FILE`.
 
 Problems: ResNet-18, ResNet-50, every other layer of VGG-16, two in three of the transformers' matrix products and
-seeded samples (more of them with few channels or with groups) to learn from; MobileNet-V2, the rest of these two and a
-few samples of their own are held out, and what is near a held-out problem is not learnt from. A problem is held out on
-every device or on none.
+seeded samples (more of them with few channels, with groups or depthwise) to learn from; MobileNet-V2, the rest of these
+two and a few samples of their own are held out, and what is near a held-out problem is not learnt from. A problem is
+held out on every device or on none.
 
-What is learnt from has a few hundred random configurations measured; a held-out problem has its whole space measured
-where that is up to 3,000 configurations (600 on OpenCL), else 1,000 random ones and a local search from the best until
-it runs dry. The finalists are measured again, interleaved; so is what took suspiciously long. Run it again to resume;
+What is learnt from has a hundred or more random configurations measured; a held-out problem has its whole space
+measured where that is up to 3,000 configurations, else 1,000 random ones and a local search from the best until it runs
+dry. The finalists are measured again, interleaved; so is what took suspiciously long. Run it again to resume;
 nothing else should run meanwhile.
 """
 
@@ -42,12 +42,12 @@ from seqtune.tuner.runner import Runner
 from seqtune.tuner.strategy import numbered
 from seqtune.tuner.tune import Budget, Finals, tune
 
-EXHAUSTIBLE = {"llvm": 3000, "opencl": 600}  # configurations
+EXHAUSTIBLE = 3000  # configurations
 MEASURING = Options(longest_seconds=0.03)  # a kernel of 10 ms is less noisy than one of 100 us: fewer samples
 AT_LEISURE = Options(samples=6, longest_seconds=0.012, drop_factors=(1e9,))
 SUSPICIOUS = 0.3  # log of measured over expected time
 IMAGES = (1, 3, 4, 6)  # channels
-RARE = 32  # problems of a kind that a plain sample has few of: of images, of groups, of planes that share cache sets
+RARE = 32  # problems of a kind that a plain sample has few of: images, groups, planes that share cache sets
 LARGEST_ON_SLOW = 6e8  # FLOP of a problem measured on the devices beside the first two
 
 
@@ -69,6 +69,7 @@ def problems() -> Problems:
     known += sample_problems("conv2d", 96, seed=1, avoid=held) + sample_problems("gemm", 24, seed=1, avoid=held)
     drawn = sample_problems("conv2d", 1200, seed=3, avoid=held)
     known += [one for one in drawn if one["c"] in IMAGES][:RARE] + [one for one in drawn if one["groups"] != 1][:RARE]
+    known += [one for one in drawn if one["groups"] == one["c"] != 1][:2 * RARE]
     known += [one for one in drawn if one.size("out_h") * one.size("out_w") % PERIOD == 0 and one["groups"] == 1][:RARE]
     # named problems stay unless they are a held-out one's twin; sampled ones near a held-out one were never drawn
     training = [one for one in dict.fromkeys(known) if one not in held and not any(near(one, other) for other in held)]
@@ -101,7 +102,7 @@ def collect(device: Device, chosen: Problems, journal: Journal, trials: int) -> 
             size = sum(len(space) for space in spaces_for(problem, device))
             if not held_out:
                 strategy, budget, finals = "random", Budget(trials=trials), Finals(count=3, rounds=8)
-            elif size <= EXHAUSTIBLE[device.backend]:
+            elif size <= EXHAUSTIBLE:
                 strategy, budget, finals = "random", Budget(), Finals(count=8, rounds=16)  # all, in random order
             else:
                 strategy, budget, finals = "local", Budget(), Finals(count=8, rounds=16)

@@ -13,15 +13,18 @@ LINE = 16  # floats
 PERIOD = 1024  # floats after which the sets repeat
 
 
-def conv2d_lines(block: str) -> tuple[tuple[str, Expression], ...]:
-    """For a tile of tile_h x tile_w pixels by `block` output channels (an expression).
+PADDED = "(h + 2 * pad_h) * (w + 2 * pad_w)"  # floats of a plane that is copied with its padding around
+
+
+def conv2d_lines(block: str, plane: str = PADDED) -> tuple[tuple[str, Expression], ...]:
+    """For a tile of tile_h x tile_w pixels by `block` output channels, in planes of `plane` floats (expressions).
 
     `x_lines_a_set`, `y_lines_a_set`: lines in each set that is used, about: of one pixel's input channels and of a
     tile's output channels (NCHW), or of a row of the tile's pixels (NHWC).
     `x_line_visits`, `y_line_visits`: tiles that read, or write, the same line one after the other.
     """
     return tuple((name, Expression(text)) for name, text in (
-        ("x_lines_a_set", f"{_lines('c_per_group', '(h + 2 * pad_h) * (w + 2 * pad_w)')} "
+        ("x_lines_a_set", f"{_lines('c_per_group', plane)} "
                           f"if layout == 'NCHW' else {_lines('tile_w', 'c * stride_w')}"),
         ("y_lines_a_set", f"{_lines(block, 'out_h * out_w')} if layout == 'NCHW' else {_lines('tile_w', 'k')}"),
         ("x_line_visits", f"max(1, {LINE} / (tile_w * stride_w)) if layout == 'NCHW' else 1"),

@@ -33,7 +33,8 @@ class Phase:
     """One parallel step; the next begins when all of it is done.
 
     llvm: `entry(i8* x, i8* weights, i8* bias, i8* y, i8* workspace, i64* arguments, i64 begin, i64 end)` is called by
-    every thread on its share of `tasks`, split evenly. opencl: `entry(x, weights, bias, y, workspace, arguments...)`
+    thread i of n on its share [tasks * i // n, tasks * (i + 1) // n), from which it may tell its own piece of the
+    workspace. opencl: `entry(x, weights, bias, y, workspace, arguments...)`
     is enqueued over `global_size` in groups of `local_size`; the arguments are `int`.
     """
 

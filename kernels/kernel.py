@@ -160,9 +160,12 @@ class Kernel:
 # A new kernel family is one new file and one line here.
 KERNELS: dict[str, str] = {
     "llvm.direct": "seqtune.kernels.llvm_direct:KERNEL",
+    "llvm.winograd": "seqtune.kernels.llvm_winograd:KERNEL",
+    "llvm.depthwise": "seqtune.kernels.llvm_depthwise:KERNEL",
     "llvm.gemm": "seqtune.kernels.llvm_gemm:KERNEL",
     "opencl.direct": "seqtune.kernels.opencl_direct:KERNEL",
     "opencl.gemm": "seqtune.kernels.opencl_gemm:KERNEL",
+    "opencl.implicit_gemm": "seqtune.kernels.opencl_implicit_gemm:KERNEL",
 }
 
 # Foreign kernel families, known by their names but not listed among ours: backend -> their table.

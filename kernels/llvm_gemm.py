@@ -9,9 +9,9 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.implementation import Array, Launch, Phase, Source
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
-from seqtune.kernels.llvm_direct import pack
 from seqtune.kernels.llvm_loops import arguments
 from seqtune.kernels.llvm_tile import Tile
+from seqtune.kernels.llvm_work import Work, pack
 from seqtune.kernels.problem import Problem
 
 # SSE multiplies in place, so its inputs need no register of their own to be tried (some spill: that is learnable).
@@ -24,7 +24,7 @@ KERNEL = Kernel(
     parameters=(
         Parameter("vector", (1, 4, 8, 16), "columns of C in a vector"),
         Parameter("vectors_n", (1, 2, 3, 4, 6), "vectors of columns in a tile"),
-        Parameter("tile_m", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 18, 20, 24, 28), "rows in a tile"),
+        Parameter("tile_m", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 20, 28), "rows in a tile"),
         Parameter("unroll_k", (1, 2, 4, 8), "steps of the reduction in the innermost loop's body"),
         Parameter("chunk", (0, 1, 2, 4, 8, 16, 32, 64), "tiles that all columns visit before the next; 0: all"),
     ),
@@ -46,6 +46,8 @@ KERNEL = Kernel(
     solves=(Constraint.of("dtype == 'fp32'", "it computes in fp32 only"),),
     constraints=(
         Constraint.of("vector <= vector_floats", "a vector must fit the widest register"),
+        Constraint.of("vector == min(vector_floats, 16) or n % min(vector_floats, 16) > 0 and n < 4 * vector_floats",
+                      "vectors below the register's width pay only where they divide few columns better"),
         Constraint.of("vector * 2 >= min(vector_floats, 16) or vector * 4 > n",
                       "vectors below half the register's width pay only where there are few columns"),
         Constraint.of("vector > 1 or n < 4", "single columns pay only below 4 columns"),
@@ -53,14 +55,15 @@ KERNEL = Kernel(
         Constraint.of("tile_m <= m", "a tile must not have more rows than C"),
         Constraint.of(f"accumulators + vectors_n + {_INPUT_REGISTER} <= vector_registers",
                       "accumulators, B and one element of A must fit the registers"),
-        Constraint.of("accumulators >= 4 or tile_m * 2 > m or vector < 4",
-                      "fewer than 4 accumulators only wait for each other"),
+        Constraint.of("accumulators >= 8 or tile_m * 2 > m or vector < 4",
+                      "fewer than 8 accumulators only wait for each other"),
         Constraint.of("k % unroll_k == 0", "unrolled steps must divide the reduction"),
         Constraint.of("chunk == 0 or n_blocks > 1", "one block of columns visits all tiles in any case"),
         Constraint.of("chunk == 0 or chunk == 1 or chunk * threads <= tiles", "chunks this large leave threads idle"),
     ),
-    default=(("vector", 16), ("vectors_n", 2), ("tile_m", 6), ("unroll_k", 2), ("chunk", 4)),
+    default=(("vector", 16), ("vectors_n", 2), ("tile_m", 8), ("unroll_k", 2), ("chunk", 4)),
     meaning="matrix product in registers: tile_m rows by vectors_n vectors of columns, B packed in panels",
+    version=2,
     implementation="seqtune.kernels.llvm_gemm:IMPLEMENTATION",
 )
 
@@ -81,29 +84,26 @@ class Gemm:
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
         """Sizes of this problem."""
         m, n, k = problem.size("m"), problem.size("n"), problem.size("k")
-        lanes = configuration.number("vector") * configuration.number("vectors_n")
-        tile, chunk = configuration.number("tile_m"), configuration.number("chunk")
-        tiles, blocks = -(-m // tile), -(-n // lanes)
-        block_tasks = 1 if chunk else blocks
-        chunk = chunk or -(-tiles // min(device.threads, tiles))
-        chunks = -(-tiles // chunk)
+        work = Work(row_w=m, rows=1, k=n, c=k, tile_w=configuration.number("tile_m"), tile_h=1,
+                    lanes=_lanes(configuration), chunk=configuration.number("chunk"), threads=device.threads)
         step, along = (1, m) if problem["trans_a"] == "yes" else (k, 1)
-        return Launch(
-            arguments(block=lanes, tile_w=tile, tile_h=1, tile_columns=tiles, tiles=tiles,
-                      last_column=m - tile, chunk=chunk, chunks=chunks,
-                      k_tasks=block_tasks, k_blocks_per_task=-(-blocks // block_tasks), k_blocks=blocks,
-                      last_k=n - lanes, groups=1, x_channel=along, channels=k, x_column=step, y_pixel=n, y_channel=1,
-                      weights_block=k * lanes),
-            (Phase("direct", block_tasks * chunks),))
+        given = work.arguments(1)
+        given |= {"groups": 1, "x_channel": along, "x_column": step, "y_pixel": n, "y_channel": 1,
+                  "filter_rows": 1, "inside_rows": 1, "tap_row_step": 1}
+        return Launch(arguments(**given), (Phase("direct", work.tasks),))
 
     def packing(self, problem: Problem, configuration: Configuration) -> int:
         """What `pack` depends on besides the weights: equal packings are equal arrays."""
-        return configuration.number("vector") * configuration.number("vectors_n")
+        return _lanes(configuration)
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
         """[block of columns][k][column]; the last block overlaps its predecessor."""
         rows = weights if problem["trans_b"] == "yes" else weights.T
-        return pack(np.asarray(rows)[:, :, None, None], 1, self.packing(problem, configuration), True)
+        return pack(np.asarray(rows)[:, :, None, None], 1, _lanes(configuration), True)
+
+
+def _lanes(configuration: Configuration) -> int:
+    return configuration.number("vector") * configuration.number("vectors_n")
 
 
 IMPLEMENTATION = Gemm()

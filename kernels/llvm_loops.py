@@ -5,12 +5,17 @@ They are one module for all tiles, built once: compiled with each tile, they wou
 
 from __future__ import annotations
 
-# What arrives at run time, in order, as i64; steps and offsets are floats, x_tap_* those between filter taps.
+from collections.abc import Callable
+
+# What arrives at run time, in order, as i64; steps and offsets are floats, x_tap_* those between filter taps, w_*
+# those in packed weights. The filter's rows that a tile sees are those on the input's `inside_rows`, the first of
+# which is `above` rows below the first tile's first tap.
 FIELDS = (
     "tile_columns", "tiles", "last_column", "last_row", "chunk", "chunks", "k_tasks", "k_blocks_per_task", "k_blocks",
     "last_k", "groups", "x_image", "x_group", "x_row", "x_tap_row", "x_tap_column", "x_channel", "channels", "y_image",
     "y_group", "y_row", "y_pixel", "y_channel", "weights_block", "pad_rows", "pad_top", "pad_left", "pad_right",
-    "source_rows", "source_row", "padded_row", "x_column", "block", "tile_w", "tile_h")
+    "source_rows", "source_row", "padded_row", "x_column", "block", "tile_w", "tile_h", "x_first", "last_inner",
+    "filter_rows", "inside_rows", "above", "row_step", "tap_row_step", "w_channel", "w_tap")
 
 
 def arguments(**given: int) -> tuple[int, ...]:
@@ -29,6 +34,7 @@ class Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.count = 0
+        self.block = ""  # the label that the next line stands under
 
     def let(self, text: str) -> str:
         self.count += 1
@@ -40,6 +46,7 @@ class Writer:
 
     def label(self, name: str) -> None:
         self.lines.append(f"{name}:")
+        self.block = name
 
     def argument(self, name: str) -> str:
         pointer = self.let(f"getelementptr i64, ptr %a, i64 {_INDEX[name]}")
@@ -48,10 +55,33 @@ class Writer:
     def at(self, base: str, offset: str | int) -> str:
         return base if offset == 0 else self.let(f"getelementptr float, ptr {base}, i64 {offset}")
 
+    def loop(self, count: str, carried: list[tuple[str, str]],
+             body: Callable[[list[str]], list[str]]) -> list[str]:
+        """`body` `count` times, at least once: it maps the (kind, value) carried to the next pass's; the last ones."""
+        self.count += 1
+        name, before = f"loop{self.count}", self.block
+        self.do(f"br label %{name}")
+        self.label(name)
+        place = len(self.lines)
+        names = [f"%{name}v{index}" for index in range(len(carried))]
+        after = body(names)
+        self.do(f"%{name}n = add nuw i64 %{name}i, 1")
+        self.do(f"%{name}m = icmp ult i64 %{name}n, {count}")
+        self.lines[place:place] = [
+            f"  {phi} = phi {kind} [ {first}, %{before} ], [ {later}, %{self.block} ]"
+            for phi, kind, first, later in [(f"%{name}i", "i64", "0", f"%{name}n"), *(
+                (phi, kind, first, later)
+                for phi, (kind, first), later in zip(names, carried, after, strict=True))]]
+        self.do(f"br i1 %{name}m, label %{name}, label %{name}e")
+        self.label(f"{name}e")
+        return after
+
 
 _ENTRY = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %workspace, ptr %a, i64 %begin, i64 %end"
 _RUN = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %a, i64 %begin, i64 %end, ptr %tile"
 _PADS = "ptr %x, ptr %workspace, ptr %a, i64 %begin, i64 %end"
+# Filter rows from %row_begin before %row_end; %place 0 is at the left end of a row of tiles, 2 at the right end.
+TILE = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %a, i64 %row_begin, i64 %row_end, i64 %place"
 ENTRIES = f"""declare void @seqtune_tiles({_RUN})
 declare void @seqtune_pad({_PADS})
 define void @direct({_ENTRY}) nounwind {{
@@ -72,15 +102,23 @@ def _driver() -> str:
     """Tasks -> channel blocks -> tiles. A task is (image, group, channel blocks, chunk of tiles), chunks innermost."""
     write = Writer()
     names = (*FIELDS[:FIELDS.index("x_row") + 1], "x_column", "y_image", "y_group", "y_row", "y_pixel", "y_channel",
-             "weights_block", "block", "tile_w", "tile_h")
+             "weights_block", "block", "tile_w", "tile_h", *FIELDS[FIELDS.index("x_first"):])
     write.label("entry")
     of = {name: write.argument(name) for name in names}
     per_group = write.let(f"add i64 {of['last_k']}, {of['block']}")
+    final_column = write.let(f"sub i64 {of['tile_columns']}, 1")
+    round_up = write.let(f"sub i64 {of['tap_row_step']}, 1")
+    x_first = write.at("%x", of["x_first"])
 
     def i64(operation: str, left: str, right: str | int) -> str:
-        if operation == "umin":
-            return write.let(f"call i64 @llvm.umin.i64(i64 {left}, i64 {right})")
+        if operation in ("umin", "smax"):
+            return write.let(f"call i64 @llvm.{operation}.i64(i64 {left}, i64 {right})")
         return write.let(f"{operation} i64 {left}, {right}")
+
+    def tap_rows(input_rows: str) -> str:
+        """How many filter rows begin in so many input rows."""
+        found = i64("udiv", i64("add", i64("smax", input_rows, 0), round_up), of["tap_row_step"])
+        return i64("umin", found, of["filter_rows"])
 
     write.do("%some = icmp ult i64 %begin, %end")
     write.do("br i1 %some, label %task, label %done")
@@ -89,7 +127,7 @@ def _driver() -> str:
     chunk, rest = i64("urem", "%t", of["chunks"]), i64("udiv", "%t", of["chunks"])
     k_task, rest = i64("urem", rest, of["k_tasks"]), i64("udiv", rest, of["k_tasks"])
     group, image = i64("urem", rest, of["groups"]), i64("udiv", rest, of["groups"])
-    x = write.at(write.at("%x", i64("mul", image, of["x_image"])), i64("mul", group, of["x_group"]))
+    x = write.at(write.at(x_first, i64("mul", image, of["x_image"])), i64("mul", group, of["x_group"]))
     y = write.at(write.at("%y", i64("mul", image, of["y_image"])), i64("mul", group, of["y_group"]))
     first = i64("mul", chunk, of["chunk"])
     last = i64("umin", i64("add", first, of["chunk"]), of["tiles"])
@@ -108,17 +146,25 @@ def _driver() -> str:
     write.do("br label %each")
     write.label("each")
     write.do(f"%i = phi i64 [ {first}, %block ], [ %in, %each ]")
-    write.do(f"%column = phi i64 [ {column}, %block ], [ %cn, %each ]")
+    write.do(f"%column = phi i64 [ {column}, %block ], [ %columnn, %each ]")
     write.do(f"%row = phi i64 [ {row}, %block ], [ %rn, %each ]")
-    left = i64("umin", i64("mul", "%column", of["tile_w"]), of["last_column"])
+    write.do(f"%at_end = icmp eq i64 %column, {final_column}")
+    write.do(f"%limit = select i1 %at_end, i64 {of['last_column']}, i64 {of['last_inner']}")
+    write.do("%between = select i1 %at_end, i64 2, i64 1")
+    write.do("%at_begin = icmp eq i64 %column, 0")
+    write.do("%place = select i1 %at_begin, i64 0, i64 %between")
+    left = i64("umin", i64("mul", "%column", of["tile_w"]), "%limit")
     top = i64("umin", i64("mul", "%row", of["tile_h"]), of["last_row"])
+    below_above = i64("sub", of["above"], i64("mul", top, of["row_step"]))
+    row_begin = tap_rows(below_above)
+    row_end = tap_rows(i64("add", below_above, of["inside_rows"]))
     from_ = write.at(write.at(x, i64("mul", top, of["x_row"])), i64("mul", left, of["x_column"]))
     to = write.at(write.at(k_y, i64("mul", top, of["y_row"])), i64("mul", left, of["y_pixel"]))
-    write.do(f"call void %tile(ptr {from_}, ptr {weights}, ptr {k_bias}, ptr {to}, ptr %a)")
-    right = i64("add", "%column", 1)
-    write.do(f"%wrap = icmp eq i64 {right}, {of['tile_columns']}")
-    below = i64("add", "%row", 1)
-    write.do(f"%cn = select i1 %wrap, i64 0, i64 {right}")
+    write.do(f"call void %tile(ptr {from_}, ptr {weights}, ptr {k_bias}, ptr {to}, ptr %a, i64 {row_begin}, "
+             f"i64 {row_end}, i64 %place)")
+    write.do(f"%wrap = icmp eq i64 %column, {final_column}")
+    right, below = i64("add", "%column", 1), i64("add", "%row", 1)
+    write.do(f"%columnn = select i1 %wrap, i64 0, i64 {right}")
     write.do(f"%rn = select i1 %wrap, i64 {below}, i64 %row")
     write.do("%in = add i64 %i, 1")
     write.do(f"%again = icmp ult i64 %in, {last}")
@@ -133,7 +179,7 @@ def _driver() -> str:
     write.do("br i1 %moretasks, label %task, label %done")
     write.label("done")
     write.do("ret void")
-    return "\n".join(["declare i64 @llvm.umin.i64(i64, i64)",
+    return "\n".join(["declare i64 @llvm.umin.i64(i64, i64)", "declare i64 @llvm.smax.i64(i64, i64)",
                       f"define void @seqtune_tiles({_RUN}) nounwind {{", *write.lines, "}"])
 
 

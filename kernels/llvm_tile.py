@@ -1,9 +1,12 @@
 """The register-blocked tile that both llvm kernels are made of, as LLVM IR text.
 
 A tile is `tile_h` x `tile_w` output pixels by `vectors` vectors of `vector` output channels, kept in registers while
-the whole reduction (input channels x filter taps) passes. A matrix product is the same tile: its pixels are rows of A.
-The text holds no size of the problem but the filter and the step between pixels; the rest comes in `arguments`, so one
-compiled tile serves every problem that shares those.
+the reduction (input channels x filter taps) passes. A matrix product is the same tile: its pixels are rows of A.
+The text holds no size of the problem but the filter's width and the step between pixels; the rest comes in
+`arguments`, so one compiled tile serves every problem that shares those.
+
+With `borders` the input is not padded: the caller bounds the filter's rows, and at either end of an output row the
+taps that fall on padding are left out of the text.
 
 The last tile of a row, of a column and of the channels overlaps its predecessor: whole sums are stored, so storing one
 twice does no harm. Only `llvm.fmuladd` is used: it is a fused multiply-add where the target has one.
@@ -11,14 +14,39 @@ twice does no harm. Only `llvm.fmuladd` is used: it is a fused multiply-add wher
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import groupby
 
 from seqtune.kernels.implementation import Source
-from seqtune.kernels.llvm_loops import ENTRIES, LOOPS, Writer
+from seqtune.kernels.llvm_loops import ENTRIES, LOOPS, TILE, Writer
+from seqtune.kernels.llvm_store import Store
 
 # What one pass of the innermost loop does; c<n> is n input channels of one filter tap.
 BODIES = ("row", "filter", "c1", "c2", "c4", "c8")
+
+Taps = tuple[tuple[int, ...], ...]  # of every filter column, the tile's pixels that it applies to
+
+
+@dataclass(frozen=True, slots=True)
+class Borders:
+    """Zero padding that tiles leave out. A tile has one row; it reaches the padding in the first or last one only."""
+
+    left: int  # columns of padding before the first pixel's first tap
+    right: int  # columns from the input's last to the last pixel's last tap
+    stride: int
+    dilation: int
+    whole: bool  # a tile is a whole row
+
+    def taps(self, s: int, tile_w: int, left: bool, right: bool) -> Taps:
+        """Of a tile at these ends of its row."""
+        def inside(pixel: int, column: int) -> bool:
+            begin = pixel * self.stride + column * self.dilation
+            end = (tile_w - 1 - pixel) * self.stride + (s - 1 - column) * self.dilation
+            return (not left or begin >= self.left) and (not right or end >= self.right)
+
+        return tuple(tuple(pixel for pixel in range(tile_w) if inside(pixel, column)) for column in range(s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +64,32 @@ class Tile:
     channels_last: bool  # the output's channels are neighbours in memory; else its pixels are
     bias: bool
     relu: bool
+    borders: Borders | None = None
 
     def source(self) -> Source:
         """Entries `direct` (x as given), `padded` (x in the workspace) and `pad` (fills that)."""
-        return _source(self)
+        rows = self.r if self.body == "filter" else 1 if self.r == 1 and self.borders is None else 2
+        return _source(replace(self, r=rows))
+
+    @property
+    def lanes(self) -> int:
+        """Output channels."""
+        return self.vector * self.vectors
+
+    @property
+    def each(self) -> int:
+        """Channels of one tap in the innermost loop's body."""
+        return int(self.body[1:]) if self.body.startswith("c") else 1
+
+    def places(self) -> tuple[Taps, Taps, Taps]:
+        """At the left end of a row, inside and at its right end."""
+        if self.borders is None:
+            taps = (tuple(range(self.tile_h * self.tile_w)),) * self.s
+            return taps, taps, taps
+        whole = self.borders.whole
+        left, inside, right = (self.borders.taps(self.s, self.tile_w, *ends)
+                               for ends in ((True, whole), (whole, whole), (whole, True)))
+        return left, inside, right
 
 
 @lru_cache(maxsize=512)  # configurations that differ in what arrives at run time follow each other
@@ -49,196 +99,169 @@ def _source(tile: Tile) -> Source:
 
 def _tile(tile: Tile) -> str:
     write = Writer()
-    kind = f"<{tile.vector} x float>"
-    count = tile.tile_h * tile.tile_w * tile.vectors
-    names = ("x_row", "x_tap_row", "x_tap_column", "x_channel", "channels", "y_row", "y_pixel", "y_channel")
+    store = Store(tile.vector, tile.vectors, tile.tile_h, tile.tile_w, tile.channels_last, tile.bias, tile.relu)
+    kind, count = store.kind, tile.tile_h * tile.tile_w * tile.vectors
     write.label("entry")
-    step = {name: write.argument(name) for name in names}
-    # The loops: `major` (may be absent) around `minor`; both carry the accumulators, the weights pointer and x.
-    taps = tile.r * tile.s
-    each = int(tile.body[1:]) if tile.body.startswith("c") else 1
-    if tile.body == "row":
-        major, minor, minor_step = step["channels"], str(tile.r), step["x_tap_row"]
-        inside = [(0, column) for column in range(tile.s)]
-    elif tile.body == "filter":
-        major, minor, minor_step = "", step["channels"], step["x_channel"]
-        inside = [(row, column) for row in range(tile.r) for column in range(tile.s)]
-    else:
-        major = str(taps) if taps > 1 else ""
-        minor = step["channels"] if each == 1 else write.let(f"udiv i64 {step['channels']}, {each}")
-        minor_step = step["x_channel"] if each == 1 else write.let(f"mul i64 {step['x_channel']}, {each}")
-        inside = []
-    zero = "zeroinitializer"
-    before, weights, sums = "entry", "%w", [zero] * count
-    x = "%x"
-    write.do(f"br label %{'major' if major else 'minor'}")
-    if major:
-        write.label("major")
-        write.do("%ma = phi i64 [ 0, %entry ], [ %ma1, %next ]")
-        write.do("%mx = phi ptr [ %x, %entry ], [ %mx1, %next ]")
-        if tile.body != "row":
-            write.do("%mrow = phi ptr [ %x, %entry ], [ %mrow1, %next ]")
-            write.do("%mcol = phi i64 [ 0, %entry ], [ %mcol1, %next ]")
-        write.do("%mw = phi ptr [ %w, %entry ], [ %w1, %next ]")
-        for index in range(count):
-            write.do(f"%m{index} = phi {kind} [ {zero}, %entry ], [ %s{index}, %next ]")
-        write.do("br label %minor")
-        before, weights, sums, x = "major", "%mw", [f"%m{index}" for index in range(count)], "%mx"
-    write.label("minor")
-    write.do(f"%i = phi i64 [ 0, %{before} ], [ %i1, %minor ]")
-    write.do(f"%ix = phi ptr [ {x}, %{before} ], [ %ix1, %minor ]")
-    write.do(f"%iw = phi ptr [ {weights}, %{before} ], [ %w1, %minor ]")
-    for index in range(count):
-        write.do(f"%i{index}a = phi {kind} [ {sums[index]}, %{before} ], [ %s{index}, %minor ]")
-    sums = [f"%i{index}a" for index in range(count)]
-    bases = _bases(write, tile, step, inside, each)
-    for place, base in enumerate(bases):
-        sums = _multiply(write, tile, kind, place, base, step["x_row"], sums, place == len(bases) - 1)
-    write.do(f"%w1 = getelementptr float, ptr %iw, i64 {len(bases) * tile.vector * tile.vectors}")
-    write.do(f"%ix1 = getelementptr float, ptr %ix, i64 {minor_step}")
-    write.do("%i1 = add nuw i64 %i, 1")
-    write.do(f"%more = icmp ult i64 %i1, {minor}")
-    write.do(f"br i1 %more, label %minor, label %{'next' if major else 'store'}")
-    if major:
-        write.label("next")
-        if tile.body == "row":
-            write.do(f"%mx1 = getelementptr float, ptr %mx, i64 {step['x_channel']}")
-        else:  # the next tap of the row, or the first of the next row
-            write.do("%mcol0 = add i64 %mcol, 1")
-            write.do(f"%wrap = icmp eq i64 %mcol0, {tile.s}")
-            write.do(f"%below = getelementptr float, ptr %mrow, i64 {step['x_tap_row']}")
-            write.do(f"%right = getelementptr float, ptr %mx, i64 {step['x_tap_column']}")
-            write.do("%mx1 = select i1 %wrap, ptr %below, ptr %right")
-            write.do("%mrow1 = select i1 %wrap, ptr %below, ptr %mrow")
-            write.do("%mcol1 = select i1 %wrap, i64 0, i64 %mcol0")
-        write.do("%ma1 = add nuw i64 %ma, 1")
-        write.do(f"%mmore = icmp ult i64 %ma1, {major}")
-        write.do("br i1 %mmore, label %major, label %store")
-    write.label("store")
-    _store(write, tile, kind, [_finish(write, tile, kind, index) for index in range(count)], step)
+    step = {name: write.argument(name) for name in (
+        "x_row", "x_tap_row", "x_tap_column", "x_channel", "channels", "w_channel", "w_tap", "y_row", "y_pixel",
+        "y_channel")}
+    sums = ["zeroinitializer"] * count
+    store.write(write, _Reduction(write, tile, kind, step).everywhere(sums), step)
     write.do("ret void")
-    width = f"v{tile.vector}f32"
     return "\n".join([
-        f"declare {kind} @llvm.fmuladd.{width}({kind}, {kind}, {kind})",
-        "define internal void @tile(ptr %x, ptr %w, ptr %bias, ptr %y, ptr %a) noinline nounwind {",
-        *write.lines, "}"])
+        f"declare {kind} @llvm.fmuladd.v{tile.vector}f32({kind}, {kind}, {kind})",
+        f"define internal void @tile({TILE}) noinline nounwind {{", *write.lines, "}"])
 
 
-def _bases(write: Writer, tile: Tile, step: dict[str, str], inside: list[tuple[int, int]], each: int) -> list[str]:
-    """The pointer to the first pixel's input of every unrolled tap or channel, in the weights' order."""
-    found: list[str] = []
-    if not inside:
-        pointer = "%ix"
-        for place in range(each):
-            pointer = write.at(pointer, step["x_channel"]) if place else pointer
-            found.append(pointer)
-        return found
-    row_pointer = pointer = "%ix"
-    last = 0
-    for row, column in inside:
-        if row != last:
-            row_pointer = pointer = write.at(row_pointer, step["x_tap_row"])
-            last = row
-        elif column:
-            pointer = write.at(pointer, step["x_tap_column"])
-        found.append(pointer)
-    return found
+@dataclass(frozen=True, slots=True)
+class _Reduction:
+    """The loops over taps and channels. Sums go in and come out by name."""
 
+    write: Writer
+    tile: Tile
+    kind: str
+    step: dict[str, str]
 
-def _multiply(write: Writer, tile: Tile, kind: str, place: int, base: str, x_row: str, sums: list[str],
-              last: bool) -> list[str]:
-    """One tap of one channel: every pixel's input times every vector of weights. The last one names the sums %s<n>."""
-    sums = list(sums)
-    loaded = []
-    for vector in range(tile.vectors):
-        pointer = write.at("%iw", (place * tile.vectors + vector) * tile.vector)
-        loaded.append(write.let(f"load {kind}, ptr {pointer}, align 4"))
-    row = base
-    for i in range(tile.tile_h):
-        row = write.at(row, x_row) if i else row
-        for j in range(tile.tile_w):
+    def everywhere(self, sums: list[str]) -> list[str]:
+        """The reduction, at whichever place of its row the tile is, between the rows that the caller allows."""
+        write, borders = self.write, self.tile.borders
+        if borders is None:
+            return self.of(self.tile.places()[0], "%x", "%w", "%row_end", sums)
+        some = write.let("icmp ult i64 %row_begin, %row_end")
+        ends = [(write.block, sums)]
+        write.do(f"br i1 {some}, label %rows, label %all")
+        write.label("rows")
+        rows = write.let("sub i64 %row_end, %row_begin")
+        x = write.at("%x", write.let(f"mul i64 %row_begin, {self.step['x_tap_row']}"))
+        tap = self.step["w_tap"] if self.tile.body != "row" else str(self.tile.lanes)
+        above = write.let(f"mul i64 {tap}, {self.tile.s}")
+        w = write.at("%w", write.let(f"mul i64 %row_begin, {above}"))
+        places = self.tile.places()
+        different = list(dict.fromkeys(places))
+        cases = " ".join(f"i64 {place}, label %place{different.index(taps)}" for place, taps in enumerate(places))
+        write.do(f"switch i64 %place, label %place{different.index(places[1])} [ {cases} ]")
+        for number, taps in enumerate(different):
+            write.label(f"place{number}")
+            ends.append((f"place{number}", self.of(taps, x, w, rows, sums)))
+            ends[-1] = (write.block, ends[-1][1])
+            write.do("br label %all")
+        write.label("all")
+        return [write.let(f"phi {self.kind} " + ", ".join(f"[ {end[index]}, %{block} ]" for block, end in ends))
+                for index in range(len(sums))]
+
+    def of(self, taps: Taps, x: str, w: str, rows: str, sums: list[str]) -> list[str]:
+        """The reduction over these taps of `rows` rows."""
+        if self.tile.body == "row":
+            return self._channels_outside(taps, x, w, rows, sums)
+        if self.tile.body == "filter":
+            return self._filter_inside(taps, x, w, sums)
+        return self._taps_outside(taps, x, w, rows, sums)
+
+    def _filter_inside(self, taps: Taps, x: str, w: str, sums: list[str]) -> list[str]:
+        def channel(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
+            row = x
+            for i in range(self.tile.r):
+                row = self.write.at(row, self.step["x_tap_row"]) if i else row
+                sums = self._filter_row(taps, row, self.write.at(w, i * self.tile.s * self.tile.lanes), sums)
+            return (self.write.at(x, self.step["x_channel"]),
+                    self.write.at(w, self.tile.r * self.tile.s * self.tile.lanes), sums)
+
+        return self._loop(self.step["channels"], x, w, sums, channel)[2]
+
+    def _channels_outside(self, taps: Taps, x: str, w: str, rows: str, sums: list[str]) -> list[str]:
+        def row(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
+            sums = self._filter_row(taps, x, w, sums)
+            return (self.write.at(x, self.step["x_tap_row"]),
+                    self.write.at(w, self.tile.s * self.tile.lanes), sums)
+
+        def channel(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
+            sums = self._loop(rows, x, w, sums, row)[2]
+            return self.write.at(x, self.step["x_channel"]), self.write.at(w, self.step["w_channel"]), sums
+
+        return self._loop(self.step["channels"], x, w, sums, channel)[2]
+
+    def _taps_outside(self, taps: Taps, x: str, w: str, rows: str, sums: list[str]) -> list[str]:
+        write, step, tile = self.write, self.step, self.tile
+        runs = [(pixels, len(list(run))) for pixels, run in groupby(taps)]  # neighbouring columns of the same pixels
+        passes = step["channels"] if tile.each == 1 else write.let(f"udiv i64 {step['channels']}, {tile.each}")
+        advance = step["x_channel"] if tile.each == 1 else write.let(f"mul i64 {step['x_channel']}, {tile.each}")
+
+        def row(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
+            column = x
+            for place, (pixels, length) in enumerate(runs):
+                if not pixels:
+                    w = write.at(w, write.let(f"mul i64 {step['w_tap']}, {length}"))
+                else:
+                    mine = [sum_ for pixel in pixels for sum_ in self._of(pixel, sums)]
+                    if length > 1:
+                        _, w, mine = self._loop(str(length), column, w, mine, tap(pixels))
+                    else:
+                        _, w, mine = tap(pixels)(column, w, mine)
+                    sums = self._replaced(sums, pixels, mine)
+                if place < len(runs) - 1:
+                    column = write.at(column, write.let(f"mul i64 {step['x_tap_column']}, {length}"))
+            return write.at(x, step["x_tap_row"]), w, sums
+
+        def tap(pixels: tuple[int, ...]) -> Callable[[str, str, list[str]], tuple[str, str, list[str]]]:
+            def channels(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
+                pointer = x
+                for place in range(tile.each):
+                    pointer = write.at(pointer, step["x_channel"]) if place else pointer
+                    sums = self._multiply(pixels, pointer, write.at(w, place * tile.lanes), sums)
+                return write.at(x, advance), write.at(w, tile.each * tile.lanes), sums
+
+            def column(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
+                _, w, sums = self._loop(passes, x, w, sums, channels)
+                return write.at(x, step["x_tap_column"]), w, sums
+
+            return column
+
+        return (row(x, w, sums) if tile.r == 1 else self._loop(rows, x, w, sums, row))[2]
+
+    def _filter_row(self, taps: Taps, x: str, w: str, sums: list[str]) -> list[str]:
+        for column, pixels in enumerate(taps):
+            x = self.write.at(x, self.step["x_tap_column"]) if column else x
+            if pixels:
+                mine = [sum_ for pixel in pixels for sum_ in self._of(pixel, sums)]
+                mine = self._multiply(pixels, x, self.write.at(w, column * self.tile.lanes), mine)
+                sums = self._replaced(sums, pixels, mine)
+        return sums
+
+    def _of(self, pixel: int, sums: list[str]) -> list[str]:
+        return sums[pixel * self.tile.vectors:(pixel + 1) * self.tile.vectors]
+
+    def _replaced(self, sums: list[str], pixels: Sequence[int], mine: list[str]) -> list[str]:
+        sums = list(sums)
+        for place, pixel in enumerate(pixels):
+            sums[pixel * self.tile.vectors:(pixel + 1) * self.tile.vectors] = self._of(place, mine)
+        return sums
+
+    def _multiply(self, pixels: Sequence[int], x: str, w: str, sums: list[str]) -> list[str]:
+        """One tap of one channel: these pixels' inputs times every vector of weights, added to these pixels' sums."""
+        write, tile, kind = self.write, self.tile, self.kind
+        loaded = [write.let(f"load {kind}, ptr {write.at(w, vector * tile.vector)}, align 4")
+                  for vector in range(tile.vectors)]
+        found: list[str] = []
+        above, row = 0, x
+        for pixel in pixels:
+            i, j = divmod(pixel, tile.tile_w)
+            while above < i:
+                row, above = write.at(row, self.step["x_row"]), above + 1
             value = write.let(f"load float, ptr {write.at(row, j * tile.pixel_step)}, align 4")
             first = write.let(f"insertelement {kind} poison, float {value}, i32 0")
             splat = write.let(f"shufflevector {kind} {first}, {kind} poison, <{tile.vector} x i32> zeroinitializer")
-            for vector in range(tile.vectors):
-                index = (i * tile.tile_w + j) * tile.vectors + vector
-                text = (f"call contract {kind} @llvm.fmuladd.v{tile.vector}f32({kind} {splat}, "
-                        f"{kind} {loaded[vector]}, {kind} {sums[index]})")
-                if last:
-                    write.do(f"%s{index} = {text}")
-                sums[index] = f"%s{index}" if last else write.let(text)
-    return sums
+            found += [write.let(f"call contract {kind} @llvm.fmuladd.v{tile.vector}f32({kind} {splat}, "
+                                f"{kind} {weights}, {kind} {sums[len(found) + vector]})")
+                      for vector, weights in enumerate(loaded)]
+        return found
+
+    def _loop(self, count: str, x: str, w: str, sums: list[str],
+              body: Callable[[str, str, list[str]], tuple[str, str, list[str]]]) -> tuple[str, str, list[str]]:
+        """`body` `count` times, at least once; what it returns goes into the next pass."""
+        x, w, *sums = self.write.loop(count, [("ptr", x), ("ptr", w), *((self.kind, one) for one in sums)],
+                                      lambda values: _flat(body(values[0], values[1], values[2:])))
+        return x, w, sums
 
 
-def _finish(write: Writer, tile: Tile, kind: str, index: int) -> str:
-    """The epilogue of one accumulator."""
-    value = f"%s{index}"
-    if tile.bias:
-        pointer = write.at("%bias", index % tile.vectors * tile.vector)
-        value = write.let(f"fadd {kind} {value}, {write.let(f'load {kind}, ptr {pointer}, align 4')}")
-    if tile.relu:
-        above = write.let(f"fcmp ogt {kind} {value}, zeroinitializer")
-        value = write.let(f"select <{tile.vector} x i1> {above}, {kind} {value}, {kind} zeroinitializer")
-    return value
-
-
-def _store(write: Writer, tile: Tile, kind: str, sums: list[str], step: dict[str, str]) -> None:
-    row = "%y"
-    for i in range(tile.tile_h):
-        row = write.at(row, step["y_row"]) if i else row
-        mine = sums[i * tile.tile_w * tile.vectors:(i + 1) * tile.tile_w * tile.vectors]
-        if tile.channels_last:
-            pixel = row
-            for j in range(tile.tile_w):
-                pixel = write.at(pixel, step["y_pixel"]) if j else pixel
-                for vector in range(tile.vectors):
-                    write.do(f"store {kind} {mine[j * tile.vectors + vector]}, "
-                             f"ptr {write.at(pixel, vector * tile.vector)}, align 4")
-            continue
-        channel = row
-        for vector in range(tile.vectors):
-            rows = _transpose(write, tile, kind, mine[vector::tile.vectors])
-            for place, pieces in enumerate(rows):
-                channel = write.at(channel, step["y_channel"]) if vector or place else channel
-                offset = 0
-                for width, piece in pieces:
-                    write.do(f"store <{width} x float> {piece}, ptr {write.at(channel, offset)}, align 4")
-                    offset += width
-
-
-def _transpose(write: Writer, tile: Tile, kind: str, pixels: list[str]) -> list[list[tuple[int, str]]]:
-    """Per channel, the pixels' values as (width, value) pieces.
-
-    Interleaving the halves of [pixel][channel] log2(pixels) times gives [channel][pixel].
-    """
-    lanes, wide = tile.vector, 1
-    while wide < tile.tile_w:
-        wide *= 2
-    vectors = pixels + ["poison"] * (wide - tile.tile_w)
-    mask = [lane // 2 + (lanes if lane % 2 else 0) for lane in range(2 * lanes)]
-    for _ in range(wide.bit_length() - 1):
-        apart = []
-        for low, high in zip(vectors[:wide // 2], vectors[wide // 2:], strict=True):
-            if lanes == 1 or low == high == "poison":
-                apart += [low, high]
-            else:
-                apart += [_shuffle(write, kind, low, high, half) for half in (mask[:lanes], mask[lanes:])]
-        vectors = apart
-    rows: list[list[tuple[int, str]]] = []
-    for channel in range(lanes):
-        pieces, begin = [], channel * wide
-        end = begin + tile.tile_w
-        while begin < end:
-            place, offset = divmod(begin, lanes)
-            width = min(lanes - offset, end - begin)
-            whole = width == lanes
-            pieces.append((width, vectors[place] if whole else _shuffle(
-                write, kind, vectors[place], "poison", list(range(offset, offset + width)))))
-            begin += width
-        rows.append(pieces)
-    return rows
-
-
-def _shuffle(write: Writer, kind: str, first: str, second: str, lanes: list[int]) -> str:
-    mask = ", ".join(f"i32 {lane}" for lane in lanes)
-    return write.let(f"shufflevector {kind} {first}, {kind} {second}, <{len(lanes)} x i32> <{mask}>")
+def _flat(found: tuple[str, str, list[str]]) -> list[str]:
+    return [found[0], found[1], *found[2]]

@@ -18,7 +18,7 @@ from seqtune.data.record import Measurement, Status
 from seqtune.errors import CheckpointError, DeviceError, KernelError, MisuseError, ProblemError
 from seqtune.inputs import _loaded, as_problem, as_problems
 from seqtune.kernels.device import Device
-from seqtune.kernels.kernel import Configuration, kernel
+from seqtune.kernels.kernel import KERNELS, Configuration, kernel
 from seqtune.kernels.networks import network
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.checkpoint import Checkpoint
@@ -32,6 +32,7 @@ from seqtune.tuner.tune import Budget
 from . import planted
 
 CONV = Problem.make("conv2d", c=16, h=14, w=14, k=32, r=3, s=3, pad_h=1, pad_w=1)
+LLVM = [name for name in KERNELS if name.startswith("llvm.")]
 TEXT = "conv2d c=16 h=14 w=14 k=32 r=3 s=3 pad=1"
 
 
@@ -43,7 +44,7 @@ def save(folder: Path, device: Device, *kernels: str) -> Path:
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("checkpoint") / "tiny", find("llvm:0"), "llvm.direct", "llvm.gemm")
+    return save(tmp_path_factory.mktemp("checkpoint") / "tiny", find("llvm:0"), *LLVM)
 
 
 def test_a_problem_may_be_an_object_a_text_a_mapping_or_a_module(checkpoint: Path) -> None:
@@ -75,17 +76,17 @@ def test_predictions_are_deterministic(checkpoint: Path) -> None:
 
 
 def test_a_checkpoint_that_changes_on_disk_is_read_again(tmp_path: Path) -> None:
-    folder = save(tmp_path / "changing", find("llvm:0"), "llvm.direct")
+    folder = save(tmp_path / "changing", find("llvm:0"), *(name for name in LLVM if name != "llvm.gemm"))
     seqtune.predict(CONV, checkpoint=folder)
     with pytest.raises(CheckpointError, match=r"llvm\.gemm is not in it"):
         seqtune.predict("gemm m=8 n=8 k=8", checkpoint=folder)
-    save(folder, find("llvm:0"), "llvm.direct", "llvm.gemm")
+    save(folder, find("llvm:0"), *LLVM)
     assert seqtune.predict("gemm m=8 n=8 k=8", checkpoint=folder).candidates
 
 
 def test_there_is_no_silent_fall_back_where_the_checkpoint_does_not_know_the_kind_of_device(tmp_path: Path) -> None:
     other = Device("other:0", "other", "x", "y")
-    folder = save(tmp_path / "foreign", other, "llvm.direct")
+    folder = save(tmp_path / "foreign", other, *LLVM)
     with pytest.raises(CheckpointError, match="not trained for llvm devices"):
         seqtune.predict(CONV, checkpoint=folder)
 

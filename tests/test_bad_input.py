@@ -22,7 +22,7 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.device import Device
-from seqtune.kernels.kernel import kernel
+from seqtune.kernels.kernel import KERNELS, kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.checkpoint import Checkpoint
@@ -106,7 +106,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         csv.writer(file).writerow(["c", "h", "w", "k", "r", "s"])
         file.write('64,56,56,64,3,"3\n')
 
-    checkpoint(folder / "good", "llvm.direct", "llvm.gemm")
+    checkpoint(folder / "good", *(name for name in KERNELS if name.startswith("llvm.")))
     checkpoint(folder / "lacking", "llvm.direct")
     checkpoint(folder / "opencl", "opencl.gemm")
     (folder / "hollow").mkdir()

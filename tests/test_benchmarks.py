@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = ("results", "new_device", "kernels_speed", "latency", "shipped_data")
+PROGRAMS = ("results", "new_device", "resnet18_layers", "gemm", "opencl_layers", "end_to_end", "latency",
+            "shipped_data")
 sys.path.append(str(ROOT))  # benchmarks/ is not installed
 
+from benchmarks import end_to_end, gemm, opencl_layers, resnet18_layers  # noqa: E402
+from benchmarks.contest import Way, rows_of, take_turns  # noqa: E402
 from benchmarks.report import apart, insert, markdown  # noqa: E402
 from benchmarks.results import draw, table  # noqa: E402
 from seqtune.errors import MisuseError  # noqa: E402
@@ -77,3 +81,59 @@ def test_labels_are_moved_apart_and_no_further_than_needed() -> None:
     found = apart([2.0, 1.9, 2.1, 2.4], 1.0)
     assert sorted(found) == [found[1], found[0], found[2], found[3]]
     assert min(b - a for a, b in zip(sorted(found), sorted(found)[1:], strict=False)) >= 1.0 - 1e-12
+
+
+def timed(label: str, threads: int, **seconds: float) -> list[dict[str, object]]:
+    """Rows of a contest that took these times; `__` stands for a dot, `_first` for NCHW."""
+    ways = [Way(name.replace("__", ".").replace("_first", " nchw"), int, 1e-6) for name in seconds]
+    return rows_of(label, threads, ways, {way.method: one for way, one in zip(ways, seconds.values(), strict=True)}, 9)
+
+
+LAYERS = [*timed("C1", 1, onednn=2.0, conv2d_channels_last=3.0, conv2d_nchw=4.0, llvm__direct=1.0,
+                 llvm__direct_first=2.0),
+          *timed("C2", 1, onednn=9.0, conv2d_channels_last=4.0, conv2d_nchw=8.0, llvm__direct=8.0, llvm__other=2.0,
+                 llvm__direct_first=1.0)]
+
+
+def test_ratios_are_of_the_fastest_on_both_sides() -> None:
+    found, = resnet18_layers.summaries(LAYERS)
+    assert (found["layer"], found["threads"]) == ("geomean", 1)
+    assert found["ratio_direct"] == pytest.approx((2.0 * 0.5) ** 0.5)
+    assert found["ratio_best"] == pytest.approx((2.0 * 2.0) ** 0.5)
+    assert found["ratio_nchw"] == pytest.approx((2.0 * 8.0) ** 0.5)
+    assert (found["least_ratio_direct"], found["least_layer"]) == (0.5, "C2")
+
+
+def test_products_are_compared_with_the_plain_and_with_the_packed_ways() -> None:
+    label = next(iter(gemm.SHAPES))
+    found, = gemm.summaries(timed(label, 2, mm=3.0, onednn_packed=2.0, mkl_packed=4.0, llvm__gemm=1.0))
+    assert [found[name] for name in ("ratio_mm", "ratio_packed", "ratio_best")] == pytest.approx([3.0, 2.0, 2.0])
+
+
+def test_layers_that_are_fast_enough_are_counted() -> None:
+    rows = [*timed("C1", 2, onednn=8.0, conv2d_channels_last=9.0, opencl__direct=10.0),
+            *timed("C2", 2, onednn=9.0, conv2d_channels_last=8.9, opencl__direct=99.0, opencl__gemm=10.0)]
+    assert opencl_layers.summary(rows)["layers_at_least_0.85"] == 1
+
+
+def test_every_kernel_table_and_figure_can_be_drawn(tmp_path: Path) -> None:
+    label = next(iter(gemm.SHAPES))
+    products = timed(label, 1, mm=3.0, onednn_packed=2.0, llvm__gemm=1.0)
+    opencl = timed("C1", 2, onednn=8.0, conv2d_channels_last=9.0, opencl__direct=10.0)
+    models = [{"model": "ResNet-18", "threads": 2, "method": name, "seconds": one, "error": 0.0}
+              for name, one in (("eager", 2.0), ("seqtune", 1.0))]
+    for module, rows in ((resnet18_layers, LAYERS + resnet18_layers.summaries(LAYERS)),
+                         (gemm, products + gemm.summaries(products)),
+                         (opencl_layers, [*opencl, opencl_layers.summary(opencl)]),
+                         (end_to_end, [*models, {"model": "ResNet-18", "method": "ratios", "ratio_eager": 2.0}])):
+        assert module.table(rows).startswith("|")
+        module.draw(rows, tmp_path / "figure.svg")
+        assert (tmp_path / "figure.svg").stat().st_size > 1000
+
+
+def test_turns_are_taken_by_all_and_the_least_time_counts() -> None:
+    order: list[str] = []
+    seconds = take_turns([Way(name, partial(order.append, name), 0.0) for name in "ab"], rounds=2)
+    assert set(order) == {"a", "b"}
+    assert order[0] == "a"
+    assert 0 < min(seconds.values()) < 1e-4

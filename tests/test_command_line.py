@@ -19,9 +19,9 @@ from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.kernels.kernel import kernel
+from seqtune.kernels.kernel import KERNELS, kernel
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.space import SearchSpace, spaces_for
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.model import Translator
 from seqtune.predictor.vocabulary import Vocabulary
@@ -34,7 +34,8 @@ CONV = ["conv2d", "n=1", "c=16", "h=14", "w=14", "k=32", "r=3", "s=3", "pad=1"]
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
     """An untrained translator: valid answers, of no merit."""
-    vocabulary = Vocabulary.build([kernel("llvm.direct"), kernel("llvm.gemm")], [find("llvm:0")])
+    families = [kernel(name) for name in KERNELS if name.startswith("llvm.")]
+    vocabulary = Vocabulary.build(families, [find("llvm:0")])
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("checkpoint") / "tiny"
     return str(Checkpoint(Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16), vocabulary).save(folder))
@@ -91,11 +92,12 @@ def test_kernels_show_every_parameter_and_every_reason(run: Any) -> None:
 def test_a_prediction_is_made_of_distinct_valid_configurations(run: Any, checkpoint: str) -> None:
     found = run("predict", *CONV, "--top", "7", "--checkpoint", checkpoint)
     problem = Problem.from_json(found["problem"])
-    space = SearchSpace(kernel("llvm.direct"), problem, find("llvm:0"))
+    spaces = spaces_for(problem, find("llvm:0"))
     configurations = [one["configuration"] for one in found["candidates"]]
     assert len(configurations) == 7
     assert len({json.dumps(one) for one in configurations}) == 7
-    assert {json.dumps(one) for one in configurations} <= {json.dumps(dict(one.settings)) for one in space}
+    assert {json.dumps(one) for one in configurations} <= {
+        json.dumps(dict(one.settings)) for space in spaces for one in space}
     chances = [one["probability"] for one in found["candidates"]]
     assert chances == sorted(chances, reverse=True)
     assert found["winner"] == found["candidates"][0]

@@ -17,7 +17,7 @@ from seqtune.errors import DeviceError, ProblemError
 from seqtune.kernels import llvm_direct
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Launch, Phase, Source
-from seqtune.kernels.kernel import Configuration, Kernel, kernel
+from seqtune.kernels.kernel import Configuration, Kernel, Setting, kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner import llvm, llvm_compiler, llvm_facts, rates
@@ -97,11 +97,45 @@ def corners(space: SearchSpace, generator: np.random.Generator, count: int) -> l
     return [space.default, *(space[row] for row in rows), *space.sample(generator, count)]
 
 
+def those(space: SearchSpace, name: str, value: Setting, generator: np.random.Generator, count: int
+          ) -> list[Configuration]:
+    """Some configurations with this value of a parameter, where there are any."""
+    rows = np.flatnonzero(space.columns()[name] == value)
+    return [space[int(row)] for row in generator.permutation(rows)[:count]]
+
+
 def test_odd_convolutions_are_right_on_every_device_all_over_the_space(backend: LLVMBackend) -> None:
     family, generator = kernel("llvm.direct"), np.random.default_rng(len(backend.device.name))
-    for problem in odd_problems(14, seed=backend.device.vector_bits + backend.device.threads):
+    for problem in odd_problems(10, seed=backend.device.vector_bits + backend.device.threads):
         space = SearchSpace(family, problem, backend.device)
-        check(backend, family, problem, corners(space, generator, 3))
+        check(backend, family, problem, [
+            *corners(space, generator, 2), *those(space, "borders", "peel", generator, 3)])
+
+
+def test_padding_may_outgrow_rows_columns_and_the_input(backend: LLVMBackend) -> None:
+    family, generator = kernel("llvm.direct"), np.random.default_rng(0)
+    for features in ({"h": 1, "w": 1, "r": 3, "s": 3, "pad_h": 3, "pad_w": 3},
+                     {"h": 2, "w": 5, "r": 1, "s": 2, "pad_h": 2},
+                     {"h": 4, "w": 9, "r": 2, "s": 5, "pad_w": 4}, {"h": 9, "w": 7, "r": 3, "s": 1, "pad_w": 2},
+                     {"h": 9, "w": 30, "r": 5, "s": 5, "pad_h": 4, "pad_w": 4, "dilation_w": 2, "stride_h": 3}):
+        problem = conv(c=3, k=20, bias="yes", **features)
+        space = SearchSpace(family, problem, backend.device)
+        check(backend, family, problem, those(space, "borders", "peel", generator, 12))
+
+
+def test_nothing_beside_the_input_enters_the_result(backend: LLVMBackend) -> None:
+    family, generator = kernel("llvm.direct"), np.random.default_rng(0)
+    for layout in ("NCHW", "NHWC"):
+        problem = conv(c=4, h=6, w=13, k=16, r=3, s=3, pad_h=1, pad_w=1, layout=layout)
+        operands = make_operands(problem)
+        for configuration in those(SearchSpace(family, problem, backend.device), "borders", "peel", generator, 8):
+            executable = backend.build(problem, family, configuration)
+            executable.load(operands.x, operands.weights, None)
+            executable._x.raw.view(np.float32).fill(np.nan)
+            np.copyto(executable._x.array, operands.x)
+            executable.run()
+            assert not np.isnan(executable.output()).any(), configuration.brief()
+            executable.close()
 
 
 def test_odd_matrix_products_are_right_on_every_device(backend: LLVMBackend) -> None:
@@ -141,9 +175,11 @@ def test_what_it_does_not_solve_is_refused_with_the_reason() -> None:
 def test_sizes_that_arrive_at_run_time_share_one_source() -> None:
     family, device = llvm_direct.IMPLEMENTATION, DEVICES[0]
     first = conv(c=64, h=20, w=20, k=64, r=3, s=3, pad_h=1, pad_w=1)
-    other = conv(n=3, c=32, h=31, w=17, k=96, r=3, s=3, dilation_h=2, groups=2)
-    chosen = SearchSpace(kernel("llvm.direct"), first, device).default
-    assert family.source(first, device, chosen) == family.source(other, device, chosen)
+    other = conv(n=3, c=32, h=31, w=17, k=96, r=3, s=3, pad_h=2, pad_w=1, dilation_h=2, groups=2)
+    space = SearchSpace(kernel("llvm.direct"), first, device)
+    for borders in ("copy", "peel"):
+        for chosen in those(space, "borders", borders, np.random.default_rng(0), 3):
+            assert family.source(first, device, chosen) == family.source(other, device, chosen)
 
 
 def test_equal_sources_are_built_once() -> None:

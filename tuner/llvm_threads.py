@@ -40,20 +40,10 @@ def usable_cpus() -> list[int]:
     return list(cores.values())
 
 
-def _text() -> str:
-    arm = platform.machine() in ("aarch64", "arm64")
-    pause = '"yield", ""' if arm else '"pause", ""'
-    if platform.system() == "Linux":
-        number = 98 if arm else 202
-        call = "call i64 (i64, ...) @syscall(i64 {0}, ptr %state, i64 {1}, i64 {2}, ptr null, ptr null, i64 0)"
-        declared = "declare i64 @syscall(i64, ...)\ndeclare i32 @sched_yield()"
-        wait, wake = call.format(number, 128, "%seen"), call.format(number, 129, 2147483647)
-    else:
-        declared = "declare i32 @usleep(i32)\ndeclare i32 @sched_yield()"
-        wait, wake = "call i32 @usleep(i32 100)", "add i32 0, 0"
-    buffers = "".join(
-        f"  %q{i} = getelementptr ptr, ptr %job, i64 {i}\n  %p{i} = load ptr, ptr %q{i}\n" for i in range(6))
-    share = """
+_BUFFERS = "".join(
+    f"  %q{i} = getelementptr ptr, ptr %job, i64 {i}\n  %p{i} = load ptr, ptr %q{i}\n" for i in range(6))
+# One thread's part of a phase of a job.
+SHARE = """
 define internal void @share(ptr %job, i64 %phase, i64 %index, i64 %threads) noinline nounwind {
   %at = mul i64 %phase, 2
   %fn_at = add i64 %at, 7
@@ -67,17 +57,30 @@ define internal void @share(ptr %job, i64 %phase, i64 %index, i64 %threads) noin
   %next = add i64 %index, 1
   %e0 = mul i64 %n, %next
   %end = udiv i64 %e0, %threads
-""" + buffers + """
+""" + _BUFFERS + """
   call void %fn(ptr %p0, ptr %p1, ptr %p2, ptr %p3, ptr %p4, ptr %p5, i64 %begin, i64 %end)
   ret void
 }"""
+
+
+def _text() -> str:
+    arm = platform.machine() in ("aarch64", "arm64")
+    pause = '"yield", ""' if arm else '"pause", ""'
+    if platform.system() == "Linux":
+        number = 98 if arm else 202
+        call = "call i64 (i64, ...) @syscall(i64 {0}, ptr %state, i64 {1}, i64 {2}, ptr null, ptr null, i64 0)"
+        declared = "declare i64 @syscall(i64, ...)\ndeclare i32 @sched_yield()"
+        wait, wake = call.format(number, 128, "%seen"), call.format(number, 129, 2147483647)
+    else:
+        declared = "declare i32 @usleep(i32)\ndeclare i32 @sched_yield()"
+        wait, wake = "call i32 @usleep(i32 100)", "add i32 0, 0"
     words = "".join(
         f"  %{name} = getelementptr i64, ptr %state, i64 {place}\n" for name, place in (
             ("sleepers", _SLEEPERS), ("finished", _FINISHED), ("job_p", _JOB), ("phase_p", _PHASE),
             ("threads_p", _THREADS)))
     return f"""
 {declared}
-{share}
+{SHARE}
 define void @work(ptr %state, i64 %index, i64 %first) nounwind {{
 entry:
 {words}
@@ -213,6 +216,11 @@ class Threads:
     def run(self, job: int) -> None:
         """Run a job (its address; see `make_job`), finished on return."""
         self._launch(self._address, job)
+
+    def run_all(self, jobs: NDArray[np.int64]) -> None:
+        """Run jobs one after the other."""
+        for job in jobs:
+            self.run(int(job))
 
     def close(self) -> None:
         """End the threads and give the caller its CPUs back."""

@@ -1,0 +1,70 @@
+"""OpenCL C text that every opencl kernel shares: its signature, its vector types, its epilogue and its stores.
+
+Accumulators are named variables, because PoCL keeps no array in registers. Shapes arrive as `int` arguments, so that
+one build serves every problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+OPTIONS = ("-cl-std=CL1.2", "-cl-fast-relaxed-math", "-cl-mad-enable")
+
+
+def head(vector: int) -> str:
+    """Types: `floats` is a vector variable, `loose` one that memory need not align; WIDE goes before `void`."""
+    floats = "float" if vector == 1 else f"float{vector}"
+    # min_vector_width: without it LLVM splits float16 in two on the CPUs where it prefers 256 bits.
+    return f"""\
+#ifdef __AVX512F__
+#define WIDE __attribute__((min_vector_width(512)))
+#else
+#define WIDE
+#endif
+typedef {floats} floats;
+typedef {floats} __attribute__((aligned(4))) loose;
+typedef float4 __attribute__((aligned(4))) loose4;
+"""
+
+
+def signature(arguments: Sequence[str]) -> str:
+    """The parameters of a kernel, as Phase promises them."""
+    return ("__global const float *restrict x, __global const float *restrict weights,\n"
+            "    __global const float *restrict bias, __global float *restrict y,\n"
+            "    __global float *restrict workspace, " + ", ".join(f"int {name}" for name in arguments))
+
+
+def accumulator(row: int, pixel: int, vector: int) -> str:
+    """The name of an accumulator."""
+    return f"a{row}_{pixel}_{vector}"
+
+
+def store(rows: int, pixels: int, vectors: int, vector: int, channels_last: bool, bias: bool, relu: bool,
+          gap: int = 1) -> list[str]:
+    """Lines that finish the accumulators and store them at `to`; `gap` is how far apart an item's pixels lie.
+
+    They read `to`, `bias_at` (of the first output channel), `y_row`, `y_pixel` (channels last) and `y_channel`.
+    """
+    lines = []
+    for v in range(vectors):
+        if bias:
+            lines.append(f"  const floats b{v} = *(__global const loose *)(bias_at + {v * vector});")
+        for name in (accumulator(j, i, v) for j in range(rows) for i in range(pixels)):
+            if bias:
+                lines.append(f"  {name} += b{v};")
+            if relu:
+                lines.append(f"  {name} = {name} > 0.0f ? {name} : (floats)(0.0f);")
+        for j in range(rows):
+            if channels_last:
+                lines += [f"  *(__global loose *)(to + {j} * y_row + {i * gap} * y_pixel + {v * vector})"
+                          f" = {accumulator(j, i, v)};" for i in range(pixels)]
+                continue
+            fours = pixels // 4 * 4 if gap == 1 else 0
+            for lane in range(vector):
+                place = f"to + {v * vector + lane} * y_channel + {j} * y_row"
+                element = f".s{lane:x}" if vector > 1 else ""
+                for i in range(0, fours, 4):  # LLVM turns these into a transposition in registers
+                    four = ", ".join(accumulator(j, i + o, v) + element for o in range(4))
+                    lines.append(f"  *(__global loose4 *)({place} + {i}) = (float4)({four});")
+                lines += [f"  *({place} + {i * gap}) = {accumulator(j, i, v)}{element};" for i in range(fours, pixels)]
+    return lines

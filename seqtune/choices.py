@@ -1,0 +1,80 @@
+"""Choices: what computes each layer of an optimised model, and the JSON file that keeps them without the weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqtune.errors import FormatError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration, kernel
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.space import SearchSpace
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What computes one layer. `configuration` is None where PyTorch's operation is kept."""
+
+    problem: Problem
+    configuration: Configuration | None
+    seconds: float | None = None  # ours, measured beside PyTorch's; None where it was not
+    pytorch_seconds: float | None = None
+
+
+def write_choices(path: Path, device: Device, choices: Sequence[Choice]) -> None:
+    """For `read_choices`."""
+    layers = [{"problem": choice.problem.to_json(),
+               "kernel": None if choice.configuration is None else choice.configuration.kernel,
+               "version": None if choice.configuration is None else kernel(choice.configuration.kernel).version,
+               "configuration": None if choice.configuration is None else dict(choice.configuration.settings)}
+              for choice in choices]
+    text = json.dumps({"seqtune": SCHEMA, "device": device.key, "layers": layers}, indent=1)
+    path.write_text(text + "\n")
+
+
+def read_choices(path: Path, device: Device) -> list[Choice]:
+    """A saved choice. Raises FormatError in one line where it is not one, or not for this device or these kernels."""
+    try:
+        found = json.loads(path.read_text())
+        schema, key, layers = found["seqtune"], found["device"], list(found["layers"])
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise FormatError(f"{path} is no saved choice of an optimised model") from None
+    if schema != SCHEMA:
+        raise FormatError(f"{path} is of schema {schema!r:.20}; this seqtune reads {SCHEMA}")
+    if key != device.key:
+        raise FormatError(f"{path} was saved on {key!s:.100}; this is {device.key}: optimise the model here")
+    return [_read_layer(path, layer, device) for layer in layers]
+
+
+def _read_layer(path: Path, layer: Any, device: Device) -> Choice:
+    try:
+        problem, name = Problem.from_json(layer["problem"]), layer["kernel"]
+        if name is None:
+            return Choice(problem, None)
+        family = kernel(str(name))
+        configuration = Configuration.of(family.name, layer["configuration"])
+        version = layer["version"]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise FormatError(f"{path} is no saved choice of an optimised model") from None
+    if version != family.version:
+        raise FormatError(f"{path} was saved with version {version!r:.20} of {family.name}; it is {family.version} "
+                          "now: optimise the model again")
+    SearchSpace(family, problem, device).row(configuration)
+    return Choice(problem, configuration)
+
+
+def choices_of(choices: Sequence[Choice], problems: Sequence[Problem], name: str) -> list[Choice]:
+    """The saved choices of these problems. Raises FormatError."""
+    by_problem = {choice.problem: choice for choice in choices}
+    for problem in problems:
+        if problem not in by_problem:
+            raise FormatError(f"{name} was saved for another model: it has no {problem.brief()}")
+    return [by_problem[problem] for problem in problems]
