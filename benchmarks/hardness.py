@@ -57,7 +57,7 @@ def measure_hardness(path: Path | None) -> list[Row]:
 def table(rows: Sequence[Row]) -> str:
     """A line per device and type of problem: means over the problems."""
     lines = []
-    for device, kind in dict.fromkeys((row["device"], row["type"]) for row in rows):
+    for device, kind in sorted({(row["device"], row["type"]) for row in rows}):
         mine = [row for row in rows if (row["device"], row["type"]) == (device, kind)]
         sizes = sorted(row["configurations"] for row in mine)
         lines.append([
