@@ -55,7 +55,7 @@ class Chain(nn.Module):
                 elif read in results:
                     self._new[results.index(read)].append((number, slot))
                 else:
-                    self._calls[number].job[slot] = self._blocks.address(block_of.get(read, block_of.get(number, -1)))
+                    self._calls[number].job[slot] = self._blocks.address(block_of[read if read in block_of else number])
             if number in block_of:
                 self._calls[number].job[Y] = self._blocks.address(block_of[number])
             for read in set(reads):
