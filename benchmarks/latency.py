@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.program import positive
 from benchmarks.report import insert, machine, markdown, words, write_json
 from seqtune.errors import KernelError, SeqtuneError
 
@@ -101,13 +102,6 @@ def tables(rows: list[dict[str, Any]], starts: dict[str, float]) -> str:
     header = ["device", "problems", "new: median, ms", "p90", "again: median, ms", "p90"]
     return f"{markdown(header, lines)}\n\n" + markdown(
         ["cold, a fresh process", "s"], [[name, f"{seconds:.2f}"] for name, seconds in starts.items()])
-
-
-def positive(text: str) -> int:
-    """An argument that counts something."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is no whole number above 0")
-    return int(text)
 
 
 def main() -> None:
