@@ -2,7 +2,8 @@
 
 Warm: one prediction in a running process, beam 5, one thread, for many problems on each device: `new` shapes, whose
 search space has to be enumerated too, and the same ones `again`. Cold: the least of several fresh processes; `seqtune
-predict` searches with the beam of every answer there, which is wider.
+predict` searches with the beam of every answer there, which is wider. Calls: from Python and back, of a kernel with
+next to nothing to do, on threads that are awake; what the second row has more than the first is their dispatch.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ PROBLEM = "conv2d n=1 c=64 h=56 w=56 k=64 r=3 s=3 pad=1"
 BEAM = 5
 WARM_UP = 5  # problems, of each type
 SEED = 77
+CALLS = 500  # in a block: under a millisecond or two, mostly between interruptions
 
 
 def least(arguments: list[str], times: int) -> float:
@@ -85,6 +87,40 @@ def warm(checkpoint: str, names: list[str], count: int) -> list[dict[str, Any]]:
     return rows
 
 
+def calls(times: int) -> dict[str, float]:
+    """Microseconds of a call of a tiny product on one thread and on all, the median of `times` blocks."""
+    import numpy as np
+
+    from seqtune.kernels.kernel import Configuration
+    from seqtune.kernels.problem import Problem
+    from seqtune.tuner.call import Caller, aligned
+    from seqtune.tuner.devices import find
+    from seqtune.tuner.llvm_compiler import Compiler
+    from seqtune.tuner.llvm_threads import Threads
+
+    best = find("llvm:0")
+    problem = Problem.make("gemm", m=best.threads, n=4, k=1)
+    one_row = Configuration.of("llvm.gemm", {"vector": 4, "vectors_n": 1, "tile_m": 1, "unroll_k": 1, "chunk": 1})
+    x, y = aligned((best.threads, 1)), aligned((best.threads, 4))
+    found = {}
+    for count in dict.fromkeys((1, best.threads)):
+        device = find(f"llvm:{best.instruction_set}:{count}")
+        compiler = Compiler(device.instruction_set)
+        threads = Threads(compiler, count)
+        try:
+            call = Caller(device, compiler, threads).bind(problem, one_row, np.ones((1, 4), np.float32), None)
+            blocks = []
+            for _ in range(times):
+                start = time.perf_counter()
+                for _ in range(CALLS):
+                    call(x.ctypes.data, y.ctypes.data)
+                blocks.append((time.perf_counter() - start) / CALLS * 1e6)
+        finally:
+            threads.close()
+        found[f"{count} thread{'s' * (count > 1)}, pinned"] = sorted(blocks)[times // 2]
+    return found
+
+
 def timed(answer: Callable[[Any], None], problem: Any) -> float | None:
     """Milliseconds; None where no kernel solves the problem."""
     start = time.perf_counter()
@@ -95,13 +131,15 @@ def timed(answer: Callable[[Any], None], problem: Any) -> float | None:
     return (time.perf_counter() - start) * 1e3
 
 
-def tables(rows: list[dict[str, Any]], starts: dict[str, float]) -> str:
-    """Two Markdown tables."""
+def tables(rows: list[dict[str, Any]], starts: dict[str, float], dispatch: dict[str, float]) -> str:
+    """Three Markdown tables."""
     lines = [[row["device"], str(row["new"]["problems"]), *(f"{row[which][value]:.1f}" for which in ("new", "again")
                                                            for value in ("median_ms", "p90_ms"))] for row in rows]
     header = ["device", "problems", "new: median, ms", "p90", "again: median, ms", "p90"]
-    return f"{markdown(header, lines)}\n\n" + markdown(
-        ["cold, a fresh process", "s"], [[name, f"{seconds:.2f}"] for name, seconds in starts.items()])
+    return "\n\n".join([
+        markdown(header, lines),
+        markdown(["cold, a fresh process", "s"], [[name, f"{seconds:.2f}"] for name, seconds in starts.items()]),
+        markdown(["a call of next to nothing", "µs"], [[name, f"{each:.1f}"] for name, each in dispatch.items()])])
 
 
 def main() -> None:
@@ -130,13 +168,15 @@ def run(given: argparse.Namespace) -> None:
     if not names:
         raise SeqtuneError("no device here is of a kind that the checkpoint knows")
     starts = cold(given.checkpoint, names[0], given.times)
+    dispatch = calls(20 * given.times + 1)
     rows = warm(given.checkpoint, names, given.problems)
     where = machine([find(name) for name in names])
-    text = f"{tables(rows, starts)}\n\nMeasured on {words(where)}, on {where['date']}."
+    text = f"{tables(rows, starts, dispatch)}\n\nMeasured on {words(where)}, on {where['date']}."
     print(text)
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
-        write_json(given.out / "latency.json", {"machine": where, "beam": BEAM, "warm": rows, "cold_seconds": starts})
+        write_json(given.out / "latency.json", {"machine": where, "beam": BEAM, "warm": rows, "cold_seconds": starts,
+                                                "call_microseconds": dispatch})
     if given.readme is not None:
         insert(given.readme, "latency", text)
 

@@ -16,8 +16,8 @@ PERIOD = 1024  # floats after which the sets repeat
 PADDED = "(h + 2 * pad_h) * (w + 2 * pad_w)"  # floats of a plane that is copied with its padding around
 
 
-def conv2d_lines(block: str, plane: str = PADDED) -> tuple[tuple[str, Expression], ...]:
-    """For a tile of tile_h x tile_w pixels by `block` output channels, in planes of `plane` floats (expressions).
+def conv2d_lines(block: str, plane: str = PADDED, pixels: str = "tile_w") -> tuple[tuple[str, Expression], ...]:
+    """For rows of `pixels` pixels by `block` output channels, in planes of `plane` floats (expressions).
 
     `x_lines_a_set`, `y_lines_a_set`: lines in each set that is used, about: of one pixel's input channels and of a
     tile's output channels (NCHW), or of a row of the tile's pixels (NHWC).
@@ -25,10 +25,10 @@ def conv2d_lines(block: str, plane: str = PADDED) -> tuple[tuple[str, Expression
     """
     return tuple((name, Expression(text)) for name, text in (
         ("x_lines_a_set", f"{_lines('c_per_group', plane)} "
-                          f"if layout == 'NCHW' else {_lines('tile_w', 'c * stride_w')}"),
-        ("y_lines_a_set", f"{_lines(block, 'out_h * out_w')} if layout == 'NCHW' else {_lines('tile_w', 'k')}"),
-        ("x_line_visits", f"max(1, {LINE} / (tile_w * stride_w)) if layout == 'NCHW' else 1"),
-        ("y_line_visits", f"max(1, {LINE} / tile_w) if layout == 'NCHW' else max(1, {LINE} / {block})"),
+                          f"if layout == 'NCHW' else {_lines(pixels, 'c * stride_w')}"),
+        ("y_lines_a_set", f"{_lines(block, 'out_h * out_w')} if layout == 'NCHW' else {_lines(pixels, 'k')}"),
+        ("x_line_visits", f"max(1, {LINE} / ({pixels} * stride_w)) if layout == 'NCHW' else 1"),
+        ("y_line_visits", f"max(1, {LINE} / ({pixels})) if layout == 'NCHW' else max(1, {LINE} / {block})"),
     ))
 
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from seqtune.kernels.cache_lines import conv2d_lines
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.implementation import Array, Launch, Phase, Source
@@ -59,8 +60,10 @@ KERNEL = Kernel(
         ("sums_bytes",
          "points * ceil_div(block_tiles, group) * group * (split if split > 0 else k_blocks) * lanes_k * 4"),
         ("u_bytes", "points * c * k_blocks * lanes_k * 4"),
+        ("panel_bytes", "c * lanes_k * 4"),
+        ("work_bytes", "(block_rows * m + 2) * (w + 2 * pad_w) * c * 4 + v_bytes + sums_bytes"),
         ("multiplied", "points * n * blocks * ceil_div(block_tiles, group) * group * c * k_blocks * lanes_k"),
-    )),
+    )) + conv2d_lines("vector", "h * w", "m"),
     solves=(
         Constraint.of("dtype == 'fp32'", "it computes in fp32 only"),
         Constraint.of("direction == 'forward'", "it computes the forward direction only"),

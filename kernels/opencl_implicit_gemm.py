@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from seqtune.kernels.cache_lines import conv2d_lines
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.implementation import Array, Launch, Phase, Source
@@ -97,6 +98,9 @@ KERNEL = Kernel(
         ("local_floats", Expression("local_a * (block_k * (block_m + 1) + block_m) + local_b * block_k * block_n")),
         ("work_groups", Expression("n * groups * ceil_div(pixels, block_m) * ceil_div(k_per_group, block_n)")),
         ("groups_per_unit", Expression("work_groups / compute_units")),
+        ("loads_per_fma", Expression("(tile_m + vectors_n) / (tile_m * vectors_n)")),
+        ("panel_bytes", Expression("c_per_group * r * s * block_n * 4")),
+        *conv2d_lines("block_n", "h * w", "tile_m"),
     ),
     constraints=(
         Constraint.of("block_n <= k_per_group", "the block must fit in the output channels of a group"),

@@ -11,10 +11,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ("results", "new_device", "resnet18_layers", "gemm", "opencl_layers", "end_to_end", "latency",
-            "shipped_data")
+            "hardness", "shipped_data")
 sys.path.append(str(ROOT))  # benchmarks/ is not installed
 
-from benchmarks import end_to_end, gemm, opencl_layers, resnet18_layers  # noqa: E402
+from benchmarks import end_to_end, gemm, hardness, opencl_layers, resnet18_layers  # noqa: E402
 from benchmarks.contest import Way, rows_of, take_turns  # noqa: E402
 from benchmarks.report import apart, insert, markdown  # noqa: E402
 from benchmarks.results import draw, table  # noqa: E402
@@ -130,6 +130,15 @@ def test_every_kernel_table_and_figure_can_be_drawn(tmp_path: Path) -> None:
         assert module.table(rows).startswith("|")
         module.draw(rows, tmp_path / "figure.svg")
         assert (tmp_path / "figure.svg").stat().st_size > 1000
+
+
+def test_hardness_is_a_line_per_device_and_type() -> None:
+    rows = [{"device": "toy:0", "type": kind, "configurations": size, "near": 0.25, "random_1": share,
+             "random_5": share, "random_10": 0.9, "fixed": 0.5}
+            for kind, size, share in (("conv2d", 10, 0.2), ("conv2d", 3000, 0.8), ("gemm", 700, 0.3))]
+    assert hardness.table(rows).splitlines()[2:] == [
+        "| toy:0 | conv2d | 2 | 10 – 3,000 – 3,000 | 25.0 % | 0.400 | 0.400 | 0.900 | 0.500 |",
+        "| toy:0 | gemm | 1 | 700 – 700 – 700 | 25.0 % | 0.300 | 0.300 | 0.900 | 0.500 |"]
 
 
 def test_turns_are_taken_by_all_and_the_least_time_counts() -> None:
