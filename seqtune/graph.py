@@ -191,6 +191,21 @@ def replace_glue(module: GraphModule, caller: Caller) -> None:
             _replace_pool(module, caller, node)
 
 
+def keep_strides(module: GraphModule) -> None:
+    """What the model's code takes for granted of tensors in memory, though they are channels_last here.
+
+    Views of them copy where they must, and its results are contiguous where they were: others may view those.
+    """
+    for node in list(module.graph.nodes):
+        if node.op == "call_function" and node.target is aten.view.default:
+            node.target = aten.reshape.default
+        elif node.op == "output":
+            for result in node.all_input_nodes:
+                if _shape(result, 4) is not None and result.meta["val"].is_contiguous():
+                    with module.graph.inserting_before(node):
+                        node.replace_input_with(result, module.graph.call_function(aten.contiguous.default, (result,)))
+
+
 def _replace_sum(module: GraphModule, caller: Caller, node: Node) -> None:
     x, other = node.args[:2]
     shape = _shape(x, 4)

@@ -8,7 +8,8 @@ The model is exported to a graph (torch.export); where a whole model cannot be, 
 normalisation is folded into the convolution before it, and a ReLU is computed with it where nothing else reads its
 input. The graph runs in channels_last throughout, whose memory the kernels read and write as it is. Each convolution
 and linear layer is predicted, verified against the safe default, and measured beside PyTorch's own operation on equal
-terms (channels_last, weights packed before): PyTorch's is kept where ours does not win.
+terms (channels_last, weights packed before): PyTorch's is kept where ours does not win. Results come in the memory
+format that they had.
 
 Only inputs of the example's shape are computed so; others go through the copied original, as slowly as before. The
 kernels run on the OpenMP threads that PyTorch has; calls from several threads take turns. NaNs are not passed on as
@@ -34,7 +35,7 @@ from seqtune.chain import link
 from seqtune.choices import Choice, choices_of, read_choices, write_choices
 from seqtune.duels import TOLERANCE, choose, difference, module_of
 from seqtune.errors import FormatError, MisuseError, SeqtuneError
-from seqtune.graph import Layer, constants_of, find_layers, replace_glue, replace_layer
+from seqtune.graph import Layer, constants_of, find_layers, keep_strides, replace_glue, replace_layer
 from seqtune.inputs import Say, as_device, check_positive, silent
 from seqtune.kernels.device import Device
 from seqtune.predictor.budget import SECONDS
@@ -207,6 +208,7 @@ def _compile_parts(module: nn.Module, examples: Sequence[Tensor], caller: Caller
     for layer, choice in zip(layers, choices, strict=True):
         replace_layer(graph, layer, module_of(layer, choice, caller))
     replace_glue(graph, caller)
+    keep_strides(graph)
     link(graph, caller)
     for node in list(constants_of(graph)):
         graph.graph.erase_node(node)

@@ -218,6 +218,26 @@ def test_where_a_model_cannot_be_exported_its_parts_are(quick: Callable[..., Opt
     assert same(fast, model, x)
 
 
+class Viewing(nn.Module):
+    """Takes for granted that tensors are contiguous."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.classes = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 4, 1), nn.Linear(4 * 36, 5)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.first(x)
+        return x, self.classes(self.second(x.view(x.shape[0], 8, -1).view(x.shape)).view(x.shape[0], -1))
+
+
+def test_tensors_may_be_viewed_as_in_the_original(quick: Callable[..., Optimized]) -> None:
+    model, x = Viewing().eval(), torch.randn(2, 3, 8, 8)
+    fast = quick(model, x)
+    assert len(fast.choices) == 3
+    assert same(fast, model, x)
+    assert [one.stride() for one in fast(x)] == [one.stride() for one in model(x)]
+
+
 def test_two_inputs_and_a_dictionary_of_results(quick: Callable[..., Optimized]) -> None:
     class Two(nn.Module):
         def __init__(self) -> None:
