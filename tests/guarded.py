@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +60,7 @@ class Place:
         self.threads = Threads(self.compiler, THREADS)
 
     def run(self, what: str, source: Source, launch: Launch, inputs: tuple[Array | None, Array | None, Array | None],
-            expected: NDArray[np.floating]) -> None:
+            expected: NDArray[Any]) -> None:
         """x, weights and bias to y, with the buffers at either end of their pages."""
         built, _ = self.compiler.build(source.text, source.options)
         for at_end in (True, False):
