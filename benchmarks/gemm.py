@@ -7,7 +7,8 @@ torch.ops.mkldnn._linear_pointwise with B reordered before by _reorder_linear_we
 MKL, torch.ops.mkl._mkl_linear with B packed before by _mkl_reorder_linear_weight (what torch.compile uses).
 
 Rows of the layer "geomean" are geometric means over the products: `ratio_mm`, torch.mm over our fastest family;
-`ratio_packed`, the fastest packed way of PyTorch over it; `ratio_best`, PyTorch's fastest of all over it.
+`ratio_packed`, the fastest packed way of PyTorch (torch.mm where it has none) over it; `ratio_best`, PyTorch's fastest
+of all over it.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ NHWC and (`... nchw`) in NCHW memory. PyTorch's: `onednn`, its convolution with 
 (torch.ops.mkldnn._convolution_pointwise); `conv2d_channels_last` and `conv2d_nchw`, F.conv2d on inputs and weights in
 that format. `best oneDNN` is the faster of the first two.
 
-Rows of the layer "geomean" are geometric means over the layers: `ratio_direct`, best oneDNN over llvm.direct;
-`ratio_best`, best oneDNN over our fastest family; `ratio_nchw`, F.conv2d on NCHW over our fastest in NCHW.
+Rows of the layer "geomean" are geometric means over the layers: `ratio_direct`, best oneDNN over llvm.direct (which is
+`least_ratio_direct` on the `least_layer`); `ratio_best`, best oneDNN over our fastest family; `ratio_nchw`, F.conv2d on
+NCHW over our fastest in NCHW.
 """
 
 from __future__ import annotations

@@ -145,6 +145,40 @@ def test_a_network_with_norms_pools_and_a_classifier_computes_the_same(
     assert fast.error < 1e-4
 
 
+def test_layers_in_different_memory_formats_follow_each_other(quick: Callable[..., Optimized]) -> None:
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.linear, self.other = nn.Conv2d(3, 4, 3), nn.Linear(6, 6), nn.Conv2d(4, 4, 3, padding=1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.conv(x)
+            y = self.linear(x)
+            found: Tensor = self.linear(self.other(y) + y) + x
+            return found
+
+    model, x = Mixed().eval(), torch.randn(2, 3, 8, 8)
+    fast = quick(model, x)
+    assert len(fast.choices) == 4
+    assert same(fast, model, x)
+
+
+def test_sums_of_what_is_no_image_stay_pytorch_s(quick: Callable[..., Optimized]) -> None:
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return (self.linear(x) + x).softmax(-1)
+
+    model, x = Attention().eval(), torch.randn(1, 4, 6, 8)
+    fast = quick(model, x)
+    assert isinstance(fast.model, Compiled)
+    assert "aten.add.Tensor" in {str(node.target) for node in fast.model.graph.graph.nodes}
+    assert same(fast, model, x)
+
+
 def test_what_was_replaced_is_gone_and_the_model_given_is_untouched(quick: Callable[..., Optimized]) -> None:
     model = norm_net()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
