@@ -5,10 +5,10 @@ seeded samples (more of them with few channels, with groups or depthwise) to lea
 two and a few samples of their own are held out, and what is near a held-out problem is not learnt from. A problem is
 held out on every device or on none.
 
-What is learnt from has a hundred or more random configurations measured; a held-out problem has its whole space
-measured where that is up to 3,000 configurations, else 1,000 random ones and a local search from the best until it runs
-dry. The finalists are measured again, interleaved; so is what took suspiciously long. Run it again to resume;
-nothing else should run meanwhile.
+What is learnt from has a hundred or so random configurations measured; a held-out problem has its whole space measured
+where that is up to 3,000 configurations (400 on OpenCL), else 1,000 random ones and a local search from the best until
+it runs dry (on OpenCL 400 in all, half of them random before that search). The finalists are measured again,
+interleaved; so is what took suspiciously long. Run it again to resume; nothing else should run meanwhile.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ from seqtune.tuner.runner import Runner
 from seqtune.tuner.strategy import numbered
 from seqtune.tuner.tune import Budget, Finals, tune
 
-EXHAUSTIBLE = 3000  # configurations
+EXHAUSTIBLE = {"llvm": 3000, "opencl": 400}  # configurations; PoCL builds slowly
+SEARCHED = {"llvm": None, "opencl": 400}  # trials in a larger space; None: 1,000 and the climb from their best
 MEASURING = Options(longest_seconds=0.03)  # a kernel of 10 ms is less noisy than one of 100 us: fewer samples
 AT_LEISURE = Options(samples=6, longest_seconds=0.012, drop_factors=(1e9,))
 SUSPICIOUS = 0.3  # log of measured over expected time
@@ -102,10 +103,11 @@ def collect(device: Device, chosen: Problems, journal: Journal, trials: int) -> 
             size = sum(len(space) for space in spaces_for(problem, device))
             if not held_out:
                 strategy, budget, finals = "random", Budget(trials=trials), Finals(count=3, rounds=8)
-            elif size <= EXHAUSTIBLE:
+            elif size <= EXHAUSTIBLE[device.backend]:
                 strategy, budget, finals = "random", Budget(), Finals(count=8, rounds=16)  # all, in random order
             else:
-                strategy, budget, finals = "local", Budget(), Finals(count=8, rounds=16)
+                strategy, finals = "local", Finals(count=8, rounds=16)
+                budget = Budget(trials=SEARCHED[device.backend])
             began = time.monotonic()
             result = tune(problem, device, journal, strategy, budget, measurer=runner, options=MEASURING,
                           finals=finals, seed=place)
