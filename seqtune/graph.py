@@ -233,9 +233,9 @@ def _replace_pool(module: GraphModule, caller: Caller, node: Node) -> None:
                   (x,))
 
 
-def _is_image(module: GraphModule, node: Node) -> bool:
+def _is_image(module: GraphModule, node: Any) -> bool:
     """Whether a module that stands in makes it, channels_last; of others, some would have to be converted first."""
-    made_by = module.get_submodule(str(node.target)) if node.op == "call_module" else None
+    made_by = module.get_submodule(str(node.target)) if isinstance(node, Node) and node.op == "call_module" else None
     return isinstance(made_by, KeptConvolution) or (isinstance(made_by, Step) and made_by.form == LAST)
 
 

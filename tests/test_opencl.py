@@ -104,7 +104,7 @@ IMPLICIT: list[dict[str, int | str]] = [
 def test_the_implicit_gemm_is_right_on_odd_shapes_with_and_without_local_memory(backend: OpenCLBackend) -> None:
     family = kernel("opencl.implicit_gemm")
     generator = np.random.default_rng(4)
-    seen = set()
+    seen: set[tuple[int | str, int | str]] = set()
     for problem in [_convolution(generator) for _ in range(40)]:
         if family.why_not(problem, backend.device) is None:
             space = SearchSpace(family, problem, backend.device)

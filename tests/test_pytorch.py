@@ -170,7 +170,8 @@ def test_sums_of_what_is_no_image_stay_pytorch_s(quick: Callable[..., Optimized]
             self.linear = nn.Linear(8, 8)
 
         def forward(self, x: Tensor) -> Tensor:
-            return (self.linear(x) + x).softmax(-1)
+            found: Tensor = (self.linear(x) + x).softmax(-1)
+            return found
 
     model, x = Attention().eval(), torch.randn(1, 4, 6, 8)
     fast = quick(model, x)
