@@ -46,7 +46,9 @@ EXHAUSTIBLE = {"llvm": 3000, "opencl": 400}  # configurations; PoCL builds slowl
 SEARCHED = {"llvm": None, "opencl": 400}  # trials in a larger space; None: 1,000 and the climb from their best
 MEASURING = Options(longest_seconds=0.03)  # a kernel of 10 ms is less noisy than one of 100 us: fewer samples
 AT_LEISURE = Options(samples=6, longest_seconds=0.012, drop_factors=(1e9,))
-SUSPICIOUS = 0.3  # log of measured over expected time
+SUSPICIOUS = 0.3  # log of measured over expected time; of what is expected to be among the fast ones:
+SUSPICIOUS_IF_FAST = 0.0  # where choices are made: a trial of few samples is off by a quarter now and then
+FAST = 0.25  # log of expected over best time
 IMAGES = (1, 3, 4, 6)  # channels
 RARE = 32  # problems of a kind that a plain sample has few of: images, groups, planes that share cache sets
 LARGEST_ON_SLOW = 6e8  # FLOP of a problem measured on the devices beside the first two
@@ -126,8 +128,9 @@ def suspects(cases_of_device: Sequence[Case]) -> list[tuple[Problem, list[Config
     trees = Trees(cases_of_device, TreesOptions(models=1))
     found: dict[Problem, list[Configuration]] = {}
     for case in cases_of_device:
-        surplus = np.log(case.seconds / case.best) - trees.predict(case.spaces)
-        rows = np.flatnonzero(np.nan_to_num(surplus, nan=-1.0, posinf=-1.0) > SUSPICIOUS)
+        expected = trees.predict(case.spaces)
+        surplus = np.nan_to_num(np.log(case.seconds / case.best) - expected, nan=-1.0, posinf=-1.0)
+        rows = np.flatnonzero(surplus > np.where(expected < FAST, SUSPICIOUS_IF_FAST, SUSPICIOUS))
         if len(rows):
             found[case.problem] = [numbered(case.spaces, int(row)) for row in rows]
     return [(problem, found[problem]) for problem in like_sources_together(list(found))]

@@ -73,6 +73,7 @@ KERNEL = Kernel(
         Constraint.of("groups == 1", "it is for ungrouped convolutions"),
         Constraint.of("out_h >= 2 and out_w >= 2", "the output must hold a tile of 2x2 pixels"),
         Constraint.of("k >= 4", "it needs at least 4 output channels"),
+        Constraint.of("c * 4 >= vector_floats", "the transforms of so few input channels cost more than they save"),
         Constraint.of("tolerance >= 1e-5", "its rounding errors reach 2e-6 of the largest output where channels are "
                                            "many: it needs a tolerance of 1e-5"),
     ),

@@ -119,6 +119,9 @@ KERNEL = Kernel(
         ("items_across", Expression("spots if order == 'pixels' else groups * ceil_div(k_per_group, block)")),
         ("work_groups", Expression("work_items // items_across * ceil_div(items_across, work_group)")),
         ("groups_per_unit", Expression("work_groups / compute_units")),
+        ("idle", Expression("ceil_div(work_groups, compute_units) * compute_units / work_groups")),
+        ("loads_per_fma", Expression("(tile_w * tile_h + vectors_k) / (tile_w * tile_h * vectors_k)")),
+        ("item_fmas", Expression("chunk_tiles * tile_w * tile_h * block * c_per_group * r * s * work_group")),
         *conv2d_lines("block", f"(h * w if border == 'peel' else {PADDED})"),
     ),
     constraints=(

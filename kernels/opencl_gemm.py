@@ -81,6 +81,9 @@ KERNEL = Kernel(
         ("items_across", Expression("spots if order == 'rows' else ceil_div(n, block)")),
         ("work_groups", Expression("work_items // items_across * ceil_div(items_across, work_group)")),
         ("groups_per_unit", Expression("work_groups / compute_units")),
+        ("idle", Expression("ceil_div(work_groups, compute_units) * compute_units / work_groups")),
+        ("loads_per_fma", Expression("(tile_m + vectors_n) / (tile_m * vectors_n)")),
+        ("item_fmas", Expression("chunk_tiles * tile_m * block * k * work_group")),
         *gemm_lines("block"),
     ),
     constraints=(

@@ -98,6 +98,8 @@ KERNEL = Kernel(
         ("local_floats", Expression("local_a * (block_k * (block_m + 1) + block_m) + local_b * block_k * block_n")),
         ("work_groups", Expression("n * groups * ceil_div(pixels, block_m) * ceil_div(k_per_group, block_n)")),
         ("groups_per_unit", Expression("work_groups / compute_units")),
+        ("idle", Expression("ceil_div(work_groups, compute_units) * compute_units / work_groups")),
+        ("item_fmas", Expression("block_m * block_n * c_per_group * r * s")),
         ("loads_per_fma", Expression("(tile_m + vectors_n) / (tile_m * vectors_n)")),
         ("panel_bytes", Expression("c_per_group * r * s * block_n * 4")),
         *conv2d_lines("block_n", "h * w", "tile_m"),
