@@ -1,8 +1,9 @@
-"""What the kernel benchmarks share: configurations found by a search, PyTorch's ways, and turns within one process.
+"""Contests of the kernel benchmarks: ways to compute a problem, ours and PyTorch's, that take turns in one process.
 
 Ours: a search of `--trials` configurations per family, which a journal keeps, chooses beforehand, in a process of its
 own; then each family's best is built anew and timed. Every side has its constant operand packed before, where its API
-allows that, reads an input that is there already, and makes its result in new memory, as a call does.
+allows that, and reads an input that is there already; PyTorch and our llvm kernels make their results in new memory, as
+a call does.
 
 All take turns, a sample each, for a number of rounds; the least sample counts. A sample loops calls for some
 milliseconds, after calls that are not counted: idle threads may have gone to sleep. Our kernels run on the OpenMP
@@ -12,20 +13,15 @@ max|reference|, the reference in float64; an answer with a larger error than the
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.report import BLACK, insert, machine, style, words, write_json
+from benchmarks.report import Row
 from seqtune.errors import SeqtuneError
 
 if TYPE_CHECKING:
@@ -41,10 +37,8 @@ if TYPE_CHECKING:
     from seqtune.tuner.reference import Operands
     from seqtune.tuner.runner import Measurer
 
-ROUNDS = 20
 SAMPLE_SECONDS = 2e-3
 WARM_UP_SECONDS = 5e-4
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -57,7 +51,7 @@ class Way:
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
-def take_turns(ways: Sequence[Way], rounds: int = ROUNDS, rest: float = 0.0) -> dict[str, float]:
+def take_turns(ways: Sequence[Way], rounds: int, rest: float = 0.0) -> dict[str, float]:
     """The least seconds of every way. `rest` seconds before a turn let another pool's idle threads stop spinning."""
     from seqtune.tuner.measure import sample
 
@@ -164,91 +158,3 @@ def seconds_by_method(rows: Sequence[Row]) -> dict[tuple[str, int], dict[str, fl
     for row in rows:
         found.setdefault((row["layer"], row["threads"]), {})[row["method"]] = row["seconds"]
     return found
-
-
-def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """The options that the kernel benchmarks share."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="folder for the JSON file and the figure")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    parser.add_argument("--readme", type=Path, help="also put the table between this page's comments")
-    return parser
-
-
-def add_search(parser: argparse.ArgumentParser) -> None:
-    """The options of those that search."""
-    parser.add_argument("--trials", type=int, default=200, help="configurations of a family that the search measures")
-    parser.add_argument("--journal", type=Path, help="keeps the search, so that a second time is quick")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-
-
-@contextmanager
-def journal_of(path: Path | None) -> Iterator[Journal]:
-    """That journal, or one that is forgotten."""
-    from seqtune.data.journal import Journal
-
-    with tempfile.TemporaryDirectory() as folder, Journal(path or Path(folder) / "trials.sqlite") as kept:
-        yield kept
-
-
-def llvm_devices(threads: Sequence[int]) -> list[Device]:
-    """The widest vectors here on so many threads each. Raises DeviceError."""
-    from seqtune.tuner.devices import find
-
-    best = find("llvm:0")
-    return [find(f"llvm:{best.instruction_set}:{count}") for count in threads]
-
-
-def warm_threads(count: int) -> None:
-    """PyTorch on so many threads, made now."""
-    import torch
-
-    torch.set_num_threads(count)
-    torch.ones(1 << 20).add_(1)
-
-
-def report(given: argparse.Namespace, name: str, rows: Sequence[Row], devices: Sequence[Device], table: str,
-           mark: str, draw: Callable[[Path], None]) -> None:
-    """Prints the table or the rows; writes the JSON file and the figure; puts the table into a page."""
-    import torch
-
-    where = machine(devices)
-    where["toolchain"] += f", torch {torch.__version__}"
-    found = {"machine": where, "rows": list(rows)}
-    text = f"{table}\n\nMeasured on {words(where)}, on {where['date']}."
-    print(json.dumps(found, allow_nan=False) if given.json else text)
-    if given.out is not None:
-        given.out.mkdir(parents=True, exist_ok=True)
-        write_json(given.out / f"{name}.json", found)
-        draw(given.out / f"{name}.svg")
-    if given.readme is not None:
-        insert(given.readme, mark, text)
-
-
-def run_program(name: str, program: Callable[[], None]) -> None:
-    """Runs it; what cannot be done is one line."""
-    try:
-        program()
-    except SeqtuneError as error:
-        sys.exit(f"{name}: {error}")
-
-
-Panel = tuple[str, Sequence[str], Mapping[str, tuple[str, Sequence[float | None]]]]
-
-
-def draw_speeds(path: Path, panels: Sequence[Panel], ylabel: str) -> None:
-    """Speeds relative to a baseline at 1: per panel a title, labels, and method -> (colour, a value per label)."""
-    pyplot = style()
-    figure, axes = pyplot.subplots(len(panels), 1, figsize=(8.4, 2.5 * len(panels)), squeeze=False)
-    for axis, (title, labels, methods) in zip(axes[:, 0], panels, strict=True):
-        width = 0.8 / len(methods)
-        for place, (method, (colour, values)) in enumerate(methods.items()):
-            places = [number + (place - (len(methods) - 1) / 2) * width for number in range(len(labels))]
-            axis.bar(places, [value or 0.0 for value in values], width, color=colour, label=method)
-        axis.axhline(1.0, color=BLACK, linewidth=0.8)
-        axis.set_xticks(range(len(labels)), labels)
-        axis.set_title(title, loc="left")
-        axis.set_ylabel(ylabel)
-    axes[0, 0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
-    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
-    pyplot.close(figure)

@@ -23,8 +23,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.contest import Row, draw_speeds, llvm_devices, parser_of, report, run_program, warm_threads
-from benchmarks.report import BLUE, GREY, ORANGE, SKY, markdown
+from benchmarks.program import llvm_devices, parser_of, positive, report, run_program, warm_threads
+from benchmarks.report import BLUE, GREY, ORANGE, SKY, Row, draw_speeds, markdown
 
 if TYPE_CHECKING:
     from seqtune.kernels.device import Device
@@ -150,8 +150,8 @@ def main() -> None:
     """The command."""
     parser = parser_of(__doc__)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--threads", type=positive, default=2)
+    parser.add_argument("--rounds", type=positive, default=30)
     parser.add_argument("--seconds", type=float, default=2.0, help="for verifying a layer")
     parser.add_argument("--checkpoint", default="default")
     parser.add_argument("--journal", type=Path, help="keeps what was verified, so that a second time is quick")

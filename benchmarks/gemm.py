@@ -7,7 +7,8 @@ torch.ops.mkldnn._linear_pointwise with B reordered before by _reorder_linear_we
 MKL, torch.ops.mkl._mkl_linear with B packed before by _mkl_reorder_linear_weight (what torch.compile uses).
 
 Rows of the layer "geomean" are geometric means over the products: `ratio_mm`, torch.mm over our fastest family;
-`ratio_packed`, the fastest packed way of PyTorch over it; `ratio_best`, PyTorch's fastest of all over it.
+`ratio_packed`, the fastest packed way of PyTorch (torch.mm where it has none) over it; `ratio_best`, PyTorch's fastest
+of all over it.
 """
 
 from __future__ import annotations
@@ -20,26 +21,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.contest import (
-    Row,
     Way,
-    add_search,
     checked,
-    draw_speeds,
     geometric_mean,
-    journal_of,
-    llvm_devices,
     our_way,
-    parser_of,
-    report,
     rows_of,
-    run_program,
     searched,
     seconds_by_method,
     take_turns,
     tensor,
+)
+from benchmarks.program import (
+    add_search,
+    journal_of,
+    llvm_devices,
+    parser_of,
+    positive,
+    report,
+    run_program,
     warm_threads,
 )
-from benchmarks.report import BLUE, ORANGE, markdown
+from benchmarks.report import BLUE, ORANGE, Row, draw_speeds, markdown
 
 if TYPE_CHECKING:
     from seqtune.kernels.problem import Problem
@@ -139,7 +141,7 @@ def main() -> None:
     """The command."""
     parser = parser_of(__doc__)
     add_search(parser)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--threads", type=positive, nargs="+", default=[1, 2])
     parser.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES), metavar="LABEL")
     given = parser.parse_args()
     run_program("gemm", lambda: run(given))

@@ -13,16 +13,13 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from benchmarks.report import insert, markdown, write_json
+from benchmarks.report import Row, insert, markdown, write_json
 from seqtune.errors import SeqtuneError
 from seqtune.learn import read_dataset
 
 PICKS = (1, 5, 10)
 NEAR = 0.95  # share of the best known speed
-
-Row = dict[str, Any]
 
 
 def measure_hardness(path: Path | None) -> list[Row]:

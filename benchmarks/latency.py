@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.program import positive
 from benchmarks.report import insert, machine, markdown, words, write_json
 from seqtune.errors import KernelError, SeqtuneError
 
@@ -139,13 +140,6 @@ def tables(rows: list[dict[str, Any]], starts: dict[str, float], dispatch: dict[
         markdown(header, lines),
         markdown(["cold, a fresh process", "s"], [[name, f"{seconds:.2f}"] for name, seconds in starts.items()]),
         markdown(["a call of next to nothing", "µs"], [[name, f"{each:.1f}"] for name, each in dispatch.items()])])
-
-
-def positive(text: str) -> int:
-    """An argument that counts something."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is no whole number above 0")
-    return int(text)
 
 
 def main() -> None:

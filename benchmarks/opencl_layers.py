@@ -1,8 +1,8 @@
 """Our OpenCL convolutions beside PyTorch's: `python -m benchmarks.opencl_layers [--json] [--out docs] [--journal J]`.
 
 The 12 ResNet-18 layers at batch 1 in NHWC, fp32, on PoCL with all cores: the best configuration of every family, from
-the enqueueing to the finish. PyTorch's ways are those of benchmarks.resnet18_layers on as many threads. PoCL has a pool
-of its own, so each turn begins after a rest, when the other side's threads sleep.
+the enqueueing to the finish, between buffers that are there. PyTorch's ways are those of benchmarks.resnet18_layers on
+as many threads. PoCL has a pool of its own, so each turn begins after a rest, when the other side's threads sleep.
 
 The row of the layer "geomean" has `ratio_best`, the geometric mean of best oneDNN over our fastest family, and
 `layers_at_least_0.85`, the number of layers where that is 0.85 or more.
@@ -16,24 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.contest import (
-    Row,
-    Way,
-    add_search,
-    convolution_ways,
-    draw_speeds,
-    geometric_mean,
-    journal_of,
-    parser_of,
-    report,
-    rows_of,
-    run_program,
-    searched,
-    seconds_by_method,
-    take_turns,
-    warm_threads,
-)
-from benchmarks.report import BLUE, markdown
+from benchmarks.contest import Way, convolution_ways, geometric_mean, rows_of, searched, seconds_by_method, take_turns
+from benchmarks.program import add_search, journal_of, parser_of, report, run_program, warm_threads
+from benchmarks.report import BLUE, Row, draw_speeds, markdown
 from benchmarks.resnet18_layers import layers
 from seqtune.errors import SeqtuneError
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which stay apart for colour-blind readers; black for what seqtune does.
 BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE, GREY = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#777777")
+Row = dict[str, Any]  # of a table, a figure or a JSON file
+Panel = tuple[str, Sequence[str], Mapping[str, tuple[str, Sequence[float | None]]]]
 TICKS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)  # of an axis of shares
 
 
@@ -69,6 +71,24 @@ def style() -> Any:
         "axes.grid": True, "axes.grid.axis": "y", "grid.color": "#e4e4e4", "axes.axisbelow": True,
         "savefig.facecolor": "white", "svg.hashsalt": "seqtune", "figure.constrained_layout.use": True})
     return pyplot
+
+
+def draw_speeds(path: Path, panels: Sequence[Panel], ylabel: str) -> None:
+    """Speeds relative to a baseline at 1: per panel a title, labels, and method -> (colour, a value per label)."""
+    pyplot = style()
+    figure, axes = pyplot.subplots(len(panels), 1, figsize=(8.4, 2.5 * len(panels)), squeeze=False)
+    for axis, (title, labels, methods) in zip(axes[:, 0], panels, strict=True):
+        width = 0.8 / len(methods)
+        for place, (method, (colour, values)) in enumerate(methods.items()):
+            places = [number + (place - (len(methods) - 1) / 2) * width for number in range(len(labels))]
+            axis.bar(places, [value or 0.0 for value in values], width, color=colour, label=method)
+        axis.axhline(1.0, color=BLACK, linewidth=0.8)
+        axis.set_xticks(range(len(labels)), labels)
+        axis.set_title(title, loc="left")
+        axis.set_ylabel(ylabel)
+    axes[0, 0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    pyplot.close(figure)
 
 
 def share_axis(axis: Any, lowest: float) -> None:

@@ -5,8 +5,9 @@ NHWC and (`... nchw`) in NCHW memory. PyTorch's: `onednn`, its convolution with 
 (torch.ops.mkldnn._convolution_pointwise); `conv2d_channels_last` and `conv2d_nchw`, F.conv2d on inputs and weights in
 that format. `best oneDNN` is the faster of the first two.
 
-Rows of the layer "geomean" are geometric means over the layers: `ratio_direct`, best oneDNN over llvm.direct;
-`ratio_best`, best oneDNN over our fastest family; `ratio_nchw`, F.conv2d on NCHW over our fastest in NCHW.
+Rows of the layer "geomean" are geometric means over the layers: `ratio_direct`, best oneDNN over llvm.direct (which is
+`least_ratio_direct` on the `least_layer`); `ratio_best`, best oneDNN over our fastest family; `ratio_nchw`, F.conv2d on
+NCHW over our fastest in NCHW.
 """
 
 from __future__ import annotations
@@ -19,25 +20,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.contest import (
-    Row,
     Way,
-    add_search,
     convolution_ways,
-    draw_speeds,
     geometric_mean,
-    journal_of,
-    llvm_devices,
     our_way,
-    parser_of,
-    report,
     rows_of,
-    run_program,
     searched,
     seconds_by_method,
     take_turns,
+)
+from benchmarks.program import (
+    add_search,
+    journal_of,
+    llvm_devices,
+    parser_of,
+    positive,
+    report,
+    run_program,
     warm_threads,
 )
-from benchmarks.report import BLUE, ORANGE, SKY, markdown
+from benchmarks.report import BLUE, ORANGE, SKY, Row, draw_speeds, markdown
 
 if TYPE_CHECKING:
     from seqtune.data.journal import Journal
@@ -170,7 +172,7 @@ def main() -> None:
     """The command."""
     parser = parser_of(__doc__)
     add_search(parser)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--threads", type=positive, nargs="+", default=[1, 2])
     parser.add_argument("--layers", type=int, nargs="+", default=range(1, 13), metavar="1..12")
     given = parser.parse_args()
     if not set(given.layers) <= set(range(1, 13)):

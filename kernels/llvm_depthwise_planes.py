@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from seqtune.kernels.implementation import Launch, Phase, Source
+from seqtune.kernels.llvm_piece import pieces, write_piece
 from seqtune.kernels.llvm_writer import ENTRY, Writer, declarations, in_order, zero_floats
 from seqtune.kernels.problem import Problem
 
@@ -64,7 +65,7 @@ class PixelTile:
             out_w=out_w, channels=c, flat=int(flat), rows=1 if flat else out_h,
             last_row=0 if flat else out_h - self.tile_h, run=run, last_run=max(0, run - block),
             y_pitch=pitch if flat else out_w)
-        return Launch(given, (Phase("depthwise", tasks),), min(threads, tasks) * piece)
+        return Launch(given, (Phase("depthwise", tasks),), pieces(threads, tasks) * piece)
 
 
 @lru_cache(maxsize=512)
@@ -137,11 +138,10 @@ def _move(unit: int) -> str:
 
 
 def _run() -> str:
-    """The planes of one thread. Its piece follows from `begin`, since tasks are split evenly over the threads."""
+    """The planes of one thread, in its piece of the workspace."""
     write = Writer(FIELDS)
     of = {name: write.argument(name) for name in FIELDS}
-    up = write.add(write.mul("%begin", of["threads"]), write.i64("sub", of["tasks"], 1))
-    piece = write.at("%workspace", write.mul(write.i64("udiv", up, of["tasks"]), of["piece"]))
+    piece = write_piece(write, of["threads"], of["tasks"], of["piece"])
     sums = write.at(piece, of["sums_offset"])
     is_flat = write.let(f"icmp ne i64 {of['flat']}, 0")
     with write.when(write.let("icmp slt i64 %begin, %end")):

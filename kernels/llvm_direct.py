@@ -1,4 +1,8 @@
-"""llvm.direct: fp32 convolution, register-blocked; padding is copied around the input, or taps on it are left out."""
+"""llvm.direct: fp32 convolution, register-blocked; padding is copied around the input, or taps on it are left out.
+
+It serves 1x1 convolutions as matrix products: without padding and strides, all pixels of an image are one long row
+(`row_w`), the rows of A, in the very tile that llvm.gemm is made of.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +101,8 @@ KERNEL = Kernel(
     ),
     default=(("vector", 16), ("vectors_k", 2), ("tile_w", 7), ("tile_h", 1), ("body", "c2"), ("borders", "peel"),
              ("chunk", 0)),
-    meaning="direct convolution in registers: tile_w x tile_h pixels by vectors_k vectors of output channels",
+    meaning="direct convolution in registers: tile_w x tile_h pixels by vectors_k vectors of output channels; where "
+            "filters are 1x1, unpadded and unstrided, it is the matrix product of llvm.gemm, with the pixels as rows",
     version=2,
     implementation="seqtune.kernels.llvm_direct:IMPLEMENTATION",
 )

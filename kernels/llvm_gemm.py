@@ -1,4 +1,4 @@
-"""llvm.gemm: fp32 matrix product by the same register tile, whose pixels are rows of A."""
+"""llvm.gemm: fp32 matrix product by llvm.direct's register tile, whose pixels are rows of A."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What stands between a network's tuned kernels, as LLVM IR: sums with ReLU, max-pooling, and a change of layout.
 
-They move memory and have nothing to tune. All of them read and write NHWC, and share phases as the kernels do.
+They move memory and have nothing to tune. Images are NHWC, but for what `channels_last` reads; sizes and steps are in
+pixels and channels. Threads share their phases as those of the kernels.
 """
 
 from __future__ import annotations
@@ -8,10 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from seqtune.kernels.implementation import Launch, Phase, Source
+from seqtune.kernels.llvm_writer import ENTRY
 
 BLOCK = 1024  # floats of a task of `sums`, pixels of one of `channels_last`
-
-_ENTRY = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %workspace, ptr %a, i64 %begin, i64 %end"
 
 
 def sums(count: int, lanes: int, relu: bool) -> tuple[Source, Launch]:
@@ -21,14 +21,17 @@ def sums(count: int, lanes: int, relu: bool) -> tuple[Source, Launch]:
 
 def max_pool(n: int, c: int, h: int, w: int, out_h: int, out_w: int, filter: tuple[int, int], stride: tuple[int, int],
              pad: tuple[int, int], lanes: int) -> tuple[Source, Launch]:
-    """The largest of every window; padding is never the largest. `lanes` must divide c."""
+    """(n, h, w, c) to (n, out_h, out_w, c): the largest of every window. Padding never is, NaNs are passed by.
+
+    `lanes` floats of a vector must divide c; every window must meet the input.
+    """
     vectors = next(count for count in (4, 2, 1) if c % (count * lanes) == 0)
     arguments = (c, h, w, out_h, out_w, filter[0], filter[1], stride[0], stride[1], pad[0], pad[1])
     return _max_pool(lanes, vectors), Launch(arguments, (Phase("max_pool", n * out_h),))
 
 
 def channels_last(n: int, c: int, pixels: int) -> tuple[Source, Launch]:
-    """NCHW to NHWC, one float at a time: for the few channels of images."""
+    """(n, c, pixels) to (n, pixels, c), one float at a time: for the few channels of images."""
     return _channels_last(), Launch((c, pixels, -(-pixels // BLOCK)),
                                     (Phase("channels_last", n * -(-pixels // BLOCK)),))
 
@@ -56,7 +59,7 @@ def _sums(lanes: int, relu: bool) -> Source:
     unrolled = "".join(f"  %j{part} = add i64 %i, {part * lanes}\n" + step(f"<{lanes} x float>", f"{part}", f"%j{part}")
                        for part in range(4))
     return Source(f"""
-define void @sums({_ENTRY}) nounwind {{
+define void @sums({ENTRY}) nounwind {{
 entry:
 {_load('count')}
   %first = mul i64 %begin, {BLOCK}
@@ -113,7 +116,7 @@ def _max_pool(lanes: int, vectors: int) -> Source:
   %{axis}_past = select i1 %{axis}o, i64 %{axis}f, i64 %{size}
 """
     return Source(f"""
-define void @max_pool({_ENTRY}) nounwind {{
+define void @max_pool({ENTRY}) nounwind {{
 entry:
 {_load('c', 'h', 'w_in', 'out_h', 'out_w', 'r', 's', 'stride_h', 'stride_w', 'pad_h', 'pad_w')}
   %none = icmp uge i64 %begin, %end
@@ -179,7 +182,7 @@ out:
 @lru_cache(maxsize=1)
 def _channels_last() -> Source:
     return Source(f"""
-define void @channels_last({_ENTRY}) nounwind {{
+define void @channels_last({ENTRY}) nounwind {{
 entry:
 {_load('c', 'pixels', 'blocks')}
   %none = icmp uge i64 %begin, %end

@@ -5,7 +5,7 @@ They are one module for all tiles, built once: compiled with each tile, they wou
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from seqtune.kernels.llvm_writer import ENTRY, Writer, in_order
 
 # What arrives at run time, in order, as i64; steps and offsets are floats, x_tap_* those between filter taps, w_*
 # those in packed weights. The filter's rows that a tile sees are those on the input's `inside_rows`, the first of
@@ -20,79 +20,24 @@ FIELDS = (
 
 def arguments(**given: int) -> tuple[int, ...]:
     """The launch arguments in order; what is not given is 0."""
-    unknown = set(given) - set(FIELDS)
-    assert not unknown, unknown
-    return tuple(given.get(name, 0) for name in FIELDS)
+    return in_order(FIELDS, **{**dict.fromkeys(FIELDS, 0), **given})
 
 
-_INDEX = {name: place for place, name in enumerate(FIELDS)}
-
-
-class Writer:
-    """Lines of IR. `let` gives an instruction's value a fresh name; `at` moves a pointer by so many floats."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.count = 0
-        self.block = ""  # the label that the next line stands under
-
-    def let(self, text: str) -> str:
-        self.count += 1
-        self.lines.append(f"  %t{self.count} = {text}")
-        return f"%t{self.count}"
-
-    def do(self, text: str) -> None:
-        self.lines.append(f"  {text}")
-
-    def label(self, name: str) -> None:
-        self.lines.append(f"{name}:")
-        self.block = name
-
-    def argument(self, name: str) -> str:
-        pointer = self.let(f"getelementptr i64, ptr %a, i64 {_INDEX[name]}")
-        return self.let(f"load i64, ptr {pointer}, align 8")
-
-    def at(self, base: str, offset: str | int) -> str:
-        return base if offset == 0 else self.let(f"getelementptr float, ptr {base}, i64 {offset}")
-
-    def loop(self, count: str, carried: list[tuple[str, str]],
-             body: Callable[[list[str]], list[str]]) -> list[str]:
-        """`body` `count` times, at least once: it maps the (kind, value) carried to the next pass's; the last ones."""
-        self.count += 1
-        name, before = f"loop{self.count}", self.block
-        self.do(f"br label %{name}")
-        self.label(name)
-        place = len(self.lines)
-        names = [f"%{name}v{index}" for index in range(len(carried))]
-        after = body(names)
-        self.do(f"%{name}n = add nuw i64 %{name}i, 1")
-        self.do(f"%{name}m = icmp ult i64 %{name}n, {count}")
-        self.lines[place:place] = [
-            f"  {phi} = phi {kind} [ {first}, %{before} ], [ {later}, %{self.block} ]"
-            for phi, kind, first, later in [(f"%{name}i", "i64", "0", f"%{name}n"), *(
-                (phi, kind, first, later)
-                for phi, (kind, first), later in zip(names, carried, after, strict=True))]]
-        self.do(f"br i1 %{name}m, label %{name}, label %{name}e")
-        self.label(f"{name}e")
-        return after
-
-
-_ENTRY = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %workspace, ptr %a, i64 %begin, i64 %end"
 _RUN = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %a, i64 %begin, i64 %end, ptr %tile"
 _PADS = "ptr %x, ptr %workspace, ptr %a, i64 %begin, i64 %end"
 # Filter rows from %row_begin before %row_end; %place 0 is at the left end of a row of tiles, 2 at the right end.
 TILE = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %a, i64 %row_begin, i64 %row_end, i64 %place"
 ENTRIES = f"""declare void @seqtune_tiles({_RUN})
 declare void @seqtune_pad({_PADS})
-define void @direct({_ENTRY}) nounwind {{
+define void @direct({ENTRY}) nounwind {{
   call void @seqtune_tiles({_RUN.replace('%tile', '@tile')})
   ret void
 }}
-define void @padded({_ENTRY}) nounwind {{
+define void @padded({ENTRY}) nounwind {{
   call void @seqtune_tiles({_RUN.replace('%tile', '@tile').replace('%x', '%workspace')})
   ret void
 }}
-define void @pad({_ENTRY}) nounwind {{
+define void @pad({ENTRY}) nounwind {{
   call void @seqtune_pad({_PADS})
   ret void
 }}"""
@@ -100,20 +45,15 @@ define void @pad({_ENTRY}) nounwind {{
 
 def _driver() -> str:
     """Tasks -> channel blocks -> tiles. A task is (image, group, channel blocks, chunk of tiles), chunks innermost."""
-    write = Writer()
+    write = Writer(FIELDS)
+    i64 = write.i64
     names = (*FIELDS[:FIELDS.index("x_row") + 1], "x_column", "y_image", "y_group", "y_row", "y_pixel", "y_channel",
              "weights_block", "block", "tile_w", "tile_h", *FIELDS[FIELDS.index("x_first"):])
-    write.label("entry")
     of = {name: write.argument(name) for name in names}
-    per_group = write.let(f"add i64 {of['last_k']}, {of['block']}")
-    final_column = write.let(f"sub i64 {of['tile_columns']}, 1")
-    round_up = write.let(f"sub i64 {of['tap_row_step']}, 1")
+    per_group = i64("add", of["last_k"], of["block"])
+    final_column = i64("sub", of["tile_columns"], 1)
+    round_up = i64("sub", of["tap_row_step"], 1)
     x_first = write.at("%x", of["x_first"])
-
-    def i64(operation: str, left: str, right: str | int) -> str:
-        if operation in ("umin", "smax"):
-            return write.let(f"call i64 @llvm.{operation}.i64(i64 {left}, i64 {right})")
-        return write.let(f"{operation} i64 {left}, {right}")
 
     def tap_rows(input_rows: str) -> str:
         """How many filter rows begin in so many input rows."""
@@ -178,9 +118,8 @@ def _driver() -> str:
     write.do("%moretasks = icmp ult i64 %tn, %end")
     write.do("br i1 %moretasks, label %task, label %done")
     write.label("done")
-    write.do("ret void")
     return "\n".join(["declare i64 @llvm.umin.i64(i64, i64)", "declare i64 @llvm.smax.i64(i64, i64)",
-                      f"define void @seqtune_tiles({_RUN}) nounwind {{", *write.lines, "}"])
+                      write.function(f"void @seqtune_tiles({_RUN})")])
 
 
 def _move(name: str, load: str, load_wide: str, value: str) -> str:
@@ -218,8 +157,7 @@ done:
 
 def _pad() -> str:
     """A task is one row of the padded input: zeros, or zeros, a copy, zeros."""
-    write = Writer()
-    write.label("entry")
+    write = Writer(FIELDS)
     names = ("pad_rows", "pad_top", "pad_left", "pad_right", "source_rows", "source_row", "padded_row")
     of = {name: write.argument(name) for name in names}
     write.do("br label %check")
@@ -228,16 +166,15 @@ def _pad() -> str:
     write.do("%some = icmp ult i64 %t, %end")
     write.do("br i1 %some, label %row, label %done")
     write.label("row")
-    to = write.at("%workspace", write.let(f"mul i64 %t, {of['padded_row']}"))
-    plane = write.let(f"udiv i64 %t, {of['pad_rows']}")
-    padded_line = write.let(f"urem i64 %t, {of['pad_rows']}")
-    line = write.let(f"sub i64 {padded_line}, {of['pad_top']}")
+    to = write.at("%workspace", write.mul("%t", of["padded_row"]))
+    plane = write.i64("udiv", "%t", of["pad_rows"])
+    padded_line = write.i64("urem", "%t", of["pad_rows"])
+    line = write.i64("sub", padded_line, of["pad_top"])
     write.do(f"%inside = icmp ult i64 {line}, {of['source_rows']}")
     write.do("br i1 %inside, label %copy, label %zero")
     write.label("copy")
-    above = write.let(f"mul i64 {plane}, {of['source_rows']}")
-    source = write.let(f"add i64 {above}, {line}")
-    from_ = write.at("%x", write.let(f"mul i64 {source}, {of['source_row']}"))
+    source = write.add(write.mul(plane, of["source_rows"]), line)
+    from_ = write.at("%x", write.mul(source, of["source_row"]))
     write.do(f"call void @zeros(ptr {to}, ptr null, i64 {of['pad_left']})")
     middle = write.at(to, of["pad_left"])
     write.do(f"call void @floats(ptr {middle}, ptr {from_}, i64 {of['source_row']})")
@@ -250,14 +187,13 @@ def _pad() -> str:
     write.do("%tn = add i64 %t, 1")
     write.do("br label %check")
     write.label("done")
-    write.do("ret void")
     copy = "%p{0} = getelementptr float, ptr %from, i64 %{1}\n  %v{0} = load {2}, ptr %p{0}, align 4"
     none = "%v{0} = select i1 true, {2} zeroinitializer, {2} zeroinitializer"
     return "\n".join([
         _move("floats", copy.format(1, "j", "float"), copy.format(8, "i", "<8 x float>"), "%v"),
         _move("zeros", none.format(1, "", "float").replace("zeroinitializer", "0.0"),
               none.format(8, "", "<8 x float>"), "%v"),
-        f"define void @seqtune_pad({_PADS}) nounwind {{", *write.lines, "}"])
+        write.function(f"void @seqtune_pad({_PADS})")])
 
 
 LOOPS = "\n".join([_driver(), _pad()])

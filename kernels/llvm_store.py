@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from seqtune.kernels.llvm_loops import Writer
+from seqtune.kernels.llvm_writer import Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +38,20 @@ class Store:
                 self._channels(write, row, mine, step["y_channel"])
 
     def _finished(self, write: Writer, sums: Sequence[str]) -> list[str]:
-        biases = [write.let(f"load {self.kind}, ptr {write.at('%bias', vector * self.vector)}, align 4")
+        biases = [write.load(self.kind, write.at("%bias", vector * self.vector))
                   for vector in range(self.vectors)] if self.bias else []
         finished = []
         for index, value in enumerate(sums):
             if self.bias:
                 value = write.let(f"fadd {self.kind} {value}, {biases[index % self.vectors]}")
-            if self.relu:
-                above = write.let(f"fcmp ogt {self.kind} {value}, zeroinitializer")
-                value = write.let(f"select <{self.vector} x i1> {above}, {self.kind} {value}, "
-                                  f"{self.kind} zeroinitializer")
-            finished.append(value)
+            finished.append(write.relu(self.vector, value) if self.relu else value)
         return finished
 
     def _pixels(self, write: Writer, pixel: str, sums: Sequence[str], y_pixel: str) -> None:
         for j in range(self.tile_w):
             pixel = write.at(pixel, y_pixel) if j else pixel
             for vector in range(self.vectors):
-                write.do(f"store {self.kind} {sums[j * self.vectors + vector]}, "
-                         f"ptr {write.at(pixel, vector * self.vector)}, align 4")
+                write.store(self.kind, sums[j * self.vectors + vector], write.at(pixel, vector * self.vector))
 
     def _channels(self, write: Writer, channel: str, sums: Sequence[str], y_channel: str) -> None:
         for vector in range(self.vectors):
@@ -64,7 +59,7 @@ class Store:
                 channel = write.at(channel, y_channel) if vector or place else channel
                 offset = 0
                 for width, piece in pieces:
-                    write.do(f"store <{width} x float> {piece}, ptr {write.at(channel, offset)}, align 4")
+                    write.store(f"<{width} x float>", piece, write.at(channel, offset))
                     offset += width
 
     def _transposed(self, write: Writer, pixels: Sequence[str]) -> list[list[tuple[int, str]]]:
@@ -83,7 +78,7 @@ class Store:
                 if lanes == 1 or low == high == "poison":
                     apart += [low, high]
                 else:
-                    apart += [self._shuffle(write, low, high, half) for half in (mask[:lanes], mask[lanes:])]
+                    apart += [write.shuffle(lanes, low, high, half) for half in (mask[:lanes], mask[lanes:])]
             vectors = apart
         rows: list[list[tuple[int, str]]] = []
         for channel in range(lanes):
@@ -92,12 +87,8 @@ class Store:
             while begin < end:
                 place, offset = divmod(begin, lanes)
                 width = min(lanes - offset, end - begin)
-                pieces.append((width, vectors[place] if width == lanes else self._shuffle(
-                    write, vectors[place], "poison", list(range(offset, offset + width)))))
+                pieces.append((width, vectors[place] if width == lanes else write.shuffle(
+                    lanes, vectors[place], "poison", range(offset, offset + width))))
                 begin += width
             rows.append(pieces)
         return rows
-
-    def _shuffle(self, write: Writer, first: str, second: str, lanes: Sequence[int]) -> str:
-        mask = ", ".join(f"i32 {lane}" for lane in lanes)
-        return write.let(f"shufflevector {self.kind} {first}, {self.kind} {second}, <{len(lanes)} x i32> <{mask}>")

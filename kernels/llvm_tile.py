@@ -1,4 +1,4 @@
-"""The register-blocked tile that both llvm kernels are made of, as LLVM IR text.
+"""The register-blocked tile that llvm.direct and llvm.gemm are made of, as LLVM IR text.
 
 A tile is `tile_h` x `tile_w` output pixels by `vectors` vectors of `vector` output channels, kept in registers while
 the reduction (input channels x filter taps) passes. A matrix product is the same tile: its pixels are rows of A.
@@ -20,8 +20,9 @@ from functools import lru_cache
 from itertools import groupby
 
 from seqtune.kernels.implementation import Source
-from seqtune.kernels.llvm_loops import ENTRIES, LOOPS, TILE, Writer
+from seqtune.kernels.llvm_loops import ENTRIES, FIELDS, LOOPS, TILE
 from seqtune.kernels.llvm_store import Store
+from seqtune.kernels.llvm_writer import Writer
 
 # What one pass of the innermost loop does; c<n> is n input channels of one filter tap.
 BODIES = ("row", "filter", "c1", "c2", "c4", "c8")
@@ -98,19 +99,17 @@ def _source(tile: Tile) -> Source:
 
 
 def _tile(tile: Tile) -> str:
-    write = Writer()
+    write = Writer(FIELDS)
     store = Store(tile.vector, tile.vectors, tile.tile_h, tile.tile_w, tile.channels_last, tile.bias, tile.relu)
     kind, count = store.kind, tile.tile_h * tile.tile_w * tile.vectors
-    write.label("entry")
     step = {name: write.argument(name) for name in (
         "x_row", "x_tap_row", "x_tap_column", "x_channel", "channels", "w_channel", "w_tap", "y_row", "y_pixel",
         "y_channel")}
     sums = ["zeroinitializer"] * count
     store.write(write, _Reduction(write, tile, kind, step).everywhere(sums), step)
-    write.do("ret void")
     return "\n".join([
         f"declare {kind} @llvm.fmuladd.v{tile.vector}f32({kind}, {kind}, {kind})",
-        f"define internal void @tile({TILE}) noinline nounwind {{", *write.lines, "}"])
+        write.function(f"internal void @tile({TILE}) noinline")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +130,11 @@ class _Reduction:
         ends = [(write.block, sums)]
         write.do(f"br i1 {some}, label %rows, label %all")
         write.label("rows")
-        rows = write.let("sub i64 %row_end, %row_begin")
-        x = write.at("%x", write.let(f"mul i64 %row_begin, {self.step['x_tap_row']}"))
+        rows = write.i64("sub", "%row_end", "%row_begin")
+        x = write.at("%x", write.mul("%row_begin", self.step["x_tap_row"]))
         tap = self.step["w_tap"] if self.tile.body != "row" else str(self.tile.lanes)
-        above = write.let(f"mul i64 {tap}, {self.tile.s}")
-        w = write.at("%w", write.let(f"mul i64 %row_begin, {above}"))
+        above = write.mul(tap, self.tile.s)
+        w = write.at("%w", write.mul("%row_begin", above))
         places = self.tile.places()
         different = list(dict.fromkeys(places))
         cases = " ".join(f"i64 {place}, label %place{different.index(taps)}" for place, taps in enumerate(places))
@@ -183,14 +182,14 @@ class _Reduction:
     def _taps_outside(self, taps: Taps, x: str, w: str, rows: str, sums: list[str]) -> list[str]:
         write, step, tile = self.write, self.step, self.tile
         runs = [(pixels, len(list(run))) for pixels, run in groupby(taps)]  # neighbouring columns of the same pixels
-        passes = step["channels"] if tile.each == 1 else write.let(f"udiv i64 {step['channels']}, {tile.each}")
-        advance = step["x_channel"] if tile.each == 1 else write.let(f"mul i64 {step['x_channel']}, {tile.each}")
+        passes = step["channels"] if tile.each == 1 else write.i64("udiv", step["channels"], tile.each)
+        advance = step["x_channel"] if tile.each == 1 else write.mul(step["x_channel"], tile.each)
 
         def row(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
             column = x
             for place, (pixels, length) in enumerate(runs):
                 if not pixels:
-                    w = write.at(w, write.let(f"mul i64 {step['w_tap']}, {length}"))
+                    w = write.at(w, write.mul(step["w_tap"], length))
                 else:
                     mine = [sum_ for pixel in pixels for sum_ in self._of(pixel, sums)]
                     if length > 1:
@@ -199,7 +198,7 @@ class _Reduction:
                         _, w, mine = tap(pixels)(column, w, mine)
                     sums = self._replaced(sums, pixels, mine)
                 if place < len(runs) - 1:
-                    column = write.at(column, write.let(f"mul i64 {step['x_tap_column']}, {length}"))
+                    column = write.at(column, write.mul(step["x_tap_column"], length))
             return write.at(x, step["x_tap_row"]), w, sums
 
         def tap(pixels: tuple[int, ...]) -> Callable[[str, str, list[str]], tuple[str, str, list[str]]]:
@@ -239,27 +238,25 @@ class _Reduction:
     def _multiply(self, pixels: Sequence[int], x: str, w: str, sums: list[str]) -> list[str]:
         """One tap of one channel: these pixels' inputs times every vector of weights, added to these pixels' sums."""
         write, tile, kind = self.write, self.tile, self.kind
-        loaded = [write.let(f"load {kind}, ptr {write.at(w, vector * tile.vector)}, align 4")
-                  for vector in range(tile.vectors)]
+        loaded = [write.load(kind, write.at(w, vector * tile.vector)) for vector in range(tile.vectors)]
         found: list[str] = []
         above, row = 0, x
         for pixel in pixels:
             i, j = divmod(pixel, tile.tile_w)
             while above < i:
                 row, above = write.at(row, self.step["x_row"]), above + 1
-            value = write.let(f"load float, ptr {write.at(row, j * tile.pixel_step)}, align 4")
+            value = write.load("float", write.at(row, j * tile.pixel_step))
             first = write.let(f"insertelement {kind} poison, float {value}, i32 0")
             splat = write.let(f"shufflevector {kind} {first}, {kind} poison, <{tile.vector} x i32> zeroinitializer")
-            found += [write.let(f"call contract {kind} @llvm.fmuladd.v{tile.vector}f32({kind} {splat}, "
-                                f"{kind} {weights}, {kind} {sums[len(found) + vector]})")
+            found += [write.fma(tile.vector, splat, weights, sums[len(found) + vector])
                       for vector, weights in enumerate(loaded)]
         return found
 
     def _loop(self, count: str, x: str, w: str, sums: list[str],
               body: Callable[[str, str, list[str]], tuple[str, str, list[str]]]) -> tuple[str, str, list[str]]:
         """`body` `count` times, at least once; what it returns goes into the next pass."""
-        x, w, *sums = self.write.loop(count, [("ptr", x), ("ptr", w), *((self.kind, one) for one in sums)],
-                                      lambda values: _flat(body(values[0], values[1], values[2:])))
+        x, w, *sums = self.write.repeat(count, [("ptr", x), ("ptr", w), *((self.kind, one) for one in sums)],
+                                        lambda values: _flat(body(values[0], values[1], values[2:])))
         return x, w, sums
 
 

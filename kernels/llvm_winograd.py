@@ -1,4 +1,10 @@
-"""llvm.winograd: fp32 3x3 convolution by Winograd's F(2x2, 3x3) and F(4x4, 3x3), fused per block of tile rows."""
+"""llvm.winograd: fp32 3x3 convolution by Winograd's F(2x2, 3x3) and F(4x4, 3x3), fused per block of tile rows.
+
+A tile of m x m outputs takes (m + 2)^2 multiplications per channel instead of 9 m^2: 2.25 times fewer for m = 2, 4
+times for m = 4 [S. Winograd, "Arithmetic Complexity of Computations", 1980; A. Lavin, S. Gray, "Fast Algorithms for
+Convolutional Neural Networks", CVPR 2016]. Rounding errors, max|difference| / max|reference|, stay below 2e-6 and 1e-5
+(64 to 2048 channels); a problem's tolerance must be five times as large.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +17,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.implementation import Array, Launch, Phase, Source
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
+from seqtune.kernels.llvm_piece import pieces
 from seqtune.kernels.llvm_winograd_loops import FIELDS, RUN, stages
 from seqtune.kernels.llvm_winograd_transform import filter_transform
 from seqtune.kernels.llvm_writer import ENTRY, Writer, declarations, in_order
@@ -139,7 +146,7 @@ class Winograd:
             v_point=v_point, v_group=v_group, sums_point=sums_point, group=group, lanes=lanes, k_blocks=k_blocks,
             split_blocks=split, last_k=k - lanes, u_block=c * lanes, y_image=k * out_h * out_w,
             y_row=out_w * (k if last else 1), y_pixel=k if last else 1, y_channel=1 if last else out_h * out_w)
-        return Launch(given, (Phase("winograd", tasks),), min(device.threads, tasks) * piece)
+        return Launch(given, (Phase("winograd", tasks),), pieces(device.threads, tasks) * piece)
 
     def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int]:
         """What `pack` depends on besides the weights: equal packings are equal arrays."""

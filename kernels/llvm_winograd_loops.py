@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from seqtune.kernels.llvm_piece import write_piece
 from seqtune.kernels.llvm_winograd_transform import Lanes, input_values, output_values, square, transposed
 from seqtune.kernels.llvm_writer import ENTRY, Writer, copy_floats, declarations, zero_floats
 
@@ -223,14 +224,13 @@ def _drain(m: int) -> str:
 
 
 def _run(m: int) -> str:
-    """The tasks of one thread. Its piece follows from `begin`, since tasks are split evenly over the threads."""
+    """The tasks of one thread, in its piece of the workspace."""
     points = (m + 2) ** 2
     write = Writer(FIELDS)
     names = ("threads", "tasks", "piece", "splits", "split_blocks", "k_blocks", "tile_columns", "group", "v_offset",
              "v_point", "v_group", "sums_offset", "sums_point", "lanes", "u_block")
     of = {name: write.argument(name) for name in names}
-    up = write.add(write.mul("%begin", of["threads"]), write.i64("sub", of["tasks"], 1))
-    piece = write.at("%workspace", write.mul(write.i64("udiv", up, of["tasks"]), of["piece"]))
+    piece = write_piece(write, of["threads"], of["tasks"], of["piece"])
     v, sums = write.at(piece, of["v_offset"]), write.at(piece, of["sums_offset"])
     group_sums = write.mul(of["group"], of["lanes"])
     with write.loop("%begin", "%end") as task:

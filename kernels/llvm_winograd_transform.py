@@ -1,8 +1,9 @@
 """Winograd's transforms of one tile F(m x m, 3 x 3): the filter's with NumPy, the input's and the output's as LLVM IR.
 
-A tile of alpha = m + 2 points a side is a Toom-Cook product at the points 0, +-a, (+-b,) infinity [A. Lavin, S. Gray,
-"Fast Algorithms for Convolutional Neural Networks"]. The usual 1 and 2 of F(4, 3) lose five times as much precision as
-5/8 and 3/2, whose powers fp32 holds exactly just as well.
+A tile of alpha = m + 2 points a side is a Toom-Cook product at the points 0, +-a, (+-b,) infinity: in one dimension the
+outputs are A^T ((G filter) * (B^T input)), and alike along both in two [A. Lavin, S. Gray, "Fast Algorithms for
+Convolutional Neural Networks", CVPR 2016]. Their 1 and 2 for F(4, 3) lose two to three times as much precision as 5/8
+and 3/2, whose powers fp32 holds exactly just as well.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ POINTS = {2: (1.0,), 4: (0.625, 1.5)}  # m -> a, b
 
 
 def filter_transform(m: int) -> NDArray[np.float64]:
-    """(alpha * alpha, 9): a filter's taps, in row order, to its values at every pair of points."""
+    """G twice: a filter's taps, in row order, to its values at every pair of points; (alpha * alpha, 9)."""
     points = [0.0, *(sign * point for point in POINTS[m] for sign in (1, -1))]
     rows = [np.array([1, p, p * p]) / np.prod([p - q for q in points if q != p]) for p in points]
     one = np.array([*rows, np.array([0.0, 0.0, 1.0])])
@@ -54,7 +55,7 @@ class Lanes:
 
 
 def input_values(lanes: Lanes, d: Sequence[str]) -> list[str]:
-    """One dimension: alpha inputs to their values at 0, a, -a, (b, -b,) infinity."""
+    """B^T, one dimension: alpha inputs to their values at 0, a, -a, (b, -b,) infinity."""
     if len(d) == 4:
         (a,) = POINTS[2]
         return [lanes.scaled(-a * a, d[0], d[2]), lanes.scaled(a, d[1], d[2]), lanes.scaled(-a, d[1], d[2]),
@@ -70,7 +71,7 @@ def input_values(lanes: Lanes, d: Sequence[str]) -> list[str]:
 
 
 def output_values(lanes: Lanes, v: Sequence[str]) -> list[str]:
-    """One dimension: products at alpha points to m outputs."""
+    """A^T, one dimension: products at alpha points to m outputs."""
     even, odd = lanes.add(v[1], v[2]), lanes.sub(v[1], v[2])
     if len(v) == 4:
         (a,) = POINTS[2]

@@ -11,16 +11,16 @@ from seqtune.kernels.implementation import Array
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Output rows of pixels times output channels of a group, in tiles; `chunk` 0: undivided."""
+    """What one image and group asks for, and how it is cut. A matrix product has one row, of m pixels."""
 
-    row_w: int
+    row_w: int  # output pixels of a row
     rows: int
-    k: int
-    c: int
+    k: int  # output channels of a group
+    c: int  # input channels of a group
     tile_w: int
     tile_h: int
-    lanes: int
-    chunk: int
+    lanes: int  # output channels of a tile
+    chunk: int  # tiles that all output channels visit before the next; 0: one block is a task
     threads: int
     images: int = 1  # times groups
 

@@ -5,7 +5,7 @@ No optimisation passes run over the text: loops carry what they must in phis, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 # What every entry of a source takes; see `seqtune.kernels.implementation.Phase`.
@@ -111,6 +111,26 @@ class Writer:
         self.lines[place] = f"  {index} = phi i64 [ {first}, %{before} ], [ {following}, %{self.block} ]"
         self.do(f"br label %check{name}")
         self.label(f"end{name}")
+
+    def repeat(self, count: str, carried: Sequence[tuple[str, str]],
+               body: Callable[[list[str]], list[str]]) -> list[str]:
+        """`body` `count` times, at least once: it maps the (kind, value) carried to the next pass's; the last ones."""
+        name, before = f"loop{self.fresh()[2:]}", self.block
+        self.do(f"br label %{name}")
+        self.label(name)
+        place = len(self.lines)
+        names = [f"%{name}v{index}" for index in range(len(carried))]
+        after = body(names)
+        self.do(f"%{name}n = add nuw i64 %{name}i, 1")
+        self.do(f"%{name}m = icmp ult i64 %{name}n, {count}")
+        self.lines[place:place] = [
+            f"  {phi} = phi {kind} [ {first}, %{before} ], [ {later}, %{self.block} ]"
+            for phi, kind, first, later in [(f"%{name}i", "i64", "0", f"%{name}n"), *(
+                (phi, kind, first, later)
+                for phi, (kind, first), later in zip(names, carried, after, strict=True))]]
+        self.do(f"br i1 %{name}m, label %{name}, label %{name}e")
+        self.label(f"{name}e")
+        return after
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:

@@ -1,4 +1,5 @@
-"""OpenCL C text of a convolution as a matrix product that gathers its rows as it goes (implicit GEMM).
+"""OpenCL C text of a convolution as a matrix product that gathers its rows as it goes: an implicit GEMM [S. Chetlur
+et al., "cuDNN: Efficient Primitives for Deep Learning", 2014].
 
 A work-group computes a block of C = A B: pixels of one image by output channels. Row m of A is what pixel m sees: for
 every filter tap and input channel one float, or zero outside the input; it exists nowhere as a whole. B holds the

@@ -1,4 +1,8 @@
-"""opencl.direct: direct convolution in register tiles, on any OpenCL device."""
+"""opencl.direct: direct convolution in register tiles, on any OpenCL device.
+
+A 1x1 convolution without padding and strides is a matrix product: its pixels are one long row, the rows of A, in the
+tile of opencl.gemm.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +86,8 @@ KERNEL = Kernel(
     name="opencl.direct",
     problem_type="conv2d",
     backends=("opencl",),
-    meaning="direct convolution in register tiles",
+    meaning="direct convolution in register tiles; where filters are 1x1, unpadded and unstrided, it is the matrix "
+            "product of opencl.gemm, with the pixels as rows",
     parameters=(
         Parameter("vector", (1, 4, 8, 16), "output channels in one vector variable"),
         Parameter("vectors_k", (1, 2, 4), "vectors of output channels of one work-item"),

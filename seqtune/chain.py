@@ -55,7 +55,7 @@ class Chain(nn.Module):
                 elif read in results:
                     self._new[results.index(read)].append((number, slot))
                 else:
-                    self._calls[number].job[slot] = self._blocks.address(block_of.get(read, block_of.get(number, -1)))
+                    self._calls[number].job[slot] = self._blocks.address(block_of[read if read in block_of else number])
             if number in block_of:
                 self._calls[number].job[Y] = self._blocks.address(block_of[number])
             for read in set(reads):
@@ -103,7 +103,7 @@ class _Blocks:
 
 
 def link(module: GraphModule, caller: Caller) -> None:
-    """Put chains in the place of all steps that follow each other in a graph."""
+    """Put chains in the place of all steps that follow each other in a graph, in one memory format."""
     for number, nodes in enumerate(list(_runs(module))):
         if len(nodes) > 1:
             _chain(module, caller, nodes, f"seqtune_chain_{number}")
@@ -111,8 +111,14 @@ def link(module: GraphModule, caller: Caller) -> None:
 
 def _runs(module: GraphModule) -> Iterator[list[Node]]:
     nodes: list[Node] = []
+    forms: dict[Node, torch.memory_format] = {}
     for node in module.graph.nodes:
-        if node.op == "call_module" and isinstance(module.get_submodule(str(node.target)), Step):
+        step = module.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if isinstance(step, Step):
+            forms[node] = step.form
+            if any(one in nodes and forms[one] != step.form for one in node.all_input_nodes):  # a conversion between
+                yield nodes
+                nodes = []
             nodes.append(node)
         elif node.op not in ("get_attr", "placeholder"):  # those do nothing
             yield nodes

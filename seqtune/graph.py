@@ -17,7 +17,7 @@ from torch.fx import GraphModule, Node
 
 from seqtune.errors import ProblemError
 from seqtune.kernels.problem import Problem
-from seqtune.layers import pool, sum_of_two
+from seqtune.layers import LAST, KeptConvolution, Step, pool, sum_of_two
 from seqtune.tuner.call import Caller
 
 aten = torch.ops.aten
@@ -191,10 +191,27 @@ def replace_glue(module: GraphModule, caller: Caller) -> None:
             _replace_pool(module, caller, node)
 
 
+def keep_strides(module: GraphModule) -> None:
+    """What the model's code takes for granted of tensors in memory, though they are channels_last here.
+
+    Views of them copy where they must, and its results are contiguous where they were: others may view those.
+    """
+    for node in list(module.graph.nodes):
+        if node.op == "call_function" and node.target is aten.view.default:
+            node.target = aten.reshape.default
+        elif node.op == "output":
+            for result in node.all_input_nodes:
+                if _shape(result, 4) is not None and result.meta["val"].is_contiguous():
+                    with module.graph.inserting_before(node):
+                        node.replace_input_with(result, module.graph.call_function(aten.contiguous.default, (result,)))
+
+
 def _replace_sum(module: GraphModule, caller: Caller, node: Node) -> None:
     x, other = node.args[:2]
     shape = _shape(x, 4)
     if shape is None or shape != _shape(other, 4) or node.kwargs or x is other:
+        return
+    if not _is_image(module, x) and not _is_image(module, other):
         return
     assert isinstance(x, Node)
     own = x.op == "call_module" and len(x.users) == 1  # fresh memory that nothing else reads
@@ -208,12 +225,18 @@ def _replace_sum(module: GraphModule, caller: Caller, node: Node) -> None:
 def _replace_pool(module: GraphModule, caller: Caller, node: Node) -> None:
     x, filter, stride, pad, dilation, ceil = _filled(node, (None, None, [], (0, 0), (1, 1), False))
     shape, out = _shape(x, 4), _shape(node, 4)
-    if shape is None or out is None or ceil or _pair(dilation) != (1, 1):
+    if shape is None or out is None or ceil or _pair(dilation) != (1, 1) or not _is_image(module, x):
         return
     lanes = next((lanes for lanes in (16, 8, 4) if lanes <= caller.device.vector_floats and shape[1] % lanes == 0), 0)
     if lanes:
         _stand_in(module, [node], pool(caller, shape, out, _pair(filter), _pair(stride or filter), _pair(pad), lanes),
                   (x,))
+
+
+def _is_image(module: GraphModule, node: Any) -> bool:
+    """Whether a module that stands in makes it, channels_last; of others, some would have to be converted first."""
+    made_by = module.get_submodule(str(node.target)) if isinstance(node, Node) and node.op == "call_module" else None
+    return isinstance(made_by, KeptConvolution) or (isinstance(made_by, Step) and made_by.form == LAST)
 
 
 def _stand_in(module: GraphModule, chain: Sequence[Node], by: nn.Module, operands: tuple[Any, ...]) -> None:

@@ -100,15 +100,15 @@ class KeptConvolution(nn.Module):
 
     def __init__(self, problem: Problem, weights: Tensor, bias: Tensor | None, packed: bool) -> None:
         super().__init__()
-        names = ("pad_h", "pad_w", "stride_h", "stride_w", "dilation_h", "dilation_w")
-        padding, stride, dilation = zip(*[iter(problem.size(name) for name in names)] * 2, strict=True)
+        padding, stride, dilation = ([problem.size(f"{name}_h"), problem.size(f"{name}_w")]
+                                     for name in ("pad", "stride", "dilation"))
         groups, self.relu = problem.size("groups"), problem["activation"] == "relu"
         self.bias = bias
         if packed:
             shape = [problem.size(name) for name in ("n", "c", "h", "w")]
-            self.weights = _reorder(weights.to_mkldnn(), list(padding), list(stride), list(dilation), groups, shape)
-            self._options: tuple[Any, ...] = (list(padding), list(stride), list(dilation), groups,
-                                              "relu" if self.relu else "none", [], "")
+            self.weights = _reorder(weights.to_mkldnn(), padding, stride, dilation, groups, shape)
+            self._options: tuple[Any, ...] = (padding, stride, dilation, groups, "relu" if self.relu else "none", [],
+                                              "")
         else:
             self.weights = weights.contiguous(memory_format=LAST)
             self._options = (stride, padding, dilation, groups)

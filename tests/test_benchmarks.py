@@ -45,11 +45,12 @@ def test_a_data_set_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("option", ["--problems", "--times"])
-@pytest.mark.parametrize("number", ["0", "-3", "many"])
-def test_counts_of_the_latency_program_are_above_0(option: str, number: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "benchmarks.latency", option, number], cwd=ROOT, capture_output=True,
-                          text=True, check=False)
+@pytest.mark.parametrize(("program", "option"), [
+    ("latency", "--problems"), ("latency", "--times"), ("gemm", "--rounds"), ("end_to_end", "--threads")])
+@pytest.mark.parametrize("number", ["0", "many"])
+def test_counts_are_above_0(program: str, option: str, number: str) -> None:
+    done = subprocess.run([sys.executable, "-m", f"benchmarks.{program}", option, number], cwd=ROOT,
+                          capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "above 0" in done.stderr.splitlines()[-1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from seqtune.errors import DeviceError, UnavailableError
 from seqtune.kernels.device import Device
+from seqtune.kernels.implementation import Launch, Phase, Source
 from seqtune.kernels.kernel import kernels_for
 from seqtune.kernels.llvm_glue import channels_last, max_pool, sums
 from seqtune.kernels.problem import Problem
@@ -139,6 +141,34 @@ def test_a_package_s_own_runtime_goes_before_others(tmp_path: Path) -> None:
 def test_what_is_no_openmp_runtime_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="no OpenMP runtime"):
         OpenMP(Compiler(llvm.devices()[0].instruction_set), 2, tmp_path / "libgomp.so")
+
+
+SHARES = """define void @main(ptr %x, ptr %w, ptr %bias, ptr %y, ptr %ws, ptr %a, i64 %begin, i64 %end) {
+  %from = getelementptr float, ptr %y, i64 %begin
+  %past = uitofp i64 %end to float
+  store float %past, ptr %from, align 4
+  ret void
+}"""
+
+
+@pytest.mark.parametrize("given", [0, 1])  # levels of regions that run in parallel
+def test_shares_are_those_of_the_threads_asked_for_even_where_fewer_are_given(given: int) -> None:
+    import torch
+
+    runtime = loaded_runtime(Path(torch.__file__).parent)
+    if runtime is None:
+        pytest.skip("this PyTorch has no OpenMP runtime of its own")
+    library, device = ctypes.CDLL(str(runtime)), llvm.devices()[0]
+    compiler = Compiler(device.instruction_set)
+    caller = Caller(device, compiler, OpenMP(compiler, 3, runtime))
+    before = library.omp_get_max_active_levels()
+    library.omp_set_max_active_levels(given)
+    try:
+        y = np.zeros(7, np.float32)
+        caller.bind_source(Source(SHARES), Launch((0,), (Phase("main", 7),)))(0, y.ctypes.data)
+    finally:
+        library.omp_set_max_active_levels(before)
+    assert y.tolist() == [2, 0, 4, 0, 7, 0, 0]
 
 
 def test_memory_for_vectors_lies_on_a_cache_line_s_border() -> None:

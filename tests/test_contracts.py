@@ -12,7 +12,7 @@ from seqtune.data.record import Record, Status
 from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Implementation, includes
-from seqtune.kernels.kernel import KERNELS, Kernel, kernel, kernels_for, resolve
+from seqtune.kernels.kernel import KERNELS, Kernel, kernel, kernels_for, resolve, table
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backend import BACKENDS, Backend, Executable, open_backend
@@ -22,6 +22,8 @@ from seqtune.tuner.replay import Replay
 from seqtune.tuner.runner import Measurer, Runner
 
 from . import planted
+from .exactness import check
+from .oddities import odd_problems
 
 PROBLEMS = {
     "conv2d": Problem.make("conv2d", n=2, c=6, h=9, w=11, k=10, r=3, s=2, pad_h=1, pad_w=1, stride_w=2, groups=2,
@@ -40,6 +42,13 @@ PAPER = {  # devices to declare for, none of which need be here
     "opencl": Device("opencl:gpu", "opencl", "gpu", "opencl-c-1.2", threads=0, compute_units=80, vector_registers=64,
                      local_memory=48 << 10, max_work_group=1024),
 }
+# backend -> odd problems of each family, random configurations of each problem: PoCL takes a second to build one.
+ODD = {"llvm": (8, 2), "opencl": (1, 0)}
+
+
+def problem_of(family: Kernel) -> Problem:
+    """One that the family solves."""
+    return OWN.get(family.name, PROBLEMS[family.problem_type])
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -47,7 +56,7 @@ class TestKernel:
     @staticmethod
     def space(name: str) -> SearchSpace:
         family = kernel(name)
-        return SearchSpace(family, OWN.get(name, PROBLEMS[family.problem_type]), PAPER[family.backends[0]])
+        return SearchSpace(family, problem_of(family), PAPER[family.backends[0]])
 
     def test_it_is_declared_in_full(self, name: str) -> None:
         family = kernel(name)
@@ -117,9 +126,8 @@ class TestBackend:
         return backend.build(problem, family, SearchSpace(family, problem, backend.device).default)
 
     @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-    def test_the_default_of_every_family_is_right(self, backend: Backend, problem: Problem) -> None:
+    def test_it_poisons_runs_and_closes(self, backend: Backend, problem: Problem) -> None:
         operands, expected = prepare(problem)
-        assert kernels_for(problem, backend.device)
         executable = self.built(backend, problem)
         assert executable.build_seconds >= 0
         executable.load(operands.x, operands.weights, operands.bias)
@@ -130,6 +138,18 @@ class TestBackend:
         assert executable.overrun() is None
         executable.close()
         executable.close()
+
+    def test_every_family_is_right_on_odd_problems_and_writes_nothing_else(self, backend: Backend) -> None:
+        device = backend.device
+        count, samples = ODD[device.backend]
+        for family in map(kernel, table(device.backend)):
+            spaces = [SearchSpace(family, problem, device)
+                      for problem in (problem_of(family), *odd_problems(family, device, count, seed=1))]
+            spaces = [space for space in spaces if len(space)]
+            assert len(spaces) > count // 2, family.name
+            for place, space in enumerate(spaces):
+                check(backend, family, space.problem,
+                      [space.default, *space.sample(np.random.default_rng(place), samples)])
 
     def test_executables_do_not_disturb_each_other(self, backend: Backend) -> None:
         operands, expected = prepare(PROBLEMS["gemm"])

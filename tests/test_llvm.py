@@ -6,14 +6,13 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from seqtune.errors import DeviceError, ProblemError
+from seqtune.errors import DeviceError
 from seqtune.kernels import llvm_direct
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Launch, Phase, Source
@@ -23,7 +22,10 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.tuner import llvm, llvm_compiler, llvm_facts, rates
 from seqtune.tuner.backend import BuildError, LaunchError
 from seqtune.tuner.llvm import LLVMBackend
-from seqtune.tuner.reference import Operands, make_operands, reference
+from seqtune.tuner.reference import make_operands
+
+from .exactness import answer, check
+from .oddities import odd_problems
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 
@@ -42,54 +44,6 @@ def conv(**features: int | str) -> Problem:
     return Problem.make("conv2d", **features)
 
 
-def odd_problems(count: int, seed: int) -> list[Problem]:
-    """Small convolutions with every feature at odds: strides, dilation, groups, padding, tails."""
-    generator = np.random.default_rng(seed)
-
-    def pick(*values: int) -> int:
-        return int(generator.choice(values))
-
-    found: list[Problem] = []
-    while len(found) < count:
-        groups, pointwise = pick(1, 1, 1, 2, 3), bool(generator.integers(3) == 0)
-        r, s = (1, 1) if pointwise else (pick(1, 2, 3, 5), pick(1, 2, 3, 4))
-        features: dict[str, int | str] = {
-            "n": pick(1, 1, 2, 3), "c": groups * pick(1, 2, 3, 4, 5, 8, 16), "h": pick(1, 5, 7, 9, 12),
-            "w": pick(1, 6, 7, 10, 13, 30), "k": groups * pick(1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 33, 48, 70),
-            "r": r, "s": s, "pad_h": pick(0, 0, 1, 2), "pad_w": pick(0, 0, 1, 3), "stride_h": pick(1, 1, 2, 3),
-            "stride_w": pick(1, 1, 2, 3), "dilation_h": pick(1, 1, 2), "dilation_w": pick(1, 1, 3), "groups": groups,
-            "layout": str(generator.choice(["NCHW", "NHWC"])), "bias": str(generator.choice(["no", "yes"])),
-            "activation": str(generator.choice(["none", "relu"]))}
-        with suppress(ProblemError):  # a filter larger than the input
-            found.append(conv(**features))
-    return found
-
-
-def answer(backend: LLVMBackend, family: Kernel, problem: Problem, configuration: Configuration,
-           operands: Operands) -> np.ndarray:
-    """The output of two launches on poisoned buffers, nothing written outside them."""
-    executable = backend.build(problem, family, configuration)
-    try:
-        executable.load(operands.x, operands.weights, operands.bias)
-        executable.poison()
-        executable.run()
-        executable.run()
-        assert executable.overrun() is None
-        return executable.output()
-    finally:
-        executable.close()
-
-
-def check(backend: LLVMBackend, family: Kernel, problem: Problem, configurations: list[Configuration]) -> None:
-    operands = make_operands(problem, seed=3)
-    expected = reference(problem, operands)
-    for configuration in configurations:
-        found = answer(backend, family, problem, configuration, operands)
-        assert found.shape == expected.shape
-        error = np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-6)
-        assert error < 1e-5, (problem.brief(), configuration.brief())
-
-
 def corners(space: SearchSpace, generator: np.random.Generator, count: int) -> list[Configuration]:
     """The default, the first and last rows, the largest tile and some others."""
     columns = space.columns()
@@ -106,7 +60,7 @@ def those(space: SearchSpace, name: str, value: Setting, generator: np.random.Ge
 
 def test_odd_convolutions_are_right_on_every_device_all_over_the_space(backend: LLVMBackend) -> None:
     family, generator = kernel("llvm.direct"), np.random.default_rng(len(backend.device.name))
-    for problem in odd_problems(10, seed=backend.device.vector_bits + backend.device.threads):
+    for problem in odd_problems(family, backend.device, 10, backend.device.vector_bits + backend.device.threads):
         space = SearchSpace(family, problem, backend.device)
         check(backend, family, problem, [
             *corners(space, generator, 2), *those(space, "borders", "peel", generator, 3)])
@@ -151,7 +105,7 @@ def test_odd_matrix_products_are_right_on_every_device(backend: LLVMBackend) -> 
 def test_every_valid_problem_has_a_configuration() -> None:
     family = kernel("llvm.direct")
     for device in DEVICES:
-        for problem in odd_problems(150, seed=9):
+        for problem in odd_problems(family, device, 150, seed=9):
             assert len(SearchSpace(family, problem, device)), problem.brief()
 
 

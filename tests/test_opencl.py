@@ -19,13 +19,14 @@ import pytest
 from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array, Implementation, Launch, Phase, Source
-from seqtune.kernels.kernel import Configuration, Kernel, kernel, resolve
+from seqtune.kernels.kernel import Configuration, kernel, resolve
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace, spaces_for
 from seqtune.tuner import opencl, opencl_facts, pocl, rates
 from seqtune.tuner.backend import BuildError, LaunchError
 from seqtune.tuner.opencl import OpenCLBackend
-from seqtune.tuner.reference import make_operands, reference
+
+from .exactness import check
 
 CPU = Device("opencl:cpu", "opencl", "skylake-avx512", "opencl-c-1.2", threads=2, compute_units=2, vector_bits=512,
              vector_registers=32, local_memory=1 << 20, max_work_group=4096)
@@ -43,19 +44,6 @@ def backend() -> Iterator[OpenCLBackend]:
     opened = OpenCLBackend(found[0])
     yield opened
     opened.close()
-
-
-def _check(backend: OpenCLBackend, problem: Problem, family: Kernel, configuration: Configuration) -> None:
-    operands = make_operands(problem, seed=7)
-    executable = backend.build(problem, family, configuration)
-    executable.load(operands.x, operands.weights, operands.bias)
-    executable.poison()
-    executable.run()
-    expected = reference(problem, operands)
-    error = np.abs(executable.output() - expected).max() / np.abs(expected).max()
-    assert error < 1e-5, f"{problem.brief()}: {configuration.brief()}"  # NaN where an output was not written
-    assert executable.overrun() is None
-    executable.close()
 
 
 def _space(backend: OpenCLBackend, name: str, problem: Problem) -> SearchSpace:
@@ -87,9 +75,9 @@ def test_the_direct_convolution_is_right_on_odd_shapes(backend: OpenCLBackend) -
     seen: set[tuple[str, int | str]] = set()
     for problem in [_convolution(generator) for _ in range(40)]:
         space = _space(backend, "opencl.direct", problem)
-        for configuration in {space.nearest(wish) for wish in DIRECT}:
-            _check(backend, problem, space.kernel, configuration)
-            seen.update(configuration.settings)
+        chosen = {space.nearest(wish) for wish in DIRECT}
+        check(backend, space.kernel, problem, chosen)
+        seen.update(*(configuration.settings for configuration in chosen))
     assert seen >= {("border", "peel"), ("inner", "row"), ("piece", 32), ("chunk", 4), ("chunk", 0)}
 
 
@@ -103,7 +91,7 @@ def test_a_peeled_border_is_like_zeros(backend: OpenCLBackend, shape: dict[str, 
     for pad_h in (0, 3):
         problem = Problem.make("conv2d", **{"n": 2, "c": 64, "h": 9, "k": 20, "r": 3, "pad_h": pad_h, **shape})
         space = _space(backend, "opencl.direct", problem)
-        _check(backend, problem, space.kernel, space.nearest(wish))
+        check(backend, space.kernel, problem, [space.nearest(wish)])
 
 
 IMPLICIT: list[dict[str, int | str]] = [
@@ -116,13 +104,13 @@ IMPLICIT: list[dict[str, int | str]] = [
 def test_the_implicit_gemm_is_right_on_odd_shapes_with_and_without_local_memory(backend: OpenCLBackend) -> None:
     family = kernel("opencl.implicit_gemm")
     generator = np.random.default_rng(4)
-    seen = set()
+    seen: set[tuple[int | str, int | str]] = set()
     for problem in [_convolution(generator) for _ in range(40)]:
         if family.why_not(problem, backend.device) is None:
             space = SearchSpace(family, problem, backend.device)
-            for configuration in {space.nearest(wish) for wish in IMPLICIT}:
-                _check(backend, problem, family, configuration)
-                seen.add((configuration["local_a"], configuration["local_b"]))
+            chosen = {space.nearest(wish) for wish in IMPLICIT}
+            check(backend, family, problem, chosen)
+            seen.update((configuration["local_a"], configuration["local_b"]) for configuration in chosen)
     assert seen == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 
@@ -131,8 +119,7 @@ def test_any_configuration_of_a_convolution_is_right(backend: OpenCLBackend, lay
     problem = Problem.make("conv2d", n=2, c=64, h=17, w=31, k=70, r=3, s=3, pad_h=1, pad_w=1, layout=layout)
     for name in ("opencl.direct", "opencl.implicit_gemm"):
         space = _space(backend, name, problem)
-        for configuration in space.sample(np.random.default_rng(5), 5):
-            _check(backend, problem, space.kernel, configuration)
+        check(backend, space.kernel, problem, space.sample(np.random.default_rng(5), 5))
 
 
 def test_one_pixel_and_one_channel_are_enough(backend: OpenCLBackend) -> None:
@@ -140,7 +127,7 @@ def test_one_pixel_and_one_channel_are_enough(backend: OpenCLBackend) -> None:
                     Problem.make("conv2d", c=2, h=3, w=3, k=4, r=3, s=3, layout="NHWC"),
                     Problem.make("gemm", m=1, n=1, k=1)):
         family = kernel("opencl.gemm" if problem.type == "gemm" else "opencl.direct")
-        _check(backend, problem, family, SearchSpace(family, problem, backend.device).default)
+        check(backend, family, problem, [SearchSpace(family, problem, backend.device).default])
 
 
 def test_the_matrix_product_is_right_on_odd_shapes(backend: OpenCLBackend) -> None:
@@ -150,8 +137,8 @@ def test_the_matrix_product_is_right_on_odd_shapes(backend: OpenCLBackend) -> No
             problem = Problem.make("gemm", m=m, n=n, k=k, trans_a=trans_a, trans_b=trans_b,
                                    bias="yes" if epilogue else "no", activation="relu" if epilogue else "none")
             space = _space(backend, "opencl.gemm", problem)
-            _check(backend, problem, family, space.default)
-            _check(backend, problem, family, space.nearest({"order": "columns", "vectors_n": 2, "piece": 256}))
+            check(backend, family, problem, [
+                space.default, space.nearest({"order": "columns", "vectors_n": 2, "piece": 256})])
 
 
 def test_equal_sources_are_built_once_for_many_problems(backend: OpenCLBackend) -> None:

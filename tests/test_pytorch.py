@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.api import predict
+from seqtune.choices import MOST_BYTES
 from seqtune.errors import FormatError, MisuseError, SeqtuneError
 from seqtune.kernels.forms import from_conv2d, from_linear
-from seqtune.kernels.kernel import kernel
+from seqtune.kernels.kernel import kernel, table
 from seqtune.kernels.problem import Problem
 from seqtune.layers import KeptConvolution, KeptProduct
 from seqtune.predictor.checkpoint import Checkpoint
@@ -41,7 +42,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A translator that knows nothing: what it says is valid all the same."""
-    vocabulary = Vocabulary.build([kernel(name) for name in ("llvm.direct", "llvm.gemm")], [find("llvm:0")])
+    vocabulary = Vocabulary.build([kernel(name) for name in table("llvm")], [find("llvm:0")])
     torch.manual_seed(0)
     model = Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16)
     return Checkpoint(model, vocabulary).save(tmp_path_factory.mktemp("checkpoint") / "tiny")
@@ -144,6 +145,41 @@ def test_a_network_with_norms_pools_and_a_classifier_computes_the_same(
     assert fast.error < 1e-4
 
 
+def test_layers_in_different_memory_formats_follow_each_other(quick: Callable[..., Optimized]) -> None:
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.linear, self.other = nn.Conv2d(3, 4, 3), nn.Linear(6, 6), nn.Conv2d(4, 4, 3, padding=1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.conv(x)
+            y = self.linear(x)
+            found: Tensor = self.linear(self.other(y) + y) + x
+            return found
+
+    model, x = Mixed().eval(), torch.randn(2, 3, 8, 8)
+    fast = quick(model, x)
+    assert len(fast.choices) == 4
+    assert same(fast, model, x)
+
+
+def test_sums_of_what_is_no_image_stay_pytorch_s(quick: Callable[..., Optimized]) -> None:
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            found: Tensor = (self.linear(x) + x).softmax(-1)
+            return found
+
+    model, x = Attention().eval(), torch.randn(1, 4, 6, 8)
+    fast = quick(model, x)
+    assert isinstance(fast.model, Compiled)
+    assert "aten.add.Tensor" in {str(node.target) for node in fast.model.graph.graph.nodes}
+    assert same(fast, model, x)
+
+
 def test_what_was_replaced_is_gone_and_the_model_given_is_untouched(quick: Callable[..., Optimized]) -> None:
     model = norm_net()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -208,11 +244,33 @@ def test_other_shapes_and_keywords_go_through_the_original(quick: Callable[..., 
 def test_where_a_model_cannot_be_exported_its_parts_are(quick: Callable[..., Optimized]) -> None:
     model = Branching().eval()
     x = torch.randn(1, 3, 20, 20)
-    fast = quick(model, x)
+    steps: list[str] = []
+    fast = quick(model, x, progress=steps.append)
+    assert "Branching cannot be exported" in steps[0]
     assert len(fast.choices) == 5
     assert isinstance(fast.model, Branching)
     assert isinstance(fast.model.norm_net, Compiled)
     assert same(fast, model, x)
+
+
+class Viewing(nn.Module):
+    """Takes for granted that tensors are contiguous."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.classes = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 4, 1), nn.Linear(4 * 36, 5)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.first(x)
+        return x, self.classes(self.second(x.view(x.shape[0], 8, -1).view(x.shape)).view(x.shape[0], -1))
+
+
+def test_tensors_may_be_viewed_as_in_the_original(quick: Callable[..., Optimized]) -> None:
+    model, x = Viewing().eval(), torch.randn(2, 3, 8, 8)
+    fast = quick(model, x)
+    assert len(fast.choices) == 3
+    assert same(fast, model, x)
+    assert [one.stride() for one in fast(x)] == [one.stride() for one in model(x)]
 
 
 def test_two_inputs_and_a_dictionary_of_results(quick: Callable[..., Optimized]) -> None:
@@ -244,9 +302,9 @@ def test_verified_layers_are_measured_beside_pytorch_s(checkpoint: Path, tmp_pat
 
 
 def test_a_layer_that_does_not_win_is_kept(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.pytorch._beside", lambda runs: {
+    monkeypatch.setattr("seqtune.duels._beside", lambda runs: {
         name: {"ours": 2.0, "theirs": 1.0, "plain": 2.0, "packed": 1.0}[name] for name in runs})
-    monkeypatch.setattr("seqtune.pytorch.predict", lambda problem, device, **options: predict(
+    monkeypatch.setattr("seqtune.duels.predict", lambda problem, device, **options: predict(
         problem, device, checkpoint=checkpoint))
     model, x = norm_net(), torch.randn(1, 3, 20, 20)
     fast = optimize(model, x, device="llvm:1")
@@ -276,10 +334,29 @@ def test_a_choice_is_saved_and_loaded_without_predicting(
     model, x = norm_net(), torch.randn(1, 3, 20, 20)
     fast = quick(model, x)
     fast.save(tmp_path / "choice.json")
-    monkeypatch.setattr("seqtune.pytorch.predict", lambda *_, **__: pytest.fail("predicted"))
+    monkeypatch.setattr("seqtune.duels.predict", lambda *_, **__: pytest.fail("predicted"))
     again = optimize(model, x, device="llvm:1", saved=tmp_path / "choice.json")
     assert [one.configuration for one in again.choices] == [one.configuration for one in fast.choices]
     assert torch.equal(again(x), fast(x))
+
+
+def test_numbers_of_a_saved_choice_become_the_space_s_own(quick: Callable[..., Optimized], tmp_path: Path) -> None:
+    model, x = norm_net(), torch.randn(1, 3, 20, 20)
+    fast = quick(model, x)
+    fast.save(tmp_path / "choice.json")
+    found = json.loads((tmp_path / "choice.json").read_text())
+    for layer in found["layers"]:
+        layer["configuration"] = {name: float(one) if isinstance(one, int) else one
+                                  for name, one in layer["configuration"].items()}
+    (tmp_path / "choice.json").write_text(json.dumps(found))
+    again = optimize(model, x, device="llvm:1", saved=tmp_path / "choice.json")
+    assert [repr(one.configuration) for one in again.choices] == [repr(one.configuration) for one in fast.choices]
+
+
+def test_a_choice_that_cannot_be_written_is_one_line(quick: Callable[..., Optimized], tmp_path: Path) -> None:
+    fast = quick(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4))
+    with pytest.raises(SeqtuneError, match="cannot write"):
+        fast.save(tmp_path / "none" / "choice.json")
 
 
 @pytest.mark.parametrize(("change", "says"), [
@@ -290,6 +367,12 @@ def test_a_choice_is_saved_and_loaded_without_predicting(
     (lambda found: found["layers"][0].update(kernel="llvm.none"), "no kernel 'llvm.none'"),
     (lambda found: found["layers"][0]["configuration"].update(vector=999), "vector=999"),
     (lambda found: found["layers"][0].update(configuration=None), "no saved choice"),
+    (lambda found: found["layers"][0].update(kernel="llvm.gemm"), "solves gemm, not conv2d"),
+    (lambda found: found["layers"][0].update(kernel="opencl.direct"), "runs on opencl, not on llvm"),
+    (lambda found: found["layers"][0].update(kernel="llvm.depthwise", version=1), "a group of its own"),
+    (lambda found: found["layers"][0]["problem"].update(layout="two\nlines"), "layout=two lines"),
+    (lambda found: found.update(device="two\nlines"), "saved on two lines"),
+    (lambda found: found.update(layers={"problem": 1}), "no saved choice"),
     (lambda found: found.update(seqtune=99), "schema 99"),
     (lambda found: found.pop("layers"), "no saved choice"),
 ])
@@ -309,11 +392,16 @@ def test_a_choice_that_does_not_fit_is_refused_in_one_line(
 
 def test_a_choice_that_is_not_there_or_damaged_is_refused(tmp_path: Path) -> None:
     model, x = norm_net(), torch.randn(1, 3, 20, 20)
-    with pytest.raises(FormatError, match="cannot be read"):
+    with pytest.raises(FormatError, match="cannot read"):
         optimize(model, x, device="llvm:1", saved=tmp_path / "none.json")
-    (tmp_path / "damaged.json").write_text("[1, {")
-    with pytest.raises(FormatError, match="no saved choice"):
-        optimize(model, x, device="llvm:1", saved=tmp_path / "damaged.json")
+    path = tmp_path / "damaged.json"
+    for damage in (b"[1, {", b"\xff\xfe\x00", b"[" * 100_000, b"{}"):
+        path.write_bytes(damage)
+        with pytest.raises(FormatError, match="no saved choice"):
+            optimize(model, x, device="llvm:1", saved=path)
+    path.write_bytes(b" " * (MOST_BYTES + 1))
+    with pytest.raises(FormatError, match="more than 4 MB"):
+        optimize(model, x, device="llvm:1", saved=path)
 
 
 @pytest.mark.parametrize(("model", "example", "says"), [
@@ -324,6 +412,8 @@ def test_a_choice_that_is_not_there_or_damaged_is_refused(tmp_path: Path) -> Non
     (nn.Conv2d(3, 3, 1, device="meta").eval(), torch.randn(1, 3, 4, 4), "on meta"),
     (nn.ReLU().eval(), torch.randn(3), "no layer of this ReLU"),
     (nn.Conv2d(3, 3, 1).eval(), "an image", "must be a tensor"),
+    (nn.Conv2d(3, 3, 1).eval(), (), "must be a tensor"),
+    (nn.Conv2d(3, 3, 1).eval(), 5, "must be a tensor"),
     (torch.relu, torch.randn(3), "no torch.nn.Module"),
 ])
 def test_what_cannot_be_optimised_is_refused_in_one_line(model: Any, example: Any, says: str) -> None:

@@ -25,6 +25,8 @@ entry:
   %jobs = load ptr, ptr %data
   %last_p = getelementptr i64, ptr %data, i64 1
   %last = load i64, ptr %last_p
+  %shares_p = getelementptr i64, ptr %data, i64 2
+  %shares = load i64, ptr %shares_p
   %index0 = call i32 inttoptr (i64 {index} to ptr)()
   %count0 = call i32 inttoptr (i64 {count} to ptr)()
   %index = zext i32 %index0 to i64
@@ -38,8 +40,15 @@ each:
   %phases = load i64, ptr %phases_p
   br label %phase
 phase:
-  %i = phi i64 [ 0, %each ], [ %i1, %phase ]
-  call void @share(ptr %job, i64 %i, i64 %index, i64 %count)
+  %i = phi i64 [ 0, %each ], [ %i1, %wait ]
+  br label %part
+part:
+  %s = phi i64 [ %index, %phase ], [ %s1, %part ]
+  call void @share(ptr %job, i64 %i, i64 %s, i64 %shares)
+  %s1 = add i64 %s, %count
+  %lacking = icmp ult i64 %s1, %shares
+  br i1 %lacking, label %part, label %wait
+wait:
   call void inttoptr (i64 {barrier} to ptr)()
   %i1 = add i64 %i, 1
   %more = icmp ult i64 %i1, %phases
@@ -53,10 +62,13 @@ out:
 }}
 
 define void @launch(ptr %jobs, i64 %number, i32 %threads) nounwind {{
-  %data = alloca [2 x i64], align 8
+  %data = alloca [3 x i64], align 8
   store ptr %jobs, ptr %data
   %number_p = getelementptr i64, ptr %data, i64 1
   store i64 %number, ptr %number_p
+  %shares = zext i32 %threads to i64
+  %shares_p = getelementptr i64, ptr %data, i64 2
+  store i64 %shares, ptr %shares_p
   call void inttoptr (i64 {parallel} to ptr)(ptr @region, ptr %data, i32 %threads, i32 0)
   ret void
 }}
@@ -78,7 +90,8 @@ def loaded_runtime(near: Path, maps: Path = Path("/proc/self/maps")) -> Path | N
 class OpenMP:
     """`count` threads of a runtime's team. Any thread may call it, one at a time.
 
-    Raises UnavailableError where the library is no OpenMP runtime.
+    Where the runtime gives fewer (a limit, a region around this one), they take several threads' shares each. Raises
+    UnavailableError where the library is no OpenMP runtime.
     """
 
     def __init__(self, compiler: Compiler, count: int, runtime: Path) -> None:
