@@ -34,11 +34,11 @@ def test_pieces_are_apart_and_in_the_workspace() -> None:
 
 
 @pytest.mark.parametrize(("family", "fields", "features"), [
-    ("llvm.winograd", llvm_winograd_loops.FIELDS, {"k": 12}),
-    ("llvm.depthwise", llvm_depthwise_planes.FIELDS, {"k": 3, "groups": 3})])
+    ("llvm.winograd", llvm_winograd_loops.FIELDS, {"c": 4, "k": 12}),
+    ("llvm.depthwise", llvm_depthwise_planes.FIELDS, {"c": 3, "k": 3, "groups": 3})])
 def test_a_workspace_holds_the_pieces_of_more_threads_than_tasks(
         family: str, fields: tuple[str, ...], features: dict[str, int]) -> None:
-    problem = Problem.make("conv2d", c=3, h=13, w=13, r=3, s=3, **features)
+    problem = Problem.make("conv2d", h=13, w=13, r=3, s=3, **features)
     implementation: Implementation = resolve(str(kernel(family).implementation))  # type: ignore[assignment]
     for threads in (1, 2, 3, 4, 8):
         space = SearchSpace(kernel(family), problem, replace(DEVICE, threads=threads))
