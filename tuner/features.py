@@ -2,8 +2,9 @@
 
 Its parameters, the kernel's derived quantities, and the quantities that the constraints speak of: who writes
 `block_x * block_y <= 1024` or `tile % (vector * threads) == 0` has said that the product and the quotient matter. Also
-the products of all pairs of numeric parameters, facts of problem and device, and how much each of the problem's sizes
-wastes when it is cut into pieces as long as a parameter says: trees find neither by themselves. No name has a meaning.
+the products of all pairs of numeric parameters, facts of problem and device, and into how many pieces as long as a
+parameter says each of the problem's sizes is cut, and what that wastes: trees find none of these by themselves. No name
+has a meaning.
 """
 
 from __future__ import annotations
@@ -91,9 +92,10 @@ def features(space: SearchSpace, rows: NDArray[np.int64]) -> NDArray[np.float32]
     for size in names.values():
         if isinstance(size, int) and size >= SMALLEST_SIZE:
             pieces = [np.maximum(values, 1) for values in numeric]
+            wide += [size / piece for piece in pieces]
             wide += [np.ceil(size / piece) * piece / size for piece in pieces]
         else:
-            wide += [np.full(len(rows), np.nan)] * len(numeric)
+            wide += [np.full(len(rows), np.nan)] * (2 * len(numeric))
     wide += [np.full(len(rows), value) for value in fixed]
     return np.stack(wide, axis=1).astype(np.float32)
 

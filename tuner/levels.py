@@ -34,7 +34,7 @@ class Scale:
     alike: Floats
 
     @classmethod
-    def of(cls, space: int | None, name: str, values: Floats, ordered: bool = True, reach: float = REACH) -> Scale:
+    def of(cls, space: int | None, name: str, values: Floats, ordered: bool = True) -> Scale:
         """From a sample of its values; those not known belong to the last level, which is like no other."""
         found = np.unique(values[~np.isnan(values)])
         if ordered and len(found) > MOST_LEVELS:
@@ -45,7 +45,7 @@ class Scale:
         alike = np.eye(len(found) + 1)
         if ordered and len(found) > 1:
             place = (_evenly(np.arange(len(found))) + _evenly(np.log(found) if found.min() > 0 else found)) / 2
-            alike[:-1, :-1] = np.exp(-np.abs(place[:, None] - place) / reach)
+            alike[:-1, :-1] = np.exp(-np.abs(place[:, None] - place) / REACH)
         return cls(space, name, cuts, alike)
 
     def levels(self, values: Floats) -> Places:
