@@ -21,6 +21,8 @@ Places = NDArray[np.int16]  # (configuration, scale)
 MOST_LEVELS = 24  # of one scale
 MOST_PAIRS = 10  # products of two parameters; more only blur what each means
 REACH = 0.7  # the share of a scale over which likeness falls to 1/e
+MOST_TWOS = 6
+TWOS = True
 SAMPLE = 20_000  # configurations that scales are made from; all of most spaces
 
 
@@ -59,6 +61,12 @@ def _evenly(values: NDArray[np.floating] | NDArray[np.integer]) -> Floats:
     return np.asarray((values - values.min()) / (values.max() - values.min()))
 
 
+def _twos(values: Floats) -> Floats:
+    """How often 2 divides each value, up to MOST_TWOS; 0 where it is no positive whole number."""
+    whole = np.where((values > 0) & (values == np.floor(values)) & (values < 2**40), values, 1).astype(np.int64)
+    return np.minimum(np.log2(whole & -whole), MOST_TWOS)
+
+
 class Levels:
     """The scales of a union of spaces, and where its configurations stand on them.
 
@@ -90,7 +98,12 @@ class Levels:
         space = self.union.spaces[place]
         found = columns(space, rows)
         pairs = products(space, found)
-        return found if len(pairs) > MOST_PAIRS else {**found, **pairs}
+        if len(pairs) <= MOST_PAIRS:
+            found |= pairs
+        if TWOS:
+            found |= {f"twos in {name}": _twos(values) for name, values in found.items()
+                     if not (name in space.kernel.by_name and not is_numeric(space.kernel.by_name[name]))}
+        return found
 
     def of(self, numbers: Numbers) -> Places:
         """(configuration, scale)"""

@@ -24,7 +24,7 @@ class Strategy(Protocol):
     """Made with the spaces of one problem (one per kernel family) and a seed."""
 
     def ask(self, count: int) -> list[Configuration]:
-        """Up to `count` new configurations; fewer near the end, none when done."""
+        """Up to `count` new configurations; fewer near the end or to learn from first, none when done."""
         ...
 
     def tell(self, configuration: Configuration, measurement: Measurement) -> None:
