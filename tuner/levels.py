@@ -1,7 +1,8 @@
 """Levels: configurations as places on a few short scales, one scale for each quantity that may matter.
 
 A scale has the quantity's values in ascending order (or bins, where there are many), and says how alike two places are:
-less with every step for numbers, not at all for words. What means nothing to a kernel is absent for its configurations.
+less with every step for numbers, not at all for words. Beside its size, a number has a second scale: how often two
+divides it. What means nothing to a kernel is absent for its configurations.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ Places = NDArray[np.int16]  # (configuration, scale)
 MOST_LEVELS = 24  # of one scale
 MOST_PAIRS = 10  # products of two parameters; more only blur what each means
 REACH = 0.7  # the share of a scale over which likeness falls to 1/e
-MOST_TWOS = 6
-TWOS = True
 SAMPLE = 20_000  # configurations that scales are made from; all of most spaces
 
 
@@ -32,11 +31,12 @@ class Scale:
 
     space: int | None  # place of the space in the union that it belongs to; None: all
     name: str
+    computed: bool  # from other quantities, rather than a parameter
     cuts: Floats
     alike: Floats
 
     @classmethod
-    def of(cls, space: int | None, name: str, values: Floats, ordered: bool = True) -> Scale:
+    def of(cls, space: int | None, name: str, values: Floats, ordered: bool = True, computed: bool = True) -> Scale:
         """From a sample of its values; those not known belong to the last level, which is like no other."""
         found = np.unique(values[~np.isnan(values)])
         if ordered and len(found) > MOST_LEVELS:
@@ -48,7 +48,7 @@ class Scale:
         if ordered and len(found) > 1:
             place = (_evenly(np.arange(len(found))) + _evenly(np.log(found) if found.min() > 0 else found)) / 2
             alike[:-1, :-1] = np.exp(-np.abs(place[:, None] - place) / REACH)
-        return cls(space, name, cuts, alike)
+        return cls(space, name, computed, cuts, alike)
 
     def levels(self, values: Floats) -> Places:
         """The level of each value."""
@@ -62,9 +62,9 @@ def _evenly(values: NDArray[np.floating] | NDArray[np.integer]) -> Floats:
 
 
 def _twos(values: Floats) -> Floats:
-    """How often 2 divides each value, up to MOST_TWOS; 0 where it is no positive whole number."""
-    whole = np.where((values > 0) & (values == np.floor(values)) & (values < 2**40), values, 1).astype(np.int64)
-    return np.minimum(np.log2(whole & -whole), MOST_TWOS)
+    """How often 2 divides each value; 0 where it is not positive."""
+    whole = np.where(values > 0, values, 1).astype(np.int64)
+    return np.log2(whole & -whole)
 
 
 class Levels:
@@ -81,8 +81,9 @@ class Levels:
         for place, space in enumerate(union.spaces):
             rows = np.arange(len(space)) if len(space) <= SAMPLE else generator.choice(len(space), SAMPLE, False)
             for name, values in self._quantities(place, rows).items():
-                words = name in space.kernel.by_name and not is_numeric(space.kernel.by_name[name])
-                self._add(Scale.of(place, name, values, not words), values, seen)
+                parameter = space.kernel.by_name.get(name)
+                ordered = parameter is None or is_numeric(parameter)
+                self._add(Scale.of(place, name, values, ordered, computed=parameter is None), values, seen)
         for number, values in enumerate(self._others):
             self._add(Scale.of(None, str(number), values), values, seen)
 
@@ -100,10 +101,8 @@ class Levels:
         pairs = products(space, found)
         if len(pairs) <= MOST_PAIRS:
             found |= pairs
-        if TWOS:
-            found |= {f"twos in {name}": _twos(values) for name, values in found.items()
-                     if not (name in space.kernel.by_name and not is_numeric(space.kernel.by_name[name]))}
-        return found
+        numeric = [one.name for one in space.kernel.parameters if is_numeric(one)]
+        return found | {f"twos in {name}": _twos(found[name]) for name in numeric}
 
     def of(self, numbers: Numbers) -> Places:
         """(configuration, scale)"""

@@ -30,6 +30,7 @@ class SurrogateOptions:
     """The priors, and how the weights are learned."""
 
     weight: float = 0.7  # prior median of the scales' weights
+    computed: float = 0.2  # the same of computed quantities, most of which mean nothing
     weight_spread: float = 1.2  # of their logarithm
     noise: float = 0.01  # prior median of the noise's variance, over that of the rest
     noise_spread: float = 1.0
@@ -45,8 +46,8 @@ class Surrogate:
     def __init__(self, scales: Sequence[Scale], options: SurrogateOptions = SurrogateOptions()) -> None:
         self.options = options
         self.alike = [scale.alike for scale in scales]
-        self.theta = np.full(len(scales) + 1, math.log(options.weight))  # log weights, then the log noise
-        self.theta[-1] = math.log(options.noise)
+        medians = [options.computed if scale.computed else options.weight for scale in scales]
+        self.theta = np.log([*medians, options.noise])  # log weights, then the log noise
         self._prior = self.theta.copy()
         self._spread = np.full(len(self.theta), options.weight_spread)
         self._spread[-1] = options.noise_spread
