@@ -64,7 +64,7 @@ def _evenly(values: NDArray[np.floating] | NDArray[np.integer]) -> Floats:
 def _twos(values: Floats) -> Floats:
     """How often 2 divides each value; 0 where it is not positive."""
     whole = np.where(values > 0, values, 1).astype(np.int64)
-    return np.log2(whole & -whole)
+    return np.asarray(np.log2(whole & -whole))
 
 
 class Levels:

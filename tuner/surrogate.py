@@ -91,7 +91,7 @@ class Surrogate:
         gradient[:-1] = 0.5 * (weight / (1 + weight))[:, 0, 0] * np.einsum(
             "ij,dij->d", inner, (alike - 1) / joined, optimize=False)
         gradient[-1] = 0.5 * noise * np.trace(push)
-        return gradient - (self.theta - self._prior) / self._spread**2
+        return np.asarray(gradient - (self.theta - self._prior) / self._spread**2)
 
     def covariance(self, places: Places, slopes: Floats, others: Places, others_slopes: Floats) -> NDArray[np.float32]:
         """(configuration, other)"""

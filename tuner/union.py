@@ -39,15 +39,15 @@ class Rowfinder:
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         weights = np.random.default_rng(0).integers(1, 2**63, rows.shape[1], dtype=np.uint64)
-        self._weights = weights | np.uint64(1)
+        self._weights: NDArray[np.uint64] = np.bitwise_or(weights, np.uint64(1))
         hashes = self._hash(rows)
         self._order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[self._order]
 
     def _hash(self, rows: NDArray[Any]) -> NDArray[np.uint64]:
         found = np.zeros(len(rows), np.uint64)
-        for column, weight in enumerate(self._weights):
-            found += rows[:, column].astype(np.uint64) * weight  # wraps around
+        for column in range(rows.shape[1]):
+            found += rows[:, column].astype(np.uint64) * self._weights[column]  # wraps around
         return found
 
     def find(self, wanted: NDArray[Any]) -> Numbers:
