@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -253,6 +252,7 @@ def _seeded(name: str, factory: StrategyFactory) -> str | StrategyFactory:
     """The strategy; one that takes seeds is handed the translator's beam, if the translator knows the kernels."""
     if not getattr(factory, "takes_seeds", False):
         return name
+    seeded_factory: Callable[..., Strategy] = factory
 
     def seeded(spaces: Sequence[SearchSpace], seed: int, trials: int | None = None) -> Strategy:
         try:
@@ -261,7 +261,7 @@ def _seeded(name: str, factory: StrategyFactory) -> str | StrategyFactory:
             if name == "predictor":
                 raise
             seeds = ()
-        return partial(factory, seeds=seeds)(spaces, seed, trials)
+        return seeded_factory(spaces, seed, trials, seeds=seeds)
 
     seeded.__name__ = name
     return seeded

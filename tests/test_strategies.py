@@ -143,7 +143,7 @@ def landscape() -> tuple[SearchSpace, NDArray[np.float64]]:
 
 def share(strategy: Strategy, space: SearchSpace, times: NDArray[np.float64], trials: int) -> float:
     """How near to the best it gets in so many trials."""
-    found = []
+    found: list[float] = []
     while len(found) < trials:
         for configuration in strategy.ask(min(8, trials - len(found))):
             time = float(times[space.row(configuration)])
@@ -159,7 +159,7 @@ def test_it_beats_random_search_where_there_is_something_to_learn(name: str, lea
     space, times = landscape()
     found = [share(strategy_factory(name)([space], seed, 60), space, times, 60) for seed in range(6)]
     chance = [share(strategy_factory("random")([space], seed, 60), space, times, 60) for seed in range(6)]
-    assert np.mean(found) > max(least, np.mean(chance))
+    assert float(np.mean(found)) > max(least, float(np.mean(chance)))
 
 
 def test_what_fails_is_learned_and_avoided() -> None:

@@ -132,7 +132,7 @@ class Portfolio(Searcher):
         found = np.full(len(seconds), 1.0)
         found[good] = bend(np.log(seconds[good] / best))
         found[np.isinf(seconds)] = found[good].max(initial=1.0)
-        for place in np.flatnonzero(np.isnan(seconds)):
+        for place in np.flatnonzero(np.isnan(seconds)).tolist():
             found[place] = self._believed[numbers[place]]
         return found
 
@@ -166,8 +166,8 @@ class Portfolio(Searcher):
         if len(self.told) <= MOST:
             return self.told + pending
         order = sorted(self.told, key=lambda number: (self.seconds[number], number))
-        rest = self.generator.permutation(order[MOST // 2:])[:MOST // 2]
-        return order[:MOST // 2] + rest.tolist() + pending
+        rest: list[int] = self.generator.permutation(order[MOST // 2:])[:MOST // 2].tolist()
+        return order[:MOST // 2] + rest + pending
 
     def _add(self, number: int) -> None:
         for guess in self._guesses():
