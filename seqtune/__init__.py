@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from seqtune.errors import SeqtuneError
 
 if TYPE_CHECKING:
-    from seqtune.api import Candidate, Prediction, devices, evaluate, export, predict, retrain, train, tune
+    from seqtune.api import Candidate, Prediction, devices, evaluate, export, predict, replay, retrain, train, tune
     from seqtune.kernels.device import Device
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
@@ -25,7 +25,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Candidate", "Configuration", "Device", "Prediction", "Problem", "SeqtuneError", "__version__", "devices",
-    "evaluate", "export", "predict", "retrain", "train", "tune",
+    "evaluate", "export", "predict", "replay", "retrain", "train", "tune",
 ]
 
 _HOMES = {
@@ -33,7 +33,8 @@ _HOMES = {
     "Device": "seqtune.kernels.device",
     "Problem": "seqtune.kernels.problem",
 } | dict.fromkeys(
-    ("Candidate", "Prediction", "devices", "evaluate", "export", "predict", "retrain", "train", "tune"), "seqtune.api")
+    ("Candidate", "Prediction", "devices", "evaluate", "export", "predict", "replay", "retrain", "train", "tune"),
+    "seqtune.api")
 
 
 def __getattr__(name: str) -> object:

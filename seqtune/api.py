@@ -18,6 +18,7 @@ from seqtune.answers import Candidate, Demonstration, Devices, Prediction, Tuned
 from seqtune.data.miopen_terms import as_convnd
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import CheckpointError, FormatError, MisuseError, SeqtuneError
+from seqtune.foreign import export_t4, import_recorded
 from seqtune.inputs import (
     Say,
     as_device,
@@ -37,6 +38,7 @@ from seqtune.kernels.space import SearchSpace, spaces_for
 from seqtune.learn import evaluate, export, read_dataset, retrain, train
 from seqtune.miopen import export_miopen, import_miopen
 from seqtune.predictor.budget import SECONDS
+from seqtune.searches import replay
 from seqtune.tuner import devices as discovery
 
 if TYPE_CHECKING:
@@ -46,7 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Candidate", "Demonstration", "Devices", "Prediction", "Tuned", "TuningReport", "demo", "devices", "evaluate",
-    "export", "export_miopen", "import_miopen", "kernel_json", "kernels", "predict", "retrain", "train", "tune",
+    "export", "export_miopen", "export_t4", "import_miopen", "import_recorded", "kernel_json", "kernels", "predict",
+    "replay", "retrain", "train", "tune",
 ]
 
 DEFAULT_TRIALS = 200  # of a random search without a budget; the other strategies end by themselves
@@ -204,7 +207,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         trials = DEFAULT_TRIALS
     if replay is not None and journal is not None:
         raise MisuseError("what is replayed goes into no journal; leave out either")
-    replayed = None if replay is None else _replay(replay, device, asked)
+    replayed, families = (None, None) if replay is None else _replay(replay, device, asked)
     place = as_device("llvm:0" if device is None else device) if replayed is None else replayed.device
     failed = dict.fromkeys(asked, 0)
     skipped: list[tuple[Problem, str]] = []
@@ -212,7 +215,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         skipped = [(problem, f"not recorded on {place.name}") for problem in asked if problem not in replayed]
         asked = [problem for problem in asked if problem in replayed]
     if len(asked) == 1:
-        spaces_for(asked[0], place)  # the reason is the answer
+        spaces_for(asked[0], place, families)  # the reason is the answer
 
     def note(step: TuningProgress) -> None:
         failed[step.problem] += step.measurement.status is not Status.CORRECT and (
@@ -233,7 +236,8 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
             for problem in asked:
                 kept.forget_failed(problem, place, kernels())
         for found in tune_all(asked, place, kept, strategy, Budget(trials, seconds), measurer=measurer, seed=seed,
-                              on_progress=note, on_skip=lambda problem, reason: skipped.append((problem, reason))):
+                              kernels=families, on_progress=note,
+                              on_skip=lambda problem, reason: skipped.append((problem, reason))):
             times = dict(found.finalists)
             default = times.get(found.default)
             results.append(Tuned(
@@ -243,17 +247,22 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
                             None if replay is None else str(replay))
 
 
-def _replay(data: str | Path, device: Device | str | None, problems: Sequence[Problem]) -> Replay:
-    """The problems' records on that device of a data set. Raises DeviceError, MisuseError where there are none."""
+def _replay(data: str | Path, device: Device | str | None,
+            problems: Sequence[Problem]) -> tuple[Replay, tuple[Kernel, ...] | None]:
+    """The problems' records on that device of a data set, and the kernel families, where it declares any.
+
+    Raises DeviceError, MisuseError where there are none.
+    """
     from seqtune.tuner.replay import Replay
 
     found = read_dataset(data)
     place = found.device(device.key if isinstance(device, Device) else device)
     wanted = found.rows["problem"].isin([problem.key for problem in problems])
-    records = Replay(place, replace(found, rows=found.rows[wanted]).on(place.key).records(), kernels())
+    families = (*kernels(), *found.kernels.values())
+    records = Replay(place, replace(found, rows=found.rows[wanted]).on(place.key).records(), families)
     if not any(problem in records for problem in problems):
         raise MisuseError(f"{data} has no record of {problems[0].brief()} on {place.name} with today's kernels")
-    return records
+    return records, families if found.kernels else None
 
 
 def _seconds(measurement: Measurement | None) -> float | None:

@@ -9,9 +9,11 @@ results give the same proposals. A strategy sees failures (`seconds` is infinite
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqtune.data.record import Measurement
 from seqtune.kernels.kernel import Configuration
@@ -28,6 +30,14 @@ class Strategy(Protocol):
     def tell(self, configuration: Configuration, measurement: Measurement) -> None:
         """The result of a configuration that was asked for."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class Past:
+    """What is known from elsewhere: times of configurations of another device or another problem."""
+
+    spaces: tuple[SearchSpace, ...]  # which carry their problem and device
+    seconds: NDArray[np.float64]  # by number in the union of the spaces; nan: not measured, inf: failed
 
 
 class StrategyFactory(Protocol):
