@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from seqtune.errors import SeqtuneError
 
 if TYPE_CHECKING:
-    from seqtune.api import Candidate, Prediction, devices, evaluate, export, predict, replay, retrain, train, tune
+    from seqtune.api import Candidate, Prediction, devices, evaluate, export, predict, retrain, train, tune
     from seqtune.kernels.device import Device
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
+    from seqtune.searches import replay
 
 __version__ = "0.1.0"
 
@@ -32,9 +33,9 @@ _HOMES = {
     "Configuration": "seqtune.kernels.kernel",
     "Device": "seqtune.kernels.device",
     "Problem": "seqtune.kernels.problem",
+    "replay": "seqtune.searches",
 } | dict.fromkeys(
-    ("Candidate", "Prediction", "devices", "evaluate", "export", "predict", "replay", "retrain", "train", "tune"),
-    "seqtune.api")
+    ("Candidate", "Prediction", "devices", "evaluate", "export", "predict", "retrain", "train", "tune"), "seqtune.api")
 
 
 def __getattr__(name: str) -> object:

@@ -38,7 +38,6 @@ from seqtune.kernels.space import SearchSpace, spaces_for
 from seqtune.learn import evaluate, export, read_dataset, retrain, train
 from seqtune.miopen import export_miopen, import_miopen
 from seqtune.predictor.budget import SECONDS
-from seqtune.searches import replay
 from seqtune.tuner import devices as discovery
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Candidate", "Demonstration", "Devices", "Prediction", "Tuned", "TuningReport", "demo", "devices", "evaluate",
     "export", "export_miopen", "export_t4", "import_miopen", "import_recorded", "kernel_json", "kernels", "predict",
-    "replay", "retrain", "train", "tune",
+    "retrain", "train", "tune",
 ]
 
 DEFAULT_TRIALS = 200  # of a random search without a budget; the other strategies end by themselves

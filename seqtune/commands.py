@@ -215,6 +215,7 @@ def replay(
     spaces: Annotated[str | None, typer.Option("--spaces", help="Only these.", show_default=False)] = None,
     devices: Annotated[str | None, typer.Option("--devices", help="Only these.", show_default=False)] = None,
     complete: Annotated[bool, typer.Option("--complete", help="Only spaces of which all was measured.")] = False,
+    held_out: Annotated[bool, typer.Option("--held-out", help="Only problems that a data set holds out.")] = False,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Configurations asked for at once.")] = 1,
     seed: Seed = 0,
     jobs: Annotated[int | None, typer.Option(
@@ -226,7 +227,7 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Judge strategies on recorded spaces, by simulated searches."""
-    from seqtune import api, progress, show
+    from seqtune import progress, searches, show
     from seqtune.curves import check_drawable, draw
     from seqtune.inputs import check_free
 
@@ -234,9 +235,10 @@ def replay(
         check_free(curves, force)
         check_drawable(curves)
     with progress.spinner() as say:
-        found = api.replay(data, strategies=_parts(strategies), budgets=_numbers("--budgets", budgets),
-                           repeats=repeats, transfer=transfer, spaces=_parts(spaces), devices=_parts(devices),
-                           complete=complete, batch=batch, seed=seed, jobs=jobs, progress=say)
+        found = searches.replay(
+            data, strategies=_parts(strategies), budgets=_numbers("--budgets", budgets), repeats=repeats,
+            transfer=transfer, spaces=_parts(spaces), devices=_parts(devices), complete=complete, held_out=held_out,
+            batch=batch, seed=seed, jobs=jobs, progress=say)
     if curves is not None:
         draw(found.curves, curves)
     _answer(found.to_json()) if as_json else show.replayed(found)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtune.errors import KernelError, MisuseError
+from seqtune.errors import CheckpointError, KernelError, MisuseError
 from seqtune.inputs import Say, silent
 from seqtune.kernels.sampler import near
 from seqtune.kernels.space import spaces_for
@@ -18,6 +18,7 @@ from seqtune.learn import read_dataset
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.device import Device
+    from seqtune.kernels.kernel import Configuration
     from seqtune.predictor.cases import Case
     from seqtune.tuner.simulation import Curves, Method, Task
 
@@ -26,6 +27,7 @@ BUDGETS = (25, 50, 100, 200)
 REPEATS = 30
 TRANSFERS = ("leave-device-out", "leave-problem-out")
 LEVELS = (0.95, 0.99)  # shares that are waited for
+SEEDS = 8  # proposals of the translator that a search may begin with
 MOST_REPEATS = 100_000
 MOST_TRIALS = 1_000_000
 
@@ -54,13 +56,15 @@ class Replayed:
 
 def replay(data: str | Path, *, strategies: str | Sequence[str] = STRATEGIES, budgets: Sequence[int] = BUDGETS,
            repeats: int = REPEATS, transfer: str | None = None, spaces: Sequence[str] = (),
-           devices: Sequence[str] = (), complete: bool = False, batch: int = 1, seed: int = 0,
+           devices: Sequence[str] = (), complete: bool = False, held_out: bool = False, batch: int = 1, seed: int = 0,
            jobs: int | None = None, progress: Say = silent) -> Replayed:
     """Search recorded spaces by simulation: a data set, or a folder or file of recorded spaces (a spaces.json).
 
-    Only what was measured can be found; with `complete`, only spaces of which all was measured are searched. `transfer`
-    hands strategies that learn from elsewhere the records of the other devices, or of the other problems. `spaces` and
-    `devices` choose some by name. One run serves all budgets. `jobs` processes work at once (None: one per core).
+    Only what was measured can be found; with `complete`, only spaces of which all was measured are searched, with
+    `held_out` only problems that the data set keeps from learning: strategies that begin with the shipped translator's
+    proposals are judged fairly on no others. `transfer` hands strategies that learn from elsewhere the records of the
+    other devices, or of the other problems. `spaces` and `devices` choose some by name. One run serves all budgets.
+    `jobs` processes work at once (None: one per core).
     """
     from seqtune.tuner.simulation import Search, simulate
     from seqtune.tuner.tune import strategy_factory
@@ -75,9 +79,13 @@ def replay(data: str | Path, *, strategies: str | Sequence[str] = STRATEGIES, bu
             raise MisuseError(f"{name}={value!r:.20}; it must be a whole number in {least}..{most}")
     if not budgets:
         raise MisuseError("name a budget at least")
-    methods: Mapping[str, Method] = {name: Search(strategy_factory(name), batch) for name in chosen}
+    factories = {name: strategy_factory(name) for name in chosen}
+    methods: Mapping[str, Method] = {name: Search(factory, batch) for name, factory in factories.items()}
     progress("reading")
-    asked = tasks(read_dataset(data), transfer, spaces, devices, complete)
+    asked = tasks(read_dataset(data), transfer, spaces, devices, complete, held_out)
+    if any(getattr(factory, "takes_seeds", False) for factory in factories.values()):
+        progress("predicting")
+        asked = [replace(task, seeds=proposals(task)) for task in asked]
     ordered = tuple(sorted(set(budgets)))
     found = simulate(asked, methods, max(1, *ordered), repeats, seed=seed, jobs=jobs or _cores(), progress=progress)
     return Replayed(tuple(found), ordered, transfer)
@@ -89,7 +97,7 @@ def _cores() -> int:
 
 
 def tasks(data: Dataset, transfer: str | None = None, spaces: Sequence[str] = (), devices: Sequence[str] = (),
-          complete: bool = False) -> list[Task]:
+          complete: bool = False, held_out: bool = False) -> list[Task]:
     """What a data set has to search, by space and device, cut down to what was measured. Raises MisuseError."""
     from seqtune.predictor.cases import cases
     from seqtune.tuner.simulation import Task
@@ -101,14 +109,14 @@ def tasks(data: Dataset, transfer: str | None = None, spaces: Sequence[str] = ()
     if wanted and transfer != "leave-device-out":
         data = replace(data, rows=data.rows[data.rows["device"].isin(wanted)])
     declared = tuple(data.kernels.values())
-    known = [case for held_out in (False, True) for case in cases(data, held_out, declared)]
+    known = [case for part in (False, True) for case in cases(data, part, declared)]
     if not known:
         raise MisuseError(f"there is nothing to search: {_why_nothing(data)}")
     found = []
     called = _named(known)
     for case, (space, device) in zip(known, called, strict=True):
         if (spaces and space not in spaces) or (devices and device not in devices) or (
-                complete and not case.known.all()):
+                complete and not case.known.all()) or (held_out and case.problem.key not in data.held_out):
             continue
         others = [other for other in known if _teaches(other, case, transfer)]
         measured = case.measured_only()
@@ -116,9 +124,21 @@ def tasks(data: Dataset, transfer: str | None = None, spaces: Sequence[str] = ()
                           tuple(Past(other.spaces, other.seconds) for other in others)))
     if not found:
         there = sorted(map(" on ".join, called))
-        raise MisuseError(f"nothing of that name was {'completely ' if complete else ''}recorded; there are "
-                          f"{', '.join(there)[:300]}")
+        limits = "completely " * complete + "held out and " * held_out
+        raise MisuseError(f"nothing of that name was {limits}recorded; there are {', '.join(there)[:300]}")
     return found
+
+
+def proposals(task: Task) -> tuple[Configuration, ...]:
+    """What the shipped translator proposes, likeliest first; nothing where it does not know the kernels."""
+    from seqtune.api import _propose
+
+    if any(space.kernel.implementation is None for space in task.spaces):
+        return ()
+    try:
+        return tuple(_propose(task.spaces, "default", SEEDS))
+    except CheckpointError:
+        return ()
 
 
 def _named(known: Sequence[Case]) -> list[tuple[str, str]]:

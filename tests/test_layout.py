@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FLOORS = ("kernels", "data", "tuner", "predictor")  # each may import itself and what stands before it
 # the modules of seqtune itself
-TOP = ("errors", "inputs", "answers", "learn", "miopen", "foreign", "searches", "kerneltuner", "api", "choices",
+TOP = ("errors", "inputs", "answers", "learn", "miopen", "foreign", "kerneltuner", "api", "searches", "choices",
        "layers", "chain", "graph", "pytorch", "figure", "curves", "progress", "show", "commands", "__main__")
 HEAVY = ("torch", "transformers", "llvmlite", "pyopencl", "xgboost", "pandas", "pyarrow", "numpy", "scipy")
 

@@ -45,6 +45,7 @@ class Task:
     spaces: tuple[SearchSpace, ...]
     seconds: Floats  # by number in the union of the spaces; inf: failed
     history: tuple[Past, ...] = field(default=(), repr=False)
+    seeds: tuple[Configuration, ...] = ()  # to begin with, likeliest first
 
     @cached_property
     def optimum(self) -> float:
@@ -80,14 +81,15 @@ class Method(Protocol):
 
 @dataclass(frozen=True)
 class Search:
-    """A strategy as a method. A factory that says `takes_history` is given what is known from elsewhere."""
+    """A strategy as a method. What is known beforehand is given to a factory that takes it (see StrategyFactory)."""
 
     factory: StrategyFactory
     batch: int = 1  # configurations asked for at once: told one by one, a strategy learns most
 
     def __call__(self, task: Task, trials: int, seed: int) -> Sequence[int]:
         make: Any = self.factory
-        more = {"history": task.history} if getattr(self.factory, "takes_history", False) else {}
+        more = {name: given for name, given in (("history", task.history), ("seeds", task.seeds))
+                if getattr(self.factory, f"takes_{name}", False)}
         strategy: Strategy = make(task.spaces, seed, trials, **more)
         found: list[int] = []
         while len(found) < trials and (asked := strategy.ask(min(self.batch, trials - len(found)))):

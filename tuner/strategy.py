@@ -32,18 +32,22 @@ class Strategy(Protocol):
         ...
 
 
+class StrategyFactory(Protocol):
+    """How a strategy is made. `trials` is how many the budget allows, where it says so; none is bound to use them.
+
+    A factory whose class attribute `takes_history` is true also takes `history=`, a sequence of Past; one whose
+    `takes_seeds` is true takes `seeds=`, configurations to begin with, likeliest first (the predictor's beam).
+    """
+
+    def __call__(self, spaces: Sequence[SearchSpace], seed: int, trials: int | None = None) -> Strategy: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Past:
     """What is known from elsewhere: times of configurations of another device or another problem."""
 
     spaces: tuple[SearchSpace, ...]  # which carry their problem and device
     seconds: NDArray[np.float64]  # by number in the union of the spaces; nan: not measured, inf: failed
-
-
-class StrategyFactory(Protocol):
-    """How a strategy is made. `trials` is how many the budget allows, where it says so; none is bound to use them."""
-
-    def __call__(self, spaces: Sequence[SearchSpace], seed: int, trials: int | None = None) -> Strategy: ...
 
 
 # A new strategy is one new file and one line here.
