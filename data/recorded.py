@@ -164,7 +164,7 @@ def _frame(one: Recorded, kernel: str, device: str, problem: str) -> pd.DataFram
     columns: list[Sequence[Any]] = list(zip(*one.rows, strict=True)) or [()] * len(Row._fields)
     settings, statuses, seconds, samples, spread, build = columns
     names = list(one.parameters)
-    return pd.DataFrame({
+    frame: pd.DataFrame = pd.DataFrame({
         "device": device, "problem": problem, "kernel": kernel, "kernel_version": np.int32(1),
         "configuration": [json.dumps(dict(zip(names, values, strict=True)), separators=(",", ":"))
                           for values in settings],
@@ -172,3 +172,4 @@ def _frame(one: Recorded, kernel: str, device: str, problem: str) -> pd.DataFram
         "spread": np.asarray(spread, np.float32), "samples": np.asarray(samples, np.int32),
         "error": np.float32("nan"), "build_seconds": np.asarray(build, np.float32), "run": RUN, "toolchain": "",
         "workspace": np.int64(0)}, index=range(len(one.rows)))[SCHEMA.names]
+    return frame

@@ -215,7 +215,8 @@ def _largest(value: Any) -> float:
     """The largest magnitude in a number or column."""
     if isinstance(value, np.ndarray):
         return max(float(value.max(initial=0)), -float(value.min(initial=0)))
-    return abs(value)
+    magnitude: float = abs(value)
+    return magnitude
 
 
 def _overflows(operator: str, left: Any, right: Any) -> bool:

@@ -177,4 +177,4 @@ def _why_nothing(data: Dataset) -> str:
                 spaces_for(problem, device, solving)
             except KernelError as error:
                 return str(error)
-    return "nothing ran"
+    return "no record is of a kernel as it is today, or none of them ran"

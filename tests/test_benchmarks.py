@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, write_recorded
+
+from .recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, write_recorded
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ("results", "new_device", "resnet18_layers", "gemm", "opencl_layers", "end_to_end", "latency",

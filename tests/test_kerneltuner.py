@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, milliseconds, write_cache
 
 from seqtune.errors import MisuseError, UnavailableError
 from seqtune.kerneltuner import search, space_of, strategy
 from seqtune.tuner.strategies.local import Local
 from seqtune.tuner.strategies.random import Random
+
+from .recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, milliseconds, write_cache
 
 INSTALLED = importlib.util.find_spec("kernel_tuner") is not None
 
@@ -66,7 +67,7 @@ def test_a_strategy_learns_from_what_it_is_told_whatever_is_optimised(sign: int)
     func = CostFunc(10, sign)
     with pytest.raises(Stop):
         search(func, Searchspace(), Local, seed=1)
-    best = min((one for one in func.called[:5] if one[0] != 16), key=lambda one: milliseconds(*one[:3]))
+    best = min((one for one in func.called[:5] if one[0] != 16), key=lambda one: milliseconds(one[0], one[1], one[2]))
     assert sum(a != b for a, b in zip(func.called[5], best, strict=True)) == 1
 
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recorded_files import CONFIGURATIONS, milliseconds, write_recorded
 
 from seqtune.__main__ import main
-from seqtune.data.record import Measurement, Status
+from seqtune.data.dataset import Dataset
+from seqtune.data.journal import Journal
+from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import KernelError, MisuseError
 from seqtune.kernels.device import Device
-from seqtune.kernels.kernel import Configuration, Kernel, Parameter
+from seqtune.kernels.kernel import Configuration, Kernel, Parameter, kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.learn import read_dataset
@@ -27,7 +28,11 @@ from seqtune.tuner.simulation import Curves, Search, Task, best_shares, simulate
 from seqtune.tuner.strategies.random import Random
 from seqtune.tuner.strategy import Past
 
+from .recorded_files import CONFIGURATIONS, milliseconds, write_recorded
+
 SHARED = Path(os.environ.get("SEQTUNE_RECORDED_DATA", Path(__file__).resolve().parents[2] / "shared" / "recorded"))
+
+LLVM = Device("llvm:avx7:3", "llvm", "x86-64", "sse", threads=3, toolchain="of old")
 
 
 @pytest.fixture(scope="module")
@@ -175,8 +180,8 @@ def test_what_is_not_there_is_named(folder: Path) -> None:
     with pytest.raises(MisuseError, match="there are leave-device-out"):
         tasks(data, "leave-all-out")
     assert [task.device for task in tasks(data, complete=True)] == ["fast"]
-    kernel, = data.kernels.values()
-    huge = replace(kernel, parameters=tuple(replace(one, values=tuple(range(1000))) for one in kernel.parameters),
+    toy, = data.kernels.values()
+    huge = replace(toy, parameters=tuple(replace(one, values=tuple(range(1000))) for one in toy.parameters),
                    constraints=())
     with pytest.raises(MisuseError, match="add constraints"):
         tasks(replace(data, kernels={huge.name: huge}))
@@ -231,12 +236,24 @@ def test_files_that_cannot_be_replayed_are_refused(tmp_path: Path, capsys: pytes
         assert says in capsys.readouterr().err
 
 
-def test_the_shipped_data_can_be_replayed() -> None:
-    """Of its devices one that has few problems."""
-    found = replay("shipped", strategies="random", budgets=[3], repeats=1, devices=["llvm:sse:2"], jobs=1,
-                   complete=True)
-    assert found.curves
-    assert all(curves.device == "llvm:sse:2" for curves in found.curves)
+def test_a_data_set_of_our_kernels_is_replayed_within_what_was_measured(tmp_path: Path) -> None:
+    space = SearchSpace(kernel("llvm.gemm"), Problem.make("gemm", m=16, n=16, k=16), LLVM)
+    with Journal(tmp_path / "source.sqlite") as journal:
+        journal.add_device(LLVM)
+        for row in range(0, 60, 3):
+            journal.add(Record(space.problem, LLVM.key, space.kernel.version, space[row], LLVM.toolchain,
+                               Measurement(Status.CORRECT, (1e-3 / (row + 1),), 1e-7), run="random"))
+        data = Dataset.from_journal(journal, held_out=[space.problem.key])
+        data.write(tmp_path / "data.parquet")
+    found = replay(tmp_path / "data.parquet", strategies="random", budgets=[3, 20], repeats=2, held_out=True, jobs=1)
+    curves, = found.curves
+    assert (curves.space, curves.device) == (space.problem.key, LLVM.name)
+    assert found.rows()[1]["share_mean"] == 1.0  # 20 were measured
+    with pytest.raises(MisuseError, match="nothing of that name was completely recorded"):
+        tasks(data, complete=True)
+    older = replace(data, rows=data.rows.assign(kernel_version=0))
+    with pytest.raises(MisuseError, match="no record is of a kernel as it is today"):
+        tasks(older)
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"the recorded spaces are not at {SHARED}")
@@ -251,9 +268,9 @@ def test_the_recorded_spaces_have_their_published_optima() -> None:
 
 
 def test_a_space_of_another_tool_is_sorted_and_looked_up_like_any_other() -> None:
-    kernel = Kernel("recorded.k", "recorded", ("recorded",), (Parameter("p", (4, 2)), Parameter("q", (0, 1))), (), ())
+    family = Kernel("recorded.k", "recorded", ("recorded",), (Parameter("p", (4, 2)), Parameter("q", (0, 1))), (), ())
     rows = np.array([[1, 0], [0, 1], [0, 0]], np.int16)
-    space = SearchSpace.of_rows(kernel, Problem.make("recorded"), Device("d", "recorded", "a", "none"), rows)
+    space = SearchSpace.of_rows(family, Problem.make("recorded"), Device("d", "recorded", "a", "none"), rows)
     assert [one.brief() for one in space] == ["p=4 q=0", "p=4 q=1", "p=2 q=0"]
     assert [space.row(one) for one in space] == [0, 1, 2]
     assert "cut down" in str(space.why_not(Configuration.of("recorded.k", {"p": 2, "q": 1})))
