@@ -206,7 +206,8 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         trials = DEFAULT_TRIALS
     if replay is not None and journal is not None:
         raise MisuseError("what is replayed goes into no journal; leave out either")
-    replayed, families = (None, None) if replay is None else _replay(replay, device, asked)
+    replayed = None if replay is None else _replay(replay, device, asked)
+    families = None if replayed is None else replayed.kernels
     place = as_device("llvm:0" if device is None else device) if replayed is None else replayed.device
     failed = dict.fromkeys(asked, 0)
     skipped: list[tuple[Problem, str]] = []
@@ -246,22 +247,18 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
                             None if replay is None else str(replay))
 
 
-def _replay(data: str | Path, device: Device | str | None,
-            problems: Sequence[Problem]) -> tuple[Replay, tuple[Kernel, ...] | None]:
-    """The problems' records on that device of a data set, and the kernel families, where it declares any.
-
-    Raises DeviceError, MisuseError where there are none.
-    """
+def _replay(data: str | Path, device: Device | str | None, problems: Sequence[Problem]) -> Replay:
+    """The problems' records on that device of a data set. Raises DeviceError, MisuseError where there are none."""
     from seqtune.tuner.replay import Replay
 
     found = read_dataset(data)
     place = found.device(device.key if isinstance(device, Device) else device)
     wanted = found.rows["problem"].isin([problem.key for problem in problems])
-    families = (*kernels(), *found.kernels.values())
-    records = Replay(place, replace(found, rows=found.rows[wanted]).on(place.key).records(), families)
+    records = Replay(place, replace(found, rows=found.rows[wanted]).on(place.key).records(),
+                     (*kernels(), *found.kernels.values()))
     if not any(problem in records for problem in problems):
         raise MisuseError(f"{data} has no record of {problems[0].brief()} on {place.name} with today's kernels")
-    return records, families if found.kernels else None
+    return records
 
 
 def _seconds(measurement: Measurement | None) -> float | None:
