@@ -116,6 +116,10 @@ class Labels:
         """Those labels, in that order."""
         return replace(self, questions=self.questions.take(rows), places=self.places[rows])
 
+    def known(self) -> Labels:
+        """Those of which the kernel knows every value."""
+        return self.take(np.flatnonzero((self.places >= 0).all(axis=1)))
+
     def split(self) -> tuple[Labels, Labels]:
         """Training labels, and those of held-out problems."""
         held_out = self.questions.held_out

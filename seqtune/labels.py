@@ -96,9 +96,13 @@ def evaluate_labels(paths: Sequence[str | Path], *, checkpoint: str | Path = NAM
         warn(f"{left} labels are not judged: the checkpoint has learned from their problems, or lacks their solvers")
     rows: list[dict[str, Any]] = []
     with one_thread():
-        fitting, timed = _training(labels, races)
-        others = fit_baselines({name: one.spoken_by(kernels[name]) for name, one in fitting.items()
-                                if name in judged}, progress) if baselines and judged else {}
+        fitting, timed = _training({name: labels[name].spoken_by(kernels[name]).known() for name in judged}, races)
+        others: dict[str, Method] = {}
+        if baselines and judged:
+            if len(fitting) < len(judged):
+                lacking = ", ".join(sorted(set(judged) - set(fitting)))
+                raise MisuseError(f"baselines need training labels; name perf-dbs that hold some of {lacking}")
+            others = fit_baselines(fitting, progress)
         rows += [row.to_json() for row in judge(Beam(loaded.next_word()), judged, others, BY if by else (), progress)]
         if raced is not None and len(raced):
             progress("judging the choice of solvers")
@@ -124,8 +128,6 @@ def fit_baselines(fitting: dict[str, Labels], progress: Say = silent,
     from seqtune.predictor.labels.training import train, vocabulary_of
     from seqtune.predictor.labels.translator import LabelWords
 
-    if not fitting or not all(map(len, fitting.values())):
-        raise MisuseError("baselines need training labels; name the perf-dbs that hold them, too")
     options = options or LabelOptions(epochs=20, validation=0)
     progress("fitting chains of trees")
     vocabulary = vocabulary_of(fitting, None)

@@ -7,8 +7,9 @@ divisibility shows; what is only large or small (work, bytes) by its logarithm; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,7 @@ _PARSED = {name: Expression(text) for name, text in  # of one name, the helper
 _MODULI = {"n": (3, 5), "read_c": (3, 5, 7, 12, 24), "write_c": (3, 5, 7, 12, 20, 24, 28), "read_w": (4, 14, 16, 64),
            "read_pixels": (4, 16, 32, 64), "write_pixels": (4, 16, 32, 64), "write_w": (4, 14, 16, 64)}
 _TWOS = ("n", "read_c_group", "write_c_group", "read_w", "read_pixels", "write_pixels")
+_SHARED = [list(MAGNITUDES).index(name) for name in SHARES]
 TREE_FEATURES = (len(NUMBERS) + sum(map(len, _MODULI.values())) + len(_TWOS) + len(MAGNITUDES) + len(WORDS)
                  + len(FACTS))
 
@@ -83,26 +85,26 @@ class Inputs:
     def of(cls, questions: Questions, words: Sequence[str]) -> Inputs:
         """`words` are those of the model's vocabulary; others count as <unknown>, the second."""
         questions = questions.compact()
-        numbers, known = _evaluated(questions.problems, NUMBERS)
-        filled = np.where(known, numbers, np.nan)
+        values, known = _evaluated(questions.problems, (*NUMBERS, *MAGNITUDES))
+        count = len(NUMBERS)
+        filled = np.where(known, values, np.nan)[:, :count]
         distinct, rows = np.unique(filled, return_inverse=True)
         table = codes([None if np.isnan(value) else int(value) for value in distinct.tolist()])
-        magnitudes, there = _evaluated(questions.problems, tuple(MAGNITUDES))
         place = {word: number for number, word in enumerate(words)}
         columns = questions.problems.columns
         said = [[place.get(f"{name}={word}", 1) for word in columns.values[name].tolist()] for name in WORDS]
         architecture = [place.get(f"architecture={device.architecture}", 1) for device in questions.devices]
-        facts = np.array([[_fact(device, name) for name in FACTS] for device in questions.devices])
-        return cls(table, rows.reshape(filled.shape), _logarithms(magnitudes, there), np.array(said).T,
-                   _logarithms(facts, np.ones_like(facts, bool)), np.array(architecture), questions.problem,
-                   questions.device)
+        facts = np.array([_facts(device) for device in questions.devices])
+        return cls(table, rows.reshape(filled.shape), _logarithms(values[:, count:], known[:, count:]),
+                   np.array(said).T, _logarithms(facts, np.ones_like(facts, bool)), np.array(architecture),
+                   questions.problem, questions.device)
 
     def batch(self, rows: NDArray[np.int64]) -> tuple[Floats, Floats, NDArray[np.int64]]:
         """Of some questions: codes (question, NUMBERS, CODE_SIZE), magnitudes (question, MAGNITUDE_SIZE) and words
         (question, WORDS + 1)."""
         problem, device = self.problem[rows], self.device[rows]
         of_problem, of_device = self.magnitudes[problem], self.facts[device]
-        share = of_problem[:, [list(MAGNITUDES).index(name) for name in SHARES]] - of_device[:, :1]
+        share = of_problem[:, _SHARED] - of_device[:, :1]
         return (self.table[self.numbers[problem]], np.concatenate([of_problem, of_device, share], axis=1),
                 np.concatenate([self.words[problem], self.architecture[device][:, None]], axis=1))
 
@@ -110,21 +112,20 @@ class Inputs:
 def tree_columns(questions: Questions) -> Floats:
     """(question, feature): what trees see. Words by their number, unknown numbers as -1."""
     questions = questions.compact()
-    problems = questions.problems
-    numbers, known = _evaluated(problems, NUMBERS)
-    found = [np.where(known, numbers, -1)]
+    problems, count = questions.problems, len(NUMBERS)
+    numbers, known = _evaluated(problems, (*NUMBERS, *MAGNITUDES))
+    found = [np.where(known, numbers, -1)[:, :count]]
     for name, moduli in _MODULI.items():
         place = NUMBERS.index(name)
         found += [np.where(known[:, place], numbers[:, place] % modulus, -1)[:, None] for modulus in moduli]
     for name in _TWOS:
         size = numbers[:, NUMBERS.index(name)].astype(np.int64)
         found.append(np.log2(np.minimum(size & -size, 1 << 10) + (size == 0))[:, None])
-    magnitudes, there = _evaluated(problems, tuple(MAGNITUDES))
-    found.append(np.where(there, np.log2(np.maximum(magnitudes, 2.0**-20)), -1))
+    found.append(np.where(known, np.log2(np.maximum(numbers, 2.0**-20)), -1)[:, count:])
     values, features = problems.columns.values, problems.columns.kind.by_name
     found.append(np.array([[features[name].choices.index(word) for word in values[name].tolist()]
                            for name in WORDS], float).T)
-    facts = np.array([[_fact(device, name) for name in FACTS] for device in questions.devices])
+    facts = np.array([_facts(device) for device in questions.devices])
     columns = np.concatenate(found, axis=1, dtype=np.float32)
     return np.concatenate([columns[questions.problem], facts[questions.device].astype(np.float32)], axis=1)
 
@@ -151,11 +152,11 @@ def _evaluated(problems: Problems, wanted: Sequence[str]) -> tuple[NDArray[np.fl
     return values, np.stack([known[name] for name in wanted], axis=1)
 
 
-def _fact(device: Device, name: str) -> float:
-    value: Mapping[str, Any] = {**device.names(), "peak_gflops": device.peak_gflops,
-                                "bandwidth_gbs": device.bandwidth_gbs}
-    found = value.get(name, 0)
-    return float(found) if isinstance(found, int | float) else 0.0
+@lru_cache(maxsize=1000)
+def _facts(device: Device) -> tuple[float, ...]:
+    names = {**device.names(), "peak_gflops": device.peak_gflops, "bandwidth_gbs": device.bandwidth_gbs}
+    found = [names.get(name, 0) for name in FACTS]
+    return tuple(float(value) if isinstance(value, int | float) else 0.0 for value in found)
 
 
 def _logarithms(values: NDArray[np.float64], known: NDArray[np.bool_]) -> Floats:

@@ -41,7 +41,7 @@ class Sentences:
     @classmethod
     def of(cls, labels: Labels, vocabulary: Vocabulary) -> Sentences:
         """Labels with unknown values are left out."""
-        labels = labels.take(np.flatnonzero((labels.places >= 0).all(axis=1)))
+        labels = labels.known()
         name = labels.kernel.name
         choices = vocabulary.places(name)
         words = np.stack([np.full(len(labels), vocabulary.kernel(name)),
