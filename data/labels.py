@@ -1,101 +1,22 @@
-"""Labels: what a foreign tuner chose and how fast its solvers were, as arrays to learn from.
-
-A problem is held out by a hash of the key that MIOpen's perf-db gives it, so it is on the same side for every GPU,
-solver and file, whether or not its sizes are all known.
-"""
+"""Labels: what a foreign tuner chose and how fast its solvers were, as arrays to learn from."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from seqtune.errors import FormatError
-from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.miopen import PREFIX, SOLVERS
-from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_columns import ProblemColumns
 
 from .dataset import Dataset
 from .miopen import solver_of
-from .miopen_terms import as_convnd, miopen_terms
+from .questions import Problems, Questions, Rows
 from .record import Status
-
-Rows = NDArray[Any]
-HELD_OUT = 10  # one problem in so many is held out
-
-
-@dataclass(frozen=True, eq=False)
-class Problems:
-    """Distinct convolutions, one by one and as columns; `hashes` are of their keys in MIOpen's terms."""
-
-    made: Sequence[Problem]
-    columns: ProblemColumns
-    hashes: NDArray[np.uint64]
-
-    @classmethod
-    def of(cls, made: Sequence[Problem]) -> Problems:
-        """Of `conv2d` and `convnd` problems, at least one. Raises ProblemError where MIOpen has no such problem."""
-        columns = ProblemColumns.of([as_convnd(problem) for problem in made])
-        words = ["x".join(map(str, terms)).encode() for terms in miopen_terms(columns)]
-        digests = b"".join(hashlib.blake2b(word, digest_size=8).digest() for word in words)
-        return cls(made, columns, np.frombuffer(digests, "<u8"))
-
-    def take(self, rows: Rows) -> Problems:
-        """Those problems, in that order."""
-        return Problems([self.made[row] for row in rows.tolist()], self.columns.take(rows), self.hashes[rows])
-
-
-@dataclass(frozen=True, eq=False)
-class Questions:
-    """Problems, each on a device: `problem` and `device` are places in `problems` and `devices`, (question,)."""
-
-    problems: Problems
-    devices: tuple[Device, ...]
-    problem: NDArray[np.int64]
-    device: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.problem)
-
-    @classmethod
-    def of(cls, asked: Sequence[tuple[Problem, Device]]) -> Questions:
-        """Of some pairs, as the beam search asks them."""
-        problems = {problem: place for place, problem in enumerate(dict.fromkeys(problem for problem, _ in asked))}
-        devices = {device: place for place, device in enumerate(dict.fromkeys(device for _, device in asked))}
-        return cls(Problems.of(list(problems)), tuple(devices), np.array([problems[one] for one, _ in asked]),
-                   np.array([devices[one] for _, one in asked]))
-
-    def take(self, rows: Rows) -> Questions:
-        """Those questions, in that order."""
-        return replace(self, problem=self.problem[rows], device=self.device[rows])
-
-    def compact(self) -> Questions:
-        """The same questions without the problems that none of them names."""
-        used, problem = np.unique(self.problem, return_inverse=True)
-        return replace(self, problems=self.problems.take(used), problem=problem)
-
-    def pairs(self) -> list[tuple[Problem, Device]]:
-        """One by one."""
-        return [(self.problems.made[problem], self.devices[device])
-                for problem, device in zip(self.problem.tolist(), self.device.tolist(), strict=True)]
-
-    @property
-    def hashes(self) -> NDArray[np.uint64]:
-        """Of their problems."""
-        return self.problems.hashes[self.problem]
-
-    @property
-    def held_out(self) -> NDArray[np.bool_]:
-        """Whether their problems are held out."""
-        return np.asarray(self.hashes % HELD_OUT == 0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ("results", "new_device", "resnet18_layers", "gemm", "opencl_layers", "end_to_end", "latency",
-            "shipped_data")
+            "shipped_data", "miopen_paper")
 sys.path.append(str(ROOT))  # benchmarks/ is not installed
 
 from benchmarks import end_to_end, gemm, opencl_layers, resnet18_layers  # noqa: E402

@@ -16,8 +16,9 @@ from safetensors.torch import load_file, save_file
 
 from seqtune.api import evaluate_labels, predict
 from seqtune.data.dataset import Dataset
-from seqtune.data.labels import Labels, Questions, read_labels, read_races
+from seqtune.data.labels import Labels, read_labels, read_races
 from seqtune.data.miopen import read_files
+from seqtune.data.questions import Questions
 from seqtune.errors import CheckpointError, MisuseError
 from seqtune.inputs import load_checkpoint, load_translator
 from seqtune.kernels.kernel import Kernel
@@ -26,7 +27,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.labels import fit_baselines, train_labels
 from seqtune.learn import train as train_command
 from seqtune.predictor.beam import beam_search
-from seqtune.predictor.labels.answers import Average, Beam, Places
+from seqtune.predictor.labels.answers import Average, Beam, Greedy, Places
 from seqtune.predictor.labels.chain import ChainOptions, ChainWords, KernelChain
 from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 from seqtune.predictor.labels.choice import TreeChoice, choose
@@ -171,6 +172,16 @@ def test_a_ranker_reorders_what_the_beam_proposes(parts: tuple[dict[str, Labels]
     for sign in (-1, 1):
         sums = Beam(words, ranker=Likes(sign), trust=100.0).answer(some, 5).proposed.sum(axis=2) * sign
         assert (np.diff(sums, axis=1) <= 0).all()
+
+
+def test_greedy_batches_say_what_look_ahead_says(folder: Path, parts: tuple[dict[str, Labels], dict[str, Labels]]
+                                                 ) -> None:
+    loaded = LabelCheckpoint.load(folder)
+    for words in (loaded.next_word(), Fixed(loaded.vocabulary, lambda words: words * -1.0)):  # the second runs out
+        for some in parts[1].values():
+            quick = Greedy(words).answer(some, 1).proposed
+            assert (quick == Beam(words, width=1).propose(some, 1)).all()
+            assert (quick >= 0).all()
 
 
 def test_every_baseline_learns_the_rule_to_some_degree(parts: tuple[dict[str, Labels], dict[str, Labels]],

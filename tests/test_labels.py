@@ -11,8 +11,9 @@ from miopen_files import LABELS, NEW_FIND, perf_text
 from planted_labels import find_file, perf_files
 
 from seqtune.data.dataset import Dataset
-from seqtune.data.labels import Labels, Problems, Questions, Races, read_labels, read_races
+from seqtune.data.labels import Labels, Races, read_labels, read_races
 from seqtune.data.miopen import read_files
+from seqtune.data.questions import Problems, Questions
 from seqtune.kernels.miopen_devices import device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.labels.answers import Answers, valid

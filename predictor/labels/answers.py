@@ -6,19 +6,22 @@ propose whole configurations.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.labels import Labels, Questions
+from seqtune.data.questions import Questions
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.membership import Membership
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.beam import WIDTH, Allowed, Candidate, Grammar, NextWord, Prefix, beam_search_many
 from seqtune.predictor.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from seqtune.data.labels import Labels
 
 CHUNK = 128  # questions whose spaces are kept at once
 
@@ -95,17 +98,28 @@ class Beam:
         self.trust = trust
 
     def answer(self, labels: Labels, count: int) -> Answers:
-        """In chunks, since a space can have twenty thousand rows."""
         proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
         told = np.zeros(labels.places.shape, np.bool_)
+        for rows, part, spaces in self._chunks(labels):
+            proposed[rows] = self._proposed(part, spaces, count)
+            told[rows] = self._told(part, spaces)
+        return Answers(proposed, told)
+
+    def propose(self, labels: Labels, count: int) -> Places:
+        """The proposals alone."""
+        proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
+        for rows, part, spaces in self._chunks(labels):
+            proposed[rows] = self._proposed(part, spaces, count)
+        return proposed
+
+    @staticmethod
+    def _chunks(labels: Labels) -> Iterator[tuple[NDArray[np.int64], Labels, list[SearchSpace]]]:
+        """Some labels at a time with their places and spaces, since a space can have twenty thousand rows."""
         order = _by_space(labels)
         for begin in range(0, len(labels), CHUNK):
             rows = order[begin:begin + CHUNK]
             part = labels.take(rows)
-            spaces = [SearchSpace(part.kernel, problem, device) for problem, device in part.questions.pairs()]
-            proposed[rows] = self._proposed(part, spaces, count)
-            told[rows] = self._told(part, spaces)
-        return Answers(proposed, told)
+            yield rows, part, [SearchSpace(part.kernel, problem, device) for problem, device in part.questions.pairs()]
 
     def _proposed(self, labels: Labels, spaces: Sequence[SearchSpace], count: int) -> Places:
         most = max(count, self.width) if self.ranker is not None else count
@@ -156,6 +170,45 @@ class Beam:
                 chosen.append(begin + next_one)
             said = fresh.select(chosen)
         return told
+
+
+class Greedy:
+    """The most probable value after another, for many questions at once.
+
+    Look-ahead is spared where every value alone leads into the space: it would have allowed each of them, and so have
+    changed nothing. The other questions are answered with it.
+    """
+
+    def __init__(self, words: NextWord[Any]) -> None:
+        self.words = words
+        self._beam = Beam(words, width=1)
+
+    def answer(self, labels: Labels, count: int) -> Answers:
+        """One proposal for each label, whatever the number asked for."""
+        parts = [labels.questions.take(rows) for rows in
+                 np.array_split(np.arange(len(labels)), len(labels) // 1024 + 1)]
+        places = np.concatenate([self._unchecked(labels.kernel, part) for part in parts])
+        rest = np.flatnonzero(~valid(labels.kernel, labels.questions, places))
+        places[rest] = self._beam.propose(labels.take(rest), 1)[:, 0]
+        return Answers(places[:, None], None)
+
+    def _unchecked(self, kernel: Kernel, questions: Questions) -> Places:
+        vocabulary, everyone = self.words.vocabulary, np.arange(len(questions))
+        said = self._all(everyone, np.array([vocabulary.kernel(kernel.name)]))
+        state, _ = self.words.start(questions.pairs(), said)
+        places = np.empty((len(questions), len(kernel.parameters)), np.int16)
+        for column, words in enumerate(vocabulary.places(kernel.name)):
+            allowed = self._all(everyone, words)
+            state, scores = self.words.advance(state, said, allowed)
+            best = scores.reshape(len(questions), len(words)).argmax(axis=1)
+            places[:, column] = best
+            said = Allowed(everyone, words[best], allowed.settled[everyone])
+        return places
+
+    def _all(self, everyone: NDArray[np.int64], words: NDArray[np.int64]) -> Allowed:
+        after = np.repeat(everyone, len(words))
+        nothing = np.full((len(after), len(self.words.vocabulary.derived)), np.nan, np.float32)
+        return Allowed(after, np.tile(words, len(everyone)), nothing)
 
 
 def _by_space(labels: Labels) -> NDArray[np.int64]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.labels import Labels, Questions
+from seqtune.data.questions import Questions
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
@@ -17,6 +17,9 @@ from seqtune.predictor.beam import Allowed, Scores
 from seqtune.predictor.labels.forest import Forest
 from seqtune.predictor.labels.inputs import Floats, tree_columns
 from seqtune.predictor.vocabulary import Vocabulary, Words
+
+if TYPE_CHECKING:
+    from seqtune.data.labels import Labels
 
 UNSEEN = -12.0  # log-probability of a value that never followed in training
 

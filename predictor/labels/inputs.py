@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.labels import Problems, Questions
+from seqtune.data.questions import Problems, Questions
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.predictor.features import codes

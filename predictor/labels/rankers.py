@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from seqtune.data.labels import Labels, Questions
+from seqtune.data.labels import Labels
+from seqtune.data.questions import Questions
 from seqtune.kernels.kernel import Kernel
 from seqtune.predictor.labels.answers import Answers, Places, Ranker, valid
 from seqtune.predictor.labels.baselines import Majority, Nearest

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from seqtune.data.labels import Questions
+from seqtune.data.questions import Questions
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.beam import Allowed, Scores
