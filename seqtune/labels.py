@@ -88,6 +88,7 @@ def evaluate_labels(paths: Sequence[str | Path], *, checkpoint: str | Path = NAM
     kernels = loaded.kernels()
     judged = {name: _unlearned(one.spoken_by(kernels[name]), loaded) for name, one in labels.items() if name in kernels}
     judged = {name: one for name, one in judged.items() if len(one)}
+    loaded.vocabulary.check(kernels[name] for name in judged)
     raced = None if races is None else races.take(np.flatnonzero(~loaded.learned.knows(races.questions.hashes)))
     if not judged and (raced is None or not len(raced)):
         raise MisuseError("nothing to judge: the checkpoint has learned from every problem in these files")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -140,8 +141,12 @@ class LabelCheckpoint:
                 save_file(trees, fresh / "trees.safetensors")
         return Path(path)
 
-    def kernels(self) -> dict[str, Kernel]:
+    def kernels(self) -> Mapping[str, Kernel]:
         """The tunable kernels that it speaks of, with the rows of tables that it has seen. Raises CheckpointError."""
+        return self._kernels
+
+    @cached_property
+    def _kernels(self) -> Mapping[str, Kernel]:
         found = {}
         for declared in self.vocabulary.kernels:
             name = declared.name.removeprefix(PREFIX)
@@ -161,6 +166,10 @@ class LabelCheckpoint:
 
     def next_word(self) -> NextWord[Any]:
         """What the beam search asks: the translator, the chains, or both."""
+        return self._words
+
+    @cached_property
+    def _words(self) -> NextWord[Any]:
         words = LabelWords(self.model, self.vocabulary)
         if not self.chains or self.weight == 0:
             return words

@@ -30,7 +30,8 @@ class Score:
     @classmethod
     def of(cls, labels: Labels, answers: Answers) -> Score:
         """Of at least one label."""
-        same = answers.proposed == labels.places[:, None, :]
+        wanted = labels.places[:, None, :]
+        same = (answers.proposed == wanted) & (wanted >= 0)
         whole = same.all(axis=2)
         there = (answers.proposed >= 0).all(axis=2)
         invalid = sum(int((there[:, rank] & ~valid(labels.kernel, labels.questions, answers.proposed[:, rank])).sum())
