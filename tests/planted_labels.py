@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from miopen_files import perf_text
+
+from .miopen_files import perf_text
 
 SIZES = [(7, 7), (14, 14), (28, 28), (56, 56), (13, 17)]
 

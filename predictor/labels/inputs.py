@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from seqtune.data.questions import Problems, Questions
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
-from seqtune.predictor.features import codes
+from seqtune.predictor.features import CODE_SIZE, codes
 
 Floats = NDArray[np.float32]
 
@@ -55,6 +55,8 @@ SHARES = ("flop", "output", "weights", "points")  # magnitudes also seen per com
 WORDS = ("direction", "dtype", "layout", "bias")  # of the problem; and the device's architecture
 NUMBERS = tuple(name for sizes in SIZES.values() for name in sizes)
 TOKENS = (*SIZES, "work", "words")
+TWOS = (128, 256, 512, 1024)  # powers of two beyond those in a number's code that sizes are divided by
+CODE = CODE_SIZE + len(TWOS) + 1  # with the count of twos in a number
 MAGNITUDE_SIZE = len(MAGNITUDES) + len(FACTS) + len(SHARES)
 
 _PARSED = {name: Expression(text) for name, text in  # of one name, the helper
@@ -72,7 +74,7 @@ TREE_FEATURES = (len(NUMBERS) + sum(map(len, _MODULI.values())) + len(_TWOS) + l
 class Inputs:
     """What is seen of questions. Problems and devices are seen once, however many questions name them."""
 
-    table: Floats  # (distinct number, CODE_SIZE)
+    table: Floats  # (distinct number, CODE)
     numbers: NDArray[np.int64]  # (problem, NUMBERS) rows of `table`
     magnitudes: Floats  # (problem, MAGNITUDES)
     words: NDArray[np.int64]  # (problem, WORDS)
@@ -89,7 +91,7 @@ class Inputs:
         count = len(NUMBERS)
         filled = np.where(known, values, np.nan)[:, :count]
         distinct, rows = np.unique(filled, return_inverse=True)
-        table = codes([None if np.isnan(value) else int(value) for value in distinct.tolist()])
+        table = _table([None if np.isnan(value) else int(value) for value in distinct.tolist()])
         place = {word: number for number, word in enumerate(words)}
         columns = questions.problems.columns
         said = [[place.get(f"{name}={word}", 1) for word in columns.values[name].tolist()] for name in WORDS]
@@ -100,7 +102,7 @@ class Inputs:
                    questions.problem, questions.device)
 
     def batch(self, rows: NDArray[np.int64]) -> tuple[Floats, Floats, NDArray[np.int64]]:
-        """Of some questions: codes (question, NUMBERS, CODE_SIZE), magnitudes (question, MAGNITUDE_SIZE) and words
+        """Of some questions: codes (question, NUMBERS, CODE), magnitudes (question, MAGNITUDE_SIZE) and words
         (question, WORDS + 1)."""
         problem, device = self.problem[rows], self.device[rows]
         of_problem, of_device = self.magnitudes[problem], self.facts[device]
@@ -119,8 +121,7 @@ def tree_columns(questions: Questions) -> Floats:
         place = NUMBERS.index(name)
         found += [np.where(known[:, place], numbers[:, place] % modulus, -1)[:, None] for modulus in moduli]
     for name in _TWOS:
-        size = numbers[:, NUMBERS.index(name)].astype(np.int64)
-        found.append(np.log2(np.minimum(size & -size, 1 << 10) + (size == 0))[:, None])
+        found.append(_twos(numbers[:, NUMBERS.index(name)].astype(np.int64))[:, None])
     found.append(np.where(known, np.log2(np.maximum(numbers, 2.0**-20)), -1)[:, count:])
     values, features = problems.columns.values, problems.columns.kind.by_name
     found.append(np.array([[features[name].choices.index(word) for word in values[name].tolist()]
@@ -150,6 +151,17 @@ def _evaluated(problems: Problems, wanted: Sequence[str]) -> tuple[NDArray[np.fl
         known[name] = np.all([known[used] for used in expression.names], axis=0)
     values = np.stack([np.asarray(names[name], np.float64) for name in wanted], axis=1)
     return values, np.stack([known[name] for name in wanted], axis=1)
+
+
+def _table(values: Sequence[int | None]) -> Floats:
+    sizes = np.array([value or 0 for value in values], np.int64)
+    divided = (sizes[:, None] % np.array(TWOS) == 0) & (sizes[:, None] > 0)
+    return np.concatenate([codes(values), divided, _twos(sizes)[:, None] / 8], axis=1, dtype=np.float32)
+
+
+def _twos(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How often two divides each, at most ten times; 0 for zero."""
+    return np.asarray(np.log2(np.minimum(sizes & -sizes, 1 << 10) + (sizes == 0)))
 
 
 @lru_cache(maxsize=1000)

@@ -25,7 +25,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.beam import Allowed, Scores
 from seqtune.predictor.features import codes
-from seqtune.predictor.labels.inputs import MAGNITUDE_SIZE, NUMBERS, SIZES, TOKENS, Inputs
+from seqtune.predictor.labels.inputs import CODE, MAGNITUDE_SIZE, NUMBERS, SIZES, TOKENS, Inputs
 from seqtune.predictor.model import DecoderLayer, Dimensions, EncoderLayer, Pairs
 from seqtune.predictor.vocabulary import BEGIN, UNKNOWN, Vocabulary
 
@@ -52,7 +52,7 @@ class Reader(nn.Module):
     def __init__(self, size: Dimensions) -> None:
         super().__init__()
         self.size = size
-        self.number = nn.Parameter(torch.randn(len(NUMBERS), size.code, size.width) * 0.05)
+        self.number = nn.Parameter(torch.randn(len(NUMBERS), CODE, size.width) * 0.05)
         self.work = nn.Linear(MAGNITUDE_SIZE, size.width)
         self.word = nn.Embedding(size.words, size.width)
         self.token = nn.Parameter(torch.randn(len(TOKENS), size.width) * 0.1)
