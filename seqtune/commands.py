@@ -203,13 +203,13 @@ def evaluate(
     """Compare methods on held-out problems: the share of the best known speed that each reaches."""
     from seqtune import api, progress, show
 
-    first, *rest = sources or [None]
+    first, rest = sources[0] if sources else None, (sources or [])[1:]
     if str(first) == "miopen":
         if methods or live or problems:
             raise MisuseError("--methods, --live and --problems are for data sets of measurements")
         with progress.spinner() as say:
             rows = api.evaluate_labels(
-                [*(files or ()), *rest], checkpoint=api.NAME if checkpoint == "default" else checkpoint,
+                [*(files or ()), *rest], checkpoint="miopen" if checkpoint == "default" else checkpoint,
                 baselines=baselines, devices=[device] if device else (), by=by, progress=say, warn=progress.note)
         _answer({"rows": rows}) if as_json else show.judged(rows)
         return

@@ -37,6 +37,7 @@ def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = 
     save the checkpoint; returns a report. `trees`: with chains of boosted trees beside the transformer."""
     from seqtune.data.labels import read_labels, read_races
     from seqtune.data.miopen import tables_of
+    from seqtune.predictor.labels.baselines import by_device
     from seqtune.predictor.labels.chain import ChainOptions, KernelChain
     from seqtune.predictor.labels.checkpoint import LabelCheckpoint
     from seqtune.predictor.labels.fitting import LabelOptions
@@ -54,11 +55,11 @@ def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = 
     assert isinstance(trained.model, LabelTranslator)
     chains = {}
     if trees:
-        for name, some in labels.items():
-            say(f"growing trees of {name}")
-            chains[name] = KernelChain.fit(some, ChainOptions(threads=options.threads, seed=options.seed))
-    hashes = [one.questions.hashes for one in (*labels.values(), *([races] if races is not None else []))]
-    learned = Learned.of(np.concatenate(hashes))
+        for (device, kernel), some in by_device(labels).items():
+            say(f"growing trees of {kernel} on {device}")
+            chains[device, kernel] = KernelChain.fit(some, ChainOptions(threads=options.threads, seed=options.seed))
+    hashes = [one.questions.hashes for one in labels.values()]
+    learned = Learned.of(np.concatenate(hashes if races is None else [*hashes, races.questions.hashes]))
     metrics = {name: value for name, value in trained.report.items() if name != "history"}
     provenance: dict[str, Any] = {"source": data.provenance.get("source", ""), "options": describe(options)}
     LabelCheckpoint(trained.model, trained.vocabulary, tables_of(data), chains, 0.5 if chains else 0.0, learned,

@@ -27,6 +27,7 @@ from seqtune.labels import fit_baselines, train_labels
 from seqtune.learn import train as train_command
 from seqtune.predictor.beam import beam_search
 from seqtune.predictor.labels.answers import Average, Beam, Greedy, Places
+from seqtune.predictor.labels.baselines import by_device
 from seqtune.predictor.labels.chain import ChainOptions, ChainWords, KernelChain
 from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 from seqtune.predictor.labels.choice import TreeChoice, choose
@@ -87,7 +88,7 @@ def test_trees_as_arrays_say_what_xgboost_says(parts: tuple[dict[str, Labels], d
 def test_a_chain_learns_a_rule_and_its_beam_keeps_to_the_space(
         parts: tuple[dict[str, Labels], dict[str, Labels]]) -> None:
     fitting, judged = parts
-    chains = {name: KernelChain.fit(some, TREES) for name, some in fitting.items()}
+    chains = {group: KernelChain.fit(some, TREES) for group, some in by_device(fitting).items()}
     words = ChainWords(chains, vocabulary_of(fitting, None))
     for row in judge(Beam(words), judged):
         assert row.score.invalid == 0
@@ -135,13 +136,15 @@ def test_a_model_goes_on_from_another(parts: tuple[dict[str, Labels], dict[str, 
 class Fixed:
     """Next words whose scores are what a function of the word says."""
 
+    vocabulary: Any
+
     def __init__(self, vocabulary: Any, score: Any) -> None:
         self.vocabulary, self._score = vocabulary, score
 
-    def start(self, questions: Sequence[Any], allowed: Any) -> tuple[None, Any]:
+    def start(self, questions: Sequence[Any], allowed: Any) -> tuple[Any, Any]:
         return None, self._score(allowed.words).astype(np.float32)
 
-    def advance(self, state: None, said: Any, allowed: Any) -> tuple[None, Any]:
+    def advance(self, state: Any, said: Any, allowed: Any) -> tuple[Any, Any]:
         return None, self._score(allowed.words).astype(np.float32)
 
 
@@ -150,11 +153,13 @@ def test_an_average_of_sources_is_one_source(parts: tuple[dict[str, Labels], dic
     up, down = (Fixed(vocabulary, lambda words, sign=sign: sign * np.sin(words * 12.9)) for sign in (1, -1))
     problem, place = parts[0][MLIR].questions.pairs()[0]
     space = SearchSpace(parts[0][MLIR].kernel, problem, place)
-    alone, same = (beam_search(source, [space], 8, 5) for source in (up, Average([(up, 3.0), (up, 1.0)])))
+    silent = Fixed(vocabulary, lambda words: words * np.nan)
+    blend = Average([(up, 3.0), (up, 1.0), (silent, 9.0)])
+    alone, same = beam_search(up, [space], 8, 5), beam_search(blend, [space], 8, 5)
     assert [one.configuration for one in alone] == [one.configuration for one in same]
     assert [one.probability for one in alone] == pytest.approx([one.probability for one in same], rel=1e-4)
-    even, flat = (beam_search(source, [space], len(space), len(space)) for source in (
-        Average([(up, 1.0), (down, 1.0)]), Fixed(vocabulary, lambda words: words * 0.0)))
+    even = beam_search(Average([(up, 1.0), (down, 1.0)]), [space], len(space), len(space))
+    flat = beam_search(Fixed(vocabulary, lambda words: words * 0.0), [space], len(space), len(space))
     assert sum(one.probability for one in even) == pytest.approx(1.0, abs=1e-5)
     assert [one.probability for one in even] == pytest.approx([one.probability for one in flat], rel=1e-4)
 

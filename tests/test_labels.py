@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,8 +61,8 @@ def test_a_problem_is_on_one_side_for_all_gpus_and_solvers(labels: dict[str, Lab
 
 
 def test_what_a_perf_db_leaves_open_changes_neither_side_nor_features() -> None:
-    known = {"n": 4, "c": 64, "k": 96, "r": 3, "s": 3, "pad_h": 1, "pad_w": 1, "stride_h": 2, "stride_w": 2,
-             "direction": "backward_data"}
+    known: dict[str, Any] = {"n": 4, "c": 64, "k": 96, "r": 3, "s": 3, "pad_h": 1, "pad_w": 1, "stride_h": 2,
+                             "stride_w": 2, "direction": "backward_data"}
     problems = [Problem.make("convnd", **known, h=55, w=55), Problem.make("convnd", **known, h=56, w=56),
                 Problem.make("convnd", **known, h=None, w=None, out_h=28, out_w=28),
                 Problem.make("conv2d", **known, h=56, w=56)]
@@ -124,7 +125,8 @@ def test_the_share_of_a_choice_is_what_its_times_say() -> None:
                   np.array([1.0, 2.0, 1.0, 4.0, 3.0]))
     assert first_best(races, -races.seconds).tolist() == [0, 2, 4]
     (row,) = race_rows(races, np.array([1, 2, 4]))
-    assert (row.n, row.top1) == (3, pytest.approx(2 / 3))
+    assert row.n == 3
+    assert row.top1 == pytest.approx(2 / 3)
     assert row.share == pytest.approx(0.5 ** (1 / 3))
     assert row.default_share == pytest.approx(1.0)  # `a` wins most often, and where it isn't, `b` is alone
     assert row.to_json().keys() == {"device", "n", "top1", "share", "default_share"}

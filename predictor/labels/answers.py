@@ -53,11 +53,14 @@ class Ranker(Protocol):
 
 
 class Average:
-    """Several sources of next words as one: the weighted mean of their log-probabilities."""
+    """Several sources of next words as one: the weighted mean of their log-probabilities.
+
+    A source without an opinion on what follows a hypothesis scores NaN there, and doesn't count.
+    """
 
     def __init__(self, parts: Sequence[tuple[NextWord[Any], float]]) -> None:
         self._parts = [part for part, _ in parts]
-        self._weights = [weight / sum(weight for _, weight in parts) for _, weight in parts]
+        self._weights = [weight for _, weight in parts]
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -77,11 +80,14 @@ class Average:
                 allowed: Allowed) -> tuple[list[Any], NDArray[np.float32]]:
         starts = np.flatnonzero(np.concatenate(([True], allowed.after[1:] != allowed.after[:-1])))
         lengths = np.diff(np.append(starts, len(allowed.after)))
-        total = np.zeros(len(allowed.after), np.float32)
+        total, weights = np.zeros((2, len(allowed.after)), np.float32)
         for (_, scores), weight in zip(found, self._weights, strict=True):
             shifted = scores - np.repeat(np.maximum.reduceat(scores, starts), lengths)
-            total += weight * (shifted - np.repeat(np.log(np.add.reduceat(np.exp(shifted), starts)), lengths))
-        return [state for state, _ in found], total
+            logs = shifted - np.repeat(np.log(np.add.reduceat(np.exp(shifted), starts)), lengths)
+            told = ~np.isnan(logs)
+            total += np.where(told, weight * logs, 0)
+            weights += weight * told
+        return [state for state, _ in found], total / np.maximum(weights, 1e-6)
 
 
 class Beam:
@@ -139,8 +145,8 @@ class Beam:
     def _told(self, labels: Labels, spaces: Sequence[SearchSpace]) -> NDArray[np.bool_]:
         """Labels that are not in their space count as wrong from the first value that nothing allows."""
         told = np.zeros(labels.places.shape, np.bool_)
-        rows = np.flatnonzero([len(space) > 0 for space in spaces])
-        if not len(rows):
+        rows = [row for row, space in enumerate(spaces) if len(space)]
+        if not rows:
             return told
         vocabulary = self.words.vocabulary
         grammars = [Grammar(vocabulary, [spaces[row]]) for row in rows]

@@ -84,7 +84,7 @@ class KernelChain:
 
     @classmethod
     def fit(cls, labels: Labels, options: ChainOptions | None = None) -> KernelChain:
-        """On labels whose values are all known, of one device or of several."""
+        """On labels of one device, whose values are all known."""
         options = options or ChainOptions()
         columns = tree_columns(labels.questions)
         return cls(labels.kernel, tuple(
@@ -141,12 +141,12 @@ class ChainState:
 
 
 class ChainWords:
-    """Chains as a `NextWord` of the beam search. They have no opinion on which kernel is best.
+    """Chains as a `NextWord` of the beam search, by the names of device and kernel.
 
-    `chains` are by kernel, or by device and kernel where each device has its own: (name of the device, of the kernel).
+    They have no opinion (NaN) on which kernel is best, nor on devices without a chain.
     """
 
-    def __init__(self, chains: Mapping[str | tuple[str, str], KernelChain], vocabulary: Vocabulary) -> None:
+    def __init__(self, chains: Mapping[tuple[str, str], KernelChain], vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         self._chains = chains
         self._place: dict[str, tuple[Words, ...]] = {}  # per kernel and parameter: word -> place, -1 for others
@@ -162,7 +162,7 @@ class ChainWords:
         """One empty hypothesis per question."""
         state = ChainState(tree_columns(Questions.of(questions)), np.array([device.name for _, device in questions]),
                            np.arange(len(questions)), ("",) * len(questions), np.zeros((len(questions), 0), np.int64))
-        return state, np.zeros(len(allowed.words), np.float32)
+        return state, np.full(len(allowed.words), np.nan, np.float32)
 
     def advance(self, state: ChainState, said: Allowed, allowed: Allowed) -> tuple[ChainState, Scores]:
         """New hypotheses: each an old one with one more word."""
@@ -179,13 +179,13 @@ class ChainWords:
         return new, self._scores(new, allowed)
 
     def _scores(self, state: ChainState, allowed: Allowed) -> Scores:
-        found = np.full(len(allowed.words), UNSEEN, np.float32)
+        found = np.full(len(allowed.words), np.nan, np.float32)
         column = state.places.shape[1]
         groups: dict[tuple[str, str], list[int]] = {}
         for row, (owner, kernel) in enumerate(zip(state.owners, state.kernels, strict=True)):
             groups.setdefault((str(state.devices[owner]), kernel), []).append(row)
         for (device, kernel), rows in groups.items():
-            chain = self._chains.get((device, kernel), self._chains.get(kernel))
+            chain = self._chains.get((device, kernel))
             if chain is None:
                 continue
             logs = chain.logs(state.columns[state.owners[rows]], state.places[rows])

@@ -8,7 +8,7 @@ trusted: shapes are compared before anything is loaded, and trees are checked to
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -57,10 +57,12 @@ _MOST_ROWS = 1000  # texts of one solver's table
 
 
 class _Chain(BaseModel):
-    """The chain of one kernel: per parameter the places that training has seen; one alone needs no trees."""
+    """The chain of one kernel on one device: per parameter the places that training has seen; one needs no trees."""
 
     model_config = ConfigDict(extra="forbid")
 
+    device: str = Field(max_length=200)
+    kernel: str = Field(max_length=200)
     seen: tuple[tuple[int, ...], ...] = Field(max_length=100)
 
 
@@ -73,7 +75,7 @@ class _About(BaseModel):
     vocabulary: WordLists
     kernels: tuple[Declaration, ...] = Field(max_length=10_000)
     tables: dict[str, tuple[str, ...]] = Field(max_length=100)
-    chains: dict[str, _Chain] = Field(max_length=1000)
+    chains: tuple[_Chain, ...] = Field(max_length=1000)
     weight: float = Field(ge=0, le=1)
     learned: int = Field(ge=0, le=LARGEST_LEARNED)
     provenance: dict[str, JsonValue]
@@ -83,13 +85,13 @@ class _About(BaseModel):
 
 @dataclass
 class LabelCheckpoint:
-    """`tables` are texts of the rows of solvers that have some; `weight` is the chains' share of every word's
-    log-probability; `learned` the problems that it must not be judged on."""
+    """`tables` are texts of the rows of solvers that have some; `chains` are by the names of device and kernel, and
+    `weight` is their share of every word's log-probability; `learned` the problems that it must not be judged on."""
 
     model: LabelTranslator
     vocabulary: Vocabulary
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    chains: Mapping[str, KernelChain] = field(default_factory=dict)
+    chains: Mapping[tuple[str, str], KernelChain] = field(default_factory=dict)
     weight: float = 0.5
     learned: Learned = field(default_factory=lambda: Learned.of(np.zeros(0, np.uint64)))
     provenance: Mapping[str, JsonValue] = field(default_factory=dict)
@@ -120,15 +122,16 @@ class LabelCheckpoint:
 
     def save(self, path: str | Path) -> Path:
         """Whole or not at all. A folder that is no checkpoint is not overwritten."""
-        plain = {name: chain.plain() for name, chain in self.chains.items()}
+        plain = {group: chain.plain() for group, chain in self.chains.items()}
         about = _About(
             format=FORMAT, vocabulary=word_lists(self.vocabulary), kernels=self.vocabulary.kernels,
             tables=dict(self.tables), weight=self.weight, learned=len(self.learned.bits), seed=self.seed,
             provenance=dict(self.provenance), metrics=dict(self.metrics),
-            chains={name: _Chain(seen=tuple(tuple(link.seen.tolist()) for link in chain.links))
-                    for name, chain in plain.items()})
+            chains=tuple(_Chain(device=device, kernel=kernel,
+                                seen=tuple(tuple(link.seen.tolist()) for link in chain.links))
+                         for (device, kernel), chain in plain.items()))
         tensors = {name: tensor.detach().half().contiguous() for name, tensor in self.model.state_dict().items()}
-        trees = {f"{name}/{column}/{part}": torch.from_numpy(array) for name, chain in plain.items()
+        trees = {f"{number}/{column}/{part}": torch.from_numpy(array) for number, chain in enumerate(plain.values())
                  for column, link in enumerate(chain.links) if isinstance(link.trees, Forest)
                  for part, array in link.trees.arrays().items()}
         with replacing(Path(path)) as fresh:
@@ -176,7 +179,7 @@ class LabelCheckpoint:
         return Average([(words, 1 - self.weight), (ChainWords(self.chains, self.vocabulary), self.weight)])
 
 
-def _chains(path: Path, about: Mapping[str, _Chain], kernels: Mapping[str, Kernel]) -> dict[str, KernelChain]:
+def _chains(path: Path, about: Sequence[_Chain], kernels: Mapping[str, Kernel]) -> dict[tuple[str, str], KernelChain]:
     if not about:
         return {}
     try:
@@ -186,8 +189,8 @@ def _chains(path: Path, about: Mapping[str, _Chain], kernels: Mapping[str, Kerne
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{path} is no safetensors file ({error!s:.100}); nothing else is read") from None
     found = {}
-    for name, chain in about.items():
-        kernel = kernels.get(name)
+    for number, chain in enumerate(about):
+        name, kernel = chain.kernel, kernels.get(chain.kernel)
         if kernel is None or len(chain.seen) != len(kernel.parameters):
             raise CheckpointError(f"{path}: its trees of {name:.60} do not fit that kernel's parameters")
         links = []
@@ -197,9 +200,9 @@ def _chains(path: Path, about: Mapping[str, _Chain], kernels: Mapping[str, Kerne
                 raise CheckpointError(f"{path}: {name:.60} has values that its kernel does not know")
             trees = None
             if len(seen) > 1:
-                prefix = f"{name}/{column}/"
+                prefix = f"{number}/{column}/"
                 mine = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
                 trees = Forest.read(mine, len(seen), TREE_FEATURES + column)
             links.append(Link(np.array(seen, np.int64), trees))
-        found[name] = KernelChain(kernel, tuple(links))
+        found[chain.device, name] = KernelChain(kernel, tuple(links))
     return found

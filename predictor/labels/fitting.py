@@ -161,7 +161,7 @@ def _epoch(stand: Progressed[Net], lessons: Mapping[str, Lesson[Net]], race: Les
         with torch.autocast("cpu", torch.bfloat16, enabled=options.bf16):
             loss = lesson.loss(model, rows, options)
         stand.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), options.clip)
         stand.optimizer.step()
         decay = min(options.average, (1 + step) / (10 + step))  # a short memory while all changes fast

@@ -52,7 +52,8 @@ class Forest:
                 break
             below = np.take_along_axis(rows, self.feature[node].astype(np.int64), axis=1) < self.value[node]
             node = np.where(inner, self.roots + left + ~below, node)
-        return self.value[node].reshape(len(rows), -1, self.classes).sum(axis=1)
+        found: Floats = self.value[node].reshape(len(rows), -1, self.classes).sum(axis=1)
+        return found
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What `read` reads."""

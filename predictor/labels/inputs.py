@@ -135,7 +135,8 @@ def plain_columns(questions: Questions) -> Floats:
     """(question, feature): logarithms of sizes and work for measuring how near problems are."""
     questions = questions.compact()
     numbers, known = _evaluated(questions.problems, NUMBERS)
-    return np.log2(np.where(known, numbers, 0) + 1).astype(np.float32)[questions.problem]
+    found: Floats = np.log2(np.where(known, numbers, 0) + 1).astype(np.float32)
+    return found[questions.problem]
 
 
 def _evaluated(problems: Problems, wanted: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

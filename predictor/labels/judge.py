@@ -31,9 +31,9 @@ class Score:
     def of(cls, labels: Labels, answers: Answers) -> Score:
         """Of at least one label."""
         wanted = labels.places[:, None, :]
-        same = (answers.proposed == wanted) & (wanted >= 0)
-        whole = same.all(axis=2)
-        there = (answers.proposed >= 0).all(axis=2)
+        same = np.asarray((answers.proposed == wanted) & (wanted >= 0))
+        whole = np.asarray(same.all(axis=2))
+        there = np.asarray((answers.proposed >= 0).all(axis=2))
         invalid = sum(int((there[:, rank] & ~valid(labels.kernel, labels.questions, answers.proposed[:, rank])).sum())
                       for rank in range(there.shape[1]))
         return cls(len(labels), float(whole[:, 0].mean()), float(whole[:, :TOP].any(axis=1).mean()),
