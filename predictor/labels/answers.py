@@ -80,14 +80,14 @@ class Average:
                 allowed: Allowed) -> tuple[list[Any], NDArray[np.float32]]:
         starts = np.flatnonzero(np.concatenate(([True], allowed.after[1:] != allowed.after[:-1])))
         lengths = np.diff(np.append(starts, len(allowed.after)))
-        total, weights = np.zeros((2, len(allowed.after)), np.float32)
+        total, weights = np.zeros(len(allowed.after)), np.zeros(len(allowed.after))
         for (_, scores), weight in zip(found, self._weights, strict=True):
             shifted = scores - np.repeat(np.maximum.reduceat(scores, starts), lengths)
             logs = shifted - np.repeat(np.log(np.add.reduceat(np.exp(shifted), starts)), lengths)
             told = ~np.isnan(logs)
             total += np.where(told, weight * logs, 0)
             weights += weight * told
-        return [state for state, _ in found], total / np.maximum(weights, 1e-6)
+        return [state for state, _ in found], (total / np.maximum(weights, 1e-6)).astype(np.float32)
 
 
 class Beam:
