@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from seqtune.__main__ import main
 from seqtune.api import evaluate_labels, predict
 from seqtune.data.dataset import Dataset
 from seqtune.data.labels import Labels, read_labels, read_races
@@ -282,6 +283,23 @@ def test_an_evaluation_judges_what_was_not_learned(folder: Path, files: list[Pat
     assert {"n", "exact", "exact_top5", "per_parameter", "teacher_forced", "invalid", "parts"} <= rows[0].keys()
     assert rows[-1].keys() == {"device", "n", "top1", "share", "default_share"}
     assert json.dumps(rows)
+
+
+def test_the_command_line_evaluates_miopens_files(folder: Path, files: list[Path], capsys: pytest.CaptureFixture[str]
+                                                  ) -> None:
+    asked = ["evaluate", "miopen", "--checkpoint", str(folder)]
+    assert main([*asked, "--data", *map(str, files[:2]), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["solver"] for row in rows] == ["ConvMlirIgemmFwd", *["ConvBinWinogradRxSf2x3"] * 2]
+    assert all(row["invalid"] == 0 for row in rows)
+    assert main([*asked, "--data", str(files[1]), "--data", str(files[2])]) == 0
+    table = capsys.readouterr().out
+    assert "exact_top5" in table
+    assert "default_share" in table
+    for wrong in (asked, [*asked, "--data", str(folder / "none.db")], [*asked, "--data", str(files[0]), "--live"],
+                  ["evaluate", str(files[0]), str(files[1])], ["evaluate", "--by"]):
+        assert main(wrong) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_training_from_a_data_set_of_labels_makes_a_checkpoint_of_labels(
