@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Candidate", "Demonstration", "Devices", "Prediction", "Tuned", "TuningReport", "demo", "devices", "evaluate",
-    "evaluate_labels", "export", "export_miopen", "export_t4", "import_miopen", "import_recorded", "kernel_json", "kernels",
-    "predict", "retrain", "train", "tune",
+    "evaluate_labels", "export", "export_miopen", "export_t4", "import_miopen", "import_recorded", "kernel_json",
+    "kernels", "predict", "retrain", "train", "tune",
 ]
 
 DEFAULT_TRIALS = 200  # of a search without a budget
