@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.contest import geometric_mean
 from benchmarks.report import Row, insert, markdown, write_json
 from seqtune.errors import SeqtuneError
 from seqtune.learn import read_dataset
@@ -28,6 +29,7 @@ def measure_hardness(path: Path | None) -> list[Row]:
 
     from seqtune.predictor.cases import cases
     from seqtune.predictor.evaluate import outcomes
+    from seqtune.tuner.strategy import numbered
 
     data = read_dataset(path)
     fixed_and_random = {(one.problem, one.device): one.log_shares
@@ -37,11 +39,7 @@ def measure_hardness(path: Path | None) -> list[Row]:
     for case in cases(data, held_out=True):
         shares = case.shares()[case.known]
         log_shares = fixed_and_random[case.label]
-        wins, offset = "", int(np.nanargmin(case.seconds))
-        for space in case.spaces:
-            if 0 <= offset < len(space):
-                wins = space.kernel.name
-            offset -= len(space)
+        wins = numbered(case.spaces, int(np.nanargmin(case.seconds))).kernel
         found.append({
             "device": case.device.name, "problem": case.problem.brief(), "type": case.problem.type,
             "configurations": sum(map(len, case.spaces)), "measured": int(case.known.sum()), "family": wins,
@@ -60,13 +58,10 @@ def table(rows: Sequence[Row]) -> str:
         lines.append([
             device, kind, str(len(mine)), f"{sizes[0]:,} – {sizes[len(sizes) // 2]:,} – {sizes[-1]:,}",
             f"{100 * sum(row['near'] for row in mine) / len(mine):.1f} %",
-            *(f"{_mean(mine, name):.3f}" for name in (*(f"random_{count}" for count in PICKS), "fixed"))])
+            *(f"{geometric_mean([row[name] for row in mine]):.3f}"
+              for name in (*(f"random_{count}" for count in PICKS), "fixed"))])
     return markdown(["device", "problems", "", "configurations", "within 5 %", "1 random", "5", "10", "fixed"], lines,
                     left=2)
-
-
-def _mean(rows: Sequence[Row], name: str) -> float:
-    return math.exp(sum(math.log(row[name]) for row in rows) / len(rows))
 
 
 def main() -> None:

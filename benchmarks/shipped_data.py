@@ -120,7 +120,8 @@ def collect(device: Device, chosen: Problems, journal: Journal, trials: int) -> 
 
 
 def suspects(cases_of_device: Sequence[Case]) -> list[tuple[Problem, list[Configuration]]]:
-    """Configurations measured much slower than trees, fitted on all of them, would have it.
+    """Configurations measured much slower than trees, fitted on all of them, would have it, or slower at all where they
+    expect them among the fast ones.
 
     A trial that looks hopeless is dropped after a sample or two, so one that met another process's time slice has an
     invented time. Who is suspected is measured again at leisure; what was slow stays slow.
