@@ -7,8 +7,8 @@ held out on every device or on none.
 
 What is learnt from has a hundred or so random configurations measured; a held-out problem has its whole space measured
 where that is up to 3,000 configurations (400 on OpenCL), else 1,000 random ones and a local search from the best until
-it runs dry (on OpenCL 400 in all, half of them random before that search). The finalists are measured again,
-interleaved; so is what took suspiciously long. Run it again to resume; nothing else should run meanwhile.
+it runs dry (on OpenCL 400 in all, half of them random before that search). What took suspiciously long is measured
+again, and so are, interleaved, the finalists. Run it again to resume; nothing else should run meanwhile.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from pathlib import Path
 
 import numpy as np
 
-from seqtune.data.dataset import Dataset
+from seqtune.data.dataset import Dataset, configuration
 from seqtune.data.journal import Journal
 from seqtune.data.record import Record
 from seqtune.kernels.cache_lines import PERIOD
 from seqtune.kernels.device import Device
-from seqtune.kernels.kernel import Configuration, kernels_for
+from seqtune.kernels.forms import parse_problem
+from seqtune.kernels.kernel import KERNELS, Configuration, kernel, kernels_for
 from seqtune.kernels.networks import network
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.sampler import near, sample_problems
@@ -46,6 +47,7 @@ EXHAUSTIBLE = {"llvm": 3000, "opencl": 400}  # configurations; PoCL builds slowl
 SEARCHED = {"llvm": None, "opencl": 400}  # trials in a larger space; None: 1,000 and the climb from their best
 MEASURING = Options(longest_seconds=0.03)  # a kernel of 10 ms is less noisy than one of 100 us: fewer samples
 AT_LEISURE = Options(samples=6, longest_seconds=0.012, drop_factors=(1e9,))
+FINALS, HELD_OUT_FINALS = Finals(count=4, rounds=8), Finals(count=12, rounds=16)
 SUSPICIOUS = 0.3  # log of measured over expected time; of what is expected to be among the fast ones:
 SUSPICIOUS_IF_FAST = 0.0  # where choices are made: a trial of few samples is off by a quarter now and then
 FAST = 0.25  # log of expected over best time
@@ -104,15 +106,14 @@ def collect(device: Device, chosen: Problems, journal: Journal, trials: int) -> 
         for place, (problem, held_out) in enumerate(work):
             size = sum(len(space) for space in spaces_for(problem, device))
             if not held_out:
-                strategy, budget, finals = "random", Budget(trials=trials), Finals(count=3, rounds=8)
+                strategy, budget = "random", Budget(trials=trials)
             elif size <= EXHAUSTIBLE[device.backend]:
-                strategy, budget, finals = "random", Budget(), Finals(count=8, rounds=16)  # all, in random order
+                strategy, budget = "random", Budget()  # all, in random order
             else:
-                strategy, finals = "local", Finals(count=8, rounds=16)
-                budget = Budget(trials=SEARCHED[device.backend])
+                strategy, budget = "local", Budget(trials=SEARCHED[device.backend])
             began = time.monotonic()
             result = tune(problem, device, journal, strategy, budget, measurer=runner, options=MEASURING,
-                          finals=finals, seed=place)
+                          finals=Finals(count=0), seed=place)
             best = result.measurement.seconds * 1e6 if result.measurement else float("nan")
             print(f"{device.name} {place + 1}/{len(work)} {'held out' if held_out else 'training'} "
                   f"{problem.brief()}: {result.done} of {size} in {time.monotonic() - began:.1f} s, best {best:.1f} us "
@@ -154,6 +155,36 @@ def again(device: Device, journal: Journal, held_out: Sequence[str]) -> int:
     return count
 
 
+def finalists(data: Dataset) -> list[tuple[Problem, list[Configuration]]]:
+    """The configurations with the least trials of each problem that had no finals."""
+    rows = data.rows[data.rows["status"].astype(str) == "correct"]
+    had = set(rows["problem"][rows["run"].astype(str) == "final"].astype(str))
+    found: dict[Problem, list[Configuration]] = {}
+    for key, mine in rows.groupby(rows["problem"].astype(str), sort=False):
+        if key not in had:
+            least = mine.groupby(["kernel", "configuration"], observed=True)["seconds"].min()
+            best = least.nsmallest((HELD_OUT_FINALS if key in data.held_out else FINALS).count)
+            found[parse_problem(str(key))] = [configuration(str(kernel), str(text)) for kernel, text in best.index]
+    return [(problem, found[problem]) for problem in like_sources_together(list(found))]
+
+
+def finals(device: Device, journal: Journal, held_out: Sequence[str]) -> int:
+    """Measures the finalists of a device, interleaved; resumes."""
+    data = Dataset.from_journal(journal, held_out=held_out)
+    versions = {name: kernel(name).version for name in KERNELS}
+    rows = data.rows[(data.rows["device"] == device.key) & (data.rows["toolchain"] == device.toolchain)]
+    rows = rows[rows["kernel_version"] == rows["kernel"].astype(str).map(versions)]
+    chosen = finalists(replace(data, rows=rows))
+    print(f"{device.name}: finals of {len(chosen)} problems", file=sys.stderr, flush=True)
+    with Runner(device) as runner:
+        for problem, some in chosen:
+            rounds = (HELD_OUT_FINALS if problem.key in held_out else FINALS).rounds
+            for one, measurement in zip(some, runner.compare(problem, some, rounds, MEASURING), strict=True):
+                journal.add(Record(problem, device.key, versions[one.kernel], one, device.toolchain, measurement,
+                                   time.time(), "final"))
+    return len(chosen)
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -172,6 +203,7 @@ def main() -> None:
             print(f"{place + 1}/{len(options.devices)} {device.key}", file=sys.stderr)
             collect(device, of_device(split, device, first), journal, options.trials)
             again(device, journal, held_out)
+            finals(device, journal, held_out)
         if options.out is not None:
             provenance = {"made_by": "python -m benchmarks.shipped_data", "operating_system": platform.system(),
                           "machine": f"{device.model}, {os.cpu_count()} cores"}

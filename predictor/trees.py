@@ -21,6 +21,7 @@ from seqtune.predictor.cases import Case, Floats
 
 _FACTS = ("threads", "compute_units", "vector_floats", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes",
           "local_memory", "max_work_group", "peak_gflops", "bandwidth_gbs")
+UNKNOWN = -1.0  # of a feature that a problem lacks: no true one is negative
 _SIZES = {"conv2d": ("k_per_group", "c_per_group", "row_w", "out_w", "rows", "out_h", "n"), "gemm": ("m", "n", "k")}
 
 
@@ -70,7 +71,7 @@ def features(space: SearchSpace) -> NDArray[np.float32]:
                 columns.append(np.asarray(np.ceil(size / pieces) * pieces / size, np.float32))
                 columns.append(np.asarray(size / pieces, np.float32))
         else:
-            columns += [np.full(count, np.nan, np.float32)] * (2 * len(numeric))
+            columns += [np.full(count, UNKNOWN, np.float32)] * (2 * len(numeric))
     return np.column_stack([*columns, np.broadcast_to(np.array(fixed, np.float32), (count, len(fixed)))])
 
 
@@ -78,7 +79,7 @@ def _number(value: object) -> float:
     if isinstance(value, int | float):
         return float(value)
     if value is None:
-        return float("nan")
+        return UNKNOWN
     return float(zlib.crc32(str(value).encode()) % 9973)  # a word of a short list: any distinct number serves trees
 
 
@@ -97,7 +98,7 @@ class Trees:
                 known = ~np.isnan(part)
                 if known.any():
                     kernels.setdefault(space.kernel.name, []).append((features(space)[known], part[known]))
-        self._models = {name: self._fit(parts) for name, parts in kernels.items()}
+        self.models = {name: self._fit(parts) for name, parts in kernels.items()}
 
     def _fit(self, parts: list[tuple[NDArray[np.float32], Floats]]) -> list[xgboost.Booster]:
         options = self.options
@@ -106,19 +107,19 @@ class Trees:
                                          weight=np.exp(-options.focus * target), nthread=options.threads)
         settings = {"max_depth": options.depth, "eta": options.rate, "subsample": options.subsample,
                     "colsample_bytree": options.columns, "min_child_weight": options.least_weight,
-                    "nthread": options.threads, "objective": "reg:squarederror", "verbosity": 0}
+                    "nthread": options.threads, "objective": "reg:squarederror", "base_score": 0.0, "verbosity": 0}
         return [xgboost.train({**settings, "seed": options.seed + number}, matrix, options.rounds)
                 for number in range(options.models)]
 
     def knows(self, kernel: Kernel) -> bool:
         """Whether there were measurements of that kernel family."""
-        return kernel.name in self._models
+        return kernel.name in self.models
 
     def predict(self, spaces: Sequence[SearchSpace]) -> Floats:
         """log(time / best) over all rows of the spaces; families never seen come last."""
         found: list[Floats] = []
         for space in spaces:
-            models = self._models.get(space.kernel.name)
+            models = self.models.get(space.kernel.name)
             if models is None:
                 found.append(np.full(len(space), self.options.worst))
                 continue

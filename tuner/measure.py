@@ -151,7 +151,9 @@ def interleaved(executables: Sequence[Executable | None], operands: Operands, ex
                 options: Options, at: Callable[[int], None] = lambda place: None) -> list[Measurement | None]:
     """Finalists: each checked again, then `rounds` rounds of one sample each, so that drift meets all alike.
 
-    The order rotates from round to round. `at` is told which executable runs next. None stays None.
+    The order rotates from round to round. A launch before each sample brings back what the others drove out of the
+    caches, so that these times can be compared with those of `check_and_time`. `at` is told which executable runs
+    next. None stays None.
     """
     found: list[Measurement | None] = []
     calls = [1] * len(executables)
@@ -175,6 +177,7 @@ def interleaved(executables: Sequence[Executable | None], operands: Operands, ex
                 continue
             at(place)
             try:
+                executable.run()
                 one, calls[place] = sample(executable.run, options.sample_seconds, calls[place])
                 samples[place].append(one)
             except LaunchError as error:
