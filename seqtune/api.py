@@ -42,6 +42,7 @@ from seqtune.tuner import devices as discovery
 if TYPE_CHECKING:
     from seqtune.data.journal import Journal
     from seqtune.tuner.replay import Replay
+    from seqtune.tuner.strategy import Strategy, StrategyFactory
     from seqtune.tuner.tune import Progress as TuningProgress
 
 __all__ = [
@@ -49,7 +50,9 @@ __all__ = [
     "export", "export_miopen", "import_miopen", "kernel_json", "kernels", "predict", "retrain", "train", "tune",
 ]
 
-DEFAULT_TRIALS = 200  # of a random search without a budget; the other strategies end by themselves
+DEFAULT_TRIALS = 200  # of a search without a budget
+ENDING = ("exhaustive", "local")  # strategies that end by themselves, and so need no budget
+SEEDS = 8  # configurations of the translator's beam that a search may begin with
 MOST_VERIFIED = 50  # configurations compared at once: all of their operands and buffers are in memory
 
 
@@ -179,9 +182,10 @@ def _has_implementation(spaces: Sequence[SearchSpace]) -> None:
             raise MisuseError(f"{space.kernel.name} has no implementation here: nothing to measure; leave out --verify")
 
 
-def tune(problems: object, device: Device | str | None = None, *, strategy: str = "random", trials: int | None = None,
-         seconds: float | None = None, seed: int = 0, journal: str | Path | None = None, retry_failed: bool = False,
-         replay: str | Path | None = None, progress: Callable[[TuningProgress], None] | None = None) -> TuningReport:
+def tune(problems: object, device: Device | str | None = None, *, strategy: str = "portfolio",
+         trials: int | None = None, seconds: float | None = None, seed: int = 0, journal: str | Path | None = None,
+         retry_failed: bool = False, replay: str | Path | None = None,
+         progress: Callable[[TuningProgress], None] | None = None) -> TuningReport:
     """Search by measuring: one problem, several, or a named set. The budget is for each problem.
 
     Every measurement is in the journal as soon as it is made; the same call again goes on where this one stopped.
@@ -199,8 +203,8 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         check_positive("seconds", seconds)
     if seed < 0:
         raise MisuseError(f"seed={seed}; it must not be negative")
-    strategy_factory(strategy)
-    if trials is None and seconds is None and strategy == "random":
+    factory = strategy_factory(strategy)
+    if trials is None and seconds is None and strategy not in ENDING:
         trials = DEFAULT_TRIALS
     if replay is not None and journal is not None:
         raise MisuseError("what is replayed goes into no journal; leave out either")
@@ -232,8 +236,9 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         if retry_failed:
             for problem in asked:
                 kept.forget_failed(problem, place, kernels())
-        for found in tune_all(asked, place, kept, strategy, Budget(trials, seconds), measurer=measurer, seed=seed,
-                              on_progress=note, on_skip=lambda problem, reason: skipped.append((problem, reason))):
+        for found in tune_all(
+                asked, place, kept, _seeded(strategy, factory), Budget(trials, seconds), measurer=measurer, seed=seed,
+                on_progress=note, on_skip=lambda problem, reason: skipped.append((problem, reason))):
             times = dict(found.finalists)
             default = times.get(found.default)
             results.append(Tuned(
@@ -241,6 +246,25 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
                 found.done, found.done - found.resumed, failed[found.problem], found.space))
         return TuningReport(place, kept.path if replayed is None else None, tuple(results), tuple(skipped),
                             None if replay is None else str(replay))
+
+
+def _seeded(name: str, factory: StrategyFactory) -> str | StrategyFactory:
+    """The strategy; one that takes seeds is handed the translator's beam, if the translator knows the kernels."""
+    if not getattr(factory, "takes_seeds", False):
+        return name
+    seeded_factory: Callable[..., Strategy] = factory
+
+    def seeded(spaces: Sequence[SearchSpace], seed: int, trials: int | None = None) -> Strategy:
+        try:
+            seeds = tuple(_propose(spaces, "default", SEEDS))
+        except CheckpointError:  # it does not know these kernels or this device
+            if name == "predictor":
+                raise
+            seeds = ()
+        return seeded_factory(spaces, seed, trials, seeds=seeds)
+
+    seeded.__name__ = name
+    return seeded
 
 
 def _replay(data: str | Path, device: Device | str | None, problems: Sequence[Problem]) -> Replay:

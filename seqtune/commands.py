@@ -105,7 +105,7 @@ def predict(
 
 
 @app.command(context_settings=_WORDS, epilog=(
-    "Example: seqtune tune --problems resnet18 --device llvm:0 --strategy random --trials 100"))
+    "Example: seqtune tune --problems resnet18 --device llvm:0 --trials 100"))
 def tune(
     words: Words = None,
     problems: Annotated[str | None, typer.Option(
@@ -114,7 +114,9 @@ def tune(
     device: Annotated[str | None, typer.Option(
         "--device", help="Where to measure, or a data set's device.  [default: llvm:0, or the data set's only one]",
         show_default=False)] = None,
-    strategy: Annotated[str, typer.Option("--strategy", help="random, exhaustive, local.")] = "random",
+    strategy: Annotated[str, typer.Option(
+        "--strategy", help="portfolio, predictor, autotvm, droplet, evolutionary, annealing, local, random, exhaustive."
+    )] = "portfolio",
     trials: Annotated[int | None, typer.Option("--trials", min=1, help="At most so many per problem.")] = None,
     seconds: Annotated[float | None, typer.Option("--seconds", help="At most so long per problem.")] = None,
     seed: Seed = 0,
