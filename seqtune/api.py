@@ -18,6 +18,7 @@ from seqtune.answers import Candidate, Demonstration, Devices, Prediction, Tuned
 from seqtune.data.miopen_terms import as_convnd
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import CheckpointError, FormatError, MisuseError, SeqtuneError
+from seqtune.foreign import export_t4, import_recorded
 from seqtune.inputs import (
     Say,
     as_device,
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Candidate", "Demonstration", "Devices", "Prediction", "Tuned", "TuningReport", "demo", "devices", "evaluate",
-    "export", "export_miopen", "import_miopen", "kernel_json", "kernels", "predict", "retrain", "train", "tune",
+    "export", "export_miopen", "export_t4", "import_miopen", "import_recorded", "kernel_json", "kernels", "predict",
+    "retrain", "train", "tune",
 ]
 
 DEFAULT_TRIALS = 200  # of a search without a budget
@@ -209,6 +211,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     if replay is not None and journal is not None:
         raise MisuseError("what is replayed goes into no journal; leave out either")
     replayed = None if replay is None else _replay(replay, device, asked)
+    families = None if replayed is None else replayed.kernels
     place = as_device("llvm:0" if device is None else device) if replayed is None else replayed.device
     failed = dict.fromkeys(asked, 0)
     skipped: list[tuple[Problem, str]] = []
@@ -216,7 +219,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         skipped = [(problem, f"not recorded on {place.name}") for problem in asked if problem not in replayed]
         asked = [problem for problem in asked if problem in replayed]
     if len(asked) == 1:
-        spaces_for(asked[0], place)  # the reason is the answer
+        spaces_for(asked[0], place, families)  # the reason is the answer
 
     def note(step: TuningProgress) -> None:
         failed[step.problem] += step.measurement.status is not Status.CORRECT and (
@@ -238,7 +241,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
                 kept.forget_failed(problem, place, kernels())
         for found in tune_all(
                 asked, place, kept, _seeded(strategy, factory), Budget(trials, seconds), measurer=measurer, seed=seed,
-                on_progress=note, on_skip=lambda problem, reason: skipped.append((problem, reason))):
+                kernels=families, on_progress=note, on_skip=lambda problem, reason: skipped.append((problem, reason))):
             times = dict(found.finalists)
             default = times.get(found.default)
             results.append(Tuned(
@@ -274,7 +277,8 @@ def _replay(data: str | Path, device: Device | str | None, problems: Sequence[Pr
     found = read_dataset(data)
     place = found.device(device.key if isinstance(device, Device) else device)
     wanted = found.rows["problem"].isin([problem.key for problem in problems])
-    records = Replay(place, replace(found, rows=found.rows[wanted]).on(place.key).records(), kernels())
+    records = Replay(place, replace(found, rows=found.rows[wanted]).on(place.key).records(),
+                     (*kernels(), *found.kernels.values()))
     if not any(problem in records for problem in problems):
         raise MisuseError(f"{data} has no record of {problems[0].brief()} on {place.name} with today's kernels")
     return records

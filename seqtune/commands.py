@@ -203,24 +203,74 @@ def evaluate(
     _answer({"rows": rows}) if as_json else show.evaluation(rows)
 
 
+@app.command(epilog="Example: seqtune replay recorded/ --strategies random,local --budgets 25,50 --repeats 30 --json")
+def replay(
+    data: Annotated[Path, typer.Argument(
+        help="A data set, `shipped`, or a folder or file of recorded spaces (Parquet with a spaces.json).")],
+    strategies: Annotated[str, typer.Option("--strategies", help="With commas between.")] = "random,local",
+    budgets: Annotated[str, typer.Option(
+        "--budgets", help="Evaluations; 0 is the first proposal, unmeasured.")] = "25,50,100,200",
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Searches of each space by each strategy.")] = 30,
+    transfer: Annotated[str | None, typer.Option(
+        "--transfer", show_default=False,
+        help="What strategies may learn from: leave-device-out, leave-problem-out.  [default: nothing]")] = None,
+    spaces: Annotated[str | None, typer.Option("--spaces", help="Only these.", show_default=False)] = None,
+    devices: Annotated[str | None, typer.Option("--devices", help="Only these.", show_default=False)] = None,
+    complete: Annotated[bool, typer.Option("--complete", help="Only spaces of which all was measured.")] = False,
+    held_out: Annotated[bool, typer.Option("--held-out", help="Only problems that a data set holds out.")] = False,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Configurations asked for at once.")] = 1,
+    seed: Seed = 0,
+    jobs: Annotated[int | None, typer.Option(
+        "--jobs", min=1, help="Processes.  [default: one per core]", show_default=False)] = None,
+    curves: Annotated[Path | None, typer.Option(
+        "--curves", metavar="FIGURE", help="Draw the convergence curves: .svg, .png or .pdf.",
+        show_default=False)] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the figure.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge strategies on recorded spaces, by simulated searches."""
+    from seqtune import progress, searches, show
+    from seqtune.curves import check_drawable, draw
+    from seqtune.inputs import check_free
+
+    if curves is not None:
+        check_free(curves, force)
+        check_drawable(curves)
+    with progress.spinner() as say:
+        found = searches.replay(
+            data, strategies=_parts(strategies), budgets=_numbers("--budgets", budgets), repeats=repeats,
+            transfer=transfer, spaces=_parts(spaces), devices=_parts(devices), complete=complete, held_out=held_out,
+            batch=batch, seed=seed, jobs=jobs, progress=say)
+    if curves is not None:
+        draw(found.curves, curves)
+    _answer(found.to_json()) if as_json else show.replayed(found)
+
+
 @app.command("import", epilog="Example: seqtune import miopen gfx906_60.db.bz2 --out labels.parquet")
 def import_(
-    source: Annotated[str, typer.Argument(metavar="miopen", help="Whose files they are.")],
+    source: Annotated[str, typer.Argument(
+        metavar="SOURCE", help="Whose files they are: miopen, kernel-tuner, t4, recorded.")],
     paths: Annotated[list[Path], typer.Argument(
-        metavar="PATH...", help="Perf-dbs (SQLite or text), find-dbs (text), .bz2 or not, or folders of them.")],
+        metavar="PATH...", help="Files, or folders of them. MIOpen: perf-dbs (SQLite or text), find-dbs (text), .bz2 "
+                                "or not. Kernel Tuner: caches (.json, .json.gz). T4: results (.json). Recorded: "
+                                "Parquet with a spaces.json.")],
     out: Annotated[Path, typer.Option("--out", help="The Parquet file.")],
     device: Annotated[list[str] | None, typer.Option(
         "--device", metavar="'GPU [FACT=VALUE...]'", show_default=False,
-        help="What a file's name or the table of GPUs doesn't tell: 'gfx1201_32 compute_units=64'.")] = None,
+        help="What MIOpen's file names or the table of GPUs don't tell: 'gfx1201_32 compute_units=64'; else the "
+             "files' device.")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Read foreign tuning data into a data set (Parquet)."""
     from seqtune import api, show
 
-    if source != "miopen":
-        raise MisuseError(f"{source!r:.40} is no source of data; there is miopen")
-    report = api.import_miopen(paths, out, devices=device or (), force=force)
+    if source == "miopen":
+        report = api.import_miopen(paths, out, devices=device or (), force=force)
+    else:
+        if device is not None and len(device) > 1:
+            raise MisuseError("one --device for all of these files")
+        report = api.import_recorded(source, paths, out, device=device[0] if device else None, force=force)
     _answer(report) if as_json else show.imported(report)
 
 
@@ -229,24 +279,33 @@ def export(
     out: Annotated[Path, typer.Option("--out", help="The Parquet file, or what --format makes.")],
     journal: JournalPath = None,
     form: Annotated[str, typer.Option(
-        "--format", help="parquet, or for MIOpen: miopen-text, miopen-udb, miopen-override.")] = "parquet",
+        "--format", help="parquet, t4, or for MIOpen: miopen-text, miopen-udb, miopen-override.")] = "parquet",
     data: Annotated[Path | None, typer.Option(
-        "--data", help="For MIOpen: a data set with the configurations.", show_default=False)] = None,
+        "--data", help="For MIOpen and T4: a data set with the configurations.", show_default=False)] = None,
     predictions: Annotated[Path | None, typer.Option(
         "--predictions", help="For MIOpen: what `predict --json` printed, a line each.", show_default=False)] = None,
-    device: Annotated[str | None, typer.Option("--device", help="For MIOpen: the GPU.", show_default=False)] = None,
+    device: Annotated[str | None, typer.Option(
+        "--device", help="For MIOpen: the GPU. For T4: whose trials.", show_default=False)] = None,
+    problem: Annotated[str | None, typer.Option(
+        "--problem", help="For T4: whose trials, in quotes.", show_default=False)] = None,
     hold_out: Annotated[list[str] | None, typer.Option(
         "--hold-out", metavar="SET_OR_FILE", help="Problems that no model may learn from.", show_default=False)] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a journal's records as a data set (Parquet), or configurations for MIOpen."""
+    """Write a journal's records as a data set (Parquet) or for other tuners (T4), or configurations for MIOpen."""
     from seqtune import api, show
 
-    if form != "parquet":
+    if form != "t4" and problem is not None:
+        raise MisuseError("--problem is for T4 (--format t4)")
+    if form == "t4":
+        if predictions or hold_out:
+            raise MisuseError("T4 holds measurements: --predictions and --hold-out are not for it")
+        report = api.export_t4(out, journal=journal, data=data, problem=problem, device=device, force=force)
+    elif form != "parquet":
         report = api.export_miopen(out, form, data=data, predictions=predictions, device=device, force=force)
     elif data or predictions or device:
-        raise MisuseError("--data, --predictions and --device are for MIOpen's formats (--format miopen-text)")
+        raise MisuseError("--data, --predictions and --device are for other formats (--format miopen-text, t4)")
     else:
         report = api.export(out, journal=journal, hold_out=hold_out or (), force=force)
     _answer(report) if as_json else show.report(report)
@@ -270,6 +329,17 @@ def demo(
 def _answer(found: Any) -> None:
     json.dump(found, sys.stdout, allow_nan=False)
     print()
+
+
+def _parts(text: str | None) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()] if text else []
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    parts = _parts(text)
+    if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts):
+        raise MisuseError(f"{option} {text!r:.60} is not whole numbers with commas between")
+    return list(map(int, parts))
 
 
 def _refuse_options(words: list[str]) -> None:

@@ -57,11 +57,15 @@ def _judging(data: Dataset, device: str | None) -> Dataset:
 
 
 def read_dataset(data: str | Path | None) -> Dataset:
-    """A data set from a file, or all that is shipped (None, or `shipped` where no file has that name)."""
+    """A data set from a file, or all that is shipped (None, or `shipped` where no file has that name).
+
+    A folder or file of recorded spaces is read as one, too.
+    """
     from seqtune.data.dataset import Dataset
+    from seqtune.data.recorded_files import is_recorded, read_recorded
 
     if data is not None and (str(data) != "shipped" or Path(data).exists()):
-        return Dataset.read(data)
+        return read_recorded(Path(data)) if is_recorded(Path(data)) else Dataset.read(data)
     files = sorted((Path(__file__).parent / "data" / "shipped").resolve().glob("*.parquet"))
     if not files:
         raise FormatError("no data set is shipped here; name one")
