@@ -35,6 +35,7 @@ from seqtune.kernels.kernel import KERNELS, Configuration, Kernel, kernel
 from seqtune.kernels.networks import network
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace, spaces_for
+from seqtune.labels import NAME, evaluate_labels, load_labels
 from seqtune.learn import evaluate, export, read_dataset, retrain, train
 from seqtune.miopen import export_miopen, import_miopen
 from seqtune.predictor.budget import SECONDS
@@ -48,8 +49,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Candidate", "Demonstration", "Devices", "Prediction", "Tuned", "TuningReport", "demo", "devices", "evaluate",
-    "export", "export_miopen", "export_t4", "import_miopen", "import_recorded", "kernel_json", "kernels", "predict",
-    "retrain", "train", "tune",
+    "evaluate_labels", "export", "export_miopen", "export_t4", "import_miopen", "import_recorded", "kernel_json",
+    "kernels", "predict", "retrain", "train", "tune",
 ]
 
 DEFAULT_TRIALS = 200  # of a search without a budget
@@ -100,11 +101,14 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
         raise MisuseError(f"top={top}; a verification compares at most {MOST_VERIFIED} configurations at once")
     check_positive("seconds", seconds)
     place = as_device(device)
+    kernels: Sequence[Kernel] | None = None
     if place.backend == "miopen":
         if verify:
             raise MisuseError("MIOpen's kernels cannot be run here, so --verify cannot measure them")
         asked = as_convnd(asked)
-    spaces = spaces_for(asked, place)
+        checkpoint = NAME if checkpoint == "default" else checkpoint
+        kernels = load_labels(checkpoint).kernels_for(asked, place) or None
+    spaces = spaces_for(asked, place, kernels)
     progress("predicting")
     proposals = _propose(spaces, checkpoint, top)
     default = spaces[0].default

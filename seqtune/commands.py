@@ -182,10 +182,18 @@ def retrain(
     _answer(report) if as_json else show.report(report)
 
 
-@app.command(epilog="Example: seqtune evaluate --methods seq2seq,random,default --json")
+@app.command(epilog="Example: seqtune evaluate --methods seq2seq,random,default --json; "
+                    "seqtune evaluate miopen --data gfx906_60.db.bz2 --json")
 def evaluate(
-    data: Annotated[Path | None, typer.Argument(help="A data set.  [default: the one shipped]",
-                                                show_default=False)] = None,
+    sources: Annotated[list[Path] | None, typer.Argument(
+        metavar="[DATA]", show_default=False,
+        help="A data set.  [default: the one shipped]  Or `miopen`: the choices in MIOpen's files (--data).")] = None,
+    files: Annotated[list[Path] | None, typer.Option(
+        "--data", metavar="PATH...", show_default=False,
+        help="With `miopen`: perf-dbs, find-dbs, or folders of them; a device's facts by --device.")] = None,
+    baselines: Annotated[bool, typer.Option(
+        "--baselines", help="With `miopen`: fit the baselines to the rest of the data, and judge them, too.")] = False,
+    by: Annotated[bool, typer.Option("--by", help="With `miopen`: also by direction and data type.")] = False,
     checkpoint: Checkpoint = "default",
     methods: Annotated[str | None, typer.Option("--methods", help="Some of them, with commas between.")] = None,
     live: Annotated[bool, typer.Option("--live", help="Measure on the spot instead of looking up.")] = False,
@@ -197,8 +205,20 @@ def evaluate(
     """Compare methods on held-out problems: the share of the best known speed that each reaches."""
     from seqtune import api, progress, show
 
+    first, rest = sources[0] if sources else None, (sources or [])[1:]
+    if str(first) == "miopen":
+        if methods or live or problems:
+            raise MisuseError("--methods, --live and --problems are for data sets of measurements")
+        with progress.spinner() as say:
+            rows = api.evaluate_labels(
+                [*(files or ()), *rest], checkpoint="miopen" if checkpoint == "default" else checkpoint,
+                baselines=baselines, devices=[device] if device else (), by=by, progress=say, warn=progress.note)
+        _answer({"rows": rows}) if as_json else show.judged(rows)
+        return
+    if rest or files or baselines or by:
+        raise MisuseError("one data set is evaluated at a time; --data, --baselines and --by are for `evaluate miopen`")
     with progress.spinner() as say:
-        rows = api.evaluate(data, checkpoint=checkpoint, methods=methods.split(",") if methods else None, live=live,
+        rows = api.evaluate(first, checkpoint=checkpoint, methods=methods.split(",") if methods else None, live=live,
                             problems=problems, device=device, progress=say, warn=progress.note)
     _answer({"rows": rows}) if as_json else show.evaluation(rows)
 

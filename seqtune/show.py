@@ -158,6 +158,19 @@ def evaluation(found: Sequence[Mapping[str, Any]]) -> None:
     _out.print(_COLUMNS, markup=False, soft_wrap=True)
 
 
+def judged(found: Sequence[Mapping[str, Any]]) -> None:
+    """A line per device, solver and method (or part); then the choice of solvers, a line per device."""
+    lines = []
+    for row in found:
+        if "solver" in row:
+            own = {name: value for name, value in row.items() if name not in ("baselines", "parts")}
+            names = {name: own.pop(name) for name in ("device", "solver")}
+            scores = {"seqtune": own, **row.get("parts", {}), **row.get("baselines", {})}
+            lines += [{**names, "method": method, **score} for method, score in scores.items()]
+    rows(lines)
+    rows([row for row in found if "solver" not in row])
+
+
 def rows(found: Sequence[Mapping[str, Any]]) -> None:
     """A table of rows."""
     if not found:
