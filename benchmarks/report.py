@@ -1,4 +1,4 @@
-"""What the programs here share: Markdown, JSON, and the style of the figures."""
+"""What the programs here share: Markdown, JSON, and the style of the figures (`seqtune.figure`)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,52 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtune.errors import MisuseError, UnavailableError
+from seqtune.errors import MisuseError
+from seqtune.figure import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    TICKS,
+    VERMILION,
+    apart,
+    height,
+    share_axis,
+    style,
+)
 
 if TYPE_CHECKING:
     from seqtune.kernels.device import Device
 
-# Okabe and Ito's colours, which stay apart for colour-blind readers; black for what seqtune does.
-BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE, GREY = (
-    "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#777777")
+__all__ = [
+    "BLACK",
+    "BLUE",
+    "GREEN",
+    "GREY",
+    "ORANGE",
+    "PURPLE",
+    "SKY",
+    "TICKS",
+    "VERMILION",
+    "Panel",
+    "Row",
+    "apart",
+    "draw_speeds",
+    "height",
+    "insert",
+    "machine",
+    "markdown",
+    "share_axis",
+    "style",
+    "words",
+    "write_json",
+]
+
 Row = dict[str, Any]  # of a table, a figure or a JSON file
 Panel = tuple[str, Sequence[str], Mapping[str, tuple[str, Sequence[float | None]]]]
-TICKS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)  # of an axis of shares
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
@@ -57,22 +92,6 @@ def write_json(path: Path, found: Any) -> None:
     path.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
 
 
-def style() -> Any:
-    """pyplot with plain axes; the same input gives the same file."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise UnavailableError("matplotlib is not installed: pip install 'seqtune[plot]'") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    pyplot.rcParams.update({
-        "font.size": 9, "axes.titlesize": 10, "axes.spines.top": False, "axes.spines.right": False,
-        "axes.grid": True, "axes.grid.axis": "y", "grid.color": "#e4e4e4", "axes.axisbelow": True,
-        "savefig.facecolor": "white", "svg.hashsalt": "seqtune", "figure.constrained_layout.use": True})
-    return pyplot
-
-
 def draw_speeds(path: Path, panels: Sequence[Panel], ylabel: str) -> None:
     """Speeds relative to a baseline at 1: per panel a title, labels, and method -> (colour, a value per label)."""
     pyplot = style()
@@ -89,39 +108,3 @@ def draw_speeds(path: Path, panels: Sequence[Panel], ylabel: str) -> None:
     axes[0, 0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     pyplot.close(figure)
-
-
-def share_axis(axis: Any, lowest: float) -> None:
-    """Shares near 1 apart: the axis is logarithmic in the distance from 1."""
-    import numpy as np
-
-    axis.set_yscale("function", functions=(lambda share: -np.log(np.maximum(1 - share, 1e-9)),
-                                           lambda height: 1 - np.exp(-height)))
-    axis.set_ylim(lowest, 0.9975)
-    ticks = [tick for tick in (0.2, *TICKS) if tick >= lowest]
-    axis.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    axis.minorticks_off()
-
-
-def height(share: float) -> float:
-    """A share that a `share_axis` can show."""
-    return min(share, 0.9972)
-
-
-def apart(places: Sequence[float], least: float) -> list[float]:
-    """The places moved as little as keeps each pair `least` apart, in their order: for labels beside lines."""
-    order = sorted(range(len(places)), key=lambda number: places[number])
-    groups: list[tuple[float, list[int]]] = []  # centre, members
-    for number in order:
-        centre, members = places[number], [number]
-        while groups and centre - least * (len(members) - 1) / 2 - (
-                groups[-1][0] + least * (len(groups[-1][1]) - 1) / 2) < least:
-            before, those = groups.pop()
-            centre = (before * len(those) + centre * len(members)) / (len(those) + len(members))
-            members = those + members
-        groups.append((centre, members))
-    found = [0.0] * len(places)
-    for centre, members in groups:
-        for place, number in enumerate(members):
-            found[number] = centre + least * (place - (len(members) - 1) / 2)
-    return found

@@ -21,7 +21,8 @@ A configuration of a kernel whose parameters are not known (a foreign one's time
 
 The file's metadata holds, under `seqtune`, a JSON object: version, devices (key -> facts), problems (key -> features,
 of those whose key does not tell them), held_out (keys of problems that no model may learn from), provenance (any words
-about where it comes from).
+about where it comes from), and where there are any, kernels (declarations of kernel families that are not ours, as
+`seqtune.kernels.declared` writes them).
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seqtune.errors import DeviceError, FormatError, SeqtuneError
+from seqtune.kernels.declared import from_json, to_json
 from seqtune.kernels.device import Device
 from seqtune.kernels.forms import parse_problem
-from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_columns import parse_keys
 
@@ -71,6 +73,7 @@ class Dataset:
     known_problems: Mapping[str, Problem]  # by Problem.key
     held_out: frozenset[str] = frozenset()  # Problem.key
     provenance: Mapping[str, str] = field(default_factory=dict)
+    kernels: Mapping[str, Kernel] = field(default_factory=dict)  # by name: those that are declared here
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -123,6 +126,7 @@ class Dataset:
             problems = {str(key): Problem.from_json(one) for key, one in facts["problems"].items()}
             problems |= parse_keys(set(frame["problem"].cat.categories) - set(problems), parse_problem)
             held_out, provenance = frozenset(map(str, facts["held_out"])), dict(facts["provenance"])
+            kernels = {kernel.name: kernel for kernel in map(from_json, facts.get("kernels", []))}
         except OSError as error:
             raise FormatError(f"cannot read the data set {path}: {error.strerror or error}") from None
         except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -130,7 +134,7 @@ class Dataset:
             raise FormatError(f"{path} is not a data set of seqtune: {message}") from None
         except SeqtuneError as error:
             raise error if isinstance(error, FormatError) else FormatError(f"{path}: {error}") from None
-        return cls(_checked(frame, path, devices, problems), devices, problems, held_out, provenance)
+        return cls(_checked(frame, path, devices, problems), devices, problems, held_out, provenance, kernels)
 
     def write(self, path: Path | str) -> None:
         """To Parquet, whole or not at all. Rows are sorted, so that equal data sets make equal files."""
@@ -139,7 +143,8 @@ class Dataset:
                   if len(self.known_problems) <= MANY_PROBLEMS or one.type == "recorded"}
         facts = {"version": VERSION, "devices": {key: one.to_json() for key, one in sorted(self.devices.items())},
                  "problems": {key: one.to_json() for key, one in sorted(listed.items())},
-                 "held_out": sorted(self.held_out), "provenance": dict(self.provenance)}
+                 "held_out": sorted(self.held_out), "provenance": dict(self.provenance),
+                 **({"kernels": [to_json(one) for _, one in sorted(self.kernels.items())]} if self.kernels else {})}
         rows = self.rows.assign(**{name: value for name, value in ADDED.items() if name not in self.rows})
         rows = rows.sort_values(["device", "problem", "kernel", "configuration", "run"], kind="stable")
         rows = rows.assign(seconds=rows["seconds"].where(np.isfinite(rows["seconds"]), np.nan))
@@ -162,7 +167,7 @@ class Dataset:
         again |= rows.duplicated()
         return Dataset(rows[~again].reset_index(drop=True), {**other.devices, **self.devices},
                        {**other.known_problems, **self.known_problems}, self.held_out | other.held_out,
-                       {**other.provenance, **self.provenance})
+                       {**other.provenance, **self.provenance}, {**other.kernels, **self.kernels})
 
     def on(self, device: str) -> Dataset:
         """The rows of a device (its key)."""

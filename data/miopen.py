@@ -86,6 +86,18 @@ def solver_of(data: Dataset, name: str) -> Solver:
         raise FormatError(f"the data set's table of {name} is damaged") from None
 
 
+def tables_of(data: Dataset) -> dict[str, tuple[str, ...]]:
+    """The rows of MIOpen's tables that a data set has seen, as texts by solver. Raises FormatError."""
+    found = {}
+    for key, text in data.provenance.items():
+        if key.startswith(f"{_TABLE} "):
+            try:
+                found[key.removeprefix(f"{_TABLE} ")] = tuple(map(str, json.loads(text)))
+            except (ValueError, TypeError):
+                raise FormatError(f"the data set's {key:.80} is damaged") from None
+    return found
+
+
 def read_file(path: Path, device: Device, tables: Tables | None = None) -> Imported:
     """The rows of one file of MIOpen's; `tables` gathers the table rows seen. Raises FormatError."""
     content = read(path)

@@ -213,7 +213,10 @@ def _is_word(value: Any) -> bool:
 
 def _largest(value: Any) -> float:
     """The largest magnitude in a number or column."""
-    return float(np.max(np.abs(value), initial=0)) if isinstance(value, np.ndarray) else abs(value)
+    if isinstance(value, np.ndarray):
+        return max(float(value.max(initial=0)), -float(value.min(initial=0)))
+    magnitude: float = abs(value)
+    return magnitude
 
 
 def _overflows(operator: str, left: Any, right: Any) -> bool:

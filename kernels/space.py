@@ -1,6 +1,6 @@
 """SearchSpace: all valid configurations of one kernel for one problem on one device, and look-ahead in it.
 
-The space is enumerated by progressive filtering: one column per parameter, in decoding order; after each new column
+The space is enumerated by progressive filtering: one parameter after the other, in decoding order; with each of them
 every constraint whose names are all known drops rows. Rows come out sorted, so the configurations that share a prefix
 are one row range, and the words allowed after a prefix are the distinct values of the next column in that range. Hence
 look-ahead is exact: no prefix offered here can dead-end, and none leads to an invalid configuration.
@@ -8,10 +8,11 @@ look-ahead is exact: no prefix offered here can dead-end, and none leads to an i
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,6 @@ from seqtune.kernels.kernel import (
     Parameter,
     Setting,
     kernel,
-    kernels_for,
     table,
 )
 from seqtune.kernels.problem import Problem
@@ -63,6 +63,27 @@ class SearchSpace:
         for name, expression in settled:
             names[name] = expression(names)
         self.rows: Rows = _enumerate(kernel, tuple((name, names[name]) for name in needed))
+
+        self._whole = True
+
+    @classmethod
+    def of_rows(cls, kernel: Kernel, problem: Problem, device: Device, rows: Rows) -> SearchSpace:
+        """A space of which another tool tells the valid configurations, in any order; none is told twice."""
+        found = cls.__new__(cls)
+        found.kernel, found.problem, found.device = kernel, problem, device
+        found._names = {**device.names(), **problem.names()}
+        found.rows = rows[np.lexsort(rows.T[::-1])]
+        found.rows.setflags(write=False)
+        found._whole = False
+        return found
+
+    def only(self, keep: NDArray[np.bool_]) -> SearchSpace:
+        """The same space with the chosen rows alone; look-ahead is exact in it, too."""
+        found = copy.copy(self)
+        found.rows = self.rows[keep]
+        found.rows.setflags(write=False)
+        found._whole = False
+        return found
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -107,7 +128,8 @@ class SearchSpace:
         for constraint in self.kernel.constraints:
             if not np.all(constraint.expression(names)):
                 return f"{constraint.reason} ({constraint.expression.text})"
-        raise AssertionError(f"{self.kernel.name}: {configuration.brief()} breaks no constraint and has no row")
+        assert not self._whole, f"{self.kernel.name}: {configuration.brief()} breaks no constraint and has no row"
+        return "it is not among the configurations that this space was cut down to"
 
     def row(self, configuration: Configuration) -> int:
         """The number of a configuration. Raises ConfigurationError with the reason where it is not in the space."""
@@ -192,61 +214,134 @@ def _column(parameter: Parameter) -> NDArray[Any]:
 
 @lru_cache(maxsize=512)
 def _enumerate(kernel: Kernel, seen: tuple[tuple[str, Any], ...]) -> Rows:
-    names: dict[str, Any] = dict(seen)
-    pending: list[Constraint] = list(kernel.constraints)
-    settled = {name for name, _ in kernel.settled()[0]}
-    derived = [(name, expression) for name, expression in kernel.derived if name not in settled]
-    rows = np.zeros((1, 0), dtype=np.int16)
-    rows = _filter(rows, names, pending, derived)
+    prefixes = _Prefixes(kernel, dict(seen))
     for parameter in kernel.parameters:
-        count = len(parameter.values)
-        if len(rows) * count > LARGEST_SPACE:
-            raise KernelError(f"{kernel.name}: more than {LARGEST_SPACE} partial configurations; add constraints")
-        places = np.tile(np.arange(count, dtype=np.int16), len(rows))
-        for name, value in names.items():
-            if isinstance(value, np.ndarray):
-                names[name] = np.repeat(value, count)
-        rows = np.concatenate([np.repeat(rows, count, axis=0), places[:, None]], axis=1)
-        names[parameter.name] = _column(parameter)[places]
-        rows = _filter(rows, names, pending, derived)
+        prefixes.extend(parameter)
+    rows = prefixes.rows()
     rows.setflags(write=False)
     return rows
 
 
-def _filter(rows: Rows, names: dict[str, Any], pending: list[Constraint],
-            derived: list[tuple[str, Any]]) -> Rows:
-    """Drop rows that break a constraint all of whose names are known by now; compute derived quantities as they can."""
-    for item in list(derived):
-        if all(name in names for name in item[1].names):
-            value = np.asarray(item[1](names))
-            names[item[0]] = np.broadcast_to(value, len(rows)).copy()
-            derived.remove(item)
-    for constraint in list(pending):
-        if all(name in names for name in constraint.expression.names):
-            pending.remove(constraint)
-            keep = np.broadcast_to(np.asarray(constraint.expression(names), dtype=bool), len(rows))
-            if not keep.all():
-                rows = rows[keep]
-                for name, value in names.items():
-                    if isinstance(value, np.ndarray):
-                        names[name] = value[keep]
-    return rows
+class _Values(NamedTuple):
+    """Values over the rows of a level: `values[places]`, or the values themselves."""
+
+    level: int
+    values: NDArray[Any]
+    places: NDArray[np.int16] | None = None
+
+    def at(self, rows: NDArray[np.intp] | None) -> NDArray[Any]:
+        """Over some rows of its level, or all."""
+        if self.places is None:
+            return self.values if rows is None else self.values[rows]
+        return self.values[self.places if rows is None else self.places[rows]]
+
+
+class _Prefixes:
+    """The valid beginnings of configurations as a tree: a row of a level extends a row of the level before by a value.
+
+    Columns are gathered when an expression asks for them, so that what nothing asks for is copied once, at the end.
+    An expression is evaluated over (rows of the level before, values of the new parameter), and the first one that
+    drops any of these leaves a list of those that stay.
+    """
+
+    def __init__(self, kernel: Kernel, names: dict[str, Any]) -> None:
+        self._kernel, self._names = kernel, names
+        self._columns: dict[str, _Values] = {}
+        self._levels: list[tuple[NDArray[np.intp] | None, NDArray[np.int16]]] = []  # parents (None: itself), places
+        settled = {name for name, _ in kernel.settled()[0]}
+        self._derived = [item for item in kernel.derived if item[0] not in settled]
+        self._pending = list(kernel.constraints)
+        self._count = int(all(bool(constraint.expression(names)) for constraint in self._bound(set(names))))
+
+    def _bound(self, names: set[str]) -> list[Constraint]:
+        """Takes the constraints that can be evaluated from what is pending."""
+        found = [one for one in self._pending if names.issuperset(one.expression.names)]
+        self._pending = [one for one in self._pending if not names.issuperset(one.expression.names)]
+        return found
+
+    def extend(self, parameter: Parameter) -> None:
+        """The next level. Raises KernelError where it may become too large."""
+        values = _column(parameter)
+        grid: tuple[int, ...] = (self._count, len(values))
+        if grid[0] * grid[1] > LARGEST_SPACE:
+            raise KernelError(f"{self._kernel.name}: more than {LARGEST_SPACE} partial configurations; add constraints")
+        bound, derived = {*self._names, *self._columns, parameter.name}, []
+        for name, expression in list(self._derived):
+            if bound.issuperset(expression.names):
+                bound.add(name)
+                derived.append((name, expression))
+                self._derived.remove((name, expression))
+        constraints = self._bound(bound)
+        wanted = {name for one in constraints for name in one.expression.names}
+        wanted.update(name for _, expression in derived for name in expression.names)
+        columns: dict[str, Any] = {name: column[:, None] for name, column in self._gather(wanted).items()}
+        columns[parameter.name] = values[None, :]
+        for name, expression in derived:
+            columns[name] = np.asarray(expression({**self._names, **columns}))
+        kept: tuple[NDArray[np.intp], ...] | None = None  # rows of the level before, and places; None: all
+        shape = grid
+        for number, constraint in enumerate(constraints):
+            keep = np.broadcast_to(np.asarray(constraint.expression({**self._names, **columns}), dtype=bool), shape)
+            if keep.all():
+                continue
+            where = np.nonzero(keep)
+            later = {name for one in constraints[number + 1:] for name in one.expression.names}
+            later.update(name for name, _ in derived)
+            columns = {name: np.broadcast_to(columns[name], shape)[where] for name in later & set(columns)}
+            kept = where if kept is None else (kept[0][where], kept[1][where])
+            shape = kept[0].shape
+        if kept is not None:
+            self._levels.append((kept[0], kept[1].astype(np.int16)))
+        elif grid[1] > 1:
+            self._levels.append((np.repeat(np.arange(grid[0]), grid[1]),
+                                 np.tile(np.arange(grid[1], dtype=np.int16), grid[0])))
+        else:
+            self._levels.append((None, np.zeros(grid[0], dtype=np.int16)))
+        self._count, level = len(self._levels[-1][1]), len(self._levels)
+        self._columns[parameter.name] = _Values(level, values, self._levels[-1][1])
+        for name, _ in derived:
+            self._columns[name] = _Values(level, np.broadcast_to(columns[name], shape).ravel())
+
+    def _gather(self, wanted: set[str]) -> dict[str, NDArray[Any]]:
+        """Columns over the rows of the last level."""
+        found: dict[str, NDArray[Any]] = {}
+        left = {name: self._columns[name] for name in wanted if name in self._columns}
+        for level, rows in self._ancestors():
+            for name in [name for name, column in left.items() if column.level == level]:
+                found[name] = left.pop(name).at(rows)
+            if not left:
+                break
+        return found
+
+    def _ancestors(self) -> Iterator[tuple[int, NDArray[np.intp] | None]]:
+        """Levels, last one first, and which of their rows those of the last one come from (None: the same)."""
+        rows: NDArray[np.intp] | None = None
+        for level in range(len(self._levels), 0, -1):
+            yield level, rows
+            parents = self._levels[level - 1][0]
+            if parents is not None:
+                rows = parents if rows is None else parents[rows]
+
+    def rows(self) -> Rows:
+        """All levels as rows."""
+        found = np.empty((len(self._levels), self._count), dtype=np.int16)  # a parameter's places lie side by side
+        for level, rows in self._ancestors():
+            places = self._levels[level - 1][1]
+            found[level - 1] = places if rows is None else places[rows]
+        return found.T
 
 
 def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | None = None) -> tuple[SearchSpace, ...]:
     """The search spaces of every kernel family that solves the problem on the device, empty ones left out.
 
-    Raises KernelError, with each family's reason, where nothing solves it.
+    Of ours, or of those `kernels`. Raises KernelError, with each family's reason, where nothing solves it.
     """
-    found = tuple(SearchSpace(kernel, problem, device) for kernel in (kernels or kernels_for(problem, device)))
-    found = tuple(space for space in found if len(space))
+    families = list(kernels or map(kernel, table(device.backend)))
+    solving = [family for family in families if family.why_not(problem, device) is None]
+    found = tuple(space for family in solving if len(space := SearchSpace(family, problem, device)))
     if not found:
-        raise KernelError(f"no kernel of {device.backend} solves {problem.brief()}: {_reasons(problem, device)}")
+        reasons = [reason for family in families if family.problem_type == problem.type
+                   and (reason := family.why_not(problem, device)) is not None]
+        raise KernelError(f"no kernel of {device.backend} solves {problem.brief()}: "
+                          f"{'; '.join(reasons) or f'there is none for {problem.type}'}")
     return found
-
-
-def _reasons(problem: Problem, device: Device) -> str:
-    families = [kernel(name) for name in table(device.backend)]
-    reasons = [reason for family in families if family.problem_type == problem.type
-               and (reason := family.why_not(problem, device)) is not None]
-    return "; ".join(reasons) or f"there is none for {problem.type}"

@@ -18,9 +18,9 @@ from seqtune.data.dataset import configuration
 from seqtune.errors import FormatError, KernelError
 from seqtune.kernels.device import Device
 from seqtune.kernels.forms import parse_problem
-from seqtune.kernels.kernel import Configuration, Setting
+from seqtune.kernels.kernel import Configuration, Kernel, Setting
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.space import Rows, SearchSpace, spaces_for
+from seqtune.kernels.space import SearchSpace, spaces_for
 
 Floats = NDArray[np.float64]
 
@@ -87,17 +87,13 @@ class Case:
 
 def narrowed(space: SearchSpace, keep: NDArray[np.bool_]) -> SearchSpace:
     """A copy of the space with the chosen rows alone; still sorted."""
-    if keep.all():
-        return space
-    found = SearchSpace(space.kernel, space.problem, space.device)
-    rows: Rows = space.rows[keep]
-    rows.setflags(write=False)
-    found.rows = rows
-    return found
+    return space if keep.all() else space.only(keep)
 
 
-def cases(data: Data, held_out: bool) -> list[Case]:
+def cases(data: Data, held_out: bool, declared: Sequence[Kernel] = ()) -> list[Case]:
     """The cases of the training part (or of the held-out part) in which anything ran; problems sorted by key.
+
+    Problems that `declared` kernels solve are those kernels' alone.
 
     Configurations that their space no longer holds are left out, as are other versions of a kernel, problems without
     one, and what another toolchain than the device's own (where its facts name one) made. Where a configuration was
@@ -114,15 +110,16 @@ def cases(data: Data, held_out: bool) -> list[Case]:
         name = str(found_name)
         if name not in data.devices:
             raise FormatError(f"the data set says nothing about its device {name!r:.60}")
-        case = _case(parse_problem(str(key)), data.devices[name], rows)
+        case = _case(parse_problem(str(key)), data.devices[name], rows, declared)
         if case is not None:
             found.append(case)
     return found
 
 
-def _case(problem: Problem, device: Device, rows: pd.DataFrame) -> Case | None:
+def _case(problem: Problem, device: Device, rows: pd.DataFrame, declared: Sequence[Kernel]) -> Case | None:
+    solving = [kernel for kernel in declared if kernel.why_not(problem, device) is None]
     try:
-        spaces = spaces_for(problem, device)
+        spaces = spaces_for(problem, device, solving)
     except KernelError:
         return None
     if device.toolchain and "toolchain" in rows:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -39,7 +39,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 _DTYPES = {torch.float32: "F32", torch.int64: "I64"}
 
 
-class _Config(BaseModel):
+class Config(BaseModel):
     """config.json; what transformers adds to it is ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
@@ -61,7 +61,15 @@ class _Config(BaseModel):
     number_dropout: float = Field(ge=0, lt=1)
 
 
-class _Words(BaseModel):
+class _Kind(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    model_type: str = Field(default=MODEL_TYPE, max_length=100)
+
+
+class WordLists(BaseModel):
+    """The words of a vocabulary."""
+
     model_config = ConfigDict(extra="forbid")
 
     names: tuple[str, ...] = Field(max_length=MOST_WORDS)
@@ -70,13 +78,19 @@ class _Words(BaseModel):
     derived: tuple[str, ...] = Field(max_length=MOST_DERIVED)
 
 
+def word_lists(vocabulary: Vocabulary) -> WordLists:
+    """What `make_vocabulary` reads."""
+    return WordLists(names=vocabulary.names, words=vocabulary.words, targets=vocabulary.targets,
+                     derived=vocabulary.derived)
+
+
 class _About(BaseModel):
     """seqtune.json."""
 
     model_config = ConfigDict(extra="forbid")
 
     format: Literal[1]
-    vocabulary: _Words
+    vocabulary: WordLists
     kernels: tuple[Declaration, ...] = Field(max_length=10_000)
     provenance: dict[str, JsonValue]
     metrics: dict[str, JsonValue]
@@ -97,48 +111,59 @@ class Checkpoint:
     def load(cls, name: str | Path = "default") -> Checkpoint:
         """From a folder, or by name: shipped with seqtune or kept in the user's data folder. Raises CheckpointError."""
         folder = find(name)
-        about = _read(folder / "seqtune.json", _About)
-        vocabulary = _vocabulary(about, folder / "seqtune.json")
-        size = Dimensions(**_read(folder / "config.json", _Config).model_dump())
+        about = read_json(folder / "seqtune.json", _About)
+        vocabulary = make_vocabulary(about.vocabulary, about.kernels, folder / "seqtune.json")
+        if {name for kernel in about.kernels for name, _ in kernel.derived} - set(vocabulary.derived):
+            raise CheckpointError(f"{folder}: its vocabulary lacks a derived quantity of its own kernels")
+        size = Dimensions(**read_json(folder / "config.json", Config).model_dump())
         model = _weights(folder / "model.safetensors", size, vocabulary)
         return cls(model, vocabulary, about.provenance, about.metrics, about.seed)
 
     def save(self, path: str | Path) -> Path:
-        """Writes the folder under another name and renames it: a reader sees the old one or the new one, never half.
-        (Between two renames there is none for an instant; the old one is then beside it, named `.old`.)
-
-        A folder that is no checkpoint is not overwritten.
-        """
-        path = Path(path)
-        if path.exists() and not (path / "seqtune.json").is_file() and (not path.is_dir() or any(path.iterdir())):
-            raise CheckpointError(f"{path} exists and is no checkpoint; remove it or choose another folder")
-        fresh = path.parent / f".{path.name}.{uuid.uuid4().hex}"
-        try:
-            fresh.mkdir(parents=True)
-            config = {**asdict(self.model.size), "model_type": MODEL_TYPE, "architectures": ["TranslatorModel"]}
-            about = _About(
-                format=FORMAT, kernels=self.vocabulary.kernels, provenance=dict(self.provenance),
-                metrics=dict(self.metrics), seed=self.seed, vocabulary=_Words(
-                    names=self.vocabulary.names, words=self.vocabulary.words, targets=self.vocabulary.targets,
-                    derived=self.vocabulary.derived))
+        """Whole or not at all. A folder that is no checkpoint is not overwritten."""
+        config = {**asdict(self.model.size), "model_type": MODEL_TYPE, "architectures": ["TranslatorModel"]}
+        about = _About(
+            format=FORMAT, kernels=self.vocabulary.kernels, provenance=dict(self.provenance),
+            metrics=dict(self.metrics), seed=self.seed, vocabulary=word_lists(self.vocabulary))
+        with replacing(Path(path)) as fresh:
             (fresh / "config.json").write_text(json.dumps(config, indent=1) + "\n")
             (fresh / "seqtune.json").write_text(about.model_dump_json(indent=1) + "\n")
             tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.model.state_dict().items()}
             save_file(tensors, fresh / "model.safetensors", metadata={"format": "pt"})
-            aside = fresh.with_name(fresh.name + ".old")
-            if path.exists():
-                path.rename(aside)
-            fresh.rename(path)
-            shutil.rmtree(aside, ignore_errors=True)
-        except OSError as error:
-            raise CheckpointError(f"cannot write the checkpoint {path}: {error.strerror or error}") from None
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
-        return path
+        return Path(path)
 
     def next_word(self) -> TranslatorWords:
         """What the beam search asks."""
         return TranslatorWords(self.model, self.vocabulary)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A fresh folder to write a checkpoint into, then renamed to `path`: a reader sees the old one or the new one,
+    never half. (Between two renames there is none for an instant; the old one is then beside it, named `.old`.)
+
+    A folder that is no checkpoint is not overwritten. Raises CheckpointError.
+    """
+    if path.exists() and not (path / "seqtune.json").is_file() and (not path.is_dir() or any(path.iterdir())):
+        raise CheckpointError(f"{path} exists and is no checkpoint; remove it or choose another folder")
+    fresh = path.parent / f".{path.name}.{uuid.uuid4().hex}"
+    try:
+        fresh.mkdir(parents=True)
+        yield fresh
+        aside = fresh.with_name(fresh.name + ".old")
+        if path.exists():
+            path.rename(aside)
+        fresh.rename(path)
+        shutil.rmtree(aside, ignore_errors=True)
+    except OSError as error:
+        raise CheckpointError(f"cannot write the checkpoint {path}: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def model_type(folder: Path) -> str:
+    """What kind of model a checkpoint's config.json names; of one without a word, this module's."""
+    return read_json(folder / "config.json", _Kind).model_type
 
 
 def user_folder() -> Path:
@@ -160,7 +185,8 @@ def find(name: str | Path) -> Path:
                           f"{', '.join(known) or 'none'} (seqtune train makes one)")
 
 
-def _read(path: Path, kind: type[_Model]) -> _Model:
+def read_json(path: Path, kind: type[_Model]) -> _Model:
+    """A checked JSON file of a checkpoint. Raises CheckpointError."""
     try:
         if not path.is_file():
             raise CheckpointError(f"{path.parent} is no checkpoint: {path.name} is missing")
@@ -175,17 +201,15 @@ def _read(path: Path, kind: type[_Model]) -> _Model:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _vocabulary(about: _About, path: Path) -> Vocabulary:
-    words = about.vocabulary
-    kernels = tuple(kernel.name for kernel in about.kernels)
+def make_vocabulary(words: WordLists, declared: Sequence[Declaration], path: Path) -> Vocabulary:
+    """A checked vocabulary; `path` is named where it is not sound."""
+    kernels = tuple(kernel.name for kernel in declared)
     begins = {words.names[:2] == ("<pad>", "<unknown>"), words.words[:2] == ("<pad>", "<unknown>"),
               words.targets[:2] == ("<pad>", "<begin>")}
     if begins != {True} or any(len(set(part)) != len(part) for part in (words.names, words.words, words.targets,
                                                                         words.derived, kernels)):
         raise CheckpointError(f"{path}: its vocabulary has no proper beginning or repeats a word")
-    if {name for kernel in about.kernels for name, _ in kernel.derived} - set(words.derived):
-        raise CheckpointError(f"{path}: its vocabulary lacks a derived quantity of its own kernels")
-    vocabulary = Vocabulary(words.names, words.words, words.targets, about.kernels, words.derived)
+    vocabulary = Vocabulary(words.names, words.words, words.targets, tuple(declared), words.derived)
     try:
         described(vocabulary)
     except (ValueError, OverflowError, RecursionError):
@@ -193,7 +217,7 @@ def _vocabulary(about: _About, path: Path) -> Vocabulary:
     return vocabulary
 
 
-class _Undrawn(TorchFunctionMode):
+class Undrawn(TorchFunctionMode):
     """Leaves new weights as they are. Drawing random ones on the meta device imports torch._dynamo: 2 s for nothing."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -204,27 +228,41 @@ class _Undrawn(TorchFunctionMode):
 
 def _weights(path: Path, size: Dimensions, vocabulary: Vocabulary) -> Translator:
     """A Translator of those dimensions with the weights of the file, every shape compared before any is read."""
+    check_size(path.parent, size, vocabulary)
+    with torch.device("meta"), Undrawn():
+        model = Translator(size)
+    model.load_state_dict(read_tensors(path, {name: (list(tensor.shape), _DTYPES[tensor.dtype])
+                                              for name, tensor in model.state_dict().items()}), assign=True)
+    for name, wanted_tensor in described(vocabulary).items():
+        if not torch.allclose(model.get_buffer(name), wanted_tensor, atol=1e-4):
+            raise CheckpointError(f"{path}: its target words do not mean what its vocabulary says")
+    return model.eval()
+
+
+def check_size(folder: Path, size: Dimensions, vocabulary: Vocabulary) -> None:
+    """Refuses dimensions that do not fit the vocabulary or each other."""
     fits = Dimensions.of(vocabulary)
     for name in ("names", "words", "targets", "groups", "derived", "longest", "code", "quantities"):
         found, wanted = getattr(size, name), getattr(fits, name)
         if found != wanted and not (name == "longest" and found > wanted):
-            raise CheckpointError(f"{path.parent}: config.json says {name}={found}, its vocabulary needs {wanted}")
+            raise CheckpointError(f"{folder}: config.json says {name}={found}, its vocabulary needs {wanted}")
     if size.width % size.heads:
-        raise CheckpointError(f"{path.parent}: width {size.width} is not a multiple of heads {size.heads}")
-    with torch.device("meta"), _Undrawn():
-        model = Translator(size)
-    wanted_shapes = {name: (list(tensor.shape), _DTYPES[tensor.dtype]) for name, tensor in model.state_dict().items()}
+        raise CheckpointError(f"{folder}: width {size.width} is not a multiple of heads {size.heads}")
+
+
+def read_tensors(path: Path, wanted: Mapping[str, tuple[list[int], str]]) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file, which must have just these names, shapes and types, and be finite."""
     try:
         if path.stat().st_size > LARGEST_WEIGHTS:
             raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's")
         with safe_open(path, framework="pt") as file:
             shapes = {name: (piece.get_shape(), piece.get_dtype())
                       for name in file.keys() for piece in [file.get_slice(name)]}  # noqa: SIM118 (not a dict)
-            for name in [*wanted_shapes, *shapes]:
-                if shapes.get(name) != wanted_shapes.get(name):
+            for name in [*wanted, *shapes]:
+                if shapes.get(name) != wanted.get(name):
                     raise CheckpointError(f"{path}: the tensor {name:.80} is {_shape(shapes.get(name))}, "
-                                          f"config.json needs {_shape(wanted_shapes.get(name))}")
-            tensors = {name: file.get_tensor(name) for name in wanted_shapes}
+                                          f"config.json needs {_shape(wanted.get(name))}")
+            tensors = {name: file.get_tensor(name) for name in wanted}
     except FileNotFoundError:
         raise CheckpointError(f"{path.parent} is no checkpoint: {path.name} is missing") from None
     except (SafetensorError, OSError, ValueError) as error:
@@ -232,11 +270,7 @@ def _weights(path: Path, size: Dimensions, vocabulary: Vocabulary) -> Translator
     for name, tensor in tensors.items():
         if not torch.isfinite(tensor).all():
             raise CheckpointError(f"{path}: the tensor {name} has values that are not finite")
-    model.load_state_dict(tensors, assign=True)
-    for name, wanted_tensor in described(vocabulary).items():
-        if not torch.allclose(model.get_buffer(name), wanted_tensor, atol=1e-4):
-            raise CheckpointError(f"{path}: its target words do not mean what its vocabulary says")
-    return model.eval()
+    return tensors
 
 
 def _shape(found: tuple[list[int], str] | None) -> str:

@@ -9,31 +9,33 @@ import copy
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqtune.errors import FormatError, SeqtuneError
-from seqtune.predictor.model import Translator
+
+Model = TypeVar("Model", bound=nn.Module)
 
 
 @dataclass
-class Progressed:
+class Progressed(Generic[Model]):
     """Where a training stands. `history` has one entry per finished epoch."""
 
-    model: Translator
-    average: Translator  # of the weights, over the last steps: what is judged and kept
+    model: Model
+    average: Model  # of the weights, over the last steps: what is judged and kept
     optimizer: torch.optim.AdamW
-    best: Translator
+    best: Model
     epoch: int = 0
     best_epoch: int = 0
     best_score: float = float("-inf")  # on the validation problems, see `validate`
     history: list[dict[str, float]] = field(default_factory=list)
 
     @classmethod
-    def begin(cls, model: Translator, optimizer: torch.optim.AdamW) -> Progressed:
+    def begin(cls, model: Model, optimizer: torch.optim.AdamW) -> Progressed[Model]:
         """Before the first epoch."""
         return cls(model, copy.deepcopy(model), optimizer, copy.deepcopy(model))
 

@@ -31,7 +31,8 @@ class Settled:
 
     def __init__(self, space: SearchSpace, vocabulary: Vocabulary) -> None:
         place = {name: number for number, name in enumerate(vocabulary.derived)}
-        found = space.columns() if space.kernel.derived else {}
+        known = any(name in place for name, _ in space.kernel.derived)
+        found = space.columns() if known else {}
         settling = {name: column for name, column in settling_columns(space.kernel).items()
                     if name in place and found[name].dtype.kind in "biuf"}
         self._width = len(place)

@@ -84,6 +84,12 @@ class Progress:
     best: float | None  # the share of the epoch that is kept so far
     seconds: float  # since the training began
 
+    @property
+    def text(self) -> str:
+        """As a line."""
+        share = "" if self.share is None else f", validation share {self.share:.4f} (best {self.best:.4f})"
+        return f"{self.stage}: epoch {self.epoch}/{self.epochs}, loss {self.loss:.4f}{share}, {self.seconds:.0f} s"
+
 
 OnProgress = Callable[[Progress], None]
 
@@ -257,7 +263,8 @@ def fit(model: Translator, vocabulary: Vocabulary, lessons: Sequence[Lesson], va
     return Kept(stand.best, stand.best_score, stand.best_epoch, stand.epoch, stand.history, interrupted)
 
 
-def _epoch(stand: Progressed, lessons: Sequence[Lesson], options: TrainingOptions, anchor: Translator | None) -> float:
+def _epoch(stand: Progressed[Translator], lessons: Sequence[Lesson], options: TrainingOptions,
+           anchor: Translator | None) -> float:
     """One epoch, seeded by its number, so that a resumed training goes on the same way."""
     generator = np.random.default_rng([options.seed, 2, stand.epoch])
     torch.manual_seed(options.seed * 1_000_003 + stand.epoch)

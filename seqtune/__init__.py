@@ -20,18 +20,20 @@ if TYPE_CHECKING:
     from seqtune.kernels.device import Device
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
+    from seqtune.searches import replay
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Candidate", "Configuration", "Device", "Prediction", "Problem", "SeqtuneError", "__version__", "devices",
-    "evaluate", "export", "predict", "retrain", "train", "tune",
+    "evaluate", "export", "predict", "replay", "retrain", "train", "tune",
 ]
 
 _HOMES = {
     "Configuration": "seqtune.kernels.kernel",
     "Device": "seqtune.kernels.device",
     "Problem": "seqtune.kernels.problem",
+    "replay": "seqtune.searches",
 } | dict.fromkeys(
     ("Candidate", "Prediction", "devices", "evaluate", "export", "predict", "retrain", "train", "tune"), "seqtune.api")
 

@@ -18,6 +18,7 @@ from seqtune.answers import Candidate, Demonstration, Devices, Prediction, Tuned
 from seqtune.data.miopen_terms import as_convnd
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import CheckpointError, FormatError, MisuseError, SeqtuneError
+from seqtune.foreign import export_t4, import_recorded
 from seqtune.inputs import (
     Say,
     as_device,
@@ -34,6 +35,7 @@ from seqtune.kernels.kernel import KERNELS, Configuration, Kernel, kernel
 from seqtune.kernels.networks import network
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace, spaces_for
+from seqtune.labels import NAME, evaluate_labels, load_labels
 from seqtune.learn import evaluate, export, read_dataset, retrain, train
 from seqtune.miopen import export_miopen, import_miopen
 from seqtune.predictor.budget import SECONDS
@@ -42,14 +44,18 @@ from seqtune.tuner import devices as discovery
 if TYPE_CHECKING:
     from seqtune.data.journal import Journal
     from seqtune.tuner.replay import Replay
+    from seqtune.tuner.strategy import Strategy, StrategyFactory
     from seqtune.tuner.tune import Progress as TuningProgress
 
 __all__ = [
     "Candidate", "Demonstration", "Devices", "Prediction", "Tuned", "TuningReport", "demo", "devices", "evaluate",
-    "export", "export_miopen", "import_miopen", "kernel_json", "kernels", "predict", "retrain", "train", "tune",
+    "evaluate_labels", "export", "export_miopen", "export_t4", "import_miopen", "import_recorded", "kernel_json",
+    "kernels", "predict", "retrain", "train", "tune",
 ]
 
-DEFAULT_TRIALS = 200  # of a random search without a budget; the other strategies end by themselves
+DEFAULT_TRIALS = 200  # of a search without a budget
+ENDING = ("exhaustive", "local")  # strategies that end by themselves, and so need no budget
+SEEDS = 8  # configurations of the translator's beam that a search may begin with
 MOST_VERIFIED = 50  # configurations compared at once: all of their operands and buffers are in memory
 
 
@@ -95,11 +101,14 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
         raise MisuseError(f"top={top}; a verification compares at most {MOST_VERIFIED} configurations at once")
     check_positive("seconds", seconds)
     place = as_device(device)
+    kernels: Sequence[Kernel] | None = None
     if place.backend == "miopen":
         if verify:
             raise MisuseError("MIOpen's kernels cannot be run here, so --verify cannot measure them")
         asked = as_convnd(asked)
-    spaces = spaces_for(asked, place)
+        checkpoint = NAME if checkpoint == "default" else checkpoint
+        kernels = load_labels(checkpoint).kernels_for(asked, place) or None
+    spaces = spaces_for(asked, place, kernels)
     progress("predicting")
     proposals = _propose(spaces, checkpoint, top)
     default = spaces[0].default
@@ -179,9 +188,10 @@ def _has_implementation(spaces: Sequence[SearchSpace]) -> None:
             raise MisuseError(f"{space.kernel.name} has no implementation here: nothing to measure; leave out --verify")
 
 
-def tune(problems: object, device: Device | str | None = None, *, strategy: str = "random", trials: int | None = None,
-         seconds: float | None = None, seed: int = 0, journal: str | Path | None = None, retry_failed: bool = False,
-         replay: str | Path | None = None, progress: Callable[[TuningProgress], None] | None = None) -> TuningReport:
+def tune(problems: object, device: Device | str | None = None, *, strategy: str = "portfolio",
+         trials: int | None = None, seconds: float | None = None, seed: int = 0, journal: str | Path | None = None,
+         retry_failed: bool = False, replay: str | Path | None = None,
+         progress: Callable[[TuningProgress], None] | None = None) -> TuningReport:
     """Search by measuring: one problem, several, or a named set. The budget is for each problem.
 
     Every measurement is in the journal as soon as it is made; the same call again goes on where this one stopped.
@@ -199,12 +209,13 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         check_positive("seconds", seconds)
     if seed < 0:
         raise MisuseError(f"seed={seed}; it must not be negative")
-    strategy_factory(strategy)
-    if trials is None and seconds is None and strategy == "random":
+    factory = strategy_factory(strategy)
+    if trials is None and seconds is None and strategy not in ENDING:
         trials = DEFAULT_TRIALS
     if replay is not None and journal is not None:
         raise MisuseError("what is replayed goes into no journal; leave out either")
     replayed = None if replay is None else _replay(replay, device, asked)
+    families = None if replayed is None else replayed.kernels
     place = as_device("llvm:0" if device is None else device) if replayed is None else replayed.device
     failed = dict.fromkeys(asked, 0)
     skipped: list[tuple[Problem, str]] = []
@@ -212,7 +223,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         skipped = [(problem, f"not recorded on {place.name}") for problem in asked if problem not in replayed]
         asked = [problem for problem in asked if problem in replayed]
     if len(asked) == 1:
-        spaces_for(asked[0], place)  # the reason is the answer
+        spaces_for(asked[0], place, families)  # the reason is the answer
 
     def note(step: TuningProgress) -> None:
         failed[step.problem] += step.measurement.status is not Status.CORRECT and (
@@ -232,8 +243,9 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         if retry_failed:
             for problem in asked:
                 kept.forget_failed(problem, place, kernels())
-        for found in tune_all(asked, place, kept, strategy, Budget(trials, seconds), measurer=measurer, seed=seed,
-                              on_progress=note, on_skip=lambda problem, reason: skipped.append((problem, reason))):
+        for found in tune_all(
+                asked, place, kept, _seeded(strategy, factory), Budget(trials, seconds), measurer=measurer, seed=seed,
+                kernels=families, on_progress=note, on_skip=lambda problem, reason: skipped.append((problem, reason))):
             times = dict(found.finalists)
             default = times.get(found.default)
             results.append(Tuned(
@@ -243,6 +255,25 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
                             None if replay is None else str(replay))
 
 
+def _seeded(name: str, factory: StrategyFactory) -> str | StrategyFactory:
+    """The strategy; one that takes seeds is handed the translator's beam, if the translator knows the kernels."""
+    if not getattr(factory, "takes_seeds", False):
+        return name
+    seeded_factory: Callable[..., Strategy] = factory
+
+    def seeded(spaces: Sequence[SearchSpace], seed: int, trials: int | None = None) -> Strategy:
+        try:
+            seeds = tuple(_propose(spaces, "default", SEEDS))
+        except CheckpointError:  # it does not know these kernels or this device
+            if name == "predictor":
+                raise
+            seeds = ()
+        return seeded_factory(spaces, seed, trials, seeds=seeds)
+
+    seeded.__name__ = name
+    return seeded
+
+
 def _replay(data: str | Path, device: Device | str | None, problems: Sequence[Problem]) -> Replay:
     """The problems' records on that device of a data set. Raises DeviceError, MisuseError where there are none."""
     from seqtune.tuner.replay import Replay
@@ -250,7 +281,8 @@ def _replay(data: str | Path, device: Device | str | None, problems: Sequence[Pr
     found = read_dataset(data)
     place = found.device(device.key if isinstance(device, Device) else device)
     wanted = found.rows["problem"].isin([problem.key for problem in problems])
-    records = Replay(place, replace(found, rows=found.rows[wanted]).on(place.key).records(), kernels())
+    records = Replay(place, replace(found, rows=found.rows[wanted]).on(place.key).records(),
+                     (*kernels(), *found.kernels.values()))
     if not any(problem in records for problem in problems):
         raise MisuseError(f"{data} has no record of {problems[0].brief()} on {place.name} with today's kernels")
     return records

@@ -105,7 +105,7 @@ def predict(
 
 
 @app.command(context_settings=_WORDS, epilog=(
-    "Example: seqtune tune --problems resnet18 --device llvm:0 --strategy random --trials 100"))
+    "Example: seqtune tune --problems resnet18 --device llvm:0 --trials 100"))
 def tune(
     words: Words = None,
     problems: Annotated[str | None, typer.Option(
@@ -114,7 +114,9 @@ def tune(
     device: Annotated[str | None, typer.Option(
         "--device", help="Where to measure, or a data set's device.  [default: llvm:0, or the data set's only one]",
         show_default=False)] = None,
-    strategy: Annotated[str, typer.Option("--strategy", help="random, exhaustive, local.")] = "random",
+    strategy: Annotated[str, typer.Option(
+        "--strategy", help="portfolio, predictor, autotvm, droplet, evolutionary, annealing, local, random, exhaustive."
+    )] = "portfolio",
     trials: Annotated[int | None, typer.Option("--trials", min=1, help="At most so many per problem.")] = None,
     seconds: Annotated[float | None, typer.Option("--seconds", help="At most so long per problem.")] = None,
     seed: Seed = 0,
@@ -180,10 +182,18 @@ def retrain(
     _answer(report) if as_json else show.report(report)
 
 
-@app.command(epilog="Example: seqtune evaluate --methods seq2seq,random,default --json")
+@app.command(epilog="Example: seqtune evaluate --methods seq2seq,random,default --json; "
+                    "seqtune evaluate miopen --data gfx906_60.db.bz2 --json")
 def evaluate(
-    data: Annotated[Path | None, typer.Argument(help="A data set.  [default: the one shipped]",
-                                                show_default=False)] = None,
+    sources: Annotated[list[Path] | None, typer.Argument(
+        metavar="[DATA]", show_default=False,
+        help="A data set.  [default: the one shipped]  Or `miopen`: the choices in MIOpen's files (--data).")] = None,
+    files: Annotated[list[Path] | None, typer.Option(
+        "--data", metavar="PATH...", show_default=False,
+        help="With `miopen`: perf-dbs, find-dbs, or folders of them; a device's facts by --device.")] = None,
+    baselines: Annotated[bool, typer.Option(
+        "--baselines", help="With `miopen`: fit the baselines to the rest of the data, and judge them, too.")] = False,
+    by: Annotated[bool, typer.Option("--by", help="With `miopen`: also by direction and data type.")] = False,
     checkpoint: Checkpoint = "default",
     methods: Annotated[str | None, typer.Option("--methods", help="Some of them, with commas between.")] = None,
     live: Annotated[bool, typer.Option("--live", help="Measure on the spot instead of looking up.")] = False,
@@ -195,30 +205,92 @@ def evaluate(
     """Compare methods on held-out problems: the share of the best known speed that each reaches."""
     from seqtune import api, progress, show
 
+    first, rest = sources[0] if sources else None, (sources or [])[1:]
+    if str(first) == "miopen":
+        if methods or live or problems:
+            raise MisuseError("--methods, --live and --problems are for data sets of measurements")
+        with progress.spinner() as say:
+            rows = api.evaluate_labels(
+                [*(files or ()), *rest], checkpoint="miopen" if checkpoint == "default" else checkpoint,
+                baselines=baselines, devices=[device] if device else (), by=by, progress=say, warn=progress.note)
+        _answer({"rows": rows}) if as_json else show.judged(rows)
+        return
+    if rest or files or baselines or by:
+        raise MisuseError("one data set is evaluated at a time; --data, --baselines and --by are for `evaluate miopen`")
     with progress.spinner() as say:
-        rows = api.evaluate(data, checkpoint=checkpoint, methods=methods.split(",") if methods else None, live=live,
+        rows = api.evaluate(first, checkpoint=checkpoint, methods=methods.split(",") if methods else None, live=live,
                             problems=problems, device=device, progress=say, warn=progress.note)
     _answer({"rows": rows}) if as_json else show.evaluation(rows)
 
 
+@app.command(epilog="Example: seqtune replay recorded/ --strategies random,local --budgets 25,50 --repeats 30 --json")
+def replay(
+    data: Annotated[Path, typer.Argument(
+        help="A data set, `shipped`, or a folder or file of recorded spaces (Parquet with a spaces.json).")],
+    strategies: Annotated[str, typer.Option("--strategies", help="With commas between.")] = "random,local",
+    budgets: Annotated[str, typer.Option(
+        "--budgets", help="Evaluations; 0 is the first proposal, unmeasured.")] = "25,50,100,200",
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Searches of each space by each strategy.")] = 30,
+    transfer: Annotated[str | None, typer.Option(
+        "--transfer", show_default=False,
+        help="What strategies may learn from: leave-device-out, leave-problem-out.  [default: nothing]")] = None,
+    spaces: Annotated[str | None, typer.Option("--spaces", help="Only these.", show_default=False)] = None,
+    devices: Annotated[str | None, typer.Option("--devices", help="Only these.", show_default=False)] = None,
+    complete: Annotated[bool, typer.Option("--complete", help="Only spaces of which all was measured.")] = False,
+    held_out: Annotated[bool, typer.Option("--held-out", help="Only problems that a data set holds out.")] = False,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Configurations asked for at once.")] = 1,
+    seed: Seed = 0,
+    jobs: Annotated[int | None, typer.Option(
+        "--jobs", min=1, help="Processes.  [default: one per core]", show_default=False)] = None,
+    curves: Annotated[Path | None, typer.Option(
+        "--curves", metavar="FIGURE", help="Draw the convergence curves: .svg, .png or .pdf.",
+        show_default=False)] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the figure.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge strategies on recorded spaces, by simulated searches."""
+    from seqtune import progress, searches, show
+    from seqtune.curves import check_drawable, draw
+    from seqtune.inputs import check_free
+
+    if curves is not None:
+        check_free(curves, force)
+        check_drawable(curves)
+    with progress.spinner() as say:
+        found = searches.replay(
+            data, strategies=_parts(strategies), budgets=_numbers("--budgets", budgets), repeats=repeats,
+            transfer=transfer, spaces=_parts(spaces), devices=_parts(devices), complete=complete, held_out=held_out,
+            batch=batch, seed=seed, jobs=jobs, progress=say)
+    if curves is not None:
+        draw(found.curves, curves)
+    _answer(found.to_json()) if as_json else show.replayed(found)
+
+
 @app.command("import", epilog="Example: seqtune import miopen gfx906_60.db.bz2 --out labels.parquet")
 def import_(
-    source: Annotated[str, typer.Argument(metavar="miopen", help="Whose files they are.")],
+    source: Annotated[str, typer.Argument(
+        metavar="SOURCE", help="Whose files they are: miopen, kernel-tuner, t4, recorded.")],
     paths: Annotated[list[Path], typer.Argument(
-        metavar="PATH...", help="Perf-dbs (SQLite or text), find-dbs (text), .bz2 or not, or folders of them.")],
+        metavar="PATH...", help="Files, or folders of them. MIOpen: perf-dbs (SQLite or text), find-dbs (text), .bz2 "
+                                "or not. Kernel Tuner: caches (.json, .json.gz). T4: results (.json). Recorded: "
+                                "Parquet with a spaces.json.")],
     out: Annotated[Path, typer.Option("--out", help="The Parquet file.")],
     device: Annotated[list[str] | None, typer.Option(
         "--device", metavar="'GPU [FACT=VALUE...]'", show_default=False,
-        help="What a file's name or the table of GPUs doesn't tell: 'gfx1201_32 compute_units=64'.")] = None,
+        help="What MIOpen's file names or the table of GPUs don't tell: 'gfx1201_32 compute_units=64'; else the "
+             "files' device.")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Read foreign tuning data into a data set (Parquet)."""
     from seqtune import api, show
 
-    if source != "miopen":
-        raise MisuseError(f"{source!r:.40} is no source of data; there is miopen")
-    report = api.import_miopen(paths, out, devices=device or (), force=force)
+    if source == "miopen":
+        report = api.import_miopen(paths, out, devices=device or (), force=force)
+    else:
+        if device is not None and len(device) > 1:
+            raise MisuseError("one --device for all of these files")
+        report = api.import_recorded(source, paths, out, device=device[0] if device else None, force=force)
     _answer(report) if as_json else show.imported(report)
 
 
@@ -227,24 +299,33 @@ def export(
     out: Annotated[Path, typer.Option("--out", help="The Parquet file, or what --format makes.")],
     journal: JournalPath = None,
     form: Annotated[str, typer.Option(
-        "--format", help="parquet, or for MIOpen: miopen-text, miopen-udb, miopen-override.")] = "parquet",
+        "--format", help="parquet, t4, or for MIOpen: miopen-text, miopen-udb, miopen-override.")] = "parquet",
     data: Annotated[Path | None, typer.Option(
-        "--data", help="For MIOpen: a data set with the configurations.", show_default=False)] = None,
+        "--data", help="For MIOpen and T4: a data set with the configurations.", show_default=False)] = None,
     predictions: Annotated[Path | None, typer.Option(
         "--predictions", help="For MIOpen: what `predict --json` printed, a line each.", show_default=False)] = None,
-    device: Annotated[str | None, typer.Option("--device", help="For MIOpen: the GPU.", show_default=False)] = None,
+    device: Annotated[str | None, typer.Option(
+        "--device", help="For MIOpen: the GPU. For T4: whose trials.", show_default=False)] = None,
+    problem: Annotated[str | None, typer.Option(
+        "--problem", help="For T4: whose trials, in quotes.", show_default=False)] = None,
     hold_out: Annotated[list[str] | None, typer.Option(
         "--hold-out", metavar="SET_OR_FILE", help="Problems that no model may learn from.", show_default=False)] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a journal's records as a data set (Parquet), or configurations for MIOpen."""
+    """Write a journal's records as a data set (Parquet) or for other tuners (T4), or configurations for MIOpen."""
     from seqtune import api, show
 
-    if form != "parquet":
+    if form != "t4" and problem is not None:
+        raise MisuseError("--problem is for T4 (--format t4)")
+    if form == "t4":
+        if predictions or hold_out:
+            raise MisuseError("T4 holds measurements: --predictions and --hold-out are not for it")
+        report = api.export_t4(out, journal=journal, data=data, problem=problem, device=device, force=force)
+    elif form != "parquet":
         report = api.export_miopen(out, form, data=data, predictions=predictions, device=device, force=force)
     elif data or predictions or device:
-        raise MisuseError("--data, --predictions and --device are for MIOpen's formats (--format miopen-text)")
+        raise MisuseError("--data, --predictions and --device are for other formats (--format miopen-text, t4)")
     else:
         report = api.export(out, journal=journal, hold_out=hold_out or (), force=force)
     _answer(report) if as_json else show.report(report)
@@ -268,6 +349,17 @@ def demo(
 def _answer(found: Any) -> None:
     json.dump(found, sys.stdout, allow_nan=False)
     print()
+
+
+def _parts(text: str | None) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()] if text else []
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    parts = _parts(text)
+    if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts):
+        raise MisuseError(f"{option} {text!r:.60} is not whole numbers with commas between")
+    return list(map(int, parts))
 
 
 def _refuse_options(words: list[str]) -> None:

@@ -19,6 +19,7 @@ from seqtune.tuner import devices as discovery
 
 if TYPE_CHECKING:
     from seqtune.predictor.checkpoint import Checkpoint
+    from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 
 Say = Callable[[str], None]  # told in a few words what is being done
 
@@ -68,8 +69,8 @@ def as_device(device: Device | str) -> Device:
     return device if isinstance(device, Device) else discovery.find(device)
 
 
-def load_checkpoint(name: str | Path) -> Checkpoint:
-    """A checkpoint, kept in memory until its files change."""
+def load_checkpoint(name: str | Path) -> Checkpoint | LabelCheckpoint:
+    """A checkpoint of either kind, kept in memory until its files change."""
     from seqtune.predictor.checkpoint import find
 
     folder = find(name)
@@ -78,10 +79,24 @@ def load_checkpoint(name: str | Path) -> Checkpoint:
 
 
 @lru_cache(maxsize=4)
-def _loaded(folder: str, stamps: tuple[tuple[str, int], ...]) -> Checkpoint:
+def _loaded(folder: str, stamps: tuple[tuple[str, int], ...]) -> Checkpoint | LabelCheckpoint:
+    from seqtune.predictor.checkpoint import Checkpoint, model_type
+
+    if model_type(Path(folder)) == "seqtune-label-translator":
+        from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+
+        return LabelCheckpoint.load(Path(folder))
+    return Checkpoint.load(Path(folder))
+
+
+def load_translator(name: str | Path) -> Checkpoint:
+    """A checkpoint that has learned from measurements. Raises CheckpointError, MisuseError."""
     from seqtune.predictor.checkpoint import Checkpoint
 
-    return Checkpoint.load(Path(folder))
+    found = load_checkpoint(name)
+    if not isinstance(found, Checkpoint):
+        raise MisuseError(f"the checkpoint {name} has learned from MIOpen's labels; here one of measurements is needed")
+    return found
 
 
 @contextlib.contextmanager

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtune.errors import DeviceError, FormatError, MisuseError
-from seqtune.inputs import Say, as_device, as_problems, check_free, load_checkpoint, one_thread, silent, warned
+from seqtune.inputs import Say, as_device, as_problems, check_free, load_translator, one_thread, silent, warned
 from seqtune.kernels.device import Device
 from seqtune.kernels.forms import problem_set
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.sampler import near
 from seqtune.kernels.space import spaces_for
+from seqtune.labels import holds_labels, train_labels
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
@@ -57,11 +58,15 @@ def _judging(data: Dataset, device: str | None) -> Dataset:
 
 
 def read_dataset(data: str | Path | None) -> Dataset:
-    """A data set from a file, or all that is shipped (None, or `shipped` where no file has that name)."""
+    """A data set from a file, or all that is shipped (None, or `shipped` where no file has that name).
+
+    A folder or file of recorded spaces is read as one, too.
+    """
     from seqtune.data.dataset import Dataset
+    from seqtune.data.recorded_files import is_recorded, read_recorded
 
     if data is not None and (str(data) != "shipped" or Path(data).exists()):
-        return Dataset.read(data)
+        return read_recorded(Path(data)) if is_recorded(Path(data)) else Dataset.read(data)
     files = sorted((Path(__file__).parent / "data" / "shipped").resolve().glob("*.parquet"))
     if not files:
         raise FormatError("no data set is shipped here; name one")
@@ -73,7 +78,7 @@ def read_dataset(data: str | Path | None) -> Dataset:
 
 def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None, extra: int | None = None,
           seed: int = 0, refit: bool = False, state: str | Path | None = None, force: bool = False,
-          progress: Callable[[TrainingProgress], None] | None = None) -> dict[str, Any]:
+          progress: Callable[[Any], None] | None = None) -> dict[str, Any]:
     """Train a translator on a data set (None: the shipped one) and save it as a checkpoint; returns a report.
 
     `extra` is how many more problems the teacher labels; `state` names a folder that keeps an unfinished training, to
@@ -84,11 +89,24 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     check_free(Path(out), force, checkpoint=True)
     if state is not None and (not Path(state).parent.is_dir() or (Path(state).exists() and not Path(state).is_dir())):
         raise MisuseError(f"{state} is no folder, and none can be made there")
+    found = read_dataset(data)
+    if holds_labels(found):
+        return _train_labels(found, out, epochs, seed, refit, state, progress)
     options = TrainingOptions(seed=seed, refit=refit, state=None if state is None else Path(state))
     options = _changed(options, epochs, extra)
-    checkpoint, report = train(read_dataset(data), options, progress)
+    checkpoint, report = train(found, options, progress)
     checkpoint.save(out)
     return {"out": str(out), **report}
+
+
+def _train_labels(data: Dataset, out: str | Path, epochs: int | None, seed: int, refit: bool,
+                  state: str | Path | None, progress: Callable[[Any], None] | None) -> dict[str, Any]:
+    """`refit` here: learn from the held-out problems, too."""
+    from seqtune.predictor.labels.fitting import LabelOptions
+
+    options = LabelOptions(seed=seed, state=None if state is None else Path(state))
+    return train_labels(data, out, options if epochs is None else replace(options, epochs=epochs), everything=refit,
+                        progress=progress)
 
 
 def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehearse: str | Path | None = None,
@@ -102,7 +120,7 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     from seqtune.predictor.retraining import RETRAINING, retrain
 
     check_free(Path(out), force, checkpoint=True)
-    loaded = load_checkpoint(checkpoint)
+    loaded = load_translator(checkpoint)
     options = _changed(replace(RETRAINING, seed=seed), epochs, extra)
     found, report = retrain(loaded, read_dataset(data), read_dataset(rehearse), options, progress, scratch)
     found.save(out)
@@ -133,7 +151,7 @@ def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "defaul
         raise MisuseError("problems are for a live evaluation (--live)")
     chosen = METHODS if methods is None else (methods,) if isinstance(methods, str) else tuple(methods)
     check_methods(chosen)
-    loaded = load_checkpoint(checkpoint) if "seq2seq" in chosen else None
+    loaded = load_translator(checkpoint) if "seq2seq" in chosen else None
     if not live:
         only = device.name if isinstance(device, Device) else device
         with one_thread():

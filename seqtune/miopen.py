@@ -30,22 +30,24 @@ def import_miopen(paths: Sequence[str | Path], out: str | Path, *, devices: Sequ
     from seqtune.data.miopen import read_files
 
     check_free(Path(out), force)
-    files = [file for path in paths for file in _files(Path(path))]
-    if not files:
-        raise MisuseError(f"no file of MIOpen's in {paths[0]}" if paths else "name a file of MIOpen's")
-    found, reports = read_files(files, [_device(one) for one in devices])
+    found, reports = read_files(find_files(paths), [as_gpu(one) for one in devices])
     found.write(out)
     return {"out": str(out), "records": len(found), "problems": len(found.known_problems), "files": reports}
 
 
-def _device(said: str | Device) -> Device:
+def as_gpu(said: str | Device) -> Device:
+    """A GPU as MIOpen names it, with facts after the name or without. Raises DeviceError."""
     return said if isinstance(said, Device) else as_device(f"miopen:{said.strip().removeprefix('miopen:')}")
 
 
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    return sorted({file for pattern in _PATTERNS for file in path.glob(pattern)})
+def find_files(paths: Sequence[str | Path]) -> list[Path]:
+    """The files of MIOpen's in these places, which are files or folders of them. Raises MisuseError where none is."""
+    files: list[Path] = []
+    for path in map(Path, paths):
+        files += sorted({file for pattern in _PATTERNS for file in path.glob(pattern)}) if path.is_dir() else [path]
+    if not files:
+        raise MisuseError(f"no file of MIOpen's in {paths[0]}" if paths else "name a file of MIOpen's")
+    return files
 
 
 def export_miopen(out: str | Path, form: str, *, data: str | Path | None = None,
@@ -62,7 +64,7 @@ def export_miopen(out: str | Path, form: str, *, data: str | Path | None = None,
     if data is None and predictions is None:
         raise MisuseError("name what to export: --data or --predictions")
     check_free(Path(out), force)
-    place = None if device is None else _device(device)
+    place = None if device is None else as_gpu(device)
     known = None if data is None else Dataset.read(data)
     if predictions is not None:
         read = list(_predictions(Path(predictions)))
@@ -70,7 +72,7 @@ def export_miopen(out: str | Path, form: str, *, data: str | Path | None = None,
         if place is None:
             if len(names) != 1:
                 raise DeviceError(f"the predictions are for {', '.join(names)[:200]}; say --device")
-            place = _device(names[0])
+            place = as_gpu(names[0])
         chosen = [(problem, one) for name, problem, one in read if name == place.name]
     else:
         assert known is not None

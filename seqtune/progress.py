@@ -16,6 +16,7 @@ from seqtune.answers import duration
 
 if TYPE_CHECKING:
     from seqtune.kernels.problem import Problem
+    from seqtune.predictor.labels.fitting import LabelProgress
     from seqtune.predictor.training import Progress as TrainingProgress
     from seqtune.tuner.tune import Progress as TuningProgress
 
@@ -97,8 +98,6 @@ class Tuning:
             self.last = ""
 
 
-def epoch(step: TrainingProgress) -> None:
+def epoch(step: TrainingProgress | LabelProgress) -> None:
     """A line for each epoch."""
-    share = "" if step.share is None else f", validation share {step.share:.4f} (best {step.best:.4f})"
-    print(f"{step.stage}: epoch {step.epoch}/{step.epochs}, loss {step.loss:.4f}{share}, {step.seconds:.0f} s",
-          file=sys.stderr, flush=True)
+    print(step.text, file=sys.stderr, flush=True)

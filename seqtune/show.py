@@ -17,6 +17,7 @@ from seqtune.progress import note
 if TYPE_CHECKING:
     from seqtune.answers import Candidate, Demonstration, Devices, Prediction, TuningReport
     from seqtune.kernels.kernel import Kernel
+    from seqtune.searches import Replayed
 
 WIDTH = 200  # columns where there is no terminal
 LATE = 1.25  # times its budget that a verification takes before it is worth a word
@@ -157,6 +158,19 @@ def evaluation(found: Sequence[Mapping[str, Any]]) -> None:
     _out.print(_COLUMNS, markup=False, soft_wrap=True)
 
 
+def judged(found: Sequence[Mapping[str, Any]]) -> None:
+    """A line per device, solver and method (or part); then the choice of solvers, a line per device."""
+    lines = []
+    for row in found:
+        if "solver" in row:
+            own = {name: value for name, value in row.items() if name not in ("baselines", "parts")}
+            names = {name: own.pop(name) for name in ("device", "solver")}
+            scores = {"seqtune": own, **row.get("parts", {}), **row.get("baselines", {})}
+            lines += [{**names, "method": method, **score} for method, score in scores.items()]
+    rows(lines)
+    rows([row for row in found if "solver" not in row])
+
+
 def rows(found: Sequence[Mapping[str, Any]]) -> None:
     """A table of rows."""
     if not found:
@@ -166,6 +180,14 @@ def rows(found: Sequence[Mapping[str, Any]]) -> None:
     for row in found:
         table.add_row(*(_cell(row[name]) for name in columns))
     _out.print(table)
+
+
+def replayed(found: Replayed) -> None:
+    """Rows by budget, then the medians, and what they mean."""
+    rows(found.rows())
+    rows(found.medians())
+    _out.print("share_mean: optimum / best found, mean over the repeats; share_sem: its standard error\nto_95, to_99: "
+               "median evaluations until that share; -: half of the searches end without", markup=False)
 
 
 def _cell(value: object) -> str:
@@ -178,8 +200,10 @@ def _cell(value: object) -> str:
 
 def imported(found: Mapping[str, Any]) -> None:
     """What an import read, file by file, and what it left out and why."""
-    rows([{"file": Path(one["path"]).name, **{name: one[name] for name in ("device", "kind", "rows", "problems")},
-           "solvers": len(one["solvers"]), "left_out": sum(one["skipped"].values())} for one in found["files"]])
+    rows([{"file": Path(one["path"]).name,
+           **{name: len(value) if name == "solvers" else value for name, value in one.items()
+              if name not in ("path", "skipped")},
+           "left_out": sum(one["skipped"].values())} for one in found["files"]])
     for one in found["files"]:
         for reason, count in one["skipped"].items():
             _out.print(f"{Path(one['path']).name}: left out {count}: {reason}", markup=False, soft_wrap=True)

@@ -114,7 +114,7 @@ def test_an_infinite_error_is_null_in_json() -> None:
     json.dumps(shown, allow_nan=False)
 
 
-def test_only_a_random_search_needs_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_searches_that_do_not_end_need_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     budgets: list[int | None] = []
 
     def tune_all(problems: object, device: object, journal: object, strategy: str, budget: Budget,
@@ -123,9 +123,9 @@ def test_only_a_random_search_needs_a_budget(tmp_path: Path, monkeypatch: pytest
         return []
 
     monkeypatch.setattr("seqtune.tuner.tune.tune_all", tune_all)
-    for strategy in ("random", "exhaustive", "local"):
+    for strategy in ("random", "exhaustive", "local", "portfolio"):
         seqtune.tune("gemm m=16 n=16 k=16", strategy=strategy, journal=tmp_path / "j.sqlite")
-    assert budgets == [DEFAULT_TRIALS, None, None]
+    assert budgets == [DEFAULT_TRIALS, None, None, DEFAULT_TRIALS]
 
 
 def test_tuning_in_python_returns_what_was_found(tmp_path: Path) -> None:

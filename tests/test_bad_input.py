@@ -193,7 +193,7 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
     "a demonstration without checkpoint": (["demo", "--checkpoint", "{}/nowhere"], "nowhere"),
     "no command": ([], "no command given"),
     "an unknown command": (["predikt"], "predikt"),
-    "a folder that is no checkpoint": (["predict", *GEMM, "--checkpoint", "{}/hollow"], "seqtune.json is missing"),
+    "a folder that is no checkpoint": (["predict", *GEMM, "--checkpoint", "{}/hollow"], "hollow is no checkpoint"),
     "a checkpoint that is not there": (["predict", *GEMM, "--checkpoint", "{}/nowhere"], "nowhere"),
     "a checkpoint of another vocabulary": (["predict", *GEMM, "--checkpoint", "{}/vocabulary"], "vocabulary"),
     "a checkpoint of another kernel version": (["predict", *GEMM, "--checkpoint", "{}/values"], "version 99"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import subprocess
 import sys
 from functools import partial
@@ -9,16 +11,29 @@ from pathlib import Path
 
 import pytest
 
+from .recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, write_recorded
+
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ("results", "new_device", "resnet18_layers", "gemm", "opencl_layers", "end_to_end", "latency",
-            "hardness", "shipped_data")
+            "hardness", "shipped_data", "search", "space_building", "miopen_paper")
 sys.path.append(str(ROOT))  # benchmarks/ is not installed
 
-from benchmarks import end_to_end, gemm, hardness, opencl_layers, resnet18_layers  # noqa: E402
+from benchmarks import (  # noqa: E402
+    end_to_end,
+    gemm,
+    hardness,
+    opencl_layers,
+    peers,
+    resnet18_layers,
+    search,
+    space_building,
+)
 from benchmarks.contest import Way, rows_of, take_turns  # noqa: E402
 from benchmarks.report import apart, insert, markdown  # noqa: E402
 from benchmarks.results import draw, table  # noqa: E402
-from seqtune.errors import MisuseError  # noqa: E402
+from seqtune.errors import FormatError, MisuseError  # noqa: E402
+from seqtune.learn import read_dataset  # noqa: E402
+from seqtune.searches import tasks  # noqa: E402
 
 
 def rows(share: float, low: float) -> list[dict[str, object]]:
@@ -147,3 +162,45 @@ def test_turns_are_taken_by_all_and_the_least_time_counts() -> None:
     assert set(order) == {"a", "b"}
     assert order[0] == "a"
     assert 0 < min(seconds.values()) < 1e-4
+
+
+def test_spaces_of_all_ways_are_equally_large() -> None:
+    found = space_building.measure(VALUES, RESTRICTIONS, 1)
+    assert (found["configurations"], found["cartesian"]) == (len(CONFIGURATIONS), 24)
+    assert min(found["ours"], found["plain"]) > 0
+
+
+def test_definitions_of_spaces_are_read_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "definitions.json"
+    path.write_text(json.dumps({"toy": {"params": [{"name": "p", "values": [1, 2]}], "restrictions": ["p < 2"]}}))
+    assert space_building.definitions(path) == {"toy": ({"p": [1, 2]}, ["p < 2"])}
+    for text in ("[]", "{", '{"toy": 3}'):
+        path.write_text(text)
+        with pytest.raises(FormatError, match="does not define"):
+            space_building.definitions(path)
+
+
+def shares(**by_method: float) -> list[dict[str, object]]:
+    """Rows of one space at one budget."""
+    return [{"space": "s", "device": "d", "budget": 50, "strategy": name, "share_mean": share, "share_sem": 0.01}
+            for name, share in by_method.items()]
+
+
+def test_regret_is_compared_with_the_best_other_method_of_each_space() -> None:
+    one, overall = search.ratios(shares(ours=0.9, a=0.7, b=0.8), "ours")
+    assert (one["best_peer"], one["ratio"], overall["ratio"]) == ("b", pytest.approx(0.5), pytest.approx(0.5))
+    assert one["behind"] == pytest.approx(-0.1 / (0.01 * 2**0.5))
+    assert search.ratios(shares(ours=1.0, a=1.0), "ours")[0]["ratio"] == 1.0  # none is nearer than 0.001
+
+
+@pytest.mark.parametrize("device", ["fast", "odd"])
+def test_a_task_is_kernel_tuners_cache_whose_space_is_what_was_recorded(device: str, tmp_path: Path) -> None:
+    task, = tasks(read_dataset(write_recorded(tmp_path / "recorded")), devices=[device])
+    assert peers.searchable(task) is None
+    peers.write_cache(tmp_path, task)
+    written = json.loads(peers.cache_path(tmp_path, task).read_text())
+    assert len(written["cache"]) == len(task.seconds)
+    assert written["tune_params"]["order"] == ([0, 1] if device == "fast" else [1])
+    if importlib.util.find_spec("kernel_tuner") is not None:
+        numbers = peers.Peer("genetic_algorithm", tmp_path)(task, 5, 1)
+        assert len(set(numbers)) == len(numbers) == 5

@@ -27,7 +27,7 @@ from seqtune.predictor.model import Translator
 from seqtune.predictor.vocabulary import Vocabulary
 from seqtune.tuner.devices import find
 
-COMMANDS = ("devices", "kernels", "predict", "tune", "train", "retrain", "evaluate", "export", "demo")
+COMMANDS = ("devices", "kernels", "predict", "tune", "replay", "train", "retrain", "evaluate", "export", "demo")
 CONV = ["conv2d", "n=1", "c=16", "h=14", "w=14", "k=32", "r=3", "s=3", "pad=1"]
 
 

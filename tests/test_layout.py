@@ -14,8 +14,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FLOORS = ("kernels", "data", "tuner", "predictor")  # each may import itself and what stands before it
 # the modules of seqtune itself
-TOP = ("errors", "inputs", "answers", "learn", "miopen", "api", "choices", "layers", "chain", "graph", "duels",
-       "pytorch", "progress", "show", "commands", "__main__")
+TOP = ("errors", "inputs", "answers", "miopen", "labels", "learn", "foreign", "kerneltuner", "api", "searches",
+       "choices", "layers", "chain", "graph", "duels", "pytorch", "figure", "curves", "progress", "show",
+       "commands", "__main__")
 HEAVY = ("torch", "transformers", "llvmlite", "pyopencl", "xgboost", "pandas", "pyarrow", "numpy", "scipy")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import MisuseError
@@ -10,7 +12,11 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.significance import faster, student_tail
+from seqtune.tuner.strategies.droplet import Droplet
 from seqtune.tuner.strategies.local import Local
+from seqtune.tuner.strategies.portfolio import Portfolio
+from seqtune.tuner.strategies.predictor import Predictor
 from seqtune.tuner.strategy import STRATEGIES, Strategy
 from seqtune.tuner.tune import strategy_factory
 
@@ -117,6 +123,92 @@ def test_local_search_uses_the_whole_budget_even_where_the_climb_ends_early_or_n
     assert count == min(trials, len(space))
 
 
+LANDSCAPE = Kernel(
+    "test.landscape", "gemm", ("test",),
+    (Parameter("block", (1, 2, 4, 8, 16, 32, 64)), Parameter("tile", (1, 2, 3, 4, 6, 8)), Parameter("unroll", (0, 1)),
+     Parameter("order", ("rows", "columns", "blocks")), Parameter("vector", (1, 2, 4, 8))),
+    (Constraint.of("block * tile <= 128", "too large"),), (("block", 1),))
+
+
+def landscape() -> tuple[SearchSpace, NDArray[np.float64]]:
+    """A space of 744 configurations with interactions and a corner that fails; the seconds of each."""
+    space = SearchSpace(LANDSCAPE, PROBLEM, DEVICE)
+    columns = space.columns()
+    threads = np.log2(columns["block"] * columns["tile"])
+    slow = (0.3 * (threads - 5) ** 2 + 0.4 * (columns["order"] != "blocks") + 0.3 * (columns["unroll"] == 0)
+            + 0.2 * np.abs(np.log2(columns["vector"]) - 2) * (columns["tile"] > 2)
+            + 0.1 * np.abs(np.log2(columns["block"]) - 3))
+    return space, np.where((columns["vector"] == 8) & (columns["unroll"] == 1), np.inf, 1e-3 * np.exp(slow))
+
+
+def share(strategy: Strategy, space: SearchSpace, times: NDArray[np.float64], trials: int) -> float:
+    """How near to the best it gets in so many trials."""
+    found: list[float] = []
+    while len(found) < trials:
+        for configuration in strategy.ask(min(8, trials - len(found))):
+            time = float(times[space.row(configuration)])
+            found.append(time)
+            strategy.tell(configuration, Measurement(Status.CORRECT, (time,)) if np.isfinite(time)
+                          else Measurement(Status.RUNTIME))
+    return float(times.min() / min(found))
+
+
+@pytest.mark.parametrize(("name", "least"), [
+    ("portfolio", 0.97), ("autotvm", 0.8), ("droplet", 0.85), ("evolutionary", 0.8), ("annealing", 0.8)])
+def test_it_beats_random_search_where_there_is_something_to_learn(name: str, least: float) -> None:
+    space, times = landscape()
+    found = [share(strategy_factory(name)([space], seed, 60), space, times, 60) for seed in range(6)]
+    chance = [share(strategy_factory("random")([space], seed, 60), space, times, 60) for seed in range(6)]
+    assert float(np.mean(found)) > max(least, float(np.mean(chance)))
+
+
+def test_what_fails_is_learned_and_avoided() -> None:
+    space, times = landscape()
+    strategy = Portfolio([space], 0)
+    share(strategy, space, times, 80)
+    late = times[strategy.told[20:]]
+    assert np.isinf(late).mean() < 0.5 * np.isinf(times).mean()
+
+
+def test_seeds_come_first_and_unknown_ones_are_left_out() -> None:
+    (space,) = spaces(12)
+    seeds = [space[7], Configuration.of("test.other", {"x": 1}), space[3], space[7]]
+    for factory in (Portfolio, Predictor):
+        strategy = factory([space], 0, seeds=seeds)
+        assert strategy.ask(5) == [space[7], space[3]]
+
+
+def test_a_droplet_descends_from_the_best_of_its_exploration_and_then_explores_anew() -> None:
+    (space,) = spaces(12)
+    seeds = [space[row] for row in (0, 40)]
+    strategy = Predictor([space], 0, seeds=seeds)
+    asked = play(strategy, batch=2, most=70)
+    best = min(seeds, key=seconds)
+    assert set(asked[2:4]) <= set(space.neighbours(best))
+    assert min(asked[:40], key=seconds).settings == (("x", 3), ("y", 2))
+
+
+def test_a_droplet_moves_only_to_what_is_faster_beyond_noise() -> None:
+    (space,) = spaces(12)
+    strategy = Droplet([space], 0, seeds=[space[0]])
+    strategy.tell(strategy.ask(1)[0], Measurement(Status.CORRECT, (1.0, 1.2, 0.9, 1.1)))
+    near = strategy.ask(2)
+    strategy.tell(near[0], Measurement(Status.CORRECT, (0.95, 1.15, 0.9, 1.1)))  # luck
+    assert set(strategy.ask(1)) <= set(space.neighbours(space[0]))
+    strategy.tell(near[1], Measurement(Status.CORRECT, (0.5, 0.51, 0.52, 0.5)))
+    assert set(strategy.ask(2)) <= set(space.neighbours(near[1]))
+
+
+def test_welchs_test_agrees_with_tables() -> None:
+    assert student_tail(1.0, 1.0) == pytest.approx(0.25)
+    assert student_tail(2.228139, 10.0) == pytest.approx(0.025, rel=1e-5)
+    assert student_tail(-1.812461, 10.0) == pytest.approx(0.95, rel=1e-5)
+    assert student_tail(2.576, 1e6) == pytest.approx(0.005, rel=1e-2)
+    assert faster([1.0, 1.1, 0.9], [1.0, 1.1, 0.9]) == pytest.approx(0.5)
+    assert faster([1.0, 1.1, 0.9], [2.0, 2.2, 1.9]) < 0.001
+    assert (faster([1.0], [2.0]), faster([2.0], [1.0]), faster([2.0, 2.0], [1.0, 1.0])) == (0.0, 1.0, 1.0)
+
+
 def test_an_unknown_strategy_is_refused_with_a_list() -> None:
-    with pytest.raises(MisuseError, match="no strategy 'annealing'; there are exhaustive, random, local"):
-        strategy_factory("annealing")
+    with pytest.raises(MisuseError, match=r"no strategy 'magic'; there are portfolio, predictor, .*, exhaustive"):
+        strategy_factory("magic")

@@ -106,7 +106,7 @@ def test_what_is_known_is_not_measured_again(journal: Journal) -> None:
     assert (second.configuration, second.finalists) == (first.configuration, first.finalists)
 
 
-@pytest.mark.parametrize("strategy", ["exhaustive", "random", "local"])
+@pytest.mark.parametrize("strategy", ["exhaustive", "random", "local", "portfolio", "droplet"])
 def test_a_trial_budget_counts_what_is_known(journal: Journal, strategy: str) -> None:
     first, second, third = Fake(), Fake(), Fake()
     assert go(journal, first, strategy, Budget(trials=20)).done == 20

@@ -29,6 +29,7 @@ class Replay:
 
     def __init__(self, device: Device, records: Iterable[Record], kernels: Sequence[Kernel]) -> None:
         self.device = device
+        self.kernels = tuple(kernels)
         versions = {kernel.name: kernel.version for kernel in kernels}
         self._trials: _Known = {}
         self._repeats: _Known = {}

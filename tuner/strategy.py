@@ -9,9 +9,11 @@ results give the same proposals. A strategy sees failures (`seconds` is infinite
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqtune.data.record import Measurement
 from seqtune.kernels.kernel import Configuration
@@ -22,7 +24,7 @@ class Strategy(Protocol):
     """Made with the spaces of one problem (one per kernel family) and a seed."""
 
     def ask(self, count: int) -> list[Configuration]:
-        """Up to `count` new configurations; fewer near the end, none when done."""
+        """Up to `count` new configurations; fewer near the end or to learn from first, none when done."""
         ...
 
     def tell(self, configuration: Configuration, measurement: Measurement) -> None:
@@ -31,16 +33,34 @@ class Strategy(Protocol):
 
 
 class StrategyFactory(Protocol):
-    """How a strategy is made. `trials` is how many the budget allows, where it says so; none is bound to use them."""
+    """How a strategy is made. `trials` is how many the budget allows, where it says so; none is bound to use them.
+
+    A factory whose class attribute `takes_history` is true also takes `history=`, a sequence of Past; one whose
+    `takes_seeds` is true takes `seeds=`, configurations to begin with, likeliest first (the predictor's beam).
+    """
 
     def __call__(self, spaces: Sequence[SearchSpace], seed: int, trials: int | None = None) -> Strategy: ...
 
 
+@dataclass(frozen=True, eq=False)
+class Past:
+    """What is known from elsewhere: times of configurations of another device or another problem."""
+
+    spaces: tuple[SearchSpace, ...]  # which carry their problem and device
+    seconds: NDArray[np.float64]  # by number in the union of the spaces; nan: not measured, inf: failed
+
+
 # A new strategy is one new file and one line here.
 STRATEGIES: dict[str, str] = {
-    "exhaustive": "seqtune.tuner.strategies.exhaustive:Exhaustive",
-    "random": "seqtune.tuner.strategies.random:Random",
+    "portfolio": "seqtune.tuner.strategies.portfolio:Portfolio",
+    "predictor": "seqtune.tuner.strategies.predictor:Predictor",
+    "autotvm": "seqtune.tuner.strategies.autotvm:AutoTVM",
+    "droplet": "seqtune.tuner.strategies.droplet:Droplet",
+    "evolutionary": "seqtune.tuner.strategies.evolutionary:Evolutionary",
+    "annealing": "seqtune.tuner.strategies.annealing:Annealing",
     "local": "seqtune.tuner.strategies.local:Local",
+    "random": "seqtune.tuner.strategies.random:Random",
+    "exhaustive": "seqtune.tuner.strategies.exhaustive:Exhaustive",
 }
 
 

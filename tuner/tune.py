@@ -23,6 +23,7 @@ from seqtune.kernels.space import SearchSpace, spaces_for
 
 from .measure import DEFAULTS, Options
 from .runner import Measurer
+from .significance import faster
 from .strategy import STRATEGIES, Strategy, StrategyFactory
 
 BATCH = 16  # configurations asked for at once: large enough to hide the pipe, small enough to learn from
@@ -70,6 +71,19 @@ class Result:
     resumed: int
     space: int  # configurations there are
 
+    @property
+    def confidence(self) -> float | None:
+        """That the winner is faster than the runner-up: 1 - p of a t-test over the finals' rounds; None without both.
+
+        Near 0.5 they are equally fast as far as the finals can tell, and either will do.
+        """
+        if self.measurement is None or len(self.finalists) < 2:
+            return None
+        second = self.finalists[1][1].samples
+        if min(len(self.measurement.samples), len(second)) < 2:
+            return None
+        return 1 - faster(self.measurement.samples, second)
+
 
 def strategy_factory(name: str) -> StrategyFactory:
     """The strategy of that name. Raises MisuseError."""
@@ -79,7 +93,7 @@ def strategy_factory(name: str) -> StrategyFactory:
     return found
 
 
-def tune(problem: Problem, device: Device, journal: Journal, strategy: str | StrategyFactory = "random",
+def tune(problem: Problem, device: Device, journal: Journal, strategy: str | StrategyFactory = "portfolio",
          budget: Budget = Budget(), *, measurer: Measurer, kernels: Sequence[Kernel] | None = None,
          options: Options = DEFAULTS, finals: Finals = Finals(), seed: int = 0, batch: int = BATCH,
          on_progress: Callable[[Progress], None] = lambda progress: None) -> Result:
@@ -97,8 +111,9 @@ def tune(problem: Problem, device: Device, journal: Journal, strategy: str | Str
         ) from None
 
 
-def tune_all(problems: Iterable[Problem], device: Device, journal: Journal, strategy: str | StrategyFactory = "random",
-             budget: Budget = Budget(), *, measurer: Measurer, kernels: Sequence[Kernel] | None = None,
+def tune_all(problems: Iterable[Problem], device: Device, journal: Journal,
+             strategy: str | StrategyFactory = "portfolio", budget: Budget = Budget(), *, measurer: Measurer,
+             kernels: Sequence[Kernel] | None = None,
              options: Options = DEFAULTS, finals: Finals = Finals(), seed: int = 0, batch: int = BATCH,
              on_progress: Callable[[Progress], None] = lambda progress: None,
              on_skip: Callable[[Problem, str], None] = lambda problem, reason: None) -> Iterator[Result]:

@@ -1,0 +1,134 @@
+"""Search on recorded spaces beside Kernel Tuner: `python -m benchmarks.search DATA --out docs/ [--readme README.md]`.
+
+Our strategies and, where it is installed, Kernel Tuner's search the same recordings with the same seeds. Regret is
+1 - optimum / best found, on average over the runs, and at least 0.001; the best peer is the best other method of each
+space and budget, which favours the peers. Writes search.json and search.svg and prints the table as Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers import PREFIX, STRATEGIES, Peer, check_installed, searchable, write_cache
+from benchmarks.report import insert, markdown, write_json
+from seqtune.curves import draw
+from seqtune.errors import MisuseError, SeqtuneError
+from seqtune.learn import read_dataset
+from seqtune.searches import Replayed, tasks
+from seqtune.tuner.simulation import Method, Search, simulate
+from seqtune.tuner.tune import strategy_factory
+
+LEAST_REGRET = 0.001
+Row = Mapping[str, Any]
+
+
+def regret(share: float) -> float:
+    """How far from the optimum, and never nearer than what noise lets one tell."""
+    return max(1 - share, LEAST_REGRET)
+
+
+def ratios(rows: Sequence[Row], ours: str) -> list[dict[str, Any]]:
+    """Our regret over the best peer's by space, device and budget; and over all spaces, by budget, as geometric mean.
+
+    `behind` is how many standard errors of the difference we are behind that peer; negative where we are before it.
+    """
+    found: list[dict[str, Any]] = []
+    cells: dict[tuple[Any, ...], dict[str, Row]] = {}
+    for row in rows:
+        cells.setdefault((row["space"], row["device"], row["budget"]), {})[row["strategy"]] = row
+    for (space, device, budget), methods in cells.items():
+        peers = {name: row for name, row in methods.items() if name != ours}
+        if ours not in methods or not peers:
+            continue
+        best = max(peers, key=lambda name: float(peers[name]["share_mean"]))
+        mine, theirs = methods[ours], peers[best]
+        error = math.hypot(mine["share_sem"] or 0.0, theirs["share_sem"] or 0.0)
+        apart = theirs["share_mean"] - mine["share_mean"]
+        found.append({"space": space, "device": device, "budget": budget, "best_peer": best,
+                      "ratio": regret(mine["share_mean"]) / regret(theirs["share_mean"]),
+                      "behind": apart / error if error else math.copysign(99.0, apart) if apart else 0.0})
+    for budget in sorted({one["budget"] for one in found}):
+        logs = [math.log(one["ratio"]) for one in found if one["budget"] == budget]
+        found.append({"space": "all", "device": "", "budget": budget, "best_peer": "",
+                      "ratio": math.exp(sum(logs) / len(logs)), "behind": None})
+    return found
+
+
+def table(found: Replayed) -> str:
+    """A line per space, device and strategy: shares at each budget, and the evaluations to 95 % and 99 %."""
+    shares = {(row["space"], row["device"], row["strategy"], row["budget"]): row["share_mean"]
+              for row in found.rows()}
+    lines = []
+    for one in found.medians():
+        place = one["space"], one["device"], one["strategy"]
+        until = ["-" if one[name] is None else f"{one[name]:g}" for name in ("to_95", "to_99")]
+        lines.append([*place, *(f"{shares[*place, budget]:.3f}" for budget in found.budgets), *until])
+    return markdown(["space", "device", "strategy", *map(str, found.budgets), "to 95 %", "to 99 %"], lines, left=3)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, help="recorded spaces, or a data set")
+    parser.add_argument("--out", type=Path, required=True, help="folder for search.json and search.svg")
+    parser.add_argument("--strategies", default="random,local", help="ours, with commas between; the first is judged")
+    parser.add_argument("--peers", default=",".join(STRATEGIES), help="Kernel Tuner's; empty: none")
+    parser.add_argument("--budgets", default="25,50,100,200")
+    parser.add_argument("--repeats", type=int, default=30)
+    parser.add_argument("--transfer", help="leave-device-out or leave-problem-out")
+    parser.add_argument("--spaces", default="", help="only these")
+    parser.add_argument("--devices", default="", help="only these")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--readme", type=Path, help="also put the table between this page's search comments")
+    given = parser.parse_args()
+    try:
+        run(given)
+    except SeqtuneError as error:
+        sys.exit(f"search: {error}")
+
+
+def run(given: argparse.Namespace) -> None:
+    """The comparison."""
+    ours, peers, spaces, devices = (
+        [part for part in text.split(",") if part]
+        for text in (given.strategies, given.peers, given.spaces, given.devices))
+    if not ours:
+        raise MisuseError("name a strategy of ours")
+    budgets = tuple(sorted({int(part) for part in given.budgets.split(",")}))
+    asked = tasks(read_dataset(given.data), given.transfer, spaces, devices)
+    if peers:
+        check_installed()
+    with tempfile.TemporaryDirectory(prefix="seqtune-peers-") as folder:
+        methods: dict[str, Method] = {name: Search(strategy_factory(name)) for name in ours}
+        methods |= {PREFIX + name: Peer(name, Path(folder)) for name in peers}
+        for task in list(asked):
+            reason = searchable(task) if peers else None
+            if reason is not None:
+                print(f"{task.space} on {task.device} is left out: {reason}", file=sys.stderr)
+                asked.remove(task)
+            elif peers:
+                write_cache(Path(folder), task)
+        curves = simulate(asked, methods, max(1, *budgets), given.repeats, jobs=given.jobs,
+                          progress=lambda step: print(f"\r{step}", end="", file=sys.stderr))
+    print(file=sys.stderr)
+    found = Replayed(tuple(curves), budgets, given.transfer)
+    judged = ratios(found.rows(), ours[0])
+    given.out.mkdir(parents=True, exist_ok=True)
+    write_json(given.out / "search.json", {"repeats": given.repeats, "judged": ours[0], "ratios": judged,
+                                           **found.to_json()})
+    draw(curves, given.out / "search.svg")
+    overall = ", ".join(f"{one['ratio']:.2f} at {one['budget']}" for one in judged if one["space"] == "all")
+    text = f"{table(found)}\n\n{ours[0]}'s regret over the best other's (geometric mean over the spaces): {overall}."
+    print(text)
+    if given.readme is not None:
+        insert(given.readme, "search", text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Recorded: what another tool measured of one kernel on one device, and the data set that several of these make.
+
+The kernel becomes a declared one, `recorded.NAME`: parameters with all values that any of the files lists, and the
+restrictions where a file states them. Its problem is `recorded kernel=NAME size_x=...`, its device `recorded:DEVICE`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from seqtune.errors import FormatError, MisuseError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Constraint, Kernel, Parameter, Setting
+from seqtune.kernels.problem import Problem, Value
+
+from .dataset import SCHEMA, Dataset
+from .record import Status
+
+BACKEND = "recorded"
+RUN = "recorded"
+MOST_ROWS = 5_000_000
+STATUSES = {  # Kernel Tuner's words, and those of the files that were made of its caches
+    "ok": Status.CORRECT, "InvalidConfig": Status.CONSTRAINTS, "CompilationFailedConfig": Status.COMPILE,
+    "RuntimeFailedConfig": Status.RUNTIME}
+_AXES = ("size_x", "size_y", "size_z")
+
+
+class Row(NamedTuple):
+    """One configuration."""
+
+    settings: tuple[Setting, ...]  # in the order of the parameters
+    status: Status
+    seconds: float  # what that tool compares by, mostly the mean of its runs; infinite for a failure
+    samples: int = 0
+    spread: float = 0.0
+    build_seconds: float = 0.0
+
+
+@dataclass
+class Recorded:
+    """One kernel on one device, as one file tells it."""
+
+    source: str
+    kernel: str
+    device: str
+    parameters: dict[str, list[Setting]]  # name -> values listed; rows may hold others
+    sizes: Sequence[object] = ()  # of the problem
+    restrictions: Sequence[str] = ()
+    model: str = ""  # the device as its maker calls it
+    vendor: str = ""
+    rows: list[Row] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)  # reason -> rows
+
+    def report(self) -> dict[str, Any]:
+        """What a user reads of it."""
+        return {"path": self.source, "device": _plain(self.device), "kernel": _plain(self.kernel),
+                "rows": len(self.rows), "failed": sum(row.status is not Status.CORRECT for row in self.rows),
+                "parameters": len(self.parameters), "skipped": dict(sorted(self.skipped.items()))}
+
+
+def setting(value: object) -> Setting:
+    """A parameter's value of another tool: truths and whole numbers as numbers, what else is no word as its text."""
+    if isinstance(value, bool | int):
+        return int(value)
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else repr(value)
+    if isinstance(value, str):
+        return value
+    raise FormatError(f"{str(value)[:40]!r} is no value of a parameter")
+
+
+def to_dataset(found: Sequence[Recorded], tool: str) -> Dataset:
+    """One data set of all of them. Raises FormatError where two disagree about their kernel."""
+    kernels: dict[str, Kernel] = {}
+    devices: dict[str, Device] = {}
+    problems: dict[str, Problem] = {}
+    parts = []
+    for one in found:
+        if len(one.rows) > MOST_ROWS:
+            raise FormatError(f"{one.source} has more than {MOST_ROWS} configurations")
+        name = _plain(one.kernel)
+        kernels[name] = _kernel(name, one, kernels.get(name))
+        device = Device(f"{BACKEND}:{_plain(one.device)}", BACKEND, one.vendor.lower() or "unknown", "none",
+                        model=one.model)
+        problem = _problem(name, one.sizes)
+        devices[device.key], problems[problem.key] = device, problem
+        parts.append(_frame(one, kernels[name].name, device.key, problem.key))
+    rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=SCHEMA.names)
+    rows = rows[~rows.duplicated(["device", "problem", "kernel", "configuration"])].reset_index(drop=True)
+    sources = ", ".join(dict.fromkeys(one.source for one in found))
+    return Dataset(rows, devices, problems, provenance={"source": f"{tool}: {sources}"},
+                   kernels={kernel.name: kernel for kernel in kernels.values()})
+
+
+def _plain(name: str) -> str:
+    """The name without what a word of ours cannot hold."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-") or "unknown"
+
+
+def _kernel(name: str, one: Recorded, before: Kernel | None) -> Kernel:
+    """The declaration, widened by the values that another file's rows have."""
+    constraints = tuple(_constraints(one))
+    if before is not None:
+        if set(before.by_name) != set(one.parameters) or before.constraints != constraints:
+            raise FormatError(f"{one.source} declares another kernel {name} than the files before it")
+        listed = {parameter.name: list(parameter.values) for parameter in before.parameters}
+    else:
+        listed = {parameter: [] for parameter in one.parameters}
+    columns = dict(zip(one.parameters, zip(*(row.settings for row in one.rows), strict=True), strict=False))
+    for parameter, values in listed.items():
+        values += [*one.parameters[parameter], *columns.get(parameter, ())]
+    try:
+        parameters = tuple(Parameter(_identifier(parameter, one), _ordered(values))
+                           for parameter, values in listed.items())
+    except MisuseError as error:
+        raise FormatError(f"{one.source}: {error}") from None
+    if before is not None:
+        return replace(before, parameters=parameters)
+    if not parameters:
+        raise FormatError(f"{one.source} names no parameter")
+    return Kernel(f"{BACKEND}.{name}", "recorded", (BACKEND,), parameters, constraints, (), f"recorded: {one.kernel}",
+                  (Constraint.of(f"kernel == {name!r}", f"it is the problem of another kernel than {name}"),))
+
+
+def _constraints(one: Recorded) -> Iterable[Constraint]:
+    for text in one.restrictions:
+        try:
+            yield Constraint.of(text, "a restriction of the kernel's author")
+        except MisuseError as error:
+            raise FormatError(f"{one.source}: {error}") from None
+
+
+def _identifier(name: str, one: Recorded) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", name):
+        raise FormatError(f"{one.source}: {name[:40]!r} is no name of a parameter")
+    return name
+
+
+def _ordered(values: Sequence[Setting]) -> tuple[Setting, ...]:
+    """Each once; numbers ascending, where all are numbers."""
+    distinct = dict.fromkeys(values)
+    numbers = [value for value in distinct if isinstance(value, int)]
+    return tuple(sorted(numbers)) if len(numbers) == len(distinct) else tuple(distinct)
+
+
+def _problem(kernel: str, sizes: Sequence[object]) -> Problem:
+    features: dict[str, Value] = {"kernel": kernel}
+    if len(sizes) <= len(_AXES) and all(isinstance(size, int) for size in sizes):
+        features |= {axis: int(str(size)) for axis, size in zip(_AXES, sizes, strict=False)}
+    else:
+        features["size"] = _plain(" ".join(map(str, sizes)))[:200]
+    return Problem.make("recorded", **features)
+
+
+def _frame(one: Recorded, kernel: str, device: str, problem: str) -> pd.DataFrame:
+    columns: list[Sequence[Any]] = list(zip(*one.rows, strict=True)) or [()] * len(Row._fields)
+    settings, statuses, seconds, samples, spread, build = columns
+    names = list(one.parameters)
+    frame: pd.DataFrame = pd.DataFrame({
+        "device": device, "problem": problem, "kernel": kernel, "kernel_version": np.int32(1),
+        "configuration": [json.dumps(dict(zip(names, values, strict=True)), separators=(",", ":"))
+                          for values in settings],
+        "status": [status.value for status in statuses], "seconds": np.asarray(seconds, np.float32),
+        "spread": np.asarray(spread, np.float32), "samples": np.asarray(samples, np.int32),
+        "error": np.float32("nan"), "build_seconds": np.asarray(build, np.float32), "run": RUN, "toolchain": "",
+        "workspace": np.int64(0)}, index=range(len(one.rows)))[SCHEMA.names]
+    return frame

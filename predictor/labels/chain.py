@@ -1,0 +1,196 @@
+"""Chain: boosted trees that say one parameter after the other, each a classifier that sees the values before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.data.questions import Questions
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.problem import Problem
+from seqtune.predictor.beam import Allowed, Scores
+from seqtune.predictor.labels.forest import Forest
+from seqtune.predictor.labels.inputs import Floats, tree_columns
+from seqtune.predictor.vocabulary import Vocabulary, Words
+
+if TYPE_CHECKING:
+    from seqtune.data.labels import Labels
+
+UNSEEN = -12.0  # log-probability of a value that never followed in training
+
+
+@dataclass(frozen=True, slots=True)
+class ChainOptions:
+    """How the trees grow."""
+
+    rounds: int = 150  # a third fewer lose 0.01 exact; half as many more, or deeper ones, gain nothing
+    depth: int = 6
+    rate: float = 0.08
+    subsample: float = 0.8
+    columns: float = 0.6  # share of features seen by a tree
+    least_weight: float = 1.0  # per leaf
+    threads: int = 2
+    seed: int = 0
+
+
+class Margins(Protocol):
+    """Scores of classes, (row, feature) -> (row, class), up to a constant per row."""
+
+    def margins(self, rows: Floats) -> Floats: ...
+
+
+@dataclass(frozen=True, eq=False)
+class _Booster:
+    """Trees as xgboost has them: quicker than a Forest for many rows."""
+
+    booster: Any
+    classes: int
+
+    def margins(self, rows: Floats) -> Floats:
+        found = self.booster.inplace_predict(rows, predict_type="margin")
+        return np.asarray(found, np.float32).reshape(len(rows), self.classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """One parameter: the places of the values that training has seen, and what tells them apart (nothing for one)."""
+
+    seen: NDArray[np.int64]
+    trees: Margins | None
+
+    def logs(self, rows: Floats, values: int) -> Floats:
+        """Log-probabilities (row, value) of all the parameter's values."""
+        found = np.full((len(rows), values), UNSEEN, np.float32)
+        if self.trees is None:
+            found[:, self.seen] = 0.0
+            return found
+        margins = self.trees.margins(rows)
+        margins = margins - margins.max(axis=1, keepdims=True)
+        found[:, self.seen] = np.maximum(margins - np.log(np.exp(margins).sum(axis=1, keepdims=True)), UNSEEN)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class KernelChain:
+    """The links of one kernel, in the order of its parameters."""
+
+    kernel: Kernel
+    links: tuple[Link, ...]
+
+    @classmethod
+    def fit(cls, labels: Labels, options: ChainOptions | None = None) -> KernelChain:
+        """On labels of one device, whose values are all known."""
+        options = options or ChainOptions()
+        columns = tree_columns(labels.questions)
+        return cls(labels.kernel, tuple(
+            _link(with_values(columns, labels.kernel, labels.places[:, :column]), labels.places[:, column], options)
+            for column in range(labels.places.shape[1])))
+
+    def plain(self) -> KernelChain:
+        """With the trees as plain arrays."""
+        return replace(self, links=tuple(
+            replace(link, trees=Forest.of(link.trees.booster, link.trees.classes))
+            if isinstance(link.trees, _Booster) else link for link in self.links))
+
+    def logs(self, columns: Floats, before: NDArray[Any]) -> Floats:
+        """Log-probabilities (row, value) of the next parameter's values after the places before (row, parameter)."""
+        column = before.shape[1]
+        return self.links[column].logs(with_values(columns, self.kernel, before),
+                                       len(self.kernel.parameters[column].values))
+
+
+def with_values(columns: Floats, kernel: Kernel, places: NDArray[Any]) -> Floats:
+    """Columns of questions with those of the values in these places of the first parameters."""
+    found = [columns]
+    for column in range(places.shape[1]):
+        values = kernel.parameters[column].values
+        numbers = values if all(isinstance(value, int) for value in values) else range(len(values))
+        found.append(np.array(list(numbers), np.float32)[places[:, column]][:, None])
+    return np.concatenate(found, axis=1)
+
+
+def _link(columns: Floats, places: NDArray[Any], options: ChainOptions) -> Link:
+    import xgboost
+
+    seen, wanted = np.unique(places, return_inverse=True)
+    if len(seen) == 1:
+        return Link(seen.astype(np.int64), None)
+    classes = max(2, len(seen))
+    settings = {"objective": "multi:softprob", "num_class": classes, "max_depth": options.depth, "eta": options.rate,
+                "subsample": options.subsample, "colsample_bytree": options.columns, "base_score": 0.5,
+                "min_child_weight": options.least_weight, "nthread": options.threads, "seed": options.seed,
+                "tree_method": "hist", "max_bin": 128, "verbosity": 0}
+    matrix = xgboost.QuantileDMatrix(columns, wanted, max_bin=128, nthread=options.threads)
+    return Link(seen.astype(np.int64), _Booster(xgboost.train(settings, matrix, options.rounds), classes))
+
+
+@dataclass(frozen=True, eq=False)
+class ChainState:
+    """Per hypothesis: its question and the places said so far; the kernel's name once it is said."""
+
+    columns: Floats  # (question, feature)
+    devices: NDArray[Any]  # (question,) the device's name
+    owners: NDArray[np.int64]
+    kernels: tuple[str, ...]
+    places: NDArray[np.int64]  # (hypothesis, parameter so far)
+
+
+class ChainWords:
+    """Chains as a `NextWord` of the beam search, by the names of device and kernel.
+
+    They have no opinion (NaN) on which kernel is best, nor on devices without a chain.
+    """
+
+    def __init__(self, chains: Mapping[tuple[str, str], KernelChain], vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self._chains = chains
+        self._place: dict[str, tuple[Words, ...]] = {}  # per kernel and parameter: word -> place, -1 for others
+        for kernel in vocabulary.kernels:
+            inverse = []
+            for words in vocabulary.places(kernel.name):
+                places = np.full(len(vocabulary.targets), -1, np.int64)
+                places[words] = np.arange(len(words))
+                inverse.append(places)
+            self._place[kernel.name] = tuple(inverse)
+
+    def start(self, questions: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[ChainState, Scores]:
+        """One empty hypothesis per question."""
+        state = ChainState(tree_columns(Questions.of(questions)), np.array([device.name for _, device in questions]),
+                           np.arange(len(questions)), ("",) * len(questions), np.zeros((len(questions), 0), np.int64))
+        return state, np.full(len(allowed.words), np.nan, np.float32)
+
+    def advance(self, state: ChainState, said: Allowed, allowed: Allowed) -> tuple[ChainState, Scores]:
+        """New hypotheses: each an old one with one more word."""
+        places = state.places[said.after]
+        if state.kernels[0]:
+            kernels = tuple(state.kernels[row] for row in said.after)
+            column = places.shape[1]
+            last = [self._place[kernel][column][word] for kernel, word in zip(kernels, said.words, strict=True)]
+            places = np.concatenate([places, np.array(last, np.int64)[:, None]], axis=1)
+        else:
+            names = self.vocabulary.targets
+            kernels = tuple(names[word].removeprefix("kernel:") for word in said.words)
+        new = ChainState(state.columns, state.devices, state.owners[said.after], kernels, places)
+        return new, self._scores(new, allowed)
+
+    def _scores(self, state: ChainState, allowed: Allowed) -> Scores:
+        found = np.full(len(allowed.words), np.nan, np.float32)
+        column = state.places.shape[1]
+        groups: dict[tuple[str, str], list[int]] = {}
+        for row, (owner, kernel) in enumerate(zip(state.owners, state.kernels, strict=True)):
+            groups.setdefault((str(state.devices[owner]), kernel), []).append(row)
+        for (device, kernel), rows in groups.items():
+            chain = self._chains.get((device, kernel))
+            if chain is None:
+                continue
+            logs = chain.logs(state.columns[state.owners[rows]], state.places[rows])
+            number = np.full(len(state.owners), -1)
+            number[rows] = np.arange(len(rows))
+            mine = np.flatnonzero(number[allowed.after] >= 0)
+            found[mine] = logs[number[allowed.after[mine]], self._place[kernel][column][allowed.words[mine]]]
+        return found

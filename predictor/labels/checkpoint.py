@@ -1,0 +1,208 @@
+"""LabelCheckpoint: a folder with a model of labels, its vocabulary, and the trees beside it, if any.
+
+config.json (dimensions), model.safetensors (weights in 16 bits), seqtune.json (format, vocabulary, kernels, tables of
+solvers, provenance, metrics), and trees.safetensors (chains as plain arrays). As with every checkpoint nothing in it is
+trusted: shapes are compared before anything is loaded, and trees are checked to be trees. Raises CheckpointError.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+from safetensors.torch import save_file
+
+from seqtune.errors import CheckpointError, FormatError, KernelError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.miopen import PREFIX, SOLVERS, find_solver
+from seqtune.kernels.miopen_gtc import RowSolver
+from seqtune.kernels.problem import Problem
+from seqtune.predictor.beam import NextWord
+from seqtune.predictor.checkpoint import (
+    LARGEST_WEIGHTS,
+    Config,
+    Undrawn,
+    WordLists,
+    check_size,
+    find,
+    make_vocabulary,
+    read_json,
+    read_tensors,
+    replacing,
+    word_lists,
+)
+from seqtune.predictor.labels.answers import Average
+from seqtune.predictor.labels.chain import ChainWords, KernelChain, Link
+from seqtune.predictor.labels.forest import Forest
+from seqtune.predictor.labels.inputs import TREE_FEATURES
+from seqtune.predictor.labels.learned import LARGEST as LARGEST_LEARNED
+from seqtune.predictor.labels.learned import Learned
+from seqtune.predictor.labels.translator import LabelTranslator, LabelWords
+from seqtune.predictor.model import Dimensions
+from seqtune.predictor.vocabulary import Declaration, Vocabulary
+
+MODEL_TYPE = "seqtune-label-translator"
+FORMAT: Literal[1] = 1
+_MOST_ROWS = 1000  # texts of one solver's table
+
+
+class _Chain(BaseModel):
+    """The chain of one kernel on one device: per parameter the places that training has seen; one needs no trees."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    device: str = Field(max_length=200)
+    kernel: str = Field(max_length=200)
+    seen: tuple[tuple[int, ...], ...] = Field(max_length=100)
+
+
+class _About(BaseModel):
+    """seqtune.json."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal[1]
+    vocabulary: WordLists
+    kernels: tuple[Declaration, ...] = Field(max_length=10_000)
+    tables: dict[str, tuple[str, ...]] = Field(max_length=100)
+    chains: tuple[_Chain, ...] = Field(max_length=1000)
+    weight: float = Field(ge=0, le=1)
+    learned: int = Field(ge=0, le=LARGEST_LEARNED)
+    provenance: dict[str, JsonValue]
+    metrics: dict[str, JsonValue]
+    seed: int
+
+
+@dataclass
+class LabelCheckpoint:
+    """`tables` are texts of the rows of solvers that have some; `chains` are by the names of device and kernel, and
+    `weight` is their share of every word's log-probability; `learned` the problems that it must not be judged on."""
+
+    model: LabelTranslator
+    vocabulary: Vocabulary
+    tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    chains: Mapping[tuple[str, str], KernelChain] = field(default_factory=dict)
+    weight: float = 0.5
+    learned: Learned = field(default_factory=lambda: Learned.of(np.zeros(0, np.uint64)))
+    provenance: Mapping[str, JsonValue] = field(default_factory=dict)
+    metrics: Mapping[str, JsonValue] = field(default_factory=dict)
+    seed: int = 0
+
+    @classmethod
+    def load(cls, name: str | Path) -> LabelCheckpoint:
+        """From a folder, or by name, as `Checkpoint.load`."""
+        folder = find(name)
+        about = read_json(folder / "seqtune.json", _About)
+        vocabulary = make_vocabulary(about.vocabulary, about.kernels, folder / "seqtune.json")
+        size = Dimensions(**read_json(folder / "config.json", Config).model_dump())
+        check_size(folder, size, vocabulary)
+        with torch.device("meta"), Undrawn():
+            shapes = {name: list(one.shape) for name, one in LabelTranslator(size, vocabulary).state_dict().items()}
+        wanted = {name: (shape, "F16") for name, shape in shapes.items()} | {"learned": ([about.learned], "U8")}
+        tensors = read_tensors(folder / "model.safetensors", wanted)
+        learned = Learned(tensors.pop("learned").numpy())
+        if about.learned & (about.learned - 1) or not about.learned:
+            raise CheckpointError(f"{folder}: what it has learned from is not kept in a power of two of bytes")
+        model = LabelTranslator(size, vocabulary)
+        model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+        found = cls(model.eval(), vocabulary, about.tables, {}, about.weight, learned, about.provenance, about.metrics,
+                    about.seed)
+        found.chains = _chains(folder / "trees.safetensors", about.chains, found.kernels())
+        return found
+
+    def save(self, path: str | Path) -> Path:
+        """Whole or not at all. A folder that is no checkpoint is not overwritten."""
+        plain = {group: chain.plain() for group, chain in self.chains.items()}
+        about = _About(
+            format=FORMAT, vocabulary=word_lists(self.vocabulary), kernels=self.vocabulary.kernels,
+            tables=dict(self.tables), weight=self.weight, learned=len(self.learned.bits), seed=self.seed,
+            provenance=dict(self.provenance), metrics=dict(self.metrics),
+            chains=tuple(_Chain(device=device, kernel=kernel,
+                                seen=tuple(tuple(link.seen.tolist()) for link in chain.links))
+                         for (device, kernel), chain in plain.items()))
+        tensors = {name: tensor.detach().half().contiguous() for name, tensor in self.model.state_dict().items()}
+        trees = {f"{number}/{column}/{part}": torch.from_numpy(array) for number, chain in enumerate(plain.values())
+                 for column, link in enumerate(chain.links) if isinstance(link.trees, Forest)
+                 for part, array in link.trees.arrays().items()}
+        with replacing(Path(path)) as fresh:
+            (fresh / "config.json").write_text(
+                json.dumps({**asdict(self.model.size), "model_type": MODEL_TYPE}, indent=1) + "\n")
+            (fresh / "seqtune.json").write_text(about.model_dump_json(indent=1) + "\n")
+            save_file({**tensors, "learned": torch.from_numpy(self.learned.bits)}, fresh / "model.safetensors",
+                      metadata={"format": "pt"})
+            if trees:
+                save_file(trees, fresh / "trees.safetensors")
+        return Path(path)
+
+    def kernels(self) -> Mapping[str, Kernel]:
+        """The tunable kernels that it speaks of, with the rows of tables that it has seen. Raises CheckpointError."""
+        return self._kernels
+
+    @cached_property
+    def _kernels(self) -> Mapping[str, Kernel]:
+        found = {}
+        for declared in self.vocabulary.kernels:
+            name = declared.name.removeprefix(PREFIX)
+            if name in SOLVERS and declared.parameters:
+                solver = find_solver(name)
+                if isinstance(solver, RowSolver) and name in self.tables:
+                    try:
+                        solver = solver.with_rows(solver.read(text) for text in self.tables[name][:_MOST_ROWS])
+                    except (FormatError, KernelError) as error:
+                        raise CheckpointError(f"its table of {name} is damaged: {error}") from None
+                found[declared.name] = solver.kernel
+        return found
+
+    def kernels_for(self, problem: Problem, device: Device) -> tuple[Kernel, ...]:
+        """Those that solve the problem on the device."""
+        return tuple(kernel for kernel in self.kernels().values() if kernel.why_not(problem, device) is None)
+
+    def next_word(self) -> NextWord[Any]:
+        """What the beam search asks: the translator, the chains, or both."""
+        return self._words
+
+    @cached_property
+    def _words(self) -> NextWord[Any]:
+        words = LabelWords(self.model, self.vocabulary)
+        if not self.chains or self.weight == 0:
+            return words
+        return Average([(words, 1 - self.weight), (ChainWords(self.chains, self.vocabulary), self.weight)])
+
+
+def _chains(path: Path, about: Sequence[_Chain], kernels: Mapping[str, Kernel]) -> dict[tuple[str, str], KernelChain]:
+    if not about:
+        return {}
+    try:
+        if path.stat().st_size > LARGEST_WEIGHTS:
+            raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's")
+        arrays = load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is no safetensors file ({error!s:.100}); nothing else is read") from None
+    found = {}
+    for number, chain in enumerate(about):
+        name, kernel = chain.kernel, kernels.get(chain.kernel)
+        if kernel is None or len(chain.seen) != len(kernel.parameters):
+            raise CheckpointError(f"{path}: its trees of {name:.60} do not fit that kernel's parameters")
+        links = []
+        for column, seen in enumerate(chain.seen):
+            values = len(kernel.parameters[column].values)
+            if list(seen) != sorted(set(seen)) or not seen or seen[0] < 0 or seen[-1] >= values:
+                raise CheckpointError(f"{path}: {name:.60} has values that its kernel does not know")
+            trees = None
+            if len(seen) > 1:
+                prefix = f"{number}/{column}/"
+                mine = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+                trees = Forest.read(mine, len(seen), TREE_FEATURES + column)
+            links.append(Link(np.array(seen, np.int64), trees))
+        found[chain.device, name] = KernelChain(kernel, tuple(links))
+    return found

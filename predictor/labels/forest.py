@@ -1,0 +1,99 @@
+"""Forest: boosted trees as plain arrays, evaluated with NumPy, so that a checkpoint can hold them.
+
+A node is inner where `left` is positive: rows whose feature is below `value` go to `left`, others to `left + 1`. Else
+it is a leaf, and `value` is what the tree says. Tree t speaks for class t % classes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.errors import CheckpointError
+
+Floats = NDArray[np.float32]
+MOST_NODES = 50_000_000
+DEEPEST = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Node arrays of all trees one after the other; `left` counts from the tree's own first node."""
+
+    classes: int
+    roots: NDArray[np.int32]  # (tree,) first node
+    feature: NDArray[np.uint8]  # (node,)
+    value: Floats  # (node,) threshold or leaf
+    left: NDArray[np.uint16]  # (node,) 0 at a leaf
+
+    @classmethod
+    def of(cls, booster: Any, classes: int) -> Forest:
+        """From an xgboost Booster without categories, trained on columns without missing values."""
+        model = json.loads(bytes(booster.save_raw("json")))
+        roots, parts = [0], []
+        for tree in model["learner"]["gradient_booster"]["model"]["trees"]:
+            parts.append(_tree(tree))
+            roots.append(roots[-1] + len(parts[-1][0]))
+        feature, value, left = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return cls(classes, np.array(roots[:-1], np.int32), feature, value, left)
+
+    def margins(self, rows: Floats) -> Floats:
+        """(row, feature) -> (row, class): scores before the softmax, up to a constant per row."""
+        node = np.broadcast_to(self.roots, (len(rows), len(self.roots))).astype(np.int64)
+        for _ in range(DEEPEST):
+            left = self.left[node]
+            inner = left > 0
+            if not inner.any():
+                break
+            below = np.take_along_axis(rows, self.feature[node].astype(np.int64), axis=1) < self.value[node]
+            node = np.where(inner, self.roots + left + ~below, node)
+        found: Floats = self.value[node].reshape(len(rows), -1, self.classes).sum(axis=1)
+        return found
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What `read` reads."""
+        return {"roots": self.roots, "feature": self.feature, "value": self.value, "left": self.left}
+
+    @classmethod
+    def read(cls, found: Mapping[str, NDArray[Any]], classes: int, features: int) -> Forest:
+        """From foreign arrays. Raises CheckpointError where they are no trees over so many features."""
+        wanted = {"roots": np.int32, "feature": np.uint8, "value": np.float32, "left": np.uint16}
+        if set(found) != set(wanted) or any(found[name].dtype != kind or found[name].ndim != 1
+                                            for name, kind in wanted.items()):
+            raise CheckpointError("the trees of a checkpoint are not the arrays that trees need")
+        forest = cls(classes, **{name: found[name] for name in wanted})
+        nodes, trees = len(forest.value), len(forest.roots)
+        sound = 0 < nodes <= MOST_NODES and {len(forest.feature), len(forest.left)} == {nodes} and trees > 0
+        sound = sound and classes > 0 and trees % classes == 0 and forest.roots[0] == 0
+        sound = sound and bool((np.diff(forest.roots) > 0).all()) and int(forest.roots[-1]) < nodes
+        sound = sound and bool(np.isfinite(forest.value).all()) and int(forest.feature.max()) < features
+        if sound:  # children follow their parents within the tree, so every descent ends
+            tree = np.repeat(np.arange(trees), np.diff(np.append(forest.roots, nodes)))
+            place = np.arange(nodes) - forest.roots[tree]
+            size = np.diff(np.append(forest.roots, nodes))[tree]
+            inner = forest.left > 0
+            sound = bool(((forest.left > place) & (forest.left + 1 < size))[inner].all())
+        if not sound:
+            raise CheckpointError("the trees of a checkpoint are no trees")
+        return forest
+
+
+def _tree(tree: Mapping[str, Any]) -> tuple[NDArray[np.uint8], Floats, NDArray[np.uint16]]:
+    """Nodes in breadth-first order, so that siblings lie side by side."""
+    left, right = tree["left_children"], tree["right_children"]
+    order, place = [0], 0
+    first: dict[int, int] = {}
+    while place < len(order):
+        node = order[place]
+        place += 1
+        if left[node] >= 0:
+            first[node] = len(order)
+            order += [left[node], right[node]]
+    feature = np.array([tree["split_indices"][node] for node in order], np.uint8)
+    value = np.array([tree["split_conditions"][node] for node in order], np.float32)
+    return feature, value, np.array([first.get(node, 0) for node in order], np.uint16)

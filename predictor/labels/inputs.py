@@ -1,0 +1,178 @@
+"""Inputs: what models of labels see of a question, for many questions at once.
+
+Convolutions are seen as MIOpen's perf-db keys them: what a pass reads and writes, and of a strided backward pass the
+least input that gives its output, marked as ambiguous, whether or not more is known. Sizes are coded so that
+divisibility shows; what is only large or small (work, bytes) by its logarithm; what is a word by its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.data.questions import Problems, Questions
+from seqtune.kernels.device import Device
+from seqtune.kernels.expression import Expression
+from seqtune.predictor.features import CODE_SIZE, codes
+
+Floats = NDArray[np.float32]
+
+_FORWARD = "direction == 'forward'"
+_HELPERS = (  # names for the expressions below
+    ("in_h", f"x_h if {_FORWARD} else (out_h - 1) * stride_h + dilation_h * (r - 1) + 1 - 2 * pad_h"),
+    ("in_w", f"x_w if {_FORWARD} else (out_w - 1) * stride_w + dilation_w * (s - 1) + 1 - 2 * pad_w"),
+    ("read_c", f"c if {_FORWARD} else k"), ("write_c", f"k if {_FORWARD} else c"),
+    ("read_h", f"in_h if {_FORWARD} else out_h"), ("write_h", f"out_h if {_FORWARD} else in_h"),
+    ("read_w", f"in_w if {_FORWARD} else out_w"), ("write_w", f"out_w if {_FORWARD} else in_w"),
+    ("elements", "{'fp32': 4, 'fp16': 2, 'bf16': 2, 'int8': 1}[dtype]"),
+)
+# token of the source sentence -> sizes in it, by name. A pass reads one image and writes the other; the weight gradient
+# reads both, and counts as one that goes backward.
+SIZES: dict[str, dict[str, str]] = {
+    "batch": {"n": "n"},
+    "read channels": {"read_c": "read_c", "read_c_group": "read_c // groups"},
+    "written channels": {"write_c": "write_c", "write_c_group": "write_c // groups", "groups": "groups"},
+    "read image": {"read_h": "read_h", "read_w": "read_w", "read_pixels": "read_h * read_w"},
+    "written image": {"write_h": "write_h", "write_w": "write_w", "write_pixels": "write_h * write_w"},
+    "filter": {"r": "r", "s": "s", "t": "t", "pad_h": "pad_h", "pad_w": "pad_w", "stride_h": "stride_h",
+               "stride_w": "stride_w", "dilation_h": "dilation_h", "dilation_w": "dilation_w", "depth": "out_d"},
+}
+MAGNITUDES: dict[str, str] = {
+    "points": "n * out_d * out_h * out_w", "images": "n * in_h * in_w", "taps": "(c // groups) * t * r * s",
+    "weights": "k * (c // groups) * t * r * s", "input": "n * c * in_h * in_w", "output": "n * k * out_h * out_w",
+    "flop": "2 * n * k * out_d * out_h * out_w * (c // groups) * t * r * s",
+    "ambiguous": f"0 if {_FORWARD} or (stride_h == 1 and stride_w == 1) else 1",
+    "shape": "(read_c * 1.0) / write_c", "aspect": "(read_h * 1.0) / read_w", "bytes": "elements",
+}
+FACTS = ("compute_units", "wave_size", "vector_registers", "scalar_registers", "local_memory", "l3_bytes",
+         "peak_gflops", "bandwidth_gbs", "generation", "dot2", "matrix_units", "legacy")
+SHARES = ("flop", "output", "weights", "points")  # magnitudes also seen per compute unit
+WORDS = ("direction", "dtype", "layout", "bias")  # of the problem; and the device's architecture
+NUMBERS = tuple(name for sizes in SIZES.values() for name in sizes)
+TOKENS = (*SIZES, "work", "words")
+TWOS = (128, 256, 512, 1024)  # powers of two beyond those in a number's code that sizes are divided by
+CODE = CODE_SIZE + len(TWOS) + 1  # with the count of twos in a number
+MAGNITUDE_SIZE = len(MAGNITUDES) + len(FACTS) + len(SHARES)
+
+_PARSED = {name: Expression(text) for name, text in  # of one name, the helper
+           (*((name, text) for sizes in SIZES.values() for name, text in sizes.items()), *MAGNITUDES.items(),
+            *_HELPERS)}
+_MODULI = {"n": (3, 5), "read_c": (3, 5, 7, 12, 24), "write_c": (3, 5, 7, 12, 20, 24, 28), "read_w": (4, 14, 16, 64),
+           "read_pixels": (4, 16, 32, 64), "write_pixels": (4, 16, 32, 64), "write_w": (4, 14, 16, 64)}
+_TWOS = ("n", "read_c_group", "write_c_group", "read_w", "read_pixels", "write_pixels")
+_SHARED = [list(MAGNITUDES).index(name) for name in SHARES]
+TREE_FEATURES = (len(NUMBERS) + sum(map(len, _MODULI.values())) + len(_TWOS) + len(MAGNITUDES) + len(WORDS)
+                 + len(FACTS))
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What is seen of questions. Problems and devices are seen once, however many questions name them."""
+
+    table: Floats  # (distinct number, CODE)
+    numbers: NDArray[np.int64]  # (problem, NUMBERS) rows of `table`
+    magnitudes: Floats  # (problem, MAGNITUDES)
+    words: NDArray[np.int64]  # (problem, WORDS)
+    facts: Floats  # (device, FACTS)
+    architecture: NDArray[np.int64]  # (device,)
+    problem: NDArray[np.int64]  # (question,)
+    device: NDArray[np.int64]  # (question,)
+
+    @classmethod
+    def of(cls, questions: Questions, words: Sequence[str]) -> Inputs:
+        """`words` are those of the model's vocabulary; others count as <unknown>, the second."""
+        questions = questions.compact()
+        values, known = _evaluated(questions.problems, (*NUMBERS, *MAGNITUDES))
+        count = len(NUMBERS)
+        filled = np.where(known, values, np.nan)[:, :count]
+        distinct, rows = np.unique(filled, return_inverse=True)
+        table = _table([None if np.isnan(value) else int(value) for value in distinct.tolist()])
+        place = {word: number for number, word in enumerate(words)}
+        columns = questions.problems.columns
+        said = [[place.get(f"{name}={word}", 1) for word in columns.values[name].tolist()] for name in WORDS]
+        architecture = [place.get(f"architecture={device.architecture}", 1) for device in questions.devices]
+        facts = np.array([_facts(device) for device in questions.devices])
+        return cls(table, rows.reshape(filled.shape), _logarithms(values[:, count:], known[:, count:]),
+                   np.array(said).T, _logarithms(facts, np.ones_like(facts, bool)), np.array(architecture),
+                   questions.problem, questions.device)
+
+    def batch(self, rows: NDArray[np.int64]) -> tuple[Floats, Floats, NDArray[np.int64]]:
+        """Of some questions: codes (question, NUMBERS, CODE), magnitudes (question, MAGNITUDE_SIZE) and words
+        (question, WORDS + 1)."""
+        problem, device = self.problem[rows], self.device[rows]
+        of_problem, of_device = self.magnitudes[problem], self.facts[device]
+        share = of_problem[:, _SHARED] - of_device[:, :1]
+        return (self.table[self.numbers[problem]], np.concatenate([of_problem, of_device, share], axis=1),
+                np.concatenate([self.words[problem], self.architecture[device][:, None]], axis=1))
+
+
+def tree_columns(questions: Questions) -> Floats:
+    """(question, feature): what trees see. Words by their number, unknown numbers as -1."""
+    questions = questions.compact()
+    problems, count = questions.problems, len(NUMBERS)
+    numbers, known = _evaluated(problems, (*NUMBERS, *MAGNITUDES))
+    found = [np.where(known, numbers, -1)[:, :count]]
+    for name, moduli in _MODULI.items():
+        place = NUMBERS.index(name)
+        found += [np.where(known[:, place], numbers[:, place] % modulus, -1)[:, None] for modulus in moduli]
+    for name in _TWOS:
+        found.append(_twos(numbers[:, NUMBERS.index(name)].astype(np.int64))[:, None])
+    found.append(np.where(known, np.log2(np.maximum(numbers, 2.0**-20)), -1)[:, count:])
+    values, features = problems.columns.values, problems.columns.kind.by_name
+    found.append(np.array([[features[name].choices.index(word) for word in values[name].tolist()]
+                           for name in WORDS], float).T)
+    facts = np.array([_facts(device) for device in questions.devices])
+    columns = np.concatenate(found, axis=1, dtype=np.float32)
+    return np.concatenate([columns[questions.problem], facts[questions.device].astype(np.float32)], axis=1)
+
+
+def plain_columns(questions: Questions) -> Floats:
+    """(question, feature): logarithms of sizes and work for measuring how near problems are."""
+    questions = questions.compact()
+    numbers, known = _evaluated(questions.problems, NUMBERS)
+    found: Floats = np.log2(np.where(known, numbers, 0) + 1).astype(np.float32)
+    return found[questions.problem]
+
+
+def _evaluated(problems: Problems, wanted: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The values of expressions by problem, and where all that they name is known. Both (problem, wanted)."""
+    columns = problems.columns
+    names: dict[str, Any] = dict(columns.values)
+    known: dict[str, Any] = dict(columns.known)
+    for name in dict.fromkeys((*(name for name, _ in _HELPERS), *wanted)):
+        if name in columns.kind.by_name:
+            continue
+        expression = _PARSED[name]
+        names[name] = np.broadcast_to(np.asarray(expression(names)), len(columns))
+        known[name] = np.all([known[used] for used in expression.names], axis=0)
+    values = np.stack([np.asarray(names[name], np.float64) for name in wanted], axis=1)
+    return values, np.stack([known[name] for name in wanted], axis=1)
+
+
+def _table(values: Sequence[int | None]) -> Floats:
+    sizes = np.array([value or 0 for value in values], np.int64)
+    divided = (sizes[:, None] % np.array(TWOS) == 0) & (sizes[:, None] > 0)
+    return np.concatenate([codes(values), divided, _twos(sizes)[:, None] / 8], axis=1, dtype=np.float32)
+
+
+def _twos(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How often two divides each, at most ten times; 0 for zero."""
+    return np.asarray(np.log2(np.minimum(sizes & -sizes, 1 << 10) + (sizes == 0)))
+
+
+@lru_cache(maxsize=1000)
+def _facts(device: Device) -> tuple[float, ...]:
+    names = {**device.names(), "peak_gflops": device.peak_gflops, "bandwidth_gbs": device.bandwidth_gbs}
+    found = [names.get(name, 0) for name in FACTS]
+    return tuple(float(value) if isinstance(value, int | float) else 0.0 for value in found)
+
+
+def _logarithms(values: NDArray[np.float64], known: NDArray[np.bool_]) -> Floats:
+    """log2 / 8 of what is positive, -1 where not known; zero is as small as an eighth."""
+    found = np.log2(np.maximum(values, 0.125)) / 8
+    return np.where(known, found, -1.0).astype(np.float32)

@@ -1,0 +1,97 @@
+"""The front for users of Kernel Tuner: our strategies as its strategies.
+
+    >>> from kernel_tuner import tune_kernel  # doctest: +SKIP
+    >>> from seqtune.kerneltuner import strategy
+    >>> tune_kernel(..., strategy=strategy("local"), strategy_options={"max_fevals": 100})  # doctest: +SKIP
+
+Kernel Tuner compiles, runs and checks; ours says what comes next. Its hook for that is the class `OptAlg`
+(kernel_tuner/strategies/wrapper.py), of which the cost function is called with one configuration after the other until
+it raises at the end of the budget.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from seqtune.data.record import Measurement, Status
+from seqtune.data.recorded import setting
+from seqtune.errors import MisuseError, UnavailableError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Kernel, Parameter
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.strategy import Strategy
+from seqtune.tuner.tune import strategy_factory
+
+_DEVICE = Device("kernel-tuner", "recorded", "unknown", "none")
+_PROBLEM = Problem.make("recorded")
+
+
+def strategy(name: str = "local", seed: int = 0) -> Any:
+    """What `tune_kernel` takes as its `strategy`. Raises MisuseError, and UnavailableError without Kernel Tuner."""
+    factory = strategy_factory(name)
+    if seed < 0:
+        raise MisuseError(f"seed={seed}; it must not be negative")
+    try:
+        from kernel_tuner.strategies.wrapper import OptAlg, OptAlgWrapper
+    except ImportError:
+        raise UnavailableError("Kernel Tuner is not installed: pip install kernel_tuner") from None
+
+    class Optimizer(OptAlg):  # type: ignore[misc]
+        """Searches by asking and telling one of our strategies."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.costfunc_kwargs = {"scaling": False, "snap": False}  # it is given configurations as they are
+            self.constraint_aware = False
+
+        def __call__(self, func: Any, searchspace: Any) -> tuple[tuple[Any, ...], float]:
+            return search(func, searchspace, factory, seed)
+
+    return OptAlgWrapper(Optimizer())
+
+
+def search(func: Any, searchspace: Any, factory: Any, seed: int = 0) -> tuple[tuple[Any, ...], float]:
+    """The best configuration and its cost, once the strategy or the budget ends.
+
+    `func` and `searchspace` are Kernel Tuner's CostFunc and Searchspace. The budget's end comes as an exception of
+    `func`, which passes through.
+    """
+    values: Mapping[str, Sequence[Any]] = searchspace.tune_params
+    space = space_of(values, searchspace.list)
+    limit = getattr(func, "tuning_options", {}).get("max_fevals")
+    finite = isinstance(limit, int | float) and math.isfinite(limit)
+    chosen: Strategy = factory([space], seed, int(limit) if finite and limit is not None else None)
+    best: tuple[tuple[Any, ...], float] = ((), sys.float_info.max)
+    while asked := chosen.ask(1):
+        for configuration in asked:
+            places = space.rows[space.row(configuration)]
+            given = tuple(column[place] for column, place in zip(values.values(), places, strict=True))
+            cost = func(given)
+            if isinstance(cost, int | float) and cost < best[1]:
+                best = given, float(cost)
+            chosen.tell(configuration, _measurement(cost))
+    return best
+
+
+def space_of(values: Mapping[str, Sequence[Any]], listed: Sequence[Sequence[Any]]) -> SearchSpace:
+    """Kernel Tuner's search space as ours: all parameters with their values, and the valid configurations."""
+    parameters = [Parameter(name, tuple(setting(value.item() if isinstance(value, np.generic) else value)
+                                        for value in column)) for name, column in values.items()]
+    kernel = Kernel("recorded.kernel-tuner", "recorded", ("recorded",), tuple(parameters), (), ())
+    places = [{value: place for place, value in enumerate(column)} for column in values.values()]
+    rows = np.array([[place[value] for place, value in zip(places, one, strict=True)] for one in listed], np.int16)
+    return SearchSpace.of_rows(kernel, _PROBLEM, _DEVICE, rows.reshape(len(listed), len(parameters)))
+
+
+def _measurement(cost: object) -> Measurement:
+    """Milliseconds as seconds. What is to be made large comes negated: of that the inverse is the less the better."""
+    value = float(cost) if isinstance(cost, int | float) else math.inf
+    if not math.isfinite(value) or value == 0 or value >= sys.float_info.max:
+        return Measurement(Status.RUNTIME, message="Kernel Tuner could not measure it")
+    return Measurement(Status.CORRECT, (value * 1e-3 if value > 0 else -1 / value,))

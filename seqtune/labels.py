@@ -1,0 +1,168 @@
+"""Learning from a foreign tuner's choices: training on labels, and judging on perf-dbs and find-dbs of MIOpen's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from seqtune.errors import MisuseError
+from seqtune.inputs import Say, load_checkpoint, one_thread, silent, warned
+from seqtune.kernels.device import Device
+from seqtune.miopen import as_gpu, find_files
+
+if TYPE_CHECKING:
+    from seqtune.data.dataset import Dataset
+    from seqtune.data.labels import Labels, Races
+    from seqtune.predictor.labels.answers import Method
+    from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+    from seqtune.predictor.labels.fitting import LabelOptions, LabelProgress
+
+NAME = "miopen"  # of the shipped checkpoint
+BY = ("direction", "dtype")
+
+
+def holds_labels(data: Dataset) -> bool:
+    """Whether a data set tells of a foreign tuner's choices, or of its solvers' times, rather than of measurements."""
+    return bool(len(data)) and all(device.backend == "miopen" for device in data.devices.values())
+
+
+def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = None, *, everything: bool = False,
+                 trees: bool = True, progress: Callable[[LabelProgress], None] | None = None,
+                 say: Say = silent) -> dict[str, Any]:
+    """Train on a data set's labels and races but those of the held-out tenth of the problems (unless `everything`) and
+    save the checkpoint; returns a report. `trees`: with chains of boosted trees beside the transformer."""
+    from seqtune.data.labels import read_labels, read_races
+    from seqtune.data.miopen import tables_of
+    from seqtune.predictor.labels.baselines import by_device
+    from seqtune.predictor.labels.chain import ChainOptions, KernelChain
+    from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+    from seqtune.predictor.labels.fitting import LabelOptions
+    from seqtune.predictor.labels.learned import Learned
+    from seqtune.predictor.labels.training import train
+    from seqtune.predictor.labels.translator import LabelTranslator
+    from seqtune.predictor.resume import describe
+
+    options = options or LabelOptions()
+    say("reading the labels")
+    labels, races = read_labels(data), read_races(data)
+    if not everything:
+        labels, races = _training(labels, races)
+    trained = train(labels, races, options, progress)
+    assert isinstance(trained.model, LabelTranslator)
+    chains = {}
+    if trees:
+        for (device, kernel), some in by_device(labels).items():
+            say(f"growing trees of {kernel} on {device}")
+            chains[device, kernel] = KernelChain.fit(some, ChainOptions(
+                rounds=40, depth=5, rate=0.2, threads=options.threads, seed=options.seed))  # a fifth of the size
+    hashes = [one.questions.hashes for one in labels.values()]
+    learned = Learned.of(np.concatenate(hashes if races is None else [*hashes, races.questions.hashes]))
+    metrics = {name: value for name, value in trained.report.items() if name != "history"}
+    provenance: dict[str, Any] = {"source": data.provenance.get("source", ""), "options": describe(options)}
+    LabelCheckpoint(trained.model, trained.vocabulary, tables_of(data), chains, 0.5 if chains else 0.0, learned,
+                    provenance, metrics, options.seed).save(out)
+    return {"out": str(out), **trained.report}
+
+
+def evaluate_labels(paths: Sequence[str | Path], *, checkpoint: str | Path = NAME, baselines: bool = False,
+                    devices: Sequence[str | Device] = (), by: bool = False, progress: Say = silent,
+                    warn: Say = warned) -> list[dict[str, Any]]:
+    """Rows per device and solver of the labels in perf-dbs, then per device of the races in find-dbs.
+
+    Judged is every problem that the checkpoint has not learned from. `baselines` are fitted on those of the rest that
+    are not held out; `by` adds parts by direction and data type.
+    """
+    from seqtune.data.labels import read_labels, read_races
+    from seqtune.data.miopen import read_files
+    from seqtune.predictor.labels.answers import Beam
+    from seqtune.predictor.labels.choice import TreeChoice, choose
+    from seqtune.predictor.labels.judge import judge, race_rows
+
+    loaded = load_labels(checkpoint)
+    files = find_files(paths)
+    progress("reading")
+    data, _ = read_files(files, [as_gpu(one) for one in devices])
+    labels, races = read_labels(data), read_races(data)
+    kernels = loaded.kernels()
+    judged = {name: _unlearned(one.spoken_by(kernels[name]), loaded) for name, one in labels.items() if name in kernels}
+    judged = {name: one for name, one in judged.items() if len(one)}
+    loaded.vocabulary.check(kernels[name] for name in judged)
+    raced = None if races is None else races.take(np.flatnonzero(~loaded.learned.knows(races.questions.hashes)))
+    if not judged and (raced is None or not len(raced)):
+        raise MisuseError("nothing to judge: the checkpoint has learned from every problem in these files")
+    left = sum(map(len, labels.values())) - sum(map(len, judged.values()))
+    if left:
+        warn(f"{left} labels are not judged: the checkpoint has learned from their problems, or lacks their solvers")
+    rows: list[dict[str, Any]] = []
+    with one_thread():
+        fitting, timed = _training({name: labels[name].spoken_by(kernels[name]).known() for name in judged}, races)
+        others: dict[str, Method] = {}
+        if baselines and judged:
+            if len(fitting) < len(judged):
+                lacking = ", ".join(sorted(set(judged) - set(fitting)))
+                raise MisuseError(f"baselines need training labels; name perf-dbs that hold some of {lacking}")
+            others = fit_baselines(fitting, progress)
+        rows += [row.to_json() for row in judge(Beam(loaded.next_word()), judged, others, BY if by else (), progress)]
+        if raced is not None and len(raced):
+            progress("judging the choice of solvers")
+            trees = None
+            if baselines:
+                if timed is None or not len(timed):
+                    raise MisuseError("baselines need training races; name the find-dbs that hold them, too")
+                trees = TreeChoice(timed).choose(raced)
+            rows += [row.to_json() for row in race_rows(raced, choose(loaded.model, loaded.vocabulary, raced), trees)]
+    return rows
+
+
+def fit_baselines(fitting: dict[str, Labels], progress: Say = silent,
+                  options: LabelOptions | None = None) -> dict[str, Method]:
+    """Majority, nearest neighbour, a chain of boosted trees per device, two rankers and MIOpen's LSTM, all fitted on
+    the same labels."""
+    from seqtune.predictor.labels.answers import Beam
+    from seqtune.predictor.labels.baselines import Majority, Nearest, by_device
+    from seqtune.predictor.labels.chain import ChainWords, KernelChain
+    from seqtune.predictor.labels.fitting import LabelOptions
+    from seqtune.predictor.labels.rankers import Candidates, TreeRanker, TwoTowers, seen_places
+    from seqtune.predictor.labels.recurrent import Recurrent
+    from seqtune.predictor.labels.training import train, vocabulary_of
+    from seqtune.predictor.labels.translator import LabelWords
+
+    options = options or LabelOptions(epochs=20, validation=0)
+    progress("fitting chains of trees")
+    vocabulary = vocabulary_of(fitting, None)
+    chains = {group: KernelChain.fit(labels) for group, labels in by_device(fitting).items()}
+    progress("fitting rankers")
+    trees, towers = TreeRanker(fitting), TwoTowers.fit(fitting, options)
+    progress("fitting the LSTM")
+    recurrent = train(fitting, None, replace(options, rate=3e-3), make=Recurrent)
+    return {
+        "majority": Majority(fitting), "nearest": Nearest(fitting),
+        "trees": Beam(ChainWords(chains, vocabulary), width=1),
+        "trees_beam": Beam(ChainWords(chains, vocabulary)),
+        "tree_ranker": trees, "two_towers": Candidates(towers, seen_places(fitting)),
+        "lstm": Beam(LabelWords(recurrent.model, recurrent.vocabulary), width=1),
+    }
+
+
+def load_labels(checkpoint: str | Path) -> LabelCheckpoint:
+    """A checkpoint that has learned from labels. Raises CheckpointError, MisuseError."""
+    from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+
+    loaded = load_checkpoint(checkpoint)
+    if not isinstance(loaded, LabelCheckpoint):
+        raise MisuseError(f"the checkpoint {checkpoint} has learned from measurements, not from MIOpen's labels")
+    return loaded
+
+
+def _training(labels: dict[str, Labels], races: Races | None) -> tuple[dict[str, Labels], Races | None]:
+    split = {name: one.split()[0] for name, one in labels.items()}
+    kept = None if races is None else races.take(np.flatnonzero(~races.questions.held_out))
+    return {name: one for name, one in split.items() if len(one)}, kept
+
+
+def _unlearned(labels: Labels, checkpoint: LabelCheckpoint) -> Labels:
+    return labels.take(np.flatnonzero(~checkpoint.learned.knows(labels.questions.hashes)))

@@ -1,0 +1,95 @@
+"""Transfer: other devices' and problems' times help where they can, and are left as soon as they mislead."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from seqtune.data.record import Measurement, Status
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Constraint, Kernel, Parameter
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.strategies.portfolio import Portfolio
+from seqtune.tuner.strategy import Past
+from seqtune.tuner.transfer import sources
+from seqtune.tuner.union import Union
+
+KERNEL = Kernel(
+    "test.k", "gemm", ("test",),
+    (Parameter("a", (1, 2, 4, 8, 16)), Parameter("b", (1, 2, 4, 8, 16)), Parameter("c", (1, 2, 4, 8, 16)),
+     Parameter("d", (0, 1))), (Constraint.of("a * b <= 64", "too large"),), ())
+PROBLEM = Problem.make("gemm", m=64, n=64, k=64)
+
+
+def space(device: str = "one", problem: Problem = PROBLEM) -> SearchSpace:
+    return SearchSpace(KERNEL, problem, Device(f"test:{device}", "test", "paper", "none"))
+
+
+def times(found: SearchSpace, threads: float = 4.0) -> NDArray[np.float64]:
+    """Best where a * b has that binary logarithm, c that of m / 16, and d is 1."""
+    columns = found.columns()
+    c = np.log2(found.problem.size("m") / 16)
+    return np.asarray(1e-3 * np.exp(0.4 * np.abs(np.log2(columns["a"] * columns["b"]) - threads)
+                                    + 0.3 * np.abs(np.log2(columns["c"]) - c) + 0.2 * (columns["d"] == 0)
+                                    + 0.01 * np.sin(np.arange(len(found)))))
+
+
+def shares(strategy: Portfolio, found: SearchSpace, seconds: NDArray[np.float64], trials: int) -> NDArray[np.float64]:
+    """The share of the best after each trial."""
+    seen: list[float] = []
+    while len(seen) < trials:
+        for configuration in strategy.ask(4):
+            seen.append(float(seconds[found.row(configuration)]))
+            strategy.tell(configuration, Measurement(Status.CORRECT, (seen[-1],)))
+    return np.asarray(seconds.min() / np.minimum.accumulate(seen[:trials]))
+
+
+def test_times_of_another_device_are_looked_up_and_failures_count_as_slow() -> None:
+    here, there = space(), space("two")
+    seconds = times(there)
+    seconds[3], seconds[4] = np.inf, np.nan
+    found = sources(Union([here]), [Past((there,), seconds)])
+    assert found is not None
+    assert found.each.shape == (len(here), 1)
+    assert np.argmin(found.prior) == np.nanargmin(seconds)
+    assert found.each[3, 0] == found.each.max()
+    assert np.isfinite(found.each).all()
+
+
+def test_kernels_of_which_nothing_is_known_have_no_sources() -> None:
+    other = Kernel("test.other", "gemm", ("test",), KERNEL.parameters, (), ())
+    there = SearchSpace(other, PROBLEM, Device("test:two", "test", "paper", "none"))
+    assert sources(Union([space()]), [Past((there,), np.ones(len(there)))]) is None
+    assert sources(Union([space()]), [Past((space("two"),), np.full(len(space()), np.nan))]) is None
+
+
+def test_with_a_like_device_the_first_proposal_is_near_the_best() -> None:
+    here, there = space(), space("two")
+    strategy = Portfolio([here], 0, history=[Past((there,), times(there))])
+    found = shares(strategy, here, times(here, 4.0) * 3, 10)
+    assert found[0] == 1.0
+
+
+def test_other_problems_tell_what_to_expect_of_this_one() -> None:
+    here = space(problem=Problem.make("gemm", m=128, n=64, k=64))
+    generator = np.random.default_rng(0)
+    history = []
+    for m in (32, 64, 256):
+        there = space(problem=Problem.make("gemm", m=m, n=64, k=64))
+        seconds = np.where(generator.random(len(there)) < 0.7, times(there), np.nan)
+        history.append(Past((there,), seconds))
+    with_history = shares(Portfolio([here], 0, history=history), here, times(here), 8)
+    alone = np.mean([shares(Portfolio([here], seed), here, times(here), 8)[-1] for seed in range(4)])
+    assert with_history[-1] > max(0.85, alone)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_misleading_past_is_left_as_soon_as_evidence_says_so(seed: int) -> None:
+    here, there = space(), space("two")
+    seconds = times(here)
+    history = [Past((there,), 1e-6 / times(there))]  # the best there is the worst here
+    misled = shares(Portfolio([here], seed, history=history), here, seconds, 50)
+    alone = shares(Portfolio([here], seed), here, seconds, 50)
+    assert misled[-1] > 0.97 * alone[-1]

@@ -1,0 +1,230 @@
+"""Portfolio: the default. Several ways to choose the next configuration share what is told, and earn their turns.
+
+`seeds` (the predictor's beam) come first. Then a surrogate of the whole space (`Surrogate`) says of every configuration
+how fast it is likely to be. The ways are: *anywhere*, the greatest expected improvement in the whole space (Jones,
+Schonlau and Welch, 1998); and *near*, the same among the neighbours of the fastest, as Droplet Search would try them.
+Whose proposals turn out faster has more turns.
+
+With a history the surrogate starts from what the sources say and corrects it. Beside it a surrogate without history
+learns from the same results; as soon as these are likelier under the latter, it alone decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.data.record import Measurement
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.levels import Levels
+from seqtune.tuner.searcher import Searcher
+from seqtune.tuner.strategy import Past
+from seqtune.tuner.surrogate import Surrogate
+from seqtune.tuner.transfer import sources
+from seqtune.tuner.union import Numbers, Union
+
+Floats = NDArray[np.float64]
+
+START = 10  # random configurations where nothing is known
+BEND = 0.5  # log time ratios r become (1 - exp(-BEND r)) / BEND: how slow the slow ones are is soon no matter
+POOL = 24_000  # configurations that a surrogate speaks of: all of most spaces, else a sample and the neighbours
+MOST = 320  # measurements that a surrogate rests on
+ELITE = 3  # fastest configurations whose neighbours are near
+AT_ONCE = 4  # configurations proposed on the same knowledge; fewer are better, and slower
+
+
+class Guess:
+    """A surrogate over the pool with what it rests on."""
+
+    def __init__(self, union: Union, generator: np.random.Generator, prior: Floats | None = None,
+                 each: Floats | None = None) -> None:
+        count = len(union)
+        self.prior = np.zeros(count) if prior is None else bend(prior)
+        self.slopes = np.zeros((count, 0)) if each is None else np.column_stack(
+            [self.prior - self.prior.mean(), bend(each) - self.prior[:, None]])
+        others = [] if each is None else [self.prior, *bend(each).T]
+        self.levels = Levels(union, generator, others)
+        self.surrogate = Surrogate(self.levels.scales)
+        self._places = self.levels.of(np.arange(count)) if count <= POOL else None
+
+    def places(self, numbers: Numbers) -> NDArray[np.int16]:
+        return self.levels.of(numbers) if self._places is None else self._places[numbers]
+
+    def learn(self, numbers: Numbers, values: Floats, steps: int) -> None:
+        self.surrogate.learn(self.places(numbers), self.slopes[numbers], values - self.prior[numbers], steps)
+
+    def watch(self, pool: Numbers) -> None:
+        self.surrogate.watch(self.places(pool), self.slopes[pool])
+        self._pool_prior = self.prior[pool]
+
+    def condition(self, numbers: Numbers) -> None:
+        self.surrogate.condition(self.places(numbers), self.slopes[numbers])
+
+    def append(self, number: int) -> None:
+        one = np.array([number])
+        self.surrogate.append(self.places(one), self.slopes[one])
+
+    def predict(self, numbers: Numbers, values: Floats) -> tuple[Floats, Floats]:
+        """Of the pool, from the values of the numbers that it was conditioned on."""
+        mean, deviation = self.surrogate.predict(values - self.prior[numbers])
+        return mean + self._pool_prior, deviation
+
+    def evidence(self, numbers: Numbers, values: Floats) -> float:
+        return self.surrogate.evidence(values - self.prior[numbers])
+
+
+class Portfolio(Searcher):
+    """`history` is what is known from elsewhere, `seeds` what to begin with."""
+
+    takes_history = True
+    takes_seeds = True
+
+    def __init__(self, spaces: Sequence[SearchSpace], seed: int, trials: int | None = None, *,
+                 history: Sequence[Past] = (), seeds: Sequence[Configuration] = ()) -> None:
+        super().__init__(spaces, seed, trials)
+        self._seeds = [number for one in dict.fromkeys(seeds) if (number := self.union.number(one)) is not None]
+        found = sources(self.union, history, seed) if history else None
+        self._guess = self._scratch = Guess(self.union, self.generator)
+        if found is not None:
+            self._guess = Guess(self.union, self.generator, found.prior, found.each)
+        self._base = np.arange(len(self.union))
+        if len(self.union) > POOL:
+            self._base = np.sort(self.generator.choice(len(self.union), POOL, replace=False))
+        self._pool = self._base
+        self._given: list[int] = []  # numbers that the guesses rest on
+        self._believed: dict[int, float] = {}  # of those not told yet
+        self._fitted = -1  # how many were told when the weights were learned
+        self._ways = {"anywhere": 1.0, "near": 1.0}  # credit
+        self._turns = dict.fromkeys(self._ways, 0)
+        self._whose: dict[int, str] = {}
+
+    def propose(self, count: int) -> list[int]:
+        if self._seeds:
+            found, self._seeds = self._seeds[:count], self._seeds[count:]
+            return found
+        if self._guess is self._scratch and (len(self.told) < START or self.best is None):
+            return self.fresh(min(count, max(1, START - int(self.asked.sum()))))
+        self._update()
+        found = []
+        for _ in range(min(count, AT_ONCE)):
+            number = self._choose(found)
+            if number is None:
+                break
+            found.append(number)
+        return found or self.fresh(count)
+
+    def learn(self, number: int, measurement: Measurement) -> None:
+        self._believed.pop(number, None)
+        way = self._whose.get(number)
+        if way is not None:
+            told = self.seconds[self.told]
+            rank = float((told < self.seconds[number]).mean())
+            self._ways[way] = 0.9 * self._ways[way] + 0.1 * (1 - rank) ** 8
+
+    def _values(self, numbers: Sequence[int]) -> Floats:
+        """What surrogates learn: bent log(time / best); failures like the slowest; those not told yet as believed."""
+        seconds = self.seconds[np.array(numbers, dtype=np.int64)]
+        best = 1.0 if self.best is None else self.seconds[self.best]
+        good = np.isfinite(seconds)
+        found = np.full(len(seconds), 1.0)
+        found[good] = bend(np.log(seconds[good] / best))
+        found[np.isinf(seconds)] = found[good].max(initial=1.0)
+        for place in np.flatnonzero(np.isnan(seconds)).tolist():
+            found[place] = self._believed[numbers[place]]
+        return found
+
+    def _update(self) -> None:
+        """Lets the guesses know all that was told; now and then learns weights anew."""
+        told = len(self.told)
+        if self._fitted < 0 or told - self._fitted >= max(3, told // 10) or len(self._given) > MOST + 50:
+            self._given = self._chosen()
+            if self._fitted < 0 or len(self._base) < len(self.union):
+                near = [self.union.neighbours(number).numbers for number in self._elite()]
+                self._pool = np.unique(np.concatenate([self._base, *near]))
+                for guess in self._guesses():
+                    guess.watch(self._pool)
+            numbers = np.array(self._given, dtype=np.int64)
+            values = self._values(self._given)
+            for guess in self._guesses():
+                guess.learn(numbers, values, 20 if self._fitted < 0 else 8)
+                guess.condition(numbers)
+            self._fitted = told
+        known = set(self._given)
+        for number in self.told[self._fitted:]:
+            if number not in known:
+                self._add(number)
+
+    def _guesses(self) -> list[Guess]:
+        return [self._guess] if self._guess is self._scratch else [self._guess, self._scratch]
+
+    def _chosen(self) -> list[int]:
+        """The measurements to rest on: all, or the fastest and as many random others."""
+        pending = list(self._believed)
+        if len(self.told) <= MOST:
+            return self.told + pending
+        order = sorted(self.told, key=lambda number: (self.seconds[number], number))
+        rest: list[int] = self.generator.permutation(order[MOST // 2:])[:MOST // 2].tolist()
+        return order[:MOST // 2] + rest + pending
+
+    def _add(self, number: int) -> None:
+        for guess in self._guesses():
+            guess.append(number)
+        self._given.append(number)
+
+    def _elite(self) -> list[int]:
+        good = [number for number in self.told if np.isfinite(self.seconds[number])]
+        return sorted(good, key=lambda number: (self.seconds[number], number))[:ELITE]
+
+    def _trusted(self, numbers: Numbers, values: Floats) -> Guess:
+        if self._guess is self._scratch or len(self.told) < 4:
+            return self._guess
+        return max(self._guesses(), key=lambda guess: guess.evidence(numbers, values))
+
+    def _choose(self, besides: list[int]) -> int | None:
+        """The best of the way whose turn it is."""
+        numbers, values = np.array(self._given, dtype=np.int64), self._values(self._given)
+        if len(numbers):
+            mean, deviation = self._trusted(numbers, values).predict(numbers, values)
+        else:
+            mean, deviation = self._guess.prior[self._pool], np.ones(len(self._pool))
+        worth = log_improvement(mean, deviation) if self.best is not None else -mean
+        open_ = ~self.asked[self._pool]
+        open_[np.isin(self._pool, besides)] = False
+        if not open_.any():
+            return None
+        way = max(self._ways, key=lambda one: self._ways[one] / (self._turns[one] + 1))
+        candidates = np.flatnonzero(open_)
+        if way == "near" and self.best is not None:
+            near = np.concatenate([self.union.neighbours(number).numbers for number in self._elite()])
+            close = np.flatnonzero(open_ & np.isin(self._pool, near))
+            if len(close):
+                candidates = close
+        chosen = int(candidates[np.argmax(worth[candidates])])
+        number = int(self._pool[chosen])
+        self._turns[way] += 1
+        self._whose[number] = way
+        self._believed[number] = float(mean[chosen])
+        if self._fitted >= 0:
+            self._add(number)
+        return number
+
+
+def bend(ratios: Floats) -> Floats:
+    """Log ratios, compressed where they are large."""
+    return np.asarray((1 - np.exp(-BEND * ratios)) / BEND)
+
+
+def log_improvement(mean: Floats, deviation: Floats) -> Floats:
+    """The logarithm of the expected improvement on 0 of normal variables, far tails included."""
+    z = -mean / deviation
+    density = np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
+    # Abramowitz and Stegun 26.2.17, for the lower tail
+    t = 1 / (1 + 0.2316419 * np.abs(z))
+    tail = density * t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
+    below = np.where(z > 0, 1 - tail, tail)
+    near = np.log(np.maximum(density + z * below, 1e-300))
+    far = -z * z / 2 - 0.918938533 - 2 * np.log(np.maximum(np.abs(z), 1.0))
+    return np.asarray(np.log(deviation) + np.where(z > -3.5, near, far))
