@@ -60,11 +60,10 @@ def warm(checkpoint: str, names: list[str], count: int) -> list[dict[str, Any]]:
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.sampler import sample_problems
     from seqtune.kernels.space import spaces_for
-    from seqtune.predictor.beam import beam_search
     from seqtune.tuner.devices import find
 
     torch.set_num_threads(1)
-    model = load_checkpoint(checkpoint).next_word()
+    loaded = load_checkpoint(checkpoint)
     products = max(1, count // 5)
     problems = sample_problems("conv2d", WARM_UP, SEED) + sample_problems("gemm", WARM_UP, SEED)
     problems += sample_problems("conv2d", count - products, SEED + 1) + sample_problems("gemm", products, SEED + 1)
@@ -73,7 +72,7 @@ def warm(checkpoint: str, names: list[str], count: int) -> list[dict[str, Any]]:
         device = find(name)
 
         def answer(problem: Problem) -> None:
-            beam_search(model, spaces_for(problem, device), BEAM, BEAM)  # noqa: B023 (called before it changes)
+            loaded.propose(spaces_for(problem, device), BEAM)  # noqa: B023 (called before it changes)
 
         row: dict[str, Any] = {"device": device.name}
         for which in ("new", "again"):

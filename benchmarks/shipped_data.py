@@ -24,13 +24,12 @@ from pathlib import Path
 
 import numpy as np
 
-from seqtune.data.dataset import Dataset, configuration
+from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.data.record import Record
 from seqtune.kernels.cache_lines import PERIOD
 from seqtune.kernels.device import Device
-from seqtune.kernels.forms import parse_problem
-from seqtune.kernels.kernel import KERNELS, Configuration, kernel, kernels_for
+from seqtune.kernels.kernel import Configuration, kernels_for
 from seqtune.kernels.networks import network
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.sampler import near, sample_problems
@@ -140,12 +139,10 @@ def suspects(cases_of_device: Sequence[Case]) -> list[tuple[Problem, list[Config
 
 def again(device: Device, journal: Journal, held_out: Sequence[str]) -> int:
     """Measures the suspects of a device once more, without dropping any early; the least time counts."""
-    data = Dataset.from_journal(journal, held_out=held_out)
-    rows = data.rows[data.rows["device"] == device.key]
-    table = replace(data, rows=rows)
-    chosen = suspects([*cases(table, held_out=False), *cases(table, held_out=True)])
+    table = of_one(device, journal, held_out)
+    chosen = suspects(every(table))
     count = sum(len(some) for _, some in chosen)
-    print(f"{device.name}: {count} of {len(rows)} trials are measured again", file=sys.stderr, flush=True)
+    print(f"{device.name}: {count} of {len(table.rows)} trials are measured again", file=sys.stderr, flush=True)
     with Runner(device) as runner:
         for problem, configurations in chosen:
             versions = {one.name: one.version for one in kernels_for(problem, device)}
@@ -155,34 +152,49 @@ def again(device: Device, journal: Journal, held_out: Sequence[str]) -> int:
     return count
 
 
-def finalists(data: Dataset) -> list[tuple[Problem, list[Configuration]]]:
-    """The configurations with the least trials of each problem that had no finals."""
-    rows = data.rows[data.rows["status"].astype(str) == "correct"]
-    had = set(rows["problem"][rows["run"].astype(str) == "final"].astype(str))
+def finalists(cases_of_device: Sequence[Case], held_out: Sequence[str]) -> list[tuple[Problem, list[Configuration]]]:
+    """The configurations with the least trials of each problem; of held-out ones also those that trees, fitted on all
+    of them, expect to be fastest. The least of many trials is a lucky one: compared with that, what methods propose
+    would always look slow."""
+    trees = Trees(cases_of_device, TreesOptions(models=1))
     found: dict[Problem, list[Configuration]] = {}
-    for key, mine in rows.groupby(rows["problem"].astype(str), sort=False):
-        if key not in had:
-            least = mine.groupby(["kernel", "configuration"], observed=True)["seconds"].min()
-            best = least.nsmallest((HELD_OUT_FINALS if key in data.held_out else FINALS).count)
-            found[parse_problem(str(key))] = [configuration(str(kernel), str(text)) for kernel, text in best.index]
+    for case in cases_of_device:
+        ran = np.isfinite(case.seconds)
+        count, orders = FINALS.count, [case.seconds]
+        if case.problem.key in held_out:
+            count, orders = HELD_OUT_FINALS.count, [case.seconds, trees.predict(case.spaces)]
+        rows = dict.fromkeys(int(row) for order in orders for row in np.argsort(np.where(ran, order, np.inf))[:count]
+                             if ran[row])
+        found[case.problem] = [numbered(case.spaces, row) for row in rows]
     return [(problem, found[problem]) for problem in like_sources_together(list(found))]
 
 
 def finals(device: Device, journal: Journal, held_out: Sequence[str]) -> int:
-    """Measures the finalists of a device, interleaved; resumes."""
-    data = Dataset.from_journal(journal, held_out=held_out)
-    versions = {name: kernel(name).version for name in KERNELS}
-    rows = data.rows[(data.rows["device"] == device.key) & (data.rows["toolchain"] == device.toolchain)]
-    rows = rows[rows["kernel_version"] == rows["kernel"].astype(str).map(versions)]
-    chosen = finalists(replace(data, rows=rows))
+    """Measures the finalists of a device, interleaved, twice, each time newly built; resumes."""
+    table = of_one(device, journal, held_out)
+    done = set(table.rows["problem"][table.rows["run"].astype(str) == "final"].astype(str))
+    chosen = [one for one in finalists(every(table), held_out) if one[0].key not in done]
     print(f"{device.name}: finals of {len(chosen)} problems", file=sys.stderr, flush=True)
     with Runner(device) as runner:
         for problem, some in chosen:
+            versions = {one.name: one.version for one in kernels_for(problem, device)}
             rounds = (HELD_OUT_FINALS if problem.key in held_out else FINALS).rounds
-            for one, measurement in zip(some, runner.compare(problem, some, rounds, MEASURING), strict=True):
-                journal.add(Record(problem, device.key, versions[one.kernel], one, device.toolchain, measurement,
-                                   time.time(), "final"))
+            for ordered in (some, some[::-1]):
+                for one, measurement in zip(ordered, runner.compare(problem, ordered, rounds, MEASURING), strict=True):
+                    journal.add(Record(problem, device.key, versions[one.kernel], one, device.toolchain, measurement,
+                                       time.time(), "final"))
     return len(chosen)
+
+
+def of_one(device: Device, journal: Journal, held_out: Sequence[str]) -> Dataset:
+    """What the journal holds of a device."""
+    data = Dataset.from_journal(journal, held_out=held_out)
+    return replace(data, rows=data.rows[data.rows["device"] == device.key])
+
+
+def every(table: Dataset) -> list[Case]:
+    """Its cases, held out or not."""
+    return [*cases(table, held_out=False), *cases(table, held_out=True)]
 
 
 def main() -> None:

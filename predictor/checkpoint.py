@@ -1,6 +1,7 @@
 """Checkpoint: a folder with a trained translator, its vocabulary and where it came from.
 
-config.json (dimensions), model.safetensors (weights), seqtune.json (format, vocabulary, kernels, provenance, metrics).
+config.json (dimensions), model.safetensors (weights), seqtune.json (format, vocabulary, kernels, provenance, metrics),
+and trees.safetensors where a ranker puts the translator's proposals in order.
 Reading one imports no transformers. Nothing in it is trusted: only safetensors are read, sizes are bounded, and every
 tensor's shape is compared with the configuration before anything is loaded. Raises CheckpointError.
 """
@@ -14,18 +15,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import torch
 from platformdirs import user_data_dir
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import save_file
 from torch.overrides import TorchFunctionMode
 
 from seqtune.errors import CheckpointError
+from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.beam import WIDTH, Candidate, beam_search
 from seqtune.predictor.decoding import TranslatorWords
 from seqtune.predictor.model import Dimensions, Translator, described
+from seqtune.predictor.ranker import Ranker
 from seqtune.predictor.vocabulary import MOST_WORDS, Declaration, Vocabulary
 
 FORMAT: Literal[1] = 1
@@ -92,6 +97,8 @@ class _About(BaseModel):
     format: Literal[1]
     vocabulary: WordLists
     kernels: tuple[Declaration, ...] = Field(max_length=10_000)
+    trees: dict[str, tuple[Annotated[int, Field(ge=1, le=256)], Annotated[int, Field(ge=1, le=100)]]] = Field(
+        default={}, max_length=10_000)
     provenance: dict[str, JsonValue]
     metrics: dict[str, JsonValue]
     seed: int
@@ -99,13 +106,15 @@ class _About(BaseModel):
 
 @dataclass
 class Checkpoint:
-    """A translator with its vocabulary. `provenance` says what it was trained on, `metrics` how well it did."""
+    """A translator with its vocabulary, and what puts its proposals in order. `provenance` says what it was trained on,
+    `metrics` how well it did."""
 
     model: Translator
     vocabulary: Vocabulary
     provenance: Mapping[str, JsonValue] = field(default_factory=dict)
     metrics: Mapping[str, JsonValue] = field(default_factory=dict)
     seed: int = 0
+    ranker: Ranker | None = None
 
     @classmethod
     def load(cls, name: str | Path = "default") -> Checkpoint:
@@ -117,24 +126,34 @@ class Checkpoint:
             raise CheckpointError(f"{folder}: its vocabulary lacks a derived quantity of its own kernels")
         size = Dimensions(**read_json(folder / "config.json", Config).model_dump())
         model = _weights(folder / "model.safetensors", size, vocabulary)
-        return cls(model, vocabulary, about.provenance, about.metrics, about.seed)
+        ranker = Ranker.read(folder / "trees.safetensors", about.trees) if about.trees else None
+        return cls(model, vocabulary, about.provenance, about.metrics, about.seed, ranker)
 
     def save(self, path: str | Path) -> Path:
         """Whole or not at all. A folder that is no checkpoint is not overwritten."""
         config = {**asdict(self.model.size), "model_type": MODEL_TYPE, "architectures": ["TranslatorModel"]}
         about = _About(
             format=FORMAT, kernels=self.vocabulary.kernels, provenance=dict(self.provenance),
-            metrics=dict(self.metrics), seed=self.seed, vocabulary=word_lists(self.vocabulary))
+            metrics=dict(self.metrics), seed=self.seed, vocabulary=word_lists(self.vocabulary),
+            trees={} if self.ranker is None else self.ranker.about)
         with replacing(Path(path)) as fresh:
             (fresh / "config.json").write_text(json.dumps(config, indent=1) + "\n")
             (fresh / "seqtune.json").write_text(about.model_dump_json(indent=1) + "\n")
             tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.model.state_dict().items()}
             save_file(tensors, fresh / "model.safetensors", metadata={"format": "pt"})
+            if self.ranker is not None:
+                save_arrays(self.ranker.arrays(), fresh / "trees.safetensors")
         return Path(path)
 
     def next_word(self) -> TranslatorWords:
         """What the beam search asks."""
         return TranslatorWords(self.model, self.vocabulary)
+
+    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Candidate]:
+        """The beam's most probable configurations of these spaces (of one problem), put in order by the ranker."""
+        width = max(WIDTH, count)
+        found = beam_search(self.next_word(), spaces, width, width)
+        return (found if self.ranker is None else self.ranker.reorder(spaces, found))[:count]
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace, spaces_for
 from seqtune.predictor.baselines import Default, Fixed, Nearest, Predictor, TreesMethod, random_log_share
-from seqtune.predictor.beam import WIDTH, beam_search
 from seqtune.predictor.cases import Case, Data, Floats, cases, counted
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.trees import Trees
@@ -123,13 +122,13 @@ def judged(data: Data, checkpoint: Checkpoint, counts: Sequence[int] = COUNTS) -
 
 
 class Seq2seq:
-    """The first proposals of a checkpoint's constrained beam."""
+    """The first proposals of a checkpoint: its constrained beam, in its ranker's order."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        self._words = checkpoint.next_word()
+        self._checkpoint = checkpoint
 
     def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
-        return [candidate.configuration for candidate in beam_search(self._words, spaces, WIDTH, count)]
+        return [candidate.configuration for candidate in self._checkpoint.propose(spaces, count)]
 
 
 def check_methods(methods: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from seqtune.kernels.sampler import near
 from seqtune.predictor.cases import Data, cases
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.evaluate import COUNTS, judged
+from seqtune.predictor.ranker import Ranker
 from seqtune.predictor.resume import describe
 from seqtune.predictor.training import (
     OnProgress,
@@ -83,7 +84,8 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
         "new_devices": sorted({case.device.name for case in fresh}), "epochs": kept.epoch,
         "interrupted": kept.interrupted, "new_words": len(vocabulary.targets) - len(checkpoint.vocabulary.targets)
         + len(vocabulary.words) - len(checkpoint.vocabulary.words)}
-    after = Checkpoint(kept.best.eval(), vocabulary, {}, {}, options.seed)
+    ranker = None if teacher is None else Ranker.of(teacher)
+    after = Checkpoint(kept.best.eval(), vocabulary, {}, {}, options.seed, ranker)
     compared = {"before": checkpoint, "after": after}
     if scratch and not kept.interrupted:
         size = checkpoint.model.size

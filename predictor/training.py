@@ -30,6 +30,7 @@ from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.decoding import TranslatorWords
 from seqtune.predictor.loss import sentence_loss
 from seqtune.predictor.model import Translator
+from seqtune.predictor.ranker import Ranker
 from seqtune.predictor.resume import Progressed, describe
 from seqtune.predictor.targets import Examples, Tree
 from seqtune.predictor.trees import Trees, TreesOptions
@@ -139,13 +140,15 @@ def train(data: Data, options: TrainingOptions | None = None,
         torch.manual_seed(options.seed)
         again = Translator.of(vocabulary, width=options.width, layers=options.layers, heads=options.heads,
                               hidden=options.hidden, dropout=options.dropout)
-        lessons = make_lessons(found, make_teacher(found, options), vocabulary, options, held_out)
+        teacher = make_teacher(found, options)
+        lessons = make_lessons(found, teacher, vocabulary, options, held_out)
         best = fit(again, vocabulary, lessons, [], options, on_progress, began=began, until=kept.best_epoch).best
     report["seconds"] = time.monotonic() - began
     metrics = {name: value for name, value in report.items() if name != "history"}
     provenance = {"trained_on": {name: report[name] for name in ("problems", "devices", "measurements")},
                   "options": describe(options)}
-    return Checkpoint(best.eval(), vocabulary, provenance, metrics, options.seed), report
+    ranker = None if teacher is None else Ranker.of(teacher)
+    return Checkpoint(best.eval(), vocabulary, provenance, metrics, options.seed, ranker), report
 
 
 def vocabulary_of(found: Sequence[Case]) -> Vocabulary:

@@ -10,14 +10,18 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xgboost
 from numpy.typing import NDArray
 
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.cases import Case, Floats
+
+if TYPE_CHECKING:
+    import xgboost
+
+    from seqtune.predictor.cases import Case, Floats
 
 _FACTS = ("threads", "compute_units", "vector_floats", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes",
           "local_memory", "max_work_group", "peak_gflops", "bandwidth_gbs")
@@ -101,6 +105,8 @@ class Trees:
         self.models = {name: self._fit(parts) for name, parts in kernels.items()}
 
     def _fit(self, parts: list[tuple[NDArray[np.float32], Floats]]) -> list[xgboost.Booster]:
+        import xgboost
+
         options = self.options
         target = np.concatenate([ratio for _, ratio in parts])
         matrix = xgboost.QuantileDMatrix(np.concatenate([part for part, _ in parts]), target,

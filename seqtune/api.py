@@ -120,8 +120,6 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
 
 def _propose(spaces: Sequence[SearchSpace], checkpoint: str | Path, top: int) -> dict[Configuration, float]:
     """Configurations with their probabilities, most probable first."""
-    from seqtune.predictor.beam import WIDTH, beam_search
-
     loaded = load_checkpoint(checkpoint)
     device = spaces[0].device
     loaded.vocabulary.check([space.kernel for space in spaces])
@@ -129,7 +127,7 @@ def _propose(spaces: Sequence[SearchSpace], checkpoint: str | Path, top: int) ->
         raise CheckpointError(f"the checkpoint {checkpoint} was not trained for {device.backend} devices; "
                               "retrain it with records of one")
     with one_thread():
-        found = beam_search(loaded.next_word(), spaces, width=max(WIDTH, top), count=top)
+        found = loaded.propose(spaces, top)
     return {candidate.configuration: candidate.probability for candidate in found}
 
 

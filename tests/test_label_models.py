@@ -27,13 +27,13 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.labels import fit_baselines, train_labels
 from seqtune.learn import train as train_command
 from seqtune.predictor.beam import beam_search
+from seqtune.predictor.forest import Forest
 from seqtune.predictor.labels.answers import Average, Beam, Greedy, Places
 from seqtune.predictor.labels.baselines import by_device
 from seqtune.predictor.labels.chain import ChainOptions, ChainWords, KernelChain
 from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 from seqtune.predictor.labels.choice import TreeChoice, choose
 from seqtune.predictor.labels.fitting import LabelOptions, LabelProgress
-from seqtune.predictor.labels.forest import Forest
 from seqtune.predictor.labels.judge import judge, race_rows
 from seqtune.predictor.labels.training import train, vocabulary_of
 from seqtune.predictor.labels.translator import LabelWords

@@ -14,7 +14,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.beam import Allowed, Scores
-from seqtune.predictor.labels.forest import Forest
+from seqtune.predictor.forest import Forest
 from seqtune.predictor.labels.inputs import Floats, tree_columns
 from seqtune.predictor.vocabulary import Vocabulary, Words
 

@@ -17,8 +17,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 from safetensors.torch import save_file
 
 from seqtune.errors import CheckpointError, FormatError, KernelError
@@ -27,9 +25,9 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.miopen import PREFIX, SOLVERS, find_solver
 from seqtune.kernels.miopen_gtc import RowSolver
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.beam import NextWord
+from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.beam import WIDTH, Candidate, NextWord, beam_search
 from seqtune.predictor.checkpoint import (
-    LARGEST_WEIGHTS,
     Config,
     Undrawn,
     WordLists,
@@ -41,9 +39,9 @@ from seqtune.predictor.checkpoint import (
     replacing,
     word_lists,
 )
+from seqtune.predictor.forest import Forest, read_arrays
 from seqtune.predictor.labels.answers import Average
 from seqtune.predictor.labels.chain import ChainWords, KernelChain, Link
-from seqtune.predictor.labels.forest import Forest
 from seqtune.predictor.labels.inputs import TREE_FEATURES
 from seqtune.predictor.labels.learned import LARGEST as LARGEST_LEARNED
 from seqtune.predictor.labels.learned import Learned
@@ -171,6 +169,10 @@ class LabelCheckpoint:
         """What the beam search asks: the translator, the chains, or both."""
         return self._words
 
+    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Candidate]:
+        """The beam's most probable configurations of these spaces (of one problem)."""
+        return beam_search(self.next_word(), spaces, max(WIDTH, count), count)
+
     @cached_property
     def _words(self) -> NextWord[Any]:
         words = LabelWords(self.model, self.vocabulary)
@@ -182,12 +184,7 @@ class LabelCheckpoint:
 def _chains(path: Path, about: Sequence[_Chain], kernels: Mapping[str, Kernel]) -> dict[tuple[str, str], KernelChain]:
     if not about:
         return {}
-    try:
-        if path.stat().st_size > LARGEST_WEIGHTS:
-            raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's")
-        arrays = load_file(path)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is no safetensors file ({error!s:.100}); nothing else is read") from None
+    arrays = read_arrays(path)
     found = {}
     for number, chain in enumerate(about):
         name, kernel = chain.kernel, kernels.get(chain.kernel)

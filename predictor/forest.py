@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
 
 from seqtune.errors import CheckpointError
 
 Floats = NDArray[np.float32]
 MOST_NODES = 50_000_000
+LARGEST_FILE = 500_000_000  # bytes
 DEEPEST = 64
 
 
@@ -81,6 +85,18 @@ class Forest:
         if not sound:
             raise CheckpointError("the trees of a checkpoint are no trees")
         return forest
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Those of a safetensors file of trees. Raises CheckpointError."""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's trees")
+        return load_file(path)
+    except FileNotFoundError:
+        raise CheckpointError(f"{path.parent} is no checkpoint: {path.name} is missing") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is no safetensors file ({error!s:.100}); nothing else is read") from None
 
 
 def _tree(tree: Mapping[str, Any]) -> tuple[NDArray[np.uint8], Floats, NDArray[np.uint16]]:
