@@ -39,12 +39,12 @@ def least(arguments: list[str], times: int) -> float:
 
 def cold(checkpoint: str, device: str, times: int) -> dict[str, float]:
     """Seconds by what is started. Raises SeqtuneError where a command fails (it has said why)."""
-    from seqtune.predictor.beam import WIDTH
+    from seqtune.predictor.ranker import PROPOSALS
 
     program = ["-m", "seqtune"]
     commands = {"an empty interpreter": ["-c", "pass"], "import seqtune": ["-c", "import seqtune"],
                 "seqtune --help": [*program, "--help"], "seqtune devices": [*program, "devices"],
-                f"seqtune predict (beam {WIDTH})": [
+                f"seqtune predict (beam {PROPOSALS})": [
                     *program, "predict", PROBLEM, "--checkpoint", checkpoint, "--device", device]}
     try:
         return {name: least(arguments, times) for name, arguments in commands.items()}

@@ -30,7 +30,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.beam import WIDTH, Candidate, beam_search
 from seqtune.predictor.decoding import TranslatorWords
 from seqtune.predictor.model import Dimensions, Translator, described
-from seqtune.predictor.ranker import Ranker
+from seqtune.predictor.ranker import PROPOSALS, Ranker
 from seqtune.predictor.vocabulary import MOST_WORDS, Declaration, Vocabulary
 
 FORMAT: Literal[1] = 1
@@ -151,7 +151,7 @@ class Checkpoint:
 
     def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Candidate]:
         """The beam's most probable configurations of these spaces (of one problem), put in order by the ranker."""
-        width = max(WIDTH, count)
+        width = max(WIDTH if self.ranker is None else PROPOSALS, count)
         found = beam_search(self.next_word(), spaces, width, width)
         return (found if self.ranker is None else self.ranker.reorder(spaces, found))[:count]
 

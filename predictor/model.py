@@ -85,7 +85,11 @@ class Memory(NamedTuple):
     vectors: Tensor  # (B, V, W) of the target words, as the problem sees them
 
     def select(self, rows: Tensor) -> tuple[Pairs, Tensor]:
-        """Pairs and mask of those sentences."""
+        """Pairs and mask of those sentences; views, not copies, where there is but one."""
+        if len(self.mask) == 1:
+            count = len(rows)
+            return (tuple((keys.expand(count, -1, -1, -1), values.expand(count, -1, -1, -1))
+                          for keys, values in self.pairs), self.mask.expand(count, -1, -1, -1))
         return tuple((keys[rows], values[rows]) for keys, values in self.pairs), self.mask[rows]
 
     def look_up(self, owners: Tensor, words: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Ranker: boosted trees, small enough for a checkpoint, that put in order what the translator's beam proposes.
 
-The translator says how probable a configuration is, the trees how much slower than the best it will be. They err
-differently: a proposal's probability is multiplied by exp(-predicted log(time / best) / TAU), as if each were a witness
-of its own.
+The translator finds, among twenty thousand, the few configurations that are worth a look; which of these is fastest the
+trees know better, since they see each one whole, with all that derives from it. A proposal's probability is multiplied
+by exp(-predicted log(time / best) / TAU): where they find two alike, the translator decides.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from seqtune.predictor.beam import Candidate
 from seqtune.predictor.forest import Forest, read_arrays
 from seqtune.predictor.trees import Trees, features
 
-TAU = 0.04  # as of the targets that the translator learns: 4 % slower is e times less probable
+PROPOSALS = 32  # of the beam, for the ranker to choose from; more change little
+TAU = 0.01  # 1 % slower is e times less probable; anything from half to twice that serves as well
 
 
 @dataclass(frozen=True, eq=False)

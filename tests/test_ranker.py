@@ -23,7 +23,7 @@ from seqtune.predictor.beam import WIDTH, beam_search
 from seqtune.predictor.cases import cases
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.model import Translator
-from seqtune.predictor.ranker import TAU, Ranker
+from seqtune.predictor.ranker import PROPOSALS, TAU, Ranker
 from seqtune.predictor.training import vocabulary_of
 from seqtune.predictor.trees import Trees, TreesOptions, features
 from tests.synthetic import data, direct_is_known, registered  # noqa: F401
@@ -52,7 +52,7 @@ def test_the_arrays_say_what_xgboost_says() -> None:
 def test_what_trees_expect_to_be_faster_comes_first_and_nothing_is_lost() -> None:
     moved = 0
     for case in TEST:
-        before = beam_search(made().next_word(), case.spaces, WIDTH, WIDTH)
+        before = beam_search(made().next_word(), case.spaces, PROPOSALS, PROPOSALS)
         after = RANKER.reorder(case.spaces, before)
         assert {one.configuration for one in after} == {one.configuration for one in before}
         assert sum(one.probability for one in after) == pytest.approx(sum(one.probability for one in before))
