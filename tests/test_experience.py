@@ -72,6 +72,7 @@ def test_what_would_not_run_so_today_teaches_nothing(journal: Journal) -> None:
 def test_a_resumed_search_knows_what_it_knew(journal: Journal) -> None:
     keep(journal, Problem.make("gemm", m=16, n=8, k=8), range(20), when=1.0)
     before = known(journal)
+    keep(journal, HERE, [3], when=0.5, version=0)  # which today's search does not go on with
     keep(journal, HERE, [3], when=2.0)
     keep(journal, Problem.make("gemm", m=16, n=8, k=8), range(20, 40), when=3.0)
     keep(journal, Problem.make("gemm", m=32, n=8, k=8), range(20), when=3.0)

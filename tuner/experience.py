@@ -7,12 +7,15 @@ was measured since the problem's own first trial is left out, and the same comma
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from seqtune.data.journal import REPEATED, Journal
+from seqtune.data.record import Record
 from seqtune.errors import KernelError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace, spaces_for
 
@@ -26,22 +29,19 @@ LEAST_TRIALS = 10  # of a problem: fewer don't tell what is fast
 def experience(journal: Journal, spaces: Sequence[SearchSpace]) -> tuple[Past, ...]:
     """What the nearest other problems' trials say, with today's kernels and toolchain; nearest first."""
     problem, device = spaces[0].problem, spaces[0].device
-    kernels = {space.kernel.name: space.kernel for space in spaces}
-    began = min((record.when for record in journal.records(problem, device.key) if record.run not in REPEATED),
-                default=math.inf)
+    kernels = [space.kernel for space in spaces]
+    began = min((record.when for record in trials(journal, problem, device, kernels)), default=math.inf)
     found: list[Past] = []
     others = [one for one in journal.problems() if one.type == problem.type and one != problem]
     for other in sorted(others, key=lambda one: (distance(one, problem), one.key)):
         if len(found) == MOST_PROBLEMS:
             break
-        times = {record.configuration: record.measurement.seconds for record in journal.records(other, device.key)
-                 if record.when < began and record.run not in REPEATED and record.toolchain == device.toolchain
-                 and record.configuration.kernel in kernels
-                 and record.kernel_version == kernels[record.configuration.kernel].version}
+        times = {record.configuration: record.measurement.seconds
+                 for record in trials(journal, other, device, kernels) if record.when < began}
         if len(times) < LEAST_TRIALS:
             continue
         try:
-            union = Union(spaces_for(other, device, list(kernels.values())))
+            union = Union(spaces_for(other, device, kernels))
         except KernelError:
             continue
         seconds = np.full(len(union), np.nan)
@@ -51,6 +51,14 @@ def experience(journal: Journal, spaces: Sequence[SearchSpace]) -> tuple[Past, .
                 seconds[number] = time
         found.append(Past(union.spaces, seconds))
     return tuple(found)
+
+
+def trials(journal: Journal, problem: Problem, device: Device, kernels: Sequence[Kernel]) -> Iterator[Record]:
+    """A problem's records, those that were measured again left out, with these kernels' versions and the toolchain."""
+    versions = {kernel.name: kernel.version for kernel in kernels}
+    return (record for record in journal.records(problem, device.key)
+            if record.run not in REPEATED and record.toolchain == device.toolchain
+            and record.kernel_version == versions.get(record.configuration.kernel))
 
 
 def distance(one: Problem, other: Problem) -> float:
