@@ -20,6 +20,7 @@ from benchmarks.report import insert, markdown, write_json
 from seqtune.curves import draw
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.learn import read_dataset
+from seqtune.searches import STRATEGIES as OURS
 from seqtune.searches import Replayed, tasks
 from seqtune.tuner.simulation import Method, Search, simulate
 from seqtune.tuner.tune import strategy_factory
@@ -77,7 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="recorded spaces, or a data set")
     parser.add_argument("--out", type=Path, required=True, help="folder for search.json and search.svg")
-    parser.add_argument("--strategies", default="random,local", help="ours, with commas between; the first is judged")
+    parser.add_argument("--strategies", default=",".join(OURS), help="ours, with commas between; the first is judged")
     parser.add_argument("--peers", default=",".join(STRATEGIES), help="Kernel Tuner's; empty: none")
     parser.add_argument("--budgets", default="25,50,100,200")
     parser.add_argument("--repeats", type=int, default=30)

@@ -127,6 +127,7 @@ class Tuned:
     measured: int  # of these in this run; the others were in the journal
     failed: int
     space: int  # configurations there are
+    confidence: float | None  # that the best is faster than the second: 1 - p of a t-test over the finals; or unknown
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
@@ -136,7 +137,8 @@ class Tuned:
 
         return {"problem": self.problem.to_json(), "best": shown(self.best, self.best_seconds),
                 "default": shown(self.default, self.default_seconds), "trials": self.trials,
-                "measured": self.measured, "failed": self.failed, "space": self.space}
+                "measured": self.measured, "failed": self.failed, "space": self.space,
+                "confidence": self.confidence}
 
 
 @dataclass(frozen=True, slots=True)

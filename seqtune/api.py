@@ -248,7 +248,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
             default = times.get(found.default)
             results.append(Tuned(
                 found.problem, found.configuration, _seconds(found.measurement), found.default, _seconds(default),
-                found.done, found.done - found.resumed, failed[found.problem], found.space))
+                found.done, found.done - found.resumed, failed[found.problem], found.space, found.confidence))
         return TuningReport(place, kept.path if replayed is None else None, tuple(results), tuple(skipped),
                             None if replay is None else str(replay))
 
@@ -259,16 +259,17 @@ def _seeded(name: str, factory: StrategyFactory) -> str | StrategyFactory:
         return name
     seeded_factory: Callable[..., Strategy] = factory
 
-    def seeded(spaces: Sequence[SearchSpace], seed: int, trials: int | None = None) -> Strategy:
+    def seeded(spaces: Sequence[SearchSpace], seed: int, trials: int | None = None, **known: object) -> Strategy:
         try:
             seeds = tuple(_propose(spaces, "default", SEEDS))
         except CheckpointError:  # it does not know these kernels or this device
             if name == "predictor":
                 raise
             seeds = ()
-        return seeded_factory(spaces, seed, trials, seeds=seeds)
+        return seeded_factory(spaces, seed, trials, seeds=seeds, **known)
 
     seeded.__name__ = name
+    seeded.takes_history = getattr(factory, "takes_history", False)  # type: ignore[attr-defined]
     return seeded
 
 

@@ -223,11 +223,12 @@ def evaluate(
     _answer({"rows": rows}) if as_json else show.evaluation(rows)
 
 
-@app.command(epilog="Example: seqtune replay recorded/ --strategies random,local --budgets 25,50 --repeats 30 --json")
+@app.command(epilog="Example: seqtune replay recorded/ --strategies portfolio,random --budgets 25,50 --json")
 def replay(
     data: Annotated[Path, typer.Argument(
         help="A data set, `shipped`, or a folder or file of recorded spaces (Parquet with a spaces.json).")],
-    strategies: Annotated[str, typer.Option("--strategies", help="With commas between.")] = "random,local",
+    strategies: Annotated[str, typer.Option(
+        "--strategies", help="With commas between; those of `seqtune tune`.")] = "portfolio,autotvm,droplet,random",
     budgets: Annotated[str, typer.Option(
         "--budgets", help="Evaluations; 0 is the first proposal, unmeasured.")] = "25,50,100,200",
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Searches of each space by each strategy.")] = 30,
@@ -383,9 +384,15 @@ def _one_problem(words: list[str] | None) -> Any:
 
 def _problems(words: list[str] | None, named: str | None) -> list[Any]:
     from seqtune.kernels.forms import parse_problem, problem_set
+    from seqtune.kernels.problem import PROBLEM_TYPES
 
+    if named and words and len(words) == 1 and words[0] in PROBLEM_TYPES:
+        found = [problem for problem in problem_set(named) if problem.type == words[0]]
+        if not found:
+            raise MisuseError(f"there is no {words[0]} in {named!r:.200}")
+        return found
     if bool(words) == bool(named):
-        raise MisuseError("give either a problem or --problems SET_OR_FILE")
+        raise MisuseError("give either a problem or --problems SET_OR_FILE, which a type of problem may go before")
     if named:
         return list(problem_set(named))
     assert words

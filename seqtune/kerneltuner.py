@@ -2,7 +2,7 @@
 
     >>> from kernel_tuner import tune_kernel  # doctest: +SKIP
     >>> from seqtune.kerneltuner import strategy
-    >>> tune_kernel(..., strategy=strategy("local"), strategy_options={"max_fevals": 100})  # doctest: +SKIP
+    >>> tune_kernel(..., strategy=strategy(), strategy_options={"max_fevals": 100})  # doctest: +SKIP
 
 Kernel Tuner compiles, runs and checks; ours says what comes next. Its hook for that is the class `OptAlg`
 (kernel_tuner/strategies/wrapper.py), of which the cost function is called with one configuration after the other until
@@ -32,7 +32,7 @@ _DEVICE = Device("kernel-tuner", "recorded", "unknown", "none")
 _PROBLEM = Problem.make("recorded")
 
 
-def strategy(name: str = "local", seed: int = 0) -> Any:
+def strategy(name: str = "portfolio", seed: int = 0) -> Any:
     """What `tune_kernel` takes as its `strategy`. Raises MisuseError, and UnavailableError without Kernel Tuner."""
     factory = strategy_factory(name)
     if seed < 0:

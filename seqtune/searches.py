@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from seqtune.predictor.cases import Case
     from seqtune.tuner.simulation import Curves, Method, Task
 
-STRATEGIES = ("random", "local")  # where none are named
+STRATEGIES = ("portfolio", "autotvm", "droplet", "random")  # where none are named: the default, the best known, chance
 BUDGETS = (25, 50, 100, 200)
 REPEATS = 30
 TRANSFERS = ("leave-device-out", "leave-problem-out")

@@ -136,12 +136,13 @@ def demo(found: Demonstration) -> None:
 
 def tuned(found: TuningReport) -> None:
     """A line per problem."""
-    table = _table("problem", "trials", "new", "failed", "default", "best", "configuration",
-                   right=("trials", "new", "failed", "default", "best"))
+    table = _table("problem", "trials", "new", "failed", "default", "best", "sure", "configuration",
+                   right=("trials", "new", "failed", "default", "best", "sure"))
     for one in found.results:
         best = one.best
         table.add_row(one.problem.brief(), str(one.trials), str(one.measured), str(one.failed),
                       duration(one.default_seconds), duration(one.best_seconds),
+                      "-" if one.confidence is None else f"{one.confidence:.0%}",
                       "-" if best is None else f"{best.kernel} {best.brief()}")
     _out.print(table)
     kept = f"journal: {found.journal}" if found.replayed is None else (
@@ -149,7 +150,7 @@ def tuned(found: TuningReport) -> None:
     _out.print(kept, markup=False, soft_wrap=True)
     if found.replayed is None:
         _out.print("times are those of the finals, where the fastest and the default are measured again, interleaved: "
-                   "the least of many trials flatters")
+                   "the least of many trials flatters; sure: how surely the best is faster than the second (t-test)")
 
 
 def evaluation(found: Sequence[Mapping[str, Any]]) -> None:

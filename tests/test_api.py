@@ -138,6 +138,8 @@ def test_tuning_in_python_returns_what_was_found(tmp_path: Path) -> None:
     assert result.best_seconds is not None
     assert result.default_seconds is not None
     assert result.best_seconds <= result.default_seconds
+    assert result.confidence is not None
+    assert 0 <= result.confidence <= 1
 
 
 def planted_runner() -> Runner:

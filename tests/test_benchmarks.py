@@ -202,5 +202,6 @@ def test_a_task_is_kernel_tuners_cache_whose_space_is_what_was_recorded(device: 
     assert len(written["cache"]) == len(task.seconds)
     assert written["tune_params"]["order"] == ([0, 1] if device == "fast" else [1])
     if importlib.util.find_spec("kernel_tuner") is not None:
-        numbers = peers.Peer("genetic_algorithm", tmp_path)(task, 5, 1)
+        numbers = peers.Peer("random_sample", tmp_path)(task, 5, 1)
         assert len(set(numbers)) == len(numbers) == 5
+        assert 0 < len(peers.Peer("genetic_algorithm", tmp_path)(task, 5, 1)) <= 5  # ends early in a space so small

@@ -235,6 +235,15 @@ def test_a_live_evaluation_measures_what_the_judge_brings(
     assert all(0 < row["share"] <= 1 for row in table)
 
 
+def test_of_a_set_those_of_one_type_may_be_tuned(run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problems = tmp_path / "problems.txt"
+    problems.write_text("gemm m=8 n=8 k=8\nconv2d c=8 h=8 w=8 k=8 r=1 s=1\n")
+    arguments = ["--problems", str(problems), "--trials", "2", "--journal", str(tmp_path / "j.sqlite")]
+    assert [one["problem"]["type"] for one in run("tune", "gemm", *arguments)["results"]] == ["gemm"]
+    assert main(["tune", "convnd", *arguments]) == 2
+    assert "there is no convnd in" in capsys.readouterr().err
+
+
 def test_problems_that_nothing_solves_are_skipped_with_the_reason(run: Any, tmp_path: Path) -> None:
     problems = tmp_path / "problems.txt"
     problems.write_text("gemm m=8 n=8 k=8 dtype=int8\ngemm m=8 n=8 k=8\n")

@@ -94,7 +94,7 @@ def test_kernel_tuner_searches_by_our_strategies_in_simulation_mode(tmp_path: Pa
     from kernel_tuner import tune_kernel
 
     path = write_cache(tmp_path / "cache.json")
-    for name, trials in (("random", 6), ("local", 12)):
+    for name, trials in (("random", 6), ("portfolio", 12)):
         results, _ = tune_kernel(
             "toy", "__global__ void something() {}", (640, 480), [], VALUES, lang="CUDA", restrictions=RESTRICTIONS,
             strategy=strategy(name, seed=3), strategy_options={"max_fevals": trials}, cache=str(path),

@@ -156,6 +156,13 @@ def test_predicting_does_not_load_transformers() -> None:
     assert not loaded_after(code) & {"transformers", "xgboost", "pandas", "pyopencl", "llvmlite"}
 
 
+@pytest.mark.parametrize("strategy", ["random", "exhaustive"])
+def test_searching_by_chance_loads_neither_translator_nor_trees(strategy: str, tmp_path: Path) -> None:
+    journal = str(tmp_path / "journal.sqlite")
+    code = f"import seqtune\nseqtune.tune('gemm m=1 n=1 k=1', strategy={strategy!r}, trials=1, journal={journal!r})"
+    assert not loaded_after(code) & {"torch", "transformers", "xgboost", "pandas", "pyarrow"}
+
+
 def test_everything_public_can_be_had_and_nothing_else() -> None:
     import seqtune
 

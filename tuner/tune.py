@@ -21,6 +21,7 @@ from seqtune.kernels.kernel import Configuration, Kernel, resolve
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace, spaces_for
 
+from .experience import experience
 from .measure import DEFAULTS, Options
 from .runner import Measurer
 from .significance import faster
@@ -103,7 +104,7 @@ def tune(problem: Problem, device: Device, journal: Journal, strategy: str | Str
     factory = strategy_factory(strategy) if isinstance(strategy, str) else strategy
     search = _Search(problem, device, journal, measurer, spaces, options, name)
     try:
-        search.run(factory(spaces, seed, budget.trials), budget, batch, on_progress)
+        search.run(_made(factory, spaces, seed, budget.trials, journal), budget, batch, on_progress)
         return search.result(finals)
     except KeyboardInterrupt:
         raise InterruptedTuning(
@@ -126,6 +127,15 @@ def tune_all(problems: Iterable[Problem], device: Device, journal: Journal,
             on_skip(problem, str(error))
             continue
         yield result
+
+
+def _made(factory: StrategyFactory, spaces: Sequence[SearchSpace], seed: int, trials: int | None,
+          journal: Journal) -> Strategy:
+    """The strategy, told what the journal knows of other problems if it asks for that."""
+    if not getattr(factory, "takes_history", False):
+        return factory(spaces, seed, trials)
+    learning: Callable[..., Strategy] = factory
+    return learning(spaces, seed, trials, history=experience(journal, spaces))
 
 
 class _Search:
