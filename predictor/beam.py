@@ -172,18 +172,20 @@ def beam_search_many(model: NextWord[State], problems: Sequence[Sequence[SearchS
             chosen = [hypothesis.word for _, hypothesis in ahead]
             state, scores = model.advance(stand[0], stand[1].select(chosen), fresh)
         stand, end = (state, fresh), 0
+        so_far = np.repeat([hypothesis.cost for _, hypothesis in ahead], lengths)
+        costs = (so_far + _costs(scores, lengths)).tolist()
         pools = [[hypothesis for hypothesis in beam if hypothesis.prefix.complete] for beam in beams]
-        for (number, hypothesis), (_, prefixes) in zip(ahead, following, strict=True):
+        for (number, _), (_, prefixes) in zip(ahead, following, strict=True):
             begin, end = end, end + len(prefixes)
-            costs = (_costs(scores[begin:end]) + hypothesis.cost).tolist()
-            pools[number] += map(_Hypothesis, costs, prefixes, range(begin, end))
+            pools[number] += map(_Hypothesis, costs[begin:end], prefixes, range(begin, end))
         beams = [sorted(pool)[:width] for pool in pools]
     return [[Candidate(grammar.configuration(hypothesis.prefix), -hypothesis.cost) for hypothesis in beam[:count]]
             for grammar, beam in zip(grammars, beams, strict=True)]
 
 
-def _costs(scores: Scores) -> NDArray[np.float64]:
-    """- log-probabilities among the allowed words."""
+def _costs(scores: Scores, lengths: Sequence[int]) -> NDArray[np.float64]:
+    """- log-probabilities among the words allowed after each hypothesis, which has so many."""
     given = np.nan_to_num(scores.astype(np.float64), nan=LEAST, posinf=-LEAST, neginf=LEAST)
-    given -= given.max()
-    return np.asarray(np.log(np.exp(given).sum()) - given)
+    starts = np.cumsum([0, *lengths[:-1]])
+    given -= np.repeat(np.maximum.reduceat(given, starts), lengths)
+    return np.asarray(np.repeat(np.log(np.add.reduceat(np.exp(given), starts)), lengths) - given)
