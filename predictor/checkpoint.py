@@ -8,6 +8,7 @@ tensor's shape is compared with the configuration before anything is loaded. Rai
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import uuid
@@ -99,6 +100,7 @@ class _About(BaseModel):
     kernels: tuple[Declaration, ...] = Field(max_length=10_000)
     trees: dict[str, tuple[Annotated[int, Field(ge=1, le=256)], Annotated[int, Field(ge=1, le=100)]]] = Field(
         default={}, max_length=10_000)
+    sha256: dict[str, str] = Field(default={}, max_length=10)  # of the files beside; none in those of before
     provenance: dict[str, JsonValue]
     metrics: dict[str, JsonValue]
     seed: int
@@ -126,6 +128,7 @@ class Checkpoint:
             raise CheckpointError(f"{folder}: its vocabulary lacks a derived quantity of its own kernels")
         size = Dimensions(**read_json(folder / "config.json", Config).model_dump())
         model = _weights(folder / "model.safetensors", size, vocabulary)
+        check_digests(folder, about.sha256)
         ranker = Ranker.read(folder / "trees.safetensors", about.trees) if about.trees else None
         return cls(model, vocabulary, about.provenance, about.metrics, about.seed, ranker)
 
@@ -138,11 +141,12 @@ class Checkpoint:
             trees={} if self.ranker is None else self.ranker.about)
         with replacing(Path(path)) as fresh:
             (fresh / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-            (fresh / "seqtune.json").write_text(about.model_dump_json(indent=1) + "\n")
             tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.model.state_dict().items()}
             save_file(tensors, fresh / "model.safetensors", metadata={"format": "pt"})
             if self.ranker is not None:
                 save_arrays(self.ranker.arrays(), fresh / "trees.safetensors")
+            about = about.model_copy(update={"sha256": digests(fresh)})
+            (fresh / "seqtune.json").write_text(about.model_dump_json(indent=1) + "\n")
         return Path(path)
 
     def next_word(self) -> TranslatorWords:
@@ -178,6 +182,21 @@ def replacing(path: Path) -> Iterator[Path]:
         raise CheckpointError(f"cannot write the checkpoint {path}: {error.strerror or error}") from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of each safetensors file of a checkpoint."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("*.safetensors"))}
+
+
+def check_digests(folder: Path, wanted: Mapping[str, str]) -> None:
+    """Refuse a file that is not as it was written, such as one with a flipped bit, which no check of shapes finds."""
+    if wanted:
+        found = digests(folder)
+        for name in [*wanted, *found]:
+            if found.get(name) != wanted.get(name):
+                raise CheckpointError(f"{folder / name[:80]} is not the file that seqtune.json was written with: it is "
+                                      "damaged, or another's; copy the whole checkpoint again")
 
 
 def model_type(folder: Path) -> str:

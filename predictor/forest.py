@@ -69,7 +69,7 @@ class Forest:
         wanted = {"roots": np.int32, "feature": np.uint8, "value": np.float32, "left": np.uint16}
         if set(found) != set(wanted) or any(found[name].dtype != kind or found[name].ndim != 1
                                             for name, kind in wanted.items()):
-            raise CheckpointError("the trees of a checkpoint are not the arrays that trees need")
+            raise CheckpointError("its trees are not the arrays that trees need")
         forest = cls(classes, **{name: found[name] for name in wanted})
         nodes, trees = len(forest.value), len(forest.roots)
         sound = 0 < nodes <= MOST_NODES and {len(forest.feature), len(forest.left)} == {nodes} and trees > 0
@@ -83,7 +83,7 @@ class Forest:
             inner = forest.left > 0
             sound = bool(((forest.left > place) & (forest.left + 1 < size))[inner].all())
         if not sound:
-            raise CheckpointError("the trees of a checkpoint are no trees")
+            raise CheckpointError("its trees are no trees")
         return forest
 
 

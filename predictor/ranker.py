@@ -46,9 +46,12 @@ class Ranker:
         def parts(prefix: str) -> dict[str, NDArray[Any]]:
             return {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
 
-        return cls({name: features for name, (features, _) in about.items()},
-                   {name: tuple(Forest.read(parts(f"{name}/{number}/"), 1, features) for number in range(count))
-                    for name, (features, count) in about.items()})
+        try:
+            return cls({name: features for name, (features, _) in about.items()},
+                       {name: tuple(Forest.read(parts(f"{name}/{number}/"), 1, features) for number in range(count))
+                        for name, (features, count) in about.items()})
+        except CheckpointError as error:
+            raise CheckpointError(f"{path}: {error}") from None
 
     @property
     def about(self) -> dict[str, tuple[int, int]]:

@@ -68,6 +68,8 @@ def _read_layer(layer: Any, device: Device) -> Choice:
     try:
         problem, name = Problem.from_json(layer["problem"]), layer["kernel"]
         if name is None:
+            if layer["version"] is not None or layer["configuration"] is not None:
+                raise ValueError
             return Choice(problem, None)
         family, version = kernel(str(name)), layer["version"]
         given = Configuration.of(family.name, layer["configuration"])

@@ -19,6 +19,7 @@ PyTorch does: a ReLU makes 0 of them, a max-pool passes them by.
 from __future__ import annotations
 
 import copy
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -36,7 +37,7 @@ from seqtune.choices import Choice, choices_of, read_choices, write_choices
 from seqtune.duels import TOLERANCE, choose, difference, module_of
 from seqtune.errors import FormatError, MisuseError, SeqtuneError
 from seqtune.graph import Layer, constants_of, find_layers, keep_strides, replace_glue, replace_layer
-from seqtune.inputs import Say, as_device, check_positive, silent
+from seqtune.inputs import Say, as_device, check_positive, silent, warned
 from seqtune.kernels.device import Device
 from seqtune.predictor.budget import SECONDS
 from seqtune.tuner.call import Caller, Team
@@ -44,6 +45,8 @@ from seqtune.tuner.llvm_compiler import Compiler
 from seqtune.tuner.llvm_openmp import OpenMP, loaded_runtime
 from seqtune.tuner.llvm_threads import Threads
 from seqtune.tuner.measure import one_line
+
+BUSY = 5.0  # on an idle machine no kernel here takes so many times as long as PyTorch's operation
 
 
 class Optimized(nn.Module):
@@ -136,10 +139,14 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     made: list[Choice] = []
     result = _compile_parts(original, examples, caller, chosen, made, progress)
     if not made:
-        raise MisuseError(f"no layer of this {type(model).__name__} can be optimised: it has no convolution or linear "
-                          "layer with constant fp32 weights that torch.export finds")
+        raise MisuseError(f"no layer of this {type(model).__name__} can be optimised: torch.export finds, for this "
+                          "input, no convolution of images nor linear layer with constant fp32 weights")
     if choices is not None and len(made) != len(choices):
         raise FormatError(f"{saved} was saved for another model: it has {len(choices)} layers, this one {len(made)}")
+    disturbed = sum((one.seconds or 0.0) > BUSY * (one.pytorch_seconds or math.inf) for one in made)
+    if disturbed:
+        warned(f"{disturbed} of {len(made)} layers took over {BUSY:.0f} times as long as PyTorch's own when they were "
+               "measured: other programs were busy; optimise again when they are not")
     with torch.no_grad():
         error = difference(expected, _tensors(result(*examples)))
     if not error < TOLERANCE:

@@ -238,6 +238,17 @@ def test_a_hostile_checkpoint_is_refused_in_one_line(
     assert not (folder / "sprung").exists()
 
 
+def test_a_flipped_bit_among_the_weights_is_found(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-100] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is not the file"):
+        Checkpoint.load(folder)
+    _json("seqtune.json", lambda found: found.pop("sha256"))(folder)
+    Checkpoint.load(folder)  # one of before has no digests
+
+
 @pytest.mark.parametrize(("limit", "file"), [
     ("LARGEST_JSON", "seqtune.json"), ("LARGEST_WEIGHTS", "model.safetensors")])
 def test_an_enormous_file_is_not_read(limit: str, file: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

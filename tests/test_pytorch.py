@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from seqtune import pytorch
 from seqtune.api import predict
-from seqtune.choices import MOST_BYTES
+from seqtune.choices import MOST_BYTES, Choice
 from seqtune.errors import FormatError, MisuseError, SeqtuneError
+from seqtune.graph import Layer
 from seqtune.kernels.forms import from_conv2d, from_linear
 from seqtune.kernels.kernel import kernel, table
 from seqtune.kernels.problem import Problem
@@ -359,6 +361,15 @@ def test_a_choice_that_cannot_be_written_is_one_line(quick: Callable[..., Optimi
         fast.save(tmp_path / "none" / "choice.json")
 
 
+def test_what_was_measured_on_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(layers: Sequence[Layer], *given: object, **named: object) -> list[Choice]:
+        return [Choice(layer.problem, None, seconds=0.1, pytorch_seconds=0.01) for layer in layers]
+
+    monkeypatch.setattr(pytorch, "choose", choose)
+    with pytest.warns(UserWarning, match="1 of 1 layers took over 5 times as long"):
+        optimize(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4), device="llvm:1")
+
+
 @pytest.mark.parametrize(("change", "says"), [
     (lambda found: found.update(device="llvm:neon:64 m9"), "was saved on llvm:neon:64 m9"),
     (lambda found: found["layers"].pop(), "saved for another model"),
@@ -367,6 +378,7 @@ def test_a_choice_that_cannot_be_written_is_one_line(quick: Callable[..., Optimi
     (lambda found: found["layers"][0].update(kernel="llvm.none"), "no kernel 'llvm.none'"),
     (lambda found: found["layers"][0]["configuration"].update(vector=999), "vector=999"),
     (lambda found: found["layers"][0].update(configuration=None), "no saved choice"),
+    (lambda found: found["layers"][0].update(kernel=None), "no saved choice"),
     (lambda found: found["layers"][0].update(kernel="llvm.gemm"), "solves gemm, not conv2d"),
     (lambda found: found["layers"][0].update(kernel="opencl.direct"), "runs on opencl, not on llvm"),
     (lambda found: found["layers"][0].update(kernel="llvm.depthwise", version=1), "a group of its own"),

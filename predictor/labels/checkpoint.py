@@ -199,7 +199,10 @@ def _chains(path: Path, about: Sequence[_Chain], kernels: Mapping[str, Kernel]) 
             if len(seen) > 1:
                 prefix = f"{number}/{column}/"
                 mine = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
-                trees = Forest.read(mine, len(seen), TREE_FEATURES + column)
+                try:
+                    trees = Forest.read(mine, len(seen), TREE_FEATURES + column)
+                except CheckpointError as error:
+                    raise CheckpointError(f"{path}: {error}") from None
             links.append(Link(np.array(seen, np.int64), trees))
         found[chain.device, name] = KernelChain(kernel, tuple(links))
     return found
