@@ -102,7 +102,8 @@ def fit(model: Net, lessons: Mapping[str, Lesson[Net]], judged: Mapping[str, Les
     matrices = [tensor for tensor in model.parameters() if tensor.dim() > 1]
     vectors = [tensor for tensor in model.parameters() if tensor.dim() <= 1]
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": options.weight_decay},
-                                   {"params": vectors, "weight_decay": 0.0}], lr=options.rate, betas=(0.9, 0.98))
+                                   {"params": vectors, "weight_decay": 0.0}], lr=options.rate, betas=(0.9, 0.98),
+                                  fused=True)
     stand = Progressed.begin(model, optimizer)
     if options.state is not None:
         stand.load(options.state, fingerprint)
@@ -166,8 +167,7 @@ def _epoch(stand: Progressed[Net], lessons: Mapping[str, Lesson[Net]], race: Les
         stand.optimizer.step()
         decay = min(options.average, (1 + step) / (10 + step))  # a short memory while all changes fast
         with torch.no_grad():
-            for slow, fast in zip(stand.average.parameters(), model.parameters(), strict=True):
-                slow.lerp_(fast, 1 - decay)
+            torch._foreach_lerp_(list(stand.average.parameters()), list(model.parameters()), 1 - decay)
         if lesson is not race:
             total, seen = total + float(loss.detach()) * len(rows), seen + len(rows)
     return total / seen
