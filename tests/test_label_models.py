@@ -83,7 +83,7 @@ def test_trees_as_arrays_say_what_xgboost_says(parts: tuple[dict[str, Labels], d
     for column in range(some.places.shape[1]):
         fast = chain.logs(columns, some.places[:, :column])
         plain = chain.plain().logs(columns, some.places[:, :column])
-        np.testing.assert_allclose(fast, plain, atol=1e-4)
+        np.testing.assert_allclose(fast, plain, atol=3e-3)  # leaves have 11 bits
 
 
 def test_a_chain_learns_a_rule_and_its_beam_keeps_to_the_space(
@@ -237,15 +237,15 @@ def test_a_checkpoint_says_the_same_after_it_was_saved(folder: Path, tmp_path: P
         load_translator(folder)
 
 
-@pytest.mark.parametrize("damage", ["left", "feature", "value", "missing", "roots"])
+@pytest.mark.parametrize("damage", ["left", "feature", "coded", "missing", "roots"])
 def test_trees_that_are_none_are_refused(damage: str, folder: Path, tmp_path: Path) -> None:
     copy = LabelCheckpoint.load(folder).save(tmp_path / "copy")
     trees = load_file(copy / "trees.safetensors")
     name = next(key for key in trees if key.endswith(f"/{damage}") or damage == "missing")
     if damage == "missing":
         del trees[name]
-    elif damage == "value":
-        trees[name][0] = float("nan")
+    elif damage == "coded":
+        trees[name][:] = 0xFFFF  # no number, and no threshold
     elif damage == "roots":
         trees[name][-1] = 10**6
     else:

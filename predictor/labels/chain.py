@@ -21,6 +21,7 @@ from seqtune.predictor.vocabulary import Vocabulary, Words
 if TYPE_CHECKING:
     from seqtune.data.labels import Labels
 
+ANY = ""  # in place of a device's name: a chain that has learned from several
 UNSEEN = -12.0  # log-probability of a value that never followed in training
 
 
@@ -84,7 +85,7 @@ class KernelChain:
 
     @classmethod
     def fit(cls, labels: Labels, options: ChainOptions | None = None) -> KernelChain:
-        """On labels of one device, whose values are all known."""
+        """On labels whose values are all known."""
         options = options or ChainOptions()
         columns = tree_columns(labels.questions)
         return cls(labels.kernel, tuple(
@@ -141,7 +142,7 @@ class ChainState:
 
 
 class ChainWords:
-    """Chains as a `NextWord` of the beam search, by the names of device and kernel.
+    """Chains as a `NextWord` of the beam search, by the names of device and kernel; ANY is what all others are told.
 
     They have no opinion (NaN) on which kernel is best, nor on devices without a chain.
     """
@@ -185,7 +186,7 @@ class ChainWords:
         for row, (owner, kernel) in enumerate(zip(state.owners, state.kernels, strict=True)):
             groups.setdefault((str(state.devices[owner]), kernel), []).append(row)
         for (device, kernel), rows in groups.items():
-            chain = self._chains.get((device, kernel))
+            chain = self._chains.get((device, kernel)) or self._chains.get((ANY, kernel))
             if chain is None:
                 continue
             logs = chain.logs(state.columns[state.owners[rows]], state.places[rows])

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -77,6 +77,7 @@ class _About(BaseModel):
     tables: dict[str, tuple[str, ...]] = Field(max_length=100)
     chains: tuple[_Chain, ...] = Field(max_length=1000)
     weight: float = Field(ge=0, le=1)
+    weights: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(max_length=1000)
     learned: int = Field(ge=0, le=LARGEST_LEARNED)
     provenance: dict[str, JsonValue]
     metrics: dict[str, JsonValue]
@@ -86,13 +87,15 @@ class _About(BaseModel):
 @dataclass
 class LabelCheckpoint:
     """`tables` are texts of the rows of solvers that have some; `chains` are by the names of device and kernel, and
-    `weight` is their share of every word's log-probability; `learned` the problems that it must not be judged on."""
+    `weight` is their share of every word's log-probability, unless `weights` say another for the kernel; `learned` are
+    the problems that it must not be judged on."""
 
     model: LabelTranslator
     vocabulary: Vocabulary
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     chains: Mapping[tuple[str, str], KernelChain] = field(default_factory=dict)
     weight: float = 0.5
+    weights: Mapping[str, float] = field(default_factory=dict)
     learned: Learned = field(default_factory=lambda: Learned.of(np.zeros(0, np.uint64)))
     provenance: Mapping[str, JsonValue] = field(default_factory=dict)
     metrics: Mapping[str, JsonValue] = field(default_factory=dict)
@@ -115,8 +118,10 @@ class LabelCheckpoint:
             raise CheckpointError(f"{folder}: what it has learned from is not kept in a power of two of bytes")
         model = LabelTranslator(size, vocabulary)
         model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
-        found = cls(model.eval(), vocabulary, about.tables, {}, about.weight, learned, about.provenance, about.metrics,
-                    about.seed)
+        found = cls(model.eval(), vocabulary, about.tables, {}, about.weight, about.weights, learned, about.provenance,
+                    about.metrics, about.seed)
+        if not set(about.weights) <= {declared.name for declared in vocabulary.kernels}:
+            raise CheckpointError(f"{folder}: it weighs trees of kernels that it lacks")
         found.chains = _chains(folder / "trees.safetensors", about.chains, found.kernels())
         return found
 
@@ -125,8 +130,8 @@ class LabelCheckpoint:
         plain = {group: chain.plain() for group, chain in self.chains.items()}
         about = _About(
             format=FORMAT, vocabulary=word_lists(self.vocabulary), kernels=self.vocabulary.kernels,
-            tables=dict(self.tables), weight=self.weight, learned=len(self.learned.bits), seed=self.seed,
-            provenance=dict(self.provenance), metrics=dict(self.metrics),
+            tables=dict(self.tables), weight=self.weight, weights=dict(self.weights),
+            learned=len(self.learned.bits), seed=self.seed, provenance=dict(self.provenance), metrics=dict(self.metrics),
             chains=tuple(_Chain(device=device, kernel=kernel,
                                 seen=tuple(tuple(link.seen.tolist()) for link in chain.links))
                          for (device, kernel), chain in plain.items()))
@@ -174,9 +179,10 @@ class LabelCheckpoint:
     @cached_property
     def _words(self) -> NextWord[Any]:
         words = LabelWords(self.model, self.vocabulary)
-        if not self.chains or self.weight == 0:
+        if not self.chains:
             return words
-        return Average([(words, 1 - self.weight), (ChainWords(self.chains, self.vocabulary), self.weight)])
+        return Average([(words, 1 - self.weight), (ChainWords(self.chains, self.vocabulary), self.weight)],
+                       {name: (1 - weight, weight) for name, weight in self.weights.items()})
 
 
 def _chains(path: Path, about: Sequence[_Chain], kernels: Mapping[str, Kernel]) -> dict[tuple[str, str], KernelChain]:

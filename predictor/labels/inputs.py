@@ -39,13 +39,14 @@ SIZES: dict[str, dict[str, str]] = {
     "written channels": {"write_c": "write_c", "write_c_group": "write_c // groups", "groups": "groups"},
     "read image": {"read_h": "read_h", "read_w": "read_w", "read_pixels": "read_h * read_w"},
     "written image": {"write_h": "write_h", "write_w": "write_w", "write_pixels": "write_h * write_w"},
-    "products": {"points": "n * out_d * out_h * out_w", "images": "n * in_h * in_w", "taps": "(c // groups) * t * r * s",
-                 "filters": "(k // groups) * t * r * s"},  # sides of the matrix products that a convolution becomes
+    "products": {"points": "n * out_d * out_h * out_w", "images": "n * in_h * in_w",  # sides of the matrix products
+                 "taps": "(c // groups) * t * r * s", "filters": "(k // groups) * t * r * s"},  # that it comes down to
     "filter": {"r": "r", "s": "s", "t": "t", "pad_h": "pad_h", "pad_w": "pad_w", "stride_h": "stride_h",
                "stride_w": "stride_w", "dilation_h": "dilation_h", "dilation_w": "dilation_w", "depth": "out_d"},
 }
 MAGNITUDES: dict[str, str] = {
-    "points": SIZES["products"]["points"], "weights": "k * (c // groups) * t * r * s", "input": "n * c * in_h * in_w", "output": "n * k * out_h * out_w",
+    "points": SIZES["products"]["points"], "weights": "k * (c // groups) * t * r * s",
+    "input": "n * c * in_h * in_w", "output": "n * k * out_h * out_w",
     "flop": "2 * n * k * out_d * out_h * out_w * (c // groups) * t * r * s",
     "ambiguous": f"0 if {_FORWARD} or (stride_h == 1 and stride_w == 1) else 1",
     "shape": "(read_c * 1.0) / write_c", "aspect": "(read_h * 1.0) / read_w", "bytes": "elements",
