@@ -78,31 +78,48 @@ class Link:
 
 @dataclass(frozen=True, eq=False)
 class KernelChain:
-    """The links of one kernel, in the order of its parameters."""
+    """The links of one kernel, in the order of its parameters. Kernels with the same parameters can share their links,
+    which then see the kernel's number among them (`member`) as one more feature."""
 
     kernel: Kernel
     links: tuple[Link, ...]
+    member: int | None = None
 
     @classmethod
     def fit(cls, labels: Labels, options: ChainOptions | None = None) -> KernelChain:
         """On labels whose values are all known."""
-        options = options or ChainOptions()
-        columns = tree_columns(labels.questions)
-        return cls(labels.kernel, tuple(
-            _link(with_values(columns, labels.kernel, labels.places[:, :column]), labels.places[:, column], options)
-            for column in range(labels.places.shape[1])))
+        return cls(labels.kernel, _links(labels.kernel, tree_columns(labels.questions), labels.places, options))
 
-    def plain(self) -> KernelChain:
-        """With the trees as plain arrays."""
-        return replace(self, links=tuple(
-            replace(link, trees=Forest.of(link.trees.booster, link.trees.classes))
-            if isinstance(link.trees, _Booster) else link for link in self.links))
+    @classmethod
+    def fit_kin(cls, kin: Sequence[Labels], options: ChainOptions | None = None) -> list[KernelChain]:
+        """A chain for each of several kernels with the same parameters, which share their links."""
+        columns = np.concatenate([_numbered(tree_columns(labels.questions), number)
+                                  for number, labels in enumerate(kin)])
+        links = _links(kin[0].kernel, columns, np.concatenate([labels.places for labels in kin]), options)
+        return [cls(labels.kernel, links, number) for number, labels in enumerate(kin)]
 
     def logs(self, columns: Floats, before: NDArray[Any]) -> Floats:
         """Log-probabilities (row, value) of the next parameter's values after the places before (row, parameter)."""
         column = before.shape[1]
-        return self.links[column].logs(with_values(columns, self.kernel, before),
+        seen = columns if self.member is None else _numbered(columns, self.member)
+        return self.links[column].logs(with_values(seen, self.kernel, before),
                                        len(self.kernel.parameters[column].values))
+
+
+def plain(links: Sequence[Link]) -> tuple[Link, ...]:
+    """With the trees as plain arrays."""
+    return tuple(replace(link, trees=Forest.of(link.trees.booster, link.trees.classes))
+                 if isinstance(link.trees, _Booster) else link for link in links)
+
+
+def _numbered(columns: Floats, member: int) -> Floats:
+    return np.concatenate([columns, np.full((len(columns), 1), member, np.float32)], axis=1)
+
+
+def _links(kernel: Kernel, columns: Floats, places: NDArray[Any], options: ChainOptions | None) -> tuple[Link, ...]:
+    options = options or ChainOptions()
+    return tuple(_link(with_values(columns, kernel, places[:, :column]), places[:, column], options)
+                 for column in range(places.shape[1]))
 
 
 def with_values(columns: Floats, kernel: Kernel, places: NDArray[Any]) -> Floats:

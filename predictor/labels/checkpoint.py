@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
@@ -42,7 +43,7 @@ from seqtune.predictor.checkpoint import (
     word_lists,
 )
 from seqtune.predictor.labels.answers import Average
-from seqtune.predictor.labels.chain import ChainWords, KernelChain, Link
+from seqtune.predictor.labels.chain import ChainWords, KernelChain, Link, plain
 from seqtune.predictor.labels.forest import Forest
 from seqtune.predictor.labels.inputs import TREE_FEATURES
 from seqtune.predictor.labels.learned import LARGEST as LARGEST_LEARNED
@@ -57,12 +58,15 @@ _MOST_ROWS = 1000  # texts of one solver's table
 
 
 class _Chain(BaseModel):
-    """The chain of one kernel on one device: per parameter the places that training has seen; one needs no trees."""
+    """The chain of one kernel on one device: per parameter the places that training has seen; one needs no trees.
+    `trees` numbers those that it may share, as a `member`, with other kernels."""
 
     model_config = ConfigDict(extra="forbid")
 
     device: str = Field(max_length=200)
     kernel: str = Field(max_length=200)
+    trees: int = Field(ge=0, le=1000)
+    member: int | None = Field(ge=0, le=1000)
     seen: tuple[tuple[int, ...], ...] = Field(max_length=100)
 
 
@@ -127,17 +131,19 @@ class LabelCheckpoint:
 
     def save(self, path: str | Path) -> Path:
         """Whole or not at all. A folder that is no checkpoint is not overwritten."""
-        plain = {group: chain.plain() for group, chain in self.chains.items()}
+        shared = {id(chain.links): chain.links for chain in self.chains.values()}
+        number = {key: place for place, key in enumerate(shared)}
         about = _About(
             format=FORMAT, vocabulary=word_lists(self.vocabulary), kernels=self.vocabulary.kernels,
             tables=dict(self.tables), weight=self.weight, weights=dict(self.weights),
-            learned=len(self.learned.bits), seed=self.seed, provenance=dict(self.provenance), metrics=dict(self.metrics),
-            chains=tuple(_Chain(device=device, kernel=kernel,
+            learned=len(self.learned.bits), seed=self.seed,
+            provenance=dict(self.provenance), metrics=dict(self.metrics),
+            chains=tuple(_Chain(device=device, kernel=kernel, trees=number[id(chain.links)], member=chain.member,
                                 seen=tuple(tuple(link.seen.tolist()) for link in chain.links))
-                         for (device, kernel), chain in plain.items()))
+                         for (device, kernel), chain in self.chains.items()))
         tensors = {name: tensor.detach().half().contiguous() for name, tensor in self.model.state_dict().items()}
-        trees = {f"{number}/{column}/{part}": torch.from_numpy(array) for number, chain in enumerate(plain.values())
-                 for column, link in enumerate(chain.links) if isinstance(link.trees, Forest)
+        trees = {f"{place}/{column}/{part}": torch.from_numpy(array) for place, links in enumerate(shared.values())
+                 for column, link in enumerate(plain(links)) if isinstance(link.trees, Forest)
                  for part, array in link.trees.arrays().items()}
         with replacing(Path(path)) as fresh:
             (fresh / "config.json").write_text(
@@ -194,21 +200,26 @@ def _chains(path: Path, about: Sequence[_Chain], kernels: Mapping[str, Kernel]) 
         arrays = load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{path} is no safetensors file ({error!s:.100}); nothing else is read") from None
-    found = {}
-    for number, chain in enumerate(about):
+    found, read = {}, {}
+    for chain in about:
         name, kernel = chain.kernel, kernels.get(chain.kernel)
         if kernel is None or len(chain.seen) != len(kernel.parameters):
             raise CheckpointError(f"{path}: its trees of {name:.60} do not fit that kernel's parameters")
-        links = []
-        for column, seen in enumerate(chain.seen):
-            values = len(kernel.parameters[column].values)
-            if list(seen) != sorted(set(seen)) or not seen or seen[0] < 0 or seen[-1] >= values:
-                raise CheckpointError(f"{path}: {name:.60} has values that its kernel does not know")
-            trees = None
-            if len(seen) > 1:
-                prefix = f"{number}/{column}/"
-                mine = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
-                trees = Forest.read(mine, len(seen), TREE_FEATURES + column)
-            links.append(Link(np.array(seen, np.int64), trees))
-        found[chain.device, name] = KernelChain(kernel, tuple(links))
+        key = (chain.trees, chain.member is None, chain.seen, tuple(len(one.values) for one in kernel.parameters))
+        if key not in read:
+            read[key] = tuple(_link(path, arrays, chain, column, len(parameter.values))
+                              for column, parameter in enumerate(kernel.parameters))
+        found[chain.device, name] = KernelChain(kernel, read[key], chain.member)
     return found
+
+
+def _link(path: Path, arrays: Mapping[str, NDArray[Any]], chain: _Chain, column: int, values: int) -> Link:
+    seen = chain.seen[column]
+    if list(seen) != sorted(set(seen)) or not seen or seen[0] < 0 or seen[-1] >= values:
+        raise CheckpointError(f"{path}: {chain.kernel:.60} has values that its kernel does not know")
+    if len(seen) == 1:
+        return Link(np.array(seen, np.int64), None)
+    prefix = f"{chain.trees}/{column}/"
+    mine = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+    features = TREE_FEATURES + (chain.member is not None) + column
+    return Link(np.array(seen, np.int64), Forest.read(mine, len(seen), features))

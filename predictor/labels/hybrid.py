@@ -21,6 +21,7 @@ from seqtune.predictor.labels.translator import SentenceModel
 from seqtune.predictor.vocabulary import Vocabulary
 
 MANY = 8000  # labels that bear deeper trees
+SMALL = 1500  # labels: so few are better learned from together with those of kin
 WIDE = 64  # values of one parameter
 PRIOR = 100  # a kernel's weight is drawn towards that of all kernels as by so many labels
 WEIGHTS = np.linspace(0, 1, 21)
@@ -39,8 +40,19 @@ def joint_chain(labels: Labels, threads: int = 2, seed: int = 0) -> KernelChain:
 
 
 def joint_chains(labels: Mapping[str, Labels], threads: int = 2, seed: int = 0) -> dict[tuple[str, str], KernelChain]:
-    """By device (any) and kernel."""
-    return {(ANY, name): joint_chain(some, threads, seed) for name, some in labels.items()}
+    """By device (any) and kernel. Kernels with few labels and the same parameters share their trees."""
+    kin: dict[object, list[str]] = {}
+    for name, some in labels.items():
+        kin.setdefault(some.kernel.parameters if len(some) < SMALL else name, []).append(name)
+    found: dict[tuple[str, str], KernelChain] = {}
+    for names in kin.values():
+        if len(names) == 1:
+            chains = [joint_chain(labels[names[0]], threads, seed)]
+        else:
+            chains = KernelChain.fit_kin([labels[name] for name in names], ChainOptions(
+                rounds=100, rate=0.1, depth=6, columns=0.5, threads=threads, seed=seed))
+        found |= {(ANY, name): chain for name, chain in zip(names, chains, strict=True)}
+    return found
 
 
 def best_weights(model: SentenceModel, vocabulary: Vocabulary, chains: Mapping[tuple[str, str], KernelChain],
