@@ -194,11 +194,11 @@ def main() -> None:
         rows, counts = judge_all([file for file in files if "fdb" not in file.name], checkpoint, given.work,
                                  given.methods.split(","), given.epochs)
         choice = given.work / "choice.json"
-        if not choice.is_file():
+        if "seqtune" in given.methods.split(",") and not choice.is_file():
             _say("the choice of solvers")
             races = read_races(read_files([file for file in files if "fdb" in file.name])[0])
             write_json(choice, [] if races is None else choice_rows(races, checkpoint))
-    chosen, means = json.loads(choice.read_text()), summary(rows, counts)
+    chosen, means = json.loads(choice.read_text()) if choice.is_file() else [], summary(rows, counts)
     tables = f"{table(means)}\n\n{choice_table(chosen)}"
     print(tables)
     if given.out is not None:
