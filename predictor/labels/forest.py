@@ -41,7 +41,7 @@ class Forest:
             parts.append(_tree(tree))
             roots.append(roots[-1] + len(parts[-1][0]))
         feature, value, left = (np.concatenate(column) for column in zip(*parts, strict=True))
-        value = np.where(left > 0, value, value.astype(np.float16).astype(np.float32))
+        value[left == 0] = value[left == 0].astype(np.float16)
         return cls(classes, np.array(roots[:-1], np.int32), feature, value, left)
 
     def margins(self, rows: Floats) -> Floats:
@@ -61,7 +61,7 @@ class Forest:
         """What `read` reads. Trees are at most seven deep."""
         inner = self.left > 0
         thresholds, numbers = np.unique(self.value[inner], return_inverse=True)
-        coded = self.value.astype(np.float16).view(np.uint16)
+        coded = np.where(inner, 0, self.value).astype(np.float16).view(np.uint16)
         coded[inner] = numbers
         return {"roots": self.roots, "feature": self.feature, "coded": coded, "left": self.left.astype(np.uint8),
                 "thresholds": thresholds}
