@@ -34,20 +34,21 @@ def judge_solver(kernel: str, fitting: Labels, judged: Labels, number: int) -> l
     """A row per number of labels; `number` is the GPU's among the devices of the labels."""
     import numpy as np
 
-    from seqtune.predictor.labels.hybrid import joint_chain
+    from seqtune.predictor.labels.chain import ChainOptions, KernelChain
 
     mine = fitting.take(np.flatnonzero(fitting.questions.device == number))
     others = fitting.take(np.flatnonzero(fitting.questions.device != number))
     order = np.random.default_rng(0).permutation(len(mine))
+    options = ChainOptions(rounds=100, rate=0.1, columns=0.5, threads=1)
     rows = []
     for count in SHOTS:
         print(f"{kernel}: {count} labels", file=sys.stderr, flush=True)
         few = mine.take(order[:count])
         row: Row = {"solver": kernel.removeprefix("miopen."), "n": len(judged), "labels": count}
         if len(others):
-            row["adapted"] = _score(joint_chain(together(few, others), 1), judged)
+            row["adapted"] = _score(KernelChain.fit(together(few, others), options), judged)
         if count:
-            row["scratch"] = _score(joint_chain(few, 1), judged)
+            row["scratch"] = _score(KernelChain.fit(few, options), judged)
         rows.append(row)
     return rows
 

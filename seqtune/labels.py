@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from seqtune.predictor.labels.answers import Method
     from seqtune.predictor.labels.checkpoint import LabelCheckpoint
     from seqtune.predictor.labels.fitting import LabelOptions, LabelProgress
+    from seqtune.predictor.labels.hybrid import Chains
 
 NAME = "miopen"  # of the shipped checkpoint
 BY = ("direction", "dtype")
@@ -40,7 +41,7 @@ def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = 
     from seqtune.data.miopen import tables_of
     from seqtune.predictor.labels.checkpoint import LabelCheckpoint
     from seqtune.predictor.labels.fitting import LabelOptions
-    from seqtune.predictor.labels.hybrid import best_weights, joint_chains
+    from seqtune.predictor.labels.hybrid import best_weights, grow
     from seqtune.predictor.labels.learned import Learned
     from seqtune.predictor.labels.training import set_aside, train
     from seqtune.predictor.labels.translator import LabelTranslator
@@ -53,17 +54,18 @@ def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = 
         labels, races = _training(labels, races)
     trained = train(labels, races, options, progress)
     assert isinstance(trained.model, LabelTranslator)
-    chains, weight, weights = {}, 0.5, {}
+    chains: Chains = {}
+    weight, weights = 0.5, {}
     if trees:
         known = {name: one.known() for name, one in labels.items()}
         parts = {name: set_aside(one, options.validation) for name, one in known.items()}
         if options.validation:
             say("growing trees on a part, to weigh them")
-            chains = joint_chains({name: part for name, (part, _) in parts.items()}, options.threads, options.seed)
+            chains = grow({name: part for name, (part, _) in parts.items() if len(part)}, options.threads, options.seed)
             weight, weights = best_weights(trained.model, trained.vocabulary, chains,
                                            {name: aside for name, (_, aside) in parts.items()})
         say("growing trees")
-        chains = joint_chains(known, options.threads, options.seed)
+        chains = grow({name: one for name, one in known.items() if len(one)}, options.threads, options.seed)
     hashes = [one.questions.hashes for one in labels.values()]
     learned = Learned.of(np.concatenate(hashes if races is None else [*hashes, races.questions.hashes]))
     metrics = {name: value for name, value in trained.report.items() if name != "history"}

@@ -198,9 +198,9 @@ def test_every_baseline_learns_the_rule_to_some_degree(parts: tuple[dict[str, La
                                                        monkeypatch: pytest.MonkeyPatch) -> None:
     from seqtune.predictor.labels.rankers import TreeRankerOptions
 
-    monkeypatch.setattr("seqtune.predictor.labels.chain.ChainOptions", lambda: TREES)
+    monkeypatch.setattr("seqtune.predictor.labels.chain.ChainOptions", lambda **given: TREES)
     monkeypatch.setattr("seqtune.predictor.labels.rankers.TreeRankerOptions",
-                        lambda: TreeRankerOptions(rounds=10, threads=1))
+                        lambda **given: TreeRankerOptions(rounds=10, threads=1))
     found = fit_baselines(parts[0], options=replace(QUICK, epochs=6))
     rows = judge(found.pop("majority"), parts[1], found)
     for name in ("nearest", "trees", "trees_beam", "tree_ranker"):  # the two that are no trees take longer

@@ -159,14 +159,15 @@ class ChainState:
 
 
 class ChainWords:
-    """Chains as a `NextWord` of the beam search, by the names of device and kernel; ANY is what all others are told.
+    """Chains as a `NextWord` of the beam search, by the names of device and kernel.
 
-    They have no opinion (NaN) on which kernel is best, nor on devices without a chain.
+    A device without a chain of its own is told what ANY device is, or else another. Chains have no opinion (NaN) on
+    which kernel is best, nor on kernels without any.
     """
 
     def __init__(self, chains: Mapping[tuple[str, str], KernelChain], vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self._chains = chains
+        self._chains = {(ANY, kernel): chain for (_, kernel), chain in chains.items()} | dict(chains)
         self._place: dict[str, tuple[Words, ...]] = {}  # per kernel and parameter: word -> place, -1 for others
         for kernel in vocabulary.kernels:
             inverse = []

@@ -1,7 +1,7 @@
 """Hybrid: trees beside the transformer.
 
-One chain per kernel learns from all devices, told apart by their facts, and how much it counts is what labels set aside
-find best.
+Where labels are few, a chain learns from all devices, told apart by their facts, and kernels of a kind share one; where
+they are many, each device has its own. How much the trees of a kernel count is what labels set aside find best.
 """
 
 from __future__ import annotations
@@ -14,55 +14,54 @@ import torch
 from numpy.typing import NDArray
 
 from seqtune.data.labels import Labels
+from seqtune.predictor.labels.baselines import by_device
 from seqtune.predictor.labels.chain import ANY, ChainOptions, KernelChain
 from seqtune.predictor.labels.inputs import tree_columns
 from seqtune.predictor.labels.training import Sentences
 from seqtune.predictor.labels.translator import SentenceModel
 from seqtune.predictor.vocabulary import Vocabulary
 
-MANY = 8000  # labels that bear deeper trees
+MANY = 8000  # labels: so many need no other device's
 SMALL = 1500  # labels: so few are better learned from together with those of kin
 WIDE = 64  # values of one parameter
 PRIOR = 100  # a kernel's weight is drawn towards that of all kernels as by so many labels
 WEIGHTS = np.linspace(0, 1, 21)
 
+Chains = dict[tuple[str, str], KernelChain]  # by device, or ANY, and kernel
 Logs = list[NDArray[np.float32]]  # per parameter (label, value): log-probabilities after the true values before it
 
 
-def joint_chain(labels: Labels, threads: int = 2, seed: int = 0) -> KernelChain:
-    """Smaller than the chain that is a baseline: a checkpoint keeps it. Few shallow trees tell many values better."""
-    options = ChainOptions(rounds=100, rate=0.1, depth=5, columns=0.5, threads=threads, seed=seed)
-    if max(len(np.unique(column)) for column in labels.places.T) > WIDE:
-        options = replace(options, rounds=50, rate=0.15, depth=4)
-    elif len(labels) > MANY:
-        options = replace(options, depth=6, least_weight=1.5)
-    return KernelChain.fit(labels, options)
-
-
-def joint_chains(labels: Mapping[str, Labels], threads: int = 2, seed: int = 0) -> dict[tuple[str, str], KernelChain]:
-    """By device (any) and kernel. Kernels with few labels and the same parameters share their trees."""
+def grow(labels: Mapping[str, Labels], threads: int = 2, seed: int = 0) -> Chains:
+    """For labels of several kernels, whose values are all known. The trees are fewer than those of the baseline: a
+    checkpoint keeps them."""
     kin: dict[object, list[str]] = {}
     for name, some in labels.items():
         kin.setdefault(some.kernel.parameters if len(some) < SMALL else name, []).append(name)
-    found: dict[tuple[str, str], KernelChain] = {}
+    found: Chains = {}
+    usual = ChainOptions(rounds=100, rate=0.1, depth=5, columns=0.5, threads=threads, seed=seed)
     for names in kin.values():
-        if len(names) == 1:
-            chains = [joint_chain(labels[names[0]], threads, seed)]
+        some = labels[names[0]]
+        if len(names) > 1:
+            chains = KernelChain.fit_kin([labels[name] for name in names], replace(usual, depth=6))
+            found |= {(ANY, name): chain for name, chain in zip(names, chains, strict=True)}
+        elif max(len(np.unique(column)) for column in some.places.T) > WIDE:  # better told by few shallow trees
+            found[ANY, names[0]] = KernelChain.fit(some, replace(usual, rounds=50, rate=0.15, depth=4))
+        elif len(some) > MANY:
+            for group, own in by_device({names[0]: some}).items():
+                found[group] = KernelChain.fit(own, replace(usual, rate=0.12, depth=6, columns=0.6))
         else:
-            chains = KernelChain.fit_kin([labels[name] for name in names], ChainOptions(
-                rounds=100, rate=0.1, depth=6, columns=0.5, threads=threads, seed=seed))
-        found |= {(ANY, name): chain for name, chain in zip(names, chains, strict=True)}
+            found[ANY, names[0]] = KernelChain.fit(some, usual)
     return found
 
 
-def best_weights(model: SentenceModel, vocabulary: Vocabulary, chains: Mapping[tuple[str, str], KernelChain],
+def best_weights(model: SentenceModel, vocabulary: Vocabulary, chains: Chains,
                  aside: Mapping[str, Labels]) -> tuple[float, dict[str, float]]:
     """The share of the trees for kernels in general, and for each: where the labels set aside, of which neither has
     learned, are most probable."""
     nats, counts = {}, {}
     for name, labels in aside.items():
         if len(labels):
-            ours, trees = model_logs(model, vocabulary, labels), chain_logs(chains[ANY, name], labels)
+            ours, trees = model_logs(model, vocabulary, labels), chain_logs(chains, labels)
             nats[name] = np.array([_nats(ours, trees, labels, weight) for weight in WEIGHTS])
             counts[name] = len(labels)
     every = np.mean(list(nats.values()), axis=0)
@@ -79,10 +78,17 @@ def model_logs(model: SentenceModel, vocabulary: Vocabulary, labels: Labels) -> 
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
-def chain_logs(chain: KernelChain, labels: Labels) -> Logs:
-    """What trees say."""
+def chain_logs(chains: Chains, labels: Labels) -> Logs:
+    """What trees say; nothing, so that all values are alike, on devices without any."""
     columns = tree_columns(labels.questions)
-    return [chain.logs(columns, labels.places[:, :column]) for column in range(labels.places.shape[1])]
+    found = [np.zeros((len(labels), len(parameter.values)), np.float32) for parameter in labels.kernel.parameters]
+    for number, device in enumerate(labels.questions.devices):
+        chain = chains.get((device.name, labels.kernel.name)) or chains.get((ANY, labels.kernel.name))
+        rows = np.flatnonzero(labels.questions.device == number)
+        if chain is not None and len(rows):
+            for column, logs in enumerate(found):
+                logs[rows] = chain.logs(columns[rows], labels.places[rows, :column])
+    return found
 
 
 def _nats(ours: Logs, trees: Logs, labels: Labels, weight: float) -> float:
