@@ -106,6 +106,12 @@ class KernelChain:
                                        len(self.kernel.parameters[column].values))
 
 
+def mean_logs(chains: Sequence[KernelChain], columns: Floats, before: NDArray[Any]) -> Floats:
+    """Of one chain or several."""
+    found: Floats = np.mean([chain.logs(columns, before) for chain in chains], axis=0)
+    return found
+
+
 def plain(links: Sequence[Link]) -> tuple[Link, ...]:
     """With the trees as plain arrays."""
     return tuple(replace(link, trees=Forest.of(link.trees.booster, link.trees.classes))
@@ -161,13 +167,14 @@ class ChainState:
 class ChainWords:
     """Chains as a `NextWord` of the beam search, by the names of device and kernel.
 
-    A device without a chain of its own is told what ANY device is, or else another. Chains have no opinion (NaN) on
-    which kernel is best, nor on kernels without any.
+    A device with a chain of its own is told the mean of that and ANY's; one without, what ANY is told, or else another
+    device. Chains have no opinion (NaN) on which kernel is best, nor on kernels without any.
     """
 
     def __init__(self, chains: Mapping[tuple[str, str], KernelChain], vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self._chains = {(ANY, kernel): chain for (_, kernel), chain in chains.items()} | dict(chains)
+        self._chains = chains
+        self._others = {kernel: (device, kernel) for device, kernel in chains}
         self._place: dict[str, tuple[Words, ...]] = {}  # per kernel and parameter: word -> place, -1 for others
         for kernel in vocabulary.kernels:
             inverse = []
@@ -204,12 +211,13 @@ class ChainWords:
         for row, (owner, kernel) in enumerate(zip(state.owners, state.kernels, strict=True)):
             groups.setdefault((str(state.devices[owner]), kernel), []).append(row)
         for (device, kernel), rows in groups.items():
-            chain = self._chains.get((device, kernel)) or self._chains.get((ANY, kernel))
-            if chain is None:
+            mine = [group for group in ((device, kernel), (ANY, kernel)) if group in self._chains]
+            if not mine and kernel not in self._others:
                 continue
-            logs = chain.logs(state.columns[state.owners[rows]], state.places[rows])
+            columns, places = state.columns[state.owners[rows]], state.places[rows]
+            logs = mean_logs([self._chains[group] for group in mine or [self._others[kernel]]], columns, places)
             number = np.full(len(state.owners), -1)
             number[rows] = np.arange(len(rows))
-            mine = np.flatnonzero(number[allowed.after] >= 0)
-            found[mine] = logs[number[allowed.after[mine]], self._place[kernel][column][allowed.words[mine]]]
+            asked = np.flatnonzero(number[allowed.after] >= 0)
+            found[asked] = logs[number[allowed.after[asked]], self._place[kernel][column][allowed.words[asked]]]
         return found

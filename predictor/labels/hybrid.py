@@ -1,7 +1,8 @@
 """Hybrid: trees beside the transformer.
 
 Where labels are few, a chain learns from all devices, told apart by their facts, and kernels of a kind share one; where
-they are many, each device has its own. How much the trees of a kernel count is what labels set aside find best.
+they are many, each device has its own; between, both. How much the trees of a kernel count is what labels set aside
+find best.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from seqtune.data.labels import Labels
 from seqtune.predictor.labels.baselines import by_device
-from seqtune.predictor.labels.chain import ANY, ChainOptions, KernelChain
+from seqtune.predictor.labels.chain import ANY, ChainOptions, KernelChain, mean_logs
 from seqtune.predictor.labels.inputs import tree_columns
 from seqtune.predictor.labels.training import Sentences
 from seqtune.predictor.labels.translator import SentenceModel
@@ -47,10 +48,12 @@ def grow(labels: Mapping[str, Labels], threads: int = 2, seed: int = 0) -> Chain
         elif max(len(np.unique(column)) for column in some.places.T) > WIDE:  # better told by few shallow trees
             found[ANY, names[0]] = KernelChain.fit(some, replace(usual, rounds=50, rate=0.15, depth=4))
         elif len(some) > MANY:
-            for group, own in by_device({names[0]: some}).items():
-                found[group] = KernelChain.fit(own, replace(usual, rate=0.12, depth=6, columns=0.6))
+            own = replace(usual, rate=0.12, depth=6, columns=0.6)
+            found |= {group: KernelChain.fit(part, own) for group, part in by_device({names[0]: some}).items()}
         else:
             found[ANY, names[0]] = KernelChain.fit(some, usual)
+            own = replace(usual, rounds=70, rate=0.15, depth=6, columns=0.6)
+            found |= {group: KernelChain.fit(part, own) for group, part in by_device({names[0]: some}).items()}
     return found
 
 
@@ -83,11 +86,12 @@ def chain_logs(chains: Chains, labels: Labels) -> Logs:
     columns = tree_columns(labels.questions)
     found = [np.zeros((len(labels), len(parameter.values)), np.float32) for parameter in labels.kernel.parameters]
     for number, device in enumerate(labels.questions.devices):
-        chain = chains.get((device.name, labels.kernel.name)) or chains.get((ANY, labels.kernel.name))
+        mine = [chains[group] for group in ((device.name, labels.kernel.name), (ANY, labels.kernel.name))
+                if group in chains]
         rows = np.flatnonzero(labels.questions.device == number)
-        if chain is not None and len(rows):
+        if mine and len(rows):
             for column, logs in enumerate(found):
-                logs[rows] = chain.logs(columns[rows], labels.places[rows, :column])
+                logs[rows] = mean_logs(mine, columns[rows], labels.places[rows, :column])
     return found
 
 
