@@ -109,7 +109,8 @@ def _blend(found: Sequence[tuple[Any, NDArray[np.float32]]], weights: NDArray[np
 
 
 class Beam:
-    """The constrained beam over any source of next words; a ranker may reorder what it proposes.
+    """The constrained beam over any source of next words; a ranker may reorder what it proposes. It proposes no more
+    than its width; one of width 1 is greedy.
 
     A reordered proposal's score is its log-probability plus `trust` times what the ranker says.
     """
@@ -125,7 +126,8 @@ class Beam:
         proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
         told = np.zeros(labels.places.shape, np.bool_)
         for rows, part, spaces in self._chunks(labels):
-            proposed[rows] = self._proposed(part, spaces, count)
+            few = self._proposed(part, spaces, count)
+            proposed[rows, :few.shape[1]] = few
             told[rows] = self._told(part, spaces)
         return Answers(proposed, told)
 
@@ -133,7 +135,8 @@ class Beam:
         """The proposals alone."""
         proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
         for rows, part, spaces in self._chunks(labels):
-            proposed[rows] = self._proposed(part, spaces, count)
+            few = self._proposed(part, spaces, count)
+            proposed[rows, :few.shape[1]] = few
         return proposed
 
     @staticmethod
@@ -146,7 +149,8 @@ class Beam:
             yield rows, part, [SearchSpace(part.kernel, problem, device) for problem, device in part.questions.pairs()]
 
     def _proposed(self, labels: Labels, spaces: Sequence[SearchSpace], count: int) -> Places:
-        most = max(count, self.width) if self.ranker is not None else count
+        count = min(count, self.width)
+        most = self.width if self.ranker is not None else count
         found = beam_search_many(self.words, [[space] for space in spaces], self.width, most)
         places = np.full((len(labels), most, labels.places.shape[1]), -1, np.int16)
         scores = np.full((len(labels), most), -np.inf)
