@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
 
 from seqtune.__main__ import main
 from seqtune.api import evaluate_labels, predict
@@ -30,6 +31,7 @@ from seqtune.predictor.beam import beam_search
 from seqtune.predictor.labels.answers import Average, Beam, Greedy, Places
 from seqtune.predictor.labels.baselines import by_device
 from seqtune.predictor.labels.chain import ChainOptions, ChainWords, KernelChain, plain
+from seqtune.predictor.labels.checkpoint import TREES as PACKED
 from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 from seqtune.predictor.labels.choice import TreeChoice, choose
 from seqtune.predictor.labels.fitting import LabelOptions, LabelProgress
@@ -241,7 +243,7 @@ def test_a_checkpoint_says_the_same_after_it_was_saved(folder: Path, tmp_path: P
 @pytest.mark.parametrize("damage", ["left", "feature", "coded", "missing", "roots"])
 def test_trees_that_are_none_are_refused(damage: str, folder: Path, tmp_path: Path) -> None:
     copy = LabelCheckpoint.load(folder).save(tmp_path / "copy")
-    trees = load_file(copy / "trees.safetensors")
+    trees = load(zlib.decompress((copy / PACKED).read_bytes()))
     name = next(key for key in trees if key.endswith(f"/{damage}") or damage == "missing")
     if damage == "missing":
         del trees[name]
@@ -251,7 +253,7 @@ def test_trees_that_are_none_are_refused(damage: str, folder: Path, tmp_path: Pa
         trees[name][-1] = 10**6
     else:
         trees[name][0] = 250
-    save_file(trees, copy / "trees.safetensors")
+    (copy / PACKED).write_bytes(zlib.compress(save(trees)))
     with pytest.raises(CheckpointError):
         LabelCheckpoint.load(copy)
 

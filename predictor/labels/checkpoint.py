@@ -1,13 +1,15 @@
 """LabelCheckpoint: a folder with a model of labels, its vocabulary, and the trees beside it, if any.
 
 config.json (dimensions), model.safetensors (weights in 16 bits), seqtune.json (format, vocabulary, kernels, tables of
-solvers, provenance, metrics), and trees.safetensors (chains as plain arrays). As with every checkpoint nothing in it is
-trusted: shapes are compared before anything is loaded, and trees are checked to be trees. Raises CheckpointError.
+solvers, provenance, metrics), and trees.zlib (chains as plain arrays, a compressed safetensors file). As with every
+checkpoint nothing in it is trusted: shapes are compared before anything is loaded, and trees are checked to be trees.
+Raises CheckpointError.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -19,8 +21,8 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from safetensors import SafetensorError
-from safetensors.numpy import load_file
-from safetensors.torch import save_file
+from safetensors.numpy import load
+from safetensors.torch import save, save_file
 
 from seqtune.errors import CheckpointError, FormatError, KernelError
 from seqtune.kernels.device import Device
@@ -30,7 +32,6 @@ from seqtune.kernels.miopen_gtc import RowSolver
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.beam import NextWord
 from seqtune.predictor.checkpoint import (
-    LARGEST_WEIGHTS,
     Config,
     Undrawn,
     WordLists,
@@ -53,6 +54,8 @@ from seqtune.predictor.model import Dimensions
 from seqtune.predictor.vocabulary import Declaration, Vocabulary
 
 MODEL_TYPE = "seqtune-label-translator"
+TREES = "trees.zlib"
+_MOST_TREES = 300_000_000  # bytes, unpacked
 FORMAT: Literal[1] = 1
 _MOST_ROWS = 1000  # texts of one solver's table
 
@@ -126,7 +129,7 @@ class LabelCheckpoint:
                     about.metrics, about.seed)
         if not set(about.weights) <= {declared.name for declared in vocabulary.kernels}:
             raise CheckpointError(f"{folder}: it weighs trees of kernels that it lacks")
-        found.chains = _chains(folder / "trees.safetensors", about.chains, found.kernels())
+        found.chains = _chains(folder / TREES, about.chains, found.kernels())
         return found
 
     def save(self, path: str | Path) -> Path:
@@ -152,7 +155,7 @@ class LabelCheckpoint:
             save_file({**tensors, "learned": torch.from_numpy(self.learned.bits)}, fresh / "model.safetensors",
                       metadata={"format": "pt"})
             if trees:
-                save_file(trees, fresh / "trees.safetensors")
+                (fresh / TREES).write_bytes(zlib.compress(save(trees), 9))
         return Path(path)
 
     def kernels(self) -> Mapping[str, Kernel]:
@@ -195,11 +198,11 @@ def _chains(path: Path, about: Sequence[_Chain], kernels: Mapping[str, Kernel]) 
     if not about:
         return {}
     try:
-        if path.stat().st_size > LARGEST_WEIGHTS:
+        if path.stat().st_size > _MOST_TREES:
             raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's")
-        arrays = load_file(path)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is no safetensors file ({error!s:.100}); nothing else is read") from None
+        arrays = load(zlib.decompressobj().decompress(path.read_bytes(), _MOST_TREES))  # cut off beyond, so damaged
+    except (SafetensorError, OSError, ValueError, zlib.error) as error:
+        raise CheckpointError(f"{path} is no compressed safetensors file ({error!s:.100})") from None
     found, read = {}, {}
     for chain in about:
         name, kernel = chain.kernel, kernels.get(chain.kernel)
