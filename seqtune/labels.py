@@ -55,7 +55,8 @@ def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = 
     trained = train(labels, races, options, progress)
     assert isinstance(trained.model, LabelTranslator)
     chains: Chains = {}
-    weight, weights = 0.5, {}
+    weight = 0.5
+    weights: dict[str, float] = {}
     if trees:
         known = {name: one.known() for name, one in labels.items()}
         parts = {name: set_aside(one, options.validation) for name, one in known.items()}
