@@ -179,7 +179,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--checkpoint", type=Path, help="one that knows no held-out problem")
+    parser.add_argument("--checkpoint", help="one that knows no held-out problem")
     parser.add_argument("--methods", default=",".join((*OURS, *BASELINES)), help="some of them")
     parser.add_argument("--epochs", type=int, default=20, help="of the two-tower ranker and the LSTM")
     parser.add_argument("--out", type=Path, help="folder for the JSON file and the figure")
@@ -187,7 +187,7 @@ def main() -> None:
     given = parser.parse_args()
     files = find_files([given.folder])
     place = given.checkpoint or given.work / "checkpoint"
-    if not place.exists():
+    if given.checkpoint is None and not place.exists():
         train_labels(read_files(files)[0], place, progress=_say, say=_say)
     checkpoint = load_labels(place)
     with one_thread():
