@@ -326,3 +326,12 @@ def test_devices_told_by_the_user_are_judged_too(folder: Path, files: list[Path]
     rows = evaluate_labels([path], checkpoint=folder, devices=["gfx906_48 compute_units=48"], warn=lambda note: None)
     assert {row["device"] for row in rows} == {"miopen:gfx906_48"}
     assert device("gfx906_48").compute_units == 48
+
+
+def test_the_shipped_checkpoint_tells_solver_and_parameters_on_gpus_it_knows_and_others() -> None:
+    loaded = load_checkpoint("miopen")
+    assert isinstance(loaded, LabelCheckpoint)
+    for name in ("gfx906_60", "gfx942130", "gfx1030_36"):
+        answer = predict("conv2d n=32 c=64 h=28 k=256 r=1", device=f"miopen:{name}", checkpoint="miopen", top=3)
+        assert len(answer.candidates) == 3
+        assert answer.candidates[0].configuration.kernel in loaded.kernels()
