@@ -156,12 +156,14 @@ def draw(path: Path, rows: Sequence[Row], counts: Mapping[str, int]) -> None:
     for method, (colour, marker) in shown.items():
         values = by_solver(rows, method, "exact")
         mine = [(place, values[solver]) for place, solver in enumerate(solvers) if solver in values]
+        if not mine:
+            continue
         axis.plot([value for _, value in mine], [place for place, _ in mine], marker, color=colour,
                   label=(OURS | EACH | JOINT)[method], markersize=7 if method == "seqtune" else 5, alpha=0.9)
     axis.set_yticks(range(len(solvers)), [f"{solver}  {counts[solver]:,}" for solver in solvers])
     axis.set_xlabel("share of held-out labels told exactly")
     axis.grid(True, axis="both")
-    axis.legend(loc="lower right", frameon=False)
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)
     figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     pyplot.close(figure)
 
