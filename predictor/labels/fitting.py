@@ -40,14 +40,14 @@ class LabelOptions:
     smoothing: float = 0.05  # share of the wanted probability spread over a parameter's values: labels are noisy
     tau: float = 0.05  # of races: a solver this much slower than the best is wanted e times less
     applies: float = 0.2  # of races: how much it counts that no other solver was timed
-    even: float = 0.5  # a kernel with m labels is shown m ** even times a constant per epoch; 1 shows each label once
+    even: float = 0.8  # a kernel with m labels is shown m ** even times a constant per epoch; 1 shows each label once
     most: float = 3.0  # but no label more often than this per epoch
     validation: int = 12  # one problem in so many is set aside to see how the training goes; 0: none
     width: int = 128
     layers: int = 2  # of the encoder, and of the decoder
     heads: int = 4
     hidden: int = 256
-    dropout: float = 0.1
+    dropout: float = 0.05
     bf16: bool = False  # matrix products in 16 bits: it pays where the processor multiplies them in hardware
     seed: int = 0
     threads: int = 2
