@@ -1,7 +1,8 @@
 """Forest: boosted trees as plain arrays, evaluated with NumPy, so that a checkpoint can hold them.
 
 A node is inner where `left` is positive: rows whose feature is below `value` go to `left`, others to `left + 1`. Else
-it is a leaf, and `value` is what the tree says. Tree t speaks for class t % classes.
+it is a leaf, and `value` is what the tree says, to 11 bits. Tree t speaks for class t % classes.
+A file keeps four bytes per node: its feature, `left`, and 16 bits that are a leaf's value or number a threshold.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Forest:
             parts.append(_tree(tree))
             roots.append(roots[-1] + len(parts[-1][0]))
         feature, value, left = (np.concatenate(column) for column in zip(*parts, strict=True))
+        value[left == 0] = value[left == 0].astype(np.float16)
         return cls(classes, np.array(roots[:-1], np.int32), feature, value, left)
 
     def margins(self, rows: Floats) -> Floats:
@@ -60,17 +62,29 @@ class Forest:
         return found
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What `read` reads."""
-        return {"roots": self.roots, "feature": self.feature, "value": self.value, "left": self.left}
+        """What `read` reads. Trees are at most seven deep."""
+        inner = self.left > 0
+        thresholds, numbers = np.unique(self.value[inner], return_inverse=True)
+        coded = np.where(inner, 0, self.value).astype(np.float16).view(np.uint16)
+        coded[inner] = numbers
+        return {"roots": self.roots, "feature": self.feature, "coded": coded, "left": self.left.astype(np.uint8),
+                "thresholds": thresholds}
 
     @classmethod
     def read(cls, found: Mapping[str, NDArray[Any]], classes: int, features: int) -> Forest:
         """From foreign arrays. Raises CheckpointError where they are no trees over so many features."""
-        wanted = {"roots": np.int32, "feature": np.uint8, "value": np.float32, "left": np.uint16}
+        wanted = {"roots": np.int32, "feature": np.uint8, "coded": np.uint16, "left": np.uint8,
+                  "thresholds": np.float32}
         if set(found) != set(wanted) or any(found[name].dtype != kind or found[name].ndim != 1
                                             for name, kind in wanted.items()):
             raise CheckpointError("its trees are not the arrays that trees need")
-        forest = cls(classes, **{name: found[name] for name in wanted})
+        coded, left, thresholds = found["coded"], found["left"].astype(np.uint16), found["thresholds"]
+        inner = left > 0
+        if len(coded) != len(left) or (inner.any() and int(coded[inner].max()) >= len(thresholds)):
+            raise CheckpointError("its trees are no trees")
+        value = coded.view(np.float16).astype(np.float32)
+        value[inner] = thresholds[coded[inner]]
+        forest = cls(classes, found["roots"], found["feature"], value, left)
         nodes, trees = len(forest.value), len(forest.roots)
         sound = 0 < nodes <= MOST_NODES and {len(forest.feature), len(forest.left)} == {nodes} and trees > 0
         sound = sound and classes > 0 and trees % classes == 0 and forest.roots[0] == 0

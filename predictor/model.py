@@ -130,13 +130,14 @@ def _feed_forward(size: Dimensions) -> nn.Sequential:
 class EncoderLayer(nn.Module):
     """Self-attention over the source, then a feed-forward block."""
 
-    def __init__(self, size: Dimensions) -> None:
+    def __init__(self, size: Dimensions, attention: type[Attention] = Attention,
+                 dropout: type[nn.Dropout] = nn.Dropout) -> None:
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(size.width), nn.LayerNorm(size.width)
-        self.attention, self.feed = Attention(size.width, size.heads), _feed_forward(size)
-        self.drop = nn.Dropout(size.dropout)
+        self.attention, self.feed = attention(size.width, size.heads), _feed_forward(size)
+        self.drop = dropout(size.dropout)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """(B, S, W) -> (B, S, W)."""
         normed = self.norm1(x)
         x = x + self.drop(self.attention(normed, self.attention.pairs(normed), mask))
@@ -146,13 +147,14 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Self-attention over the words so far, attention to the source, then a feed-forward block."""
 
-    def __init__(self, size: Dimensions) -> None:
+    def __init__(self, size: Dimensions, attention: type[Attention] = Attention,
+                 dropout: type[nn.Dropout] = nn.Dropout) -> None:
         super().__init__()
         self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(size.width) for _ in range(3))
-        self.attention, self.cross = Attention(size.width, size.heads), Attention(size.width, size.heads)
-        self.feed, self.drop = _feed_forward(size), nn.Dropout(size.dropout)
+        self.attention, self.cross = attention(size.width, size.heads), attention(size.width, size.heads)
+        self.feed, self.drop = _feed_forward(size), dropout(size.dropout)
 
-    def forward(self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor,
+    def forward(self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor | None,
                 past: tuple[Tensor, Tensor] | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """(B, T, W) -> (B, T, W) and the keys and values of all words so far. With a past, T is 1."""
         normed = self.norm1(x)

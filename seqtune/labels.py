@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from seqtune.predictor.labels.answers import Method
     from seqtune.predictor.labels.checkpoint import LabelCheckpoint
     from seqtune.predictor.labels.fitting import LabelOptions, LabelProgress
+    from seqtune.predictor.labels.hybrid import Chains
 
 NAME = "miopen"  # of the shipped checkpoint
 BY = ("direction", "dtype")
+BASELINES = ("majority", "nearest", "trees", "trees_beam", "tree_ranker", "two_towers", "lstm")
 
 
 def holds_labels(data: Dataset) -> bool:
@@ -37,12 +39,11 @@ def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = 
     save the checkpoint; returns a report. `trees`: with chains of boosted trees beside the transformer."""
     from seqtune.data.labels import read_labels, read_races
     from seqtune.data.miopen import tables_of
-    from seqtune.predictor.labels.baselines import by_device
-    from seqtune.predictor.labels.chain import ChainOptions, KernelChain
     from seqtune.predictor.labels.checkpoint import LabelCheckpoint
     from seqtune.predictor.labels.fitting import LabelOptions
+    from seqtune.predictor.labels.hybrid import best_weights, grow
     from seqtune.predictor.labels.learned import Learned
-    from seqtune.predictor.labels.training import train
+    from seqtune.predictor.labels.training import set_aside, train
     from seqtune.predictor.labels.translator import LabelTranslator
     from seqtune.predictor.resume import describe
 
@@ -53,17 +54,24 @@ def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = 
         labels, races = _training(labels, races)
     trained = train(labels, races, options, progress)
     assert isinstance(trained.model, LabelTranslator)
-    chains = {}
+    chains: Chains = {}
+    weight = 0.5
+    weights: dict[str, float] = {}
     if trees:
-        for (device, kernel), some in by_device(labels).items():
-            say(f"growing trees of {kernel} on {device}")
-            chains[device, kernel] = KernelChain.fit(some, ChainOptions(
-                rounds=40, depth=5, rate=0.2, threads=options.threads, seed=options.seed))  # a fifth of the size
+        known = {name: one.known() for name, one in labels.items()}
+        parts = {name: set_aside(one, options.validation) for name, one in known.items()}
+        if options.validation:
+            say("growing trees on a part, to weigh them")
+            chains = grow({name: part for name, (part, _) in parts.items() if len(part)}, options.threads, options.seed)
+            weight, weights = best_weights(trained.model, trained.vocabulary, chains,
+                                           {name: aside for name, (_, aside) in parts.items()})
+        say("growing trees")
+        chains = grow({name: one for name, one in known.items() if len(one)}, options.threads, options.seed)
     hashes = [one.questions.hashes for one in labels.values()]
     learned = Learned.of(np.concatenate(hashes if races is None else [*hashes, races.questions.hashes]))
     metrics = {name: value for name, value in trained.report.items() if name != "history"}
     provenance: dict[str, Any] = {"source": data.provenance.get("source", ""), "options": describe(options)}
-    LabelCheckpoint(trained.model, trained.vocabulary, tables_of(data), chains, 0.5 if chains else 0.0, learned,
+    LabelCheckpoint(trained.model, trained.vocabulary, tables_of(data), chains, weight, weights, learned,
                     provenance, metrics, options.seed).save(out)
     return {"out": str(out), **trained.report}
 
@@ -118,34 +126,42 @@ def evaluate_labels(paths: Sequence[str | Path], *, checkpoint: str | Path = NAM
     return rows
 
 
-def fit_baselines(fitting: dict[str, Labels], progress: Say = silent,
-                  options: LabelOptions | None = None) -> dict[str, Method]:
-    """Majority, nearest neighbour, a chain of boosted trees per device, two rankers and MIOpen's LSTM, all fitted on
-    the same labels."""
+def fit_baselines(fitting: dict[str, Labels], progress: Say = silent, options: LabelOptions | None = None,
+                  names: Sequence[str] = BASELINES) -> dict[str, Method]:
+    """Majority, nearest neighbour, a chain of boosted trees per device (greedy, and with the beam), two rankers and
+    MIOpen's LSTM, or some of them, all fitted on the same labels."""
     from seqtune.predictor.labels.answers import Beam
     from seqtune.predictor.labels.baselines import Majority, Nearest, by_device
-    from seqtune.predictor.labels.chain import ChainWords, KernelChain
+    from seqtune.predictor.labels.chain import ChainOptions, ChainWords, KernelChain
     from seqtune.predictor.labels.fitting import LabelOptions
-    from seqtune.predictor.labels.rankers import Candidates, TreeRanker, TwoTowers, seen_places
+    from seqtune.predictor.labels.rankers import Candidates, TreeRanker, TreeRankerOptions, TwoTowers, seen_places
     from seqtune.predictor.labels.recurrent import Recurrent
     from seqtune.predictor.labels.training import train, vocabulary_of
     from seqtune.predictor.labels.translator import LabelWords
 
     options = options or LabelOptions(epochs=20, validation=0)
-    progress("fitting chains of trees")
-    vocabulary = vocabulary_of(fitting, None)
-    chains = {group: KernelChain.fit(labels) for group, labels in by_device(fitting).items()}
-    progress("fitting rankers")
-    trees, towers = TreeRanker(fitting), TwoTowers.fit(fitting, options)
-    progress("fitting the LSTM")
-    recurrent = train(fitting, None, replace(options, rate=3e-3), make=Recurrent)
-    return {
-        "majority": Majority(fitting), "nearest": Nearest(fitting),
-        "trees": Beam(ChainWords(chains, vocabulary), width=1),
-        "trees_beam": Beam(ChainWords(chains, vocabulary)),
-        "tree_ranker": trees, "two_towers": Candidates(towers, seen_places(fitting)),
-        "lstm": Beam(LabelWords(recurrent.model, recurrent.vocabulary), width=1),
-    }
+    found: dict[str, Method] = {}
+    if "majority" in names:
+        found["majority"] = Majority(fitting)
+    if "nearest" in names:
+        found["nearest"] = Nearest(fitting)
+    if {"trees", "trees_beam"} & set(names):
+        progress("fitting chains of trees")
+        grown = ChainOptions(threads=options.threads)
+        words = ChainWords({group: KernelChain.fit(labels, grown) for group, labels in by_device(fitting).items()},
+                           vocabulary_of(fitting, None))
+        found |= {name: Beam(words, *width) for name, width in (("trees", (1,)), ("trees_beam", ())) if name in names}
+    if "tree_ranker" in names:
+        progress("fitting a ranker of trees")
+        found["tree_ranker"] = TreeRanker(fitting, TreeRankerOptions(threads=options.threads))
+    if "two_towers" in names:
+        progress("fitting two towers")
+        found["two_towers"] = Candidates(TwoTowers.fit(fitting, options), seen_places(fitting))
+    if "lstm" in names:
+        progress("fitting the LSTM")
+        recurrent = train(fitting, None, replace(options, rate=3e-3), make=Recurrent)
+        found["lstm"] = Beam(LabelWords(recurrent.model, recurrent.vocabulary), width=1)
+    return found
 
 
 def load_labels(checkpoint: str | Path) -> LabelCheckpoint:

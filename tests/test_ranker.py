@@ -20,7 +20,7 @@ from seqtune.kernels.sampler import sample_problems
 from seqtune.kernels.space import spaces_for
 from seqtune.predictor import forest as forests
 from seqtune.predictor.beam import WIDTH, beam_search
-from seqtune.predictor.cases import cases
+from seqtune.predictor.cases import Case, cases
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.model import Translator
 from seqtune.predictor.ranker import PROPOSALS, TAU, Ranker
@@ -44,9 +44,12 @@ def made(ranker: Ranker | None = RANKER) -> Checkpoint:
 
 def test_the_arrays_say_what_xgboost_says() -> None:
     for case in TEST:
-        table = features(case.spaces[0])
-        found = np.mean([forest.margins(table)[:, 0] for forest in RANKER.forests["fake.direct"]], axis=0)
-        assert found == pytest.approx(TREES.predict(case.spaces), abs=1e-4)
+        assert _said(case) == pytest.approx(TREES.predict(case.spaces), abs=2e-3)  # leaves are kept to 11 bits
+
+
+def _said(case: Case) -> NDArray[np.float32]:
+    table = features(case.spaces[0])
+    return np.stack([forest.margins(table)[:, 0] for forest in RANKER.forests["fake.direct"]]).mean(axis=0)
 
 
 def test_what_trees_expect_to_be_faster_comes_first_and_nothing_is_lost() -> None:
@@ -56,7 +59,7 @@ def test_what_trees_expect_to_be_faster_comes_first_and_nothing_is_lost() -> Non
         after = RANKER.reorder(case.spaces, before)
         assert {one.configuration for one in after} == {one.configuration for one in before}
         assert sum(one.probability for one in after) == pytest.approx(sum(one.probability for one in before))
-        expected = TREES.predict(case.spaces)
+        expected = _said(case)
         wanted = {one.configuration: one.log_probability - expected[case.row(one.configuration)] / TAU
                   for one in before}
         assert [one.configuration for one in after] == sorted(wanted, key=lambda one: -wanted[one])
@@ -123,7 +126,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "a forest of other arrays": _changed(lambda found: found.update({"fake.direct/0/extra": np.ones(3, np.float32)})),
     "a feature that there is not": _changed(lambda found: found["fake.direct/0/feature"].fill(255)),
     "a tree that bites its tail": _changed(lambda found: found["fake.direct/0/left"].fill(1)),
-    "a leaf that is no number": _changed(lambda found: found["fake.direct/0/value"].fill(np.nan)),
+    "a threshold that is no number": _changed(lambda found: found["fake.direct/0/thresholds"].fill(np.nan)),
 }
 
 

@@ -6,7 +6,7 @@ propose whole configurations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -52,46 +52,65 @@ class Ranker(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class Blend:
+    """Where an average stands: what its parts say, and how much they count. (hypothesis, part)"""
+
+    states: tuple[Any, ...]
+    weights: NDArray[np.float64]
+    named: bool  # whether the kernels' words have been said
+
+
 class Average:
     """Several sources of next words as one: the weighted mean of their log-probabilities.
 
-    A source without an opinion on what follows a hypothesis scores NaN there, and doesn't count.
+    A source without an opinion on what follows a hypothesis scores NaN there, and doesn't count. Once the kernel is
+    named, its own weights (`by_kernel`, of all parts in their order) replace the parts' usual ones.
     """
 
-    def __init__(self, parts: Sequence[tuple[NextWord[Any], float]]) -> None:
+    def __init__(self, parts: Sequence[tuple[NextWord[Any], float]],
+                 by_kernel: Mapping[str, Sequence[float]] | None = None) -> None:
         self._parts = [part for part, _ in parts]
-        self._weights = [weight for _, weight in parts]
+        self._usual = np.array([weight for _, weight in parts])
+        self._weights = np.tile(self._usual, (len(self.vocabulary.targets), 1))  # (word, part)
+        for name, weights in (by_kernel or {}).items():
+            self._weights[self.vocabulary.kernel(name)] = weights
 
     @property
     def vocabulary(self) -> Vocabulary:
         """That of all parts."""
         return self._parts[0].vocabulary
 
-    def start(self, questions: Any, allowed: Allowed) -> tuple[list[Any], NDArray[np.float32]]:
+    def start(self, questions: Any, allowed: Allowed) -> tuple[Blend, NDArray[np.float32]]:
         """One empty hypothesis per question."""
-        return self._joined([part.start(questions, allowed) for part in self._parts], allowed)
+        return _blend([part.start(questions, allowed) for part in self._parts],
+                      np.tile(self._usual, (len(questions), 1)), allowed, False)
 
-    def advance(self, state: list[Any], said: Allowed, allowed: Allowed) -> tuple[list[Any], NDArray[np.float32]]:
+    def advance(self, state: Blend, said: Allowed, allowed: Allowed) -> tuple[Blend, NDArray[np.float32]]:
         """New hypotheses: each an old one with one more word."""
-        return self._joined([part.advance(one, said, allowed)
-                             for part, one in zip(self._parts, state, strict=True)], allowed)
+        weights = state.weights[said.after] if state.named else self._weights[said.words]
+        return _blend([part.advance(one, said, allowed) for part, one in zip(self._parts, state.states, strict=True)],
+                      weights, allowed, True)
 
-    def _joined(self, found: Sequence[tuple[Any, NDArray[np.float32]]],
-                allowed: Allowed) -> tuple[list[Any], NDArray[np.float32]]:
-        starts = np.flatnonzero(np.concatenate(([True], allowed.after[1:] != allowed.after[:-1])))
-        lengths = np.diff(np.append(starts, len(allowed.after)))
-        total, weights = np.zeros(len(allowed.after)), np.zeros(len(allowed.after))
-        for (_, scores), weight in zip(found, self._weights, strict=True):
-            shifted = scores - np.repeat(np.maximum.reduceat(scores, starts), lengths)
-            logs = shifted - np.repeat(np.log(np.add.reduceat(np.exp(shifted), starts)), lengths)
-            told = ~np.isnan(logs)
-            total += np.where(told, weight * logs, 0)
-            weights += weight * told
-        return [state for state, _ in found], (total / np.maximum(weights, 1e-6)).astype(np.float32)
+
+def _blend(found: Sequence[tuple[Any, NDArray[np.float32]]], weights: NDArray[np.float64], allowed: Allowed,
+           named: bool) -> tuple[Blend, NDArray[np.float32]]:
+    starts = np.flatnonzero(np.concatenate(([True], allowed.after[1:] != allowed.after[:-1])))
+    lengths = np.diff(np.append(starts, len(allowed.after)))
+    total, counted = np.zeros(len(allowed.after)), np.zeros(len(allowed.after))
+    for part, (_, scores) in enumerate(found):
+        shifted = scores - np.repeat(np.maximum.reduceat(scores, starts), lengths)
+        logs = shifted - np.repeat(np.log(np.add.reduceat(np.exp(shifted), starts)), lengths)
+        weight = weights[allowed.after, part]
+        total += np.where(np.isnan(logs), 0, weight * logs)
+        counted += weight * ~np.isnan(logs)
+    return Blend(tuple(state for state, _ in found), weights, named), np.asarray(
+        total / np.maximum(counted, 1e-6), np.float32)
 
 
 class Beam:
-    """The constrained beam over any source of next words; a ranker may reorder what it proposes.
+    """The constrained beam over any source of next words; a ranker may reorder what it proposes. It proposes no more
+    than its width; one of width 1 is greedy.
 
     A reordered proposal's score is its log-probability plus `trust` times what the ranker says.
     """
@@ -107,7 +126,8 @@ class Beam:
         proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
         told = np.zeros(labels.places.shape, np.bool_)
         for rows, part, spaces in self._chunks(labels):
-            proposed[rows] = self._proposed(part, spaces, count)
+            few = self._proposed(part, spaces, count)
+            proposed[rows, :few.shape[1]] = few
             told[rows] = self._told(part, spaces)
         return Answers(proposed, told)
 
@@ -115,7 +135,8 @@ class Beam:
         """The proposals alone."""
         proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
         for rows, part, spaces in self._chunks(labels):
-            proposed[rows] = self._proposed(part, spaces, count)
+            few = self._proposed(part, spaces, count)
+            proposed[rows, :few.shape[1]] = few
         return proposed
 
     @staticmethod
@@ -128,7 +149,8 @@ class Beam:
             yield rows, part, [SearchSpace(part.kernel, problem, device) for problem, device in part.questions.pairs()]
 
     def _proposed(self, labels: Labels, spaces: Sequence[SearchSpace], count: int) -> Places:
-        most = max(count, self.width) if self.ranker is not None else count
+        count = min(count, self.width)
+        most = self.width if self.ranker is not None else count
         found = beam_search_many(self.words, [[space] for space in spaces], self.width, most)
         places = np.full((len(labels), most, labels.places.shape[1]), -1, np.int16)
         scores = np.full((len(labels), most), -np.inf)

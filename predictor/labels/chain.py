@@ -21,6 +21,7 @@ from seqtune.predictor.vocabulary import Vocabulary, Words
 if TYPE_CHECKING:
     from seqtune.data.labels import Labels
 
+ANY = ""  # in place of a device's name: a chain that has learned from several
 UNSEEN = -12.0  # log-probability of a value that never followed in training
 
 
@@ -77,31 +78,54 @@ class Link:
 
 @dataclass(frozen=True, eq=False)
 class KernelChain:
-    """The links of one kernel, in the order of its parameters."""
+    """The links of one kernel, in the order of its parameters. Kernels with the same parameters can share their links,
+    which then see the kernel's number among them (`member`) as one more feature."""
 
     kernel: Kernel
     links: tuple[Link, ...]
+    member: int | None = None
 
     @classmethod
     def fit(cls, labels: Labels, options: ChainOptions | None = None) -> KernelChain:
-        """On labels of one device, whose values are all known."""
-        options = options or ChainOptions()
-        columns = tree_columns(labels.questions)
-        return cls(labels.kernel, tuple(
-            _link(with_values(columns, labels.kernel, labels.places[:, :column]), labels.places[:, column], options)
-            for column in range(labels.places.shape[1])))
+        """On labels whose values are all known."""
+        return cls(labels.kernel, _links(labels.kernel, tree_columns(labels.questions), labels.places, options))
 
-    def plain(self) -> KernelChain:
-        """With the trees as plain arrays."""
-        return replace(self, links=tuple(
-            replace(link, trees=Forest.of(link.trees.booster, link.trees.classes))
-            if isinstance(link.trees, _Booster) else link for link in self.links))
+    @classmethod
+    def fit_kin(cls, kin: Sequence[Labels], options: ChainOptions | None = None) -> list[KernelChain]:
+        """A chain for each of several kernels with the same parameters, which share their links."""
+        columns = np.concatenate([_numbered(tree_columns(labels.questions), number)
+                                  for number, labels in enumerate(kin)])
+        links = _links(kin[0].kernel, columns, np.concatenate([labels.places for labels in kin]), options)
+        return [cls(labels.kernel, links, number) for number, labels in enumerate(kin)]
 
     def logs(self, columns: Floats, before: NDArray[Any]) -> Floats:
         """Log-probabilities (row, value) of the next parameter's values after the places before (row, parameter)."""
         column = before.shape[1]
-        return self.links[column].logs(with_values(columns, self.kernel, before),
+        seen = columns if self.member is None else _numbered(columns, self.member)
+        return self.links[column].logs(with_values(seen, self.kernel, before),
                                        len(self.kernel.parameters[column].values))
+
+
+def mean_logs(chains: Sequence[KernelChain], columns: Floats, before: NDArray[Any]) -> Floats:
+    """Of one chain or several."""
+    found: Floats = np.mean([chain.logs(columns, before) for chain in chains], axis=0)
+    return found
+
+
+def plain(links: Sequence[Link]) -> tuple[Link, ...]:
+    """With the trees as plain arrays."""
+    return tuple(replace(link, trees=Forest.of(link.trees.booster, link.trees.classes))
+                 if isinstance(link.trees, _Booster) else link for link in links)
+
+
+def _numbered(columns: Floats, member: int) -> Floats:
+    return np.concatenate([columns, np.full((len(columns), 1), member, np.float32)], axis=1)
+
+
+def _links(kernel: Kernel, columns: Floats, places: NDArray[Any], options: ChainOptions | None) -> tuple[Link, ...]:
+    options = options or ChainOptions()
+    return tuple(_link(with_values(columns, kernel, places[:, :column]), places[:, column], options)
+                 for column in range(places.shape[1]))
 
 
 def with_values(columns: Floats, kernel: Kernel, places: NDArray[Any]) -> Floats:
@@ -143,12 +167,14 @@ class ChainState:
 class ChainWords:
     """Chains as a `NextWord` of the beam search, by the names of device and kernel.
 
-    They have no opinion (NaN) on which kernel is best, nor on devices without a chain.
+    A device with a chain of its own is told the mean of that and ANY's; one without, what ANY is told, or else another
+    device. Chains have no opinion (NaN) on which kernel is best, nor on kernels without any.
     """
 
     def __init__(self, chains: Mapping[tuple[str, str], KernelChain], vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         self._chains = chains
+        self._others = {kernel: (device, kernel) for device, kernel in chains}
         self._place: dict[str, tuple[Words, ...]] = {}  # per kernel and parameter: word -> place, -1 for others
         for kernel in vocabulary.kernels:
             inverse = []
@@ -185,12 +211,13 @@ class ChainWords:
         for row, (owner, kernel) in enumerate(zip(state.owners, state.kernels, strict=True)):
             groups.setdefault((str(state.devices[owner]), kernel), []).append(row)
         for (device, kernel), rows in groups.items():
-            chain = self._chains.get((device, kernel))
-            if chain is None:
+            mine = [group for group in ((device, kernel), (ANY, kernel)) if group in self._chains]
+            if not mine and kernel not in self._others:
                 continue
-            logs = chain.logs(state.columns[state.owners[rows]], state.places[rows])
+            columns, places = state.columns[state.owners[rows]], state.places[rows]
+            logs = mean_logs([self._chains[group] for group in mine or [self._others[kernel]]], columns, places)
             number = np.full(len(state.owners), -1)
             number[rows] = np.arange(len(rows))
-            mine = np.flatnonzero(number[allowed.after] >= 0)
-            found[mine] = logs[number[allowed.after[mine]], self._place[kernel][column][allowed.words[mine]]]
+            asked = np.flatnonzero(number[allowed.after] >= 0)
+            found[asked] = logs[number[allowed.after[asked]], self._place[kernel][column][allowed.words[asked]]]
         return found

@@ -1,23 +1,28 @@
 """LabelCheckpoint: a folder with a model of labels, its vocabulary, and the trees beside it, if any.
 
 config.json (dimensions), model.safetensors (weights in 16 bits), seqtune.json (format, vocabulary, kernels, tables of
-solvers, provenance, metrics), and trees.safetensors (chains as plain arrays). As with every checkpoint nothing in it is
-trusted: shapes are compared before anything is loaded, and trees are checked to be trees. Raises CheckpointError.
+solvers, provenance, metrics), and trees.zlib (chains as plain arrays, a compressed safetensors file). As with every
+checkpoint nothing in it is trusted: shapes are compared before anything is loaded, and trees are checked to be trees.
+Raises CheckpointError.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.numpy import load
+from safetensors.torch import save, save_file
 
 from seqtune.errors import CheckpointError, FormatError, KernelError
 from seqtune.kernels.device import Device
@@ -39,9 +44,9 @@ from seqtune.predictor.checkpoint import (
     replacing,
     word_lists,
 )
-from seqtune.predictor.forest import Forest, read_arrays
+from seqtune.predictor.forest import Forest
 from seqtune.predictor.labels.answers import Average
-from seqtune.predictor.labels.chain import ChainWords, KernelChain, Link
+from seqtune.predictor.labels.chain import ChainWords, KernelChain, Link, plain
 from seqtune.predictor.labels.inputs import TREE_FEATURES
 from seqtune.predictor.labels.learned import LARGEST as LARGEST_LEARNED
 from seqtune.predictor.labels.learned import Learned
@@ -50,17 +55,22 @@ from seqtune.predictor.model import Dimensions
 from seqtune.predictor.vocabulary import Declaration, Vocabulary
 
 MODEL_TYPE = "seqtune-label-translator"
+TREES = "trees.zlib"
+_MOST_TREES = 300_000_000  # bytes, unpacked
 FORMAT: Literal[1] = 1
 _MOST_ROWS = 1000  # texts of one solver's table
 
 
 class _Chain(BaseModel):
-    """The chain of one kernel on one device: per parameter the places that training has seen; one needs no trees."""
+    """The chain of one kernel on one device: per parameter the places that training has seen; one needs no trees.
+    `trees` numbers those that it may share, as a `member`, with other kernels."""
 
     model_config = ConfigDict(extra="forbid")
 
     device: str = Field(max_length=200)
     kernel: str = Field(max_length=200)
+    trees: int = Field(ge=0, le=1000)
+    member: int | None = Field(ge=0, le=1000)
     seen: tuple[tuple[int, ...], ...] = Field(max_length=100)
 
 
@@ -75,6 +85,7 @@ class _About(BaseModel):
     tables: dict[str, tuple[str, ...]] = Field(max_length=100)
     chains: tuple[_Chain, ...] = Field(max_length=1000)
     weight: float = Field(ge=0, le=1)
+    weights: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(max_length=1000)
     learned: int = Field(ge=0, le=LARGEST_LEARNED)
     provenance: dict[str, JsonValue]
     metrics: dict[str, JsonValue]
@@ -84,13 +95,15 @@ class _About(BaseModel):
 @dataclass
 class LabelCheckpoint:
     """`tables` are texts of the rows of solvers that have some; `chains` are by the names of device and kernel, and
-    `weight` is their share of every word's log-probability; `learned` the problems that it must not be judged on."""
+    `weight` is their share of every word's log-probability, unless `weights` say another for the kernel; `learned` are
+    the problems that it must not be judged on."""
 
     model: LabelTranslator
     vocabulary: Vocabulary
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     chains: Mapping[tuple[str, str], KernelChain] = field(default_factory=dict)
     weight: float = 0.5
+    weights: Mapping[str, float] = field(default_factory=dict)
     learned: Learned = field(default_factory=lambda: Learned.of(np.zeros(0, np.uint64)))
     provenance: Mapping[str, JsonValue] = field(default_factory=dict)
     metrics: Mapping[str, JsonValue] = field(default_factory=dict)
@@ -113,24 +126,28 @@ class LabelCheckpoint:
             raise CheckpointError(f"{folder}: what it has learned from is not kept in a power of two of bytes")
         model = LabelTranslator(size, vocabulary)
         model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
-        found = cls(model.eval(), vocabulary, about.tables, {}, about.weight, learned, about.provenance, about.metrics,
-                    about.seed)
-        found.chains = _chains(folder / "trees.safetensors", about.chains, found.kernels())
+        found = cls(model.eval(), vocabulary, about.tables, {}, about.weight, about.weights, learned, about.provenance,
+                    about.metrics, about.seed)
+        if not set(about.weights) <= {declared.name for declared in vocabulary.kernels}:
+            raise CheckpointError(f"{folder}: it weighs trees of kernels that it lacks")
+        found.chains = _chains(folder / TREES, about.chains, found.kernels())
         return found
 
     def save(self, path: str | Path) -> Path:
         """Whole or not at all. A folder that is no checkpoint is not overwritten."""
-        plain = {group: chain.plain() for group, chain in self.chains.items()}
+        shared = {id(chain.links): chain.links for chain in self.chains.values()}
+        number = {key: place for place, key in enumerate(shared)}
         about = _About(
             format=FORMAT, vocabulary=word_lists(self.vocabulary), kernels=self.vocabulary.kernels,
-            tables=dict(self.tables), weight=self.weight, learned=len(self.learned.bits), seed=self.seed,
+            tables=dict(self.tables), weight=self.weight, weights=dict(self.weights),
+            learned=len(self.learned.bits), seed=self.seed,
             provenance=dict(self.provenance), metrics=dict(self.metrics),
-            chains=tuple(_Chain(device=device, kernel=kernel,
+            chains=tuple(_Chain(device=device, kernel=kernel, trees=number[id(chain.links)], member=chain.member,
                                 seen=tuple(tuple(link.seen.tolist()) for link in chain.links))
-                         for (device, kernel), chain in plain.items()))
+                         for (device, kernel), chain in self.chains.items()))
         tensors = {name: tensor.detach().half().contiguous() for name, tensor in self.model.state_dict().items()}
-        trees = {f"{number}/{column}/{part}": torch.from_numpy(array) for number, chain in enumerate(plain.values())
-                 for column, link in enumerate(chain.links) if isinstance(link.trees, Forest)
+        trees = {f"{place}/{column}/{part}": torch.from_numpy(array) for place, links in enumerate(shared.values())
+                 for column, link in enumerate(plain(links)) if isinstance(link.trees, Forest)
                  for part, array in link.trees.arrays().items()}
         with replacing(Path(path)) as fresh:
             (fresh / "config.json").write_text(
@@ -139,7 +156,7 @@ class LabelCheckpoint:
             save_file({**tensors, "learned": torch.from_numpy(self.learned.bits)}, fresh / "model.safetensors",
                       metadata={"format": "pt"})
             if trees:
-                save_file(trees, fresh / "trees.safetensors")
+                (fresh / TREES).write_bytes(zlib.compress(save(trees), 9))
         return Path(path)
 
     def kernels(self) -> Mapping[str, Kernel]:
@@ -176,33 +193,44 @@ class LabelCheckpoint:
     @cached_property
     def _words(self) -> NextWord[Any]:
         words = LabelWords(self.model, self.vocabulary)
-        if not self.chains or self.weight == 0:
+        if not self.chains:
             return words
-        return Average([(words, 1 - self.weight), (ChainWords(self.chains, self.vocabulary), self.weight)])
+        return Average([(words, 1 - self.weight), (ChainWords(self.chains, self.vocabulary), self.weight)],
+                       {name: (1 - weight, weight) for name, weight in self.weights.items()})
 
 
 def _chains(path: Path, about: Sequence[_Chain], kernels: Mapping[str, Kernel]) -> dict[tuple[str, str], KernelChain]:
     if not about:
         return {}
-    arrays = read_arrays(path)
-    found = {}
-    for number, chain in enumerate(about):
+    try:
+        if path.stat().st_size > _MOST_TREES:
+            raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's")
+        arrays = load(zlib.decompressobj().decompress(path.read_bytes(), _MOST_TREES))  # cut off beyond, so damaged
+    except (SafetensorError, OSError, ValueError, zlib.error) as error:
+        raise CheckpointError(f"{path} is no compressed safetensors file ({error!s:.100})") from None
+    found, read = {}, {}
+    for chain in about:
         name, kernel = chain.kernel, kernels.get(chain.kernel)
         if kernel is None or len(chain.seen) != len(kernel.parameters):
             raise CheckpointError(f"{path}: its trees of {name:.60} do not fit that kernel's parameters")
-        links = []
-        for column, seen in enumerate(chain.seen):
-            values = len(kernel.parameters[column].values)
-            if list(seen) != sorted(set(seen)) or not seen or seen[0] < 0 or seen[-1] >= values:
-                raise CheckpointError(f"{path}: {name:.60} has values that its kernel does not know")
-            trees = None
-            if len(seen) > 1:
-                prefix = f"{number}/{column}/"
-                mine = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
-                try:
-                    trees = Forest.read(mine, len(seen), TREE_FEATURES + column)
-                except CheckpointError as error:
-                    raise CheckpointError(f"{path}: {error}") from None
-            links.append(Link(np.array(seen, np.int64), trees))
-        found[chain.device, name] = KernelChain(kernel, tuple(links))
+        key = (chain.trees, chain.member is None, chain.seen, tuple(len(one.values) for one in kernel.parameters))
+        if key not in read:
+            read[key] = tuple(_link(path, arrays, chain, column, len(parameter.values))
+                              for column, parameter in enumerate(kernel.parameters))
+        found[chain.device, name] = KernelChain(kernel, read[key], chain.member)
     return found
+
+
+def _link(path: Path, arrays: Mapping[str, NDArray[Any]], chain: _Chain, column: int, values: int) -> Link:
+    seen = chain.seen[column]
+    if list(seen) != sorted(set(seen)) or not seen or seen[0] < 0 or seen[-1] >= values:
+        raise CheckpointError(f"{path}: {chain.kernel:.60} has values that its kernel does not know")
+    if len(seen) == 1:
+        return Link(np.array(seen, np.int64), None)
+    prefix = f"{chain.trees}/{column}/"
+    mine = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+    features = TREE_FEATURES + (chain.member is not None) + column
+    try:
+        return Link(np.array(seen, np.int64), Forest.read(mine, len(seen), features))
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from None

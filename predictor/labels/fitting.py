@@ -28,6 +28,8 @@ class LabelOptions:
 
     epochs: int = 30
     batch: int = 256  # labels of one kernel per step
+    least_batch: int = 48
+    steps: int = 24  # an epoch should have so many of a kernel, with batches as small as need be
     races: float = 0.25  # steps of races per step of labels, where there are any
     race_batch: int = 512
     rate: float = 2e-3  # of AdamW at its peak
@@ -38,14 +40,14 @@ class LabelOptions:
     smoothing: float = 0.05  # share of the wanted probability spread over a parameter's values: labels are noisy
     tau: float = 0.05  # of races: a solver this much slower than the best is wanted e times less
     applies: float = 0.2  # of races: how much it counts that no other solver was timed
-    even: float = 0.7  # a kernel with m labels is shown m ** even times a constant per epoch; 1 shows each label once
+    even: float = 0.8  # a kernel with m labels is shown m ** even times a constant per epoch; 1 shows each label once
     most: float = 3.0  # but no label more often than this per epoch
     validation: int = 12  # one problem in so many is set aside to see how the training goes; 0: none
     width: int = 128
     layers: int = 2  # of the encoder, and of the decoder
     heads: int = 4
     hidden: int = 256
-    dropout: float = 0.1
+    dropout: float = 0.05
     bf16: bool = False  # matrix products in 16 bits: it pays where the processor multiplies them in hardware
     seed: int = 0
     threads: int = 2
@@ -102,7 +104,8 @@ def fit(model: Net, lessons: Mapping[str, Lesson[Net]], judged: Mapping[str, Les
     matrices = [tensor for tensor in model.parameters() if tensor.dim() > 1]
     vectors = [tensor for tensor in model.parameters() if tensor.dim() <= 1]
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": options.weight_decay},
-                                   {"params": vectors, "weight_decay": 0.0}], lr=options.rate, betas=(0.9, 0.98))
+                                   {"params": vectors, "weight_decay": 0.0}], lr=options.rate, betas=(0.9, 0.99),
+                                  fused=True)
     stand = Progressed.begin(model, optimizer)
     if options.state is not None:
         stand.load(options.state, fingerprint)
@@ -129,13 +132,14 @@ def fit(model: Net, lessons: Mapping[str, Lesson[Net]], judged: Mapping[str, Les
 
 
 def shown(sizes: Sequence[int], even: float, most: float) -> list[int]:
-    """How many labels of each kernel an epoch shows: the largest kernel each once, smaller ones more often.
+    """How many labels of each kernel an epoch shows: altogether about as many as there are, of small kernels more than
+    their share, since all kernels count alike.
 
     >>> shown([10_000, 100], 0.5, 3.0)
-    [10000, 300]
+    [7106, 300]
     """
-    largest = max(sizes)
-    return [round(min(most * size, size**even * largest ** (1 - even))) for size in sizes]
+    usual = sum(sizes) / len(sizes)
+    return [round(min(most * size, size**even * usual ** (1 - even))) for size in sizes]
 
 
 def _epoch(stand: Progressed[Net], lessons: Mapping[str, Lesson[Net]], race: Lesson[Net] | None,
@@ -148,7 +152,8 @@ def _epoch(stand: Progressed[Net], lessons: Mapping[str, Lesson[Net]], race: Les
     for lesson, count in zip(lessons.values(), counts, strict=True):
         rounds = math.ceil(count / len(lesson))
         order = np.concatenate([generator.permutation(len(lesson)) for _ in range(rounds)])[:count]
-        batches += [(lesson, part) for part in np.array_split(order, math.ceil(count / options.batch))]
+        batch = min(options.batch, max(options.least_batch, count // options.steps))
+        batches += [(lesson, part) for part in np.array_split(order, math.ceil(count / batch))]
     if race is not None:
         for _ in range(math.ceil(options.races * len(batches))):
             batches.append((race, generator.integers(0, len(race), min(options.race_batch, len(race)))))
@@ -166,8 +171,7 @@ def _epoch(stand: Progressed[Net], lessons: Mapping[str, Lesson[Net]], race: Les
         stand.optimizer.step()
         decay = min(options.average, (1 + step) / (10 + step))  # a short memory while all changes fast
         with torch.no_grad():
-            for slow, fast in zip(stand.average.parameters(), model.parameters(), strict=True):
-                slow.lerp_(fast, 1 - decay)
+            torch._foreach_lerp_(list(stand.average.parameters()), list(model.parameters()), 1 - decay)
         if lesson is not race:
             total, seen = total + float(loss.detach()) * len(rows), seen + len(rows)
     return total / seen

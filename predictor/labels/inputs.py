@@ -39,12 +39,14 @@ SIZES: dict[str, dict[str, str]] = {
     "written channels": {"write_c": "write_c", "write_c_group": "write_c // groups", "groups": "groups"},
     "read image": {"read_h": "read_h", "read_w": "read_w", "read_pixels": "read_h * read_w"},
     "written image": {"write_h": "write_h", "write_w": "write_w", "write_pixels": "write_h * write_w"},
+    "products": {"points": "n * out_d * out_h * out_w", "images": "n * in_h * in_w",  # sides of the matrix products
+                 "taps": "(c // groups) * t * r * s", "filters": "(k // groups) * t * r * s"},  # that it comes down to
     "filter": {"r": "r", "s": "s", "t": "t", "pad_h": "pad_h", "pad_w": "pad_w", "stride_h": "stride_h",
                "stride_w": "stride_w", "dilation_h": "dilation_h", "dilation_w": "dilation_w", "depth": "out_d"},
 }
 MAGNITUDES: dict[str, str] = {
-    "points": "n * out_d * out_h * out_w", "images": "n * in_h * in_w", "taps": "(c // groups) * t * r * s",
-    "weights": "k * (c // groups) * t * r * s", "input": "n * c * in_h * in_w", "output": "n * k * out_h * out_w",
+    "points": SIZES["products"]["points"], "weights": "k * (c // groups) * t * r * s",
+    "input": "n * c * in_h * in_w", "output": "n * k * out_h * out_w",
     "flop": "2 * n * k * out_d * out_h * out_w * (c // groups) * t * r * s",
     "ambiguous": f"0 if {_FORWARD} or (stride_h == 1 and stride_w == 1) else 1",
     "shape": "(read_c * 1.0) / write_c", "aspect": "(read_h * 1.0) / read_w", "bytes": "elements",
@@ -64,7 +66,8 @@ _PARSED = {name: Expression(text) for name, text in  # of one name, the helper
             *_HELPERS)}
 _MODULI = {"n": (3, 5), "read_c": (3, 5, 7, 12, 24), "write_c": (3, 5, 7, 12, 20, 24, 28), "read_w": (4, 14, 16, 64),
            "read_pixels": (4, 16, 32, 64), "write_pixels": (4, 16, 32, 64), "write_w": (4, 14, 16, 64)}
-_TWOS = ("n", "read_c_group", "write_c_group", "read_w", "read_pixels", "write_pixels")
+_TWOS = ("n", "read_c_group", "write_c_group", "read_w", "read_pixels", "write_pixels", *SIZES["products"])
+_NEAR = tuple(name for token, sizes in SIZES.items() if token != "products" for name in sizes)
 _SHARED = [list(MAGNITUDES).index(name) for name in SHARES]
 TREE_FEATURES = (len(NUMBERS) + sum(map(len, _MODULI.values())) + len(_TWOS) + len(MAGNITUDES) + len(WORDS)
                  + len(FACTS))
@@ -134,7 +137,7 @@ def tree_columns(questions: Questions) -> Floats:
 def plain_columns(questions: Questions) -> Floats:
     """(question, feature): logarithms of sizes and work for measuring how near problems are."""
     questions = questions.compact()
-    numbers, known = _evaluated(questions.problems, NUMBERS)
+    numbers, known = _evaluated(questions.problems, _NEAR)
     found: Floats = np.log2(np.where(known, numbers, 0) + 1).astype(np.float32)
     return found[questions.problem]
 

@@ -7,7 +7,7 @@ proposes (`seqtune.predictor.labels.answers.Beam`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -139,7 +139,7 @@ class TwoTowers:
         vocabulary = vocabulary_of(fitting, None)
         size = Dimensions.of(vocabulary, width=options.width, hidden=options.hidden, dropout=options.dropout)
         lessons = {name: _Matching.of(labels, vocabulary) for name, labels in fitting.items()}
-        return cls(fit(Towers(size, vocabulary), lessons, {}, None, replace(options, state=None)).average, vocabulary)
+        return cls(fit(Towers(size, vocabulary), lessons, {}, None, options, "towers").average, vocabulary)
 
     @torch.inference_mode()
     def rank(self, kernel: Kernel, questions: Questions, places: Places) -> Floats:

@@ -61,7 +61,7 @@ class Sentences:
     def loss(self, model: SentenceModel, rows: Rows, options: LabelOptions) -> Tensor:
         """Mean nats per parameter."""
         wanted = torch.from_numpy(self.places[rows])
-        return torch.stack([F.cross_entropy(scores, wanted[:, column], label_smoothing=options.smoothing)
+        return torch.stack([F.cross_entropy(scores.float(), wanted[:, column], label_smoothing=options.smoothing)
                             for column, scores in enumerate(self.scores(model, rows))]).mean()
 
     def judge(self, model: SentenceModel, rows: Rows) -> tuple[float, float, int]:

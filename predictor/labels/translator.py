@@ -25,6 +25,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.beam import Allowed, Scores
 from seqtune.predictor.features import codes
+from seqtune.predictor.labels.blocks import ByteDropout, ShortAttention
 from seqtune.predictor.labels.inputs import CODE, MAGNITUDE_SIZE, NUMBERS, SIZES, TOKENS, Inputs
 from seqtune.predictor.model import DecoderLayer, Dimensions, EncoderLayer, Pairs
 from seqtune.predictor.vocabulary import BEGIN, UNKNOWN, Vocabulary
@@ -133,19 +134,18 @@ class LabelTranslator(SentenceModel):
     def __init__(self, size: Dimensions, vocabulary: Vocabulary) -> None:
         super().__init__(size, vocabulary)
         self.reader = Reader(size)
-        self.encoder = nn.ModuleList(EncoderLayer(size) for _ in range(size.layers))
+        self.encoder = nn.ModuleList(EncoderLayer(size, ShortAttention, ByteDropout) for _ in range(size.layers))
         self.encoded = nn.LayerNorm(size.width)
         self.position = nn.Embedding(size.longest, size.width)
-        self.decoder = nn.ModuleList(DecoderLayer(size) for _ in range(size.layers))
+        self.decoder = nn.ModuleList(DecoderLayer(size, ShortAttention, ByteDropout) for _ in range(size.layers))
         self.decoded = nn.LayerNorm(size.width)
         nn.init.normal_(self.position.weight, std=0.1)
 
     def encode(self, source: Source) -> Pairs:
         """Keys and values of the source for every layer of the decoder."""
         x = self.reader(source)
-        everything = torch.ones(1, 1, 1, x.shape[1], dtype=torch.bool)
         for layer in self.encoder:
-            x = layer(x, everything)
+            x = layer(x, None)
         x = self.encoded(x)
         return tuple(layer.cross.pairs(x) for layer in self.decoder)  # type: ignore[union-attr, operator]
 
@@ -154,10 +154,9 @@ class LabelTranslator(SentenceModel):
         call with one more word."""
         done = past[0][0].shape[2] if past else 0
         x = self.asked(words) + self.position(torch.arange(done, done + words.shape[1]))
-        everything = torch.ones(1, 1, 1, memory[0][0].shape[2], dtype=torch.bool)
         so_far = []
         for number, layer in enumerate(self.decoder):
-            x, pair = layer(x, memory[number], everything, past[number] if past else None)
+            x, pair = layer(x, memory[number], None, past[number] if past else None)
             so_far.append(pair)
         decoded: Tensor = self.decoded(x)
         return decoded, tuple(so_far)
