@@ -49,7 +49,7 @@ def test_the_arrays_say_what_xgboost_says() -> None:
 
 def _said(case: Case) -> NDArray[np.float32]:
     table = features(case.spaces[0])
-    return np.stack([forest.margins(table)[:, 0] for forest in RANKER.forests["fake.direct"]]).mean(axis=0)
+    return np.asarray(np.stack([forest.margins(table)[:, 0] for forest in RANKER.forests["fake.direct"]]).mean(axis=0))
 
 
 def test_what_trees_expect_to_be_faster_comes_first_and_nothing_is_lost() -> None:
