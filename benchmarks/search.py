@@ -73,6 +73,20 @@ def table(found: Replayed) -> str:
     return markdown(["space", "device", "strategy", *map(str, found.budgets), "to 95 %", "to 99 %"], lines, left=3)
 
 
+def brief(rows: Sequence[Row], judged: Sequence[Row], ours: str) -> str:
+    """A line per space and device: at each budget our mean share, and the best other's with its name."""
+    shares = {(row["space"], row["device"], row["strategy"], row["budget"]): row["share_mean"] for row in rows}
+    budgets = sorted({row["budget"] for row in rows})
+    lines: dict[tuple[Any, Any], list[str]] = {}
+    for one in judged:
+        if one["best_peer"]:
+            place = one["space"], one["device"]
+            mine, theirs = (shares[*place, name, one["budget"]] for name in (ours, one["best_peer"]))
+            lines.setdefault(place, [*map(str, place)]).append(
+                f"{mine:.3f} ({theirs:.3f} {one['best_peer'].removeprefix(PREFIX)})")
+    return markdown(["space", "device", *map(str, budgets)], list(lines.values()), left=2)
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -125,10 +139,10 @@ def run(given: argparse.Namespace) -> None:
                                            **found.to_json()})
     draw(curves, given.out / "search.svg")
     overall = ", ".join(f"{one['ratio']:.2f} at {one['budget']}" for one in judged if one["space"] == "all")
-    text = f"{table(found)}\n\n{ours[0]}'s regret over the best other's (geometric mean over the spaces): {overall}."
-    print(text)
+    overall = f"{ours[0]}'s regret over the best other's (geometric mean over the spaces): {overall}."
+    print(f"{table(found)}\n\n{overall}")
     if given.readme is not None:
-        insert(given.readme, "search", text)
+        insert(given.readme, "search", f"{brief(found.rows(), judged, ours[0])}\n\n{overall}")
 
 
 if __name__ == "__main__":

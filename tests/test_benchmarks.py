@@ -191,6 +191,8 @@ def test_regret_is_compared_with_the_best_other_method_of_each_space() -> None:
     assert (one["best_peer"], one["ratio"], overall["ratio"]) == ("b", pytest.approx(0.5), pytest.approx(0.5))
     assert one["behind"] == pytest.approx(-0.1 / (0.01 * 2**0.5))
     assert search.ratios(shares(ours=1.0, a=1.0), "ours")[0]["ratio"] == 1.0  # none is nearer than 0.001
+    rows = shares(ours=0.9, a=0.7, b=0.8)
+    assert "| s | d | 0.900 (0.800 b) |" in search.brief(rows, search.ratios(rows, "ours"), "ours")
 
 
 @pytest.mark.parametrize("device", ["fast", "odd"])
