@@ -126,10 +126,13 @@ class Journal:
 
     def trials(self, problem: Problem, device: Device, kernels: Sequence[Kernel]) -> dict[Configuration, Measurement]:
         """What is already measured, with today's kernel versions and toolchain: not to be measured again."""
+        return {record.configuration: record.measurement for record in self.trial_records(problem, device, kernels)}
+
+    def trial_records(self, problem: Problem, device: Device, kernels: Sequence[Kernel]) -> Iterator[Record]:
+        """The records of `trials`, in measured order."""
         versions = {kernel.name: kernel.version for kernel in kernels}
-        return {record.configuration: record.measurement for record in self.records(problem, device.key)
-                if record.toolchain == device.toolchain and record.run not in REPEATED
-                and versions.get(record.configuration.kernel) == record.kernel_version}
+        return (record for record in self.records(problem, device.key)
+                if record.run not in REPEATED and record.is_todays(device.toolchain, versions))
 
     def forget_failed(self, problem: Problem, device: Device, kernels: Sequence[Kernel]) -> int:
         """Drops the `trials` that timed out or crashed, to be measured again: the machine's load may have been why."""

@@ -87,6 +87,10 @@ class Record:
     run: str = ""  # which tuning run or purpose: "exhaustive", "random", "verify", "final"
     host: str = ""
 
+    def is_todays(self, toolchain: str, versions: Mapping[str, int]) -> bool:
+        """Whether that toolchain made it, of a kernel in the version given by name."""
+        return self.toolchain == toolchain and versions.get(self.configuration.kernel) == self.kernel_version
+
     @property
     def identity(self) -> tuple[str, str, str, int, str, str]:
         """What makes two records the same trial: measured once, never twice."""

@@ -91,10 +91,9 @@ class Forest:
         sound = sound and bool((np.diff(forest.roots) > 0).all()) and int(forest.roots[-1]) < nodes
         sound = sound and bool(np.isfinite(forest.value).all()) and int(forest.feature.max()) < features
         if sound:  # children follow their parents within the tree, so every descent ends
-            tree = np.repeat(np.arange(trees), np.diff(np.append(forest.roots, nodes)))
-            place = np.arange(nodes) - forest.roots[tree]
-            size = np.diff(np.append(forest.roots, nodes))[tree]
-            inner = forest.left > 0
+            sizes = np.diff(np.append(forest.roots, nodes))
+            tree = np.repeat(np.arange(trees), sizes)
+            place, size = np.arange(nodes) - forest.roots[tree], sizes[tree]
             sound = bool(((forest.left > place) & (forest.left + 1 < size))[inner].all())
         if not sound:
             raise CheckpointError("its trees are no trees")
@@ -111,6 +110,15 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise CheckpointError(f"{path.parent} is no checkpoint: {path.name} is missing") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{path} is no safetensors file ({error!s:.100}); nothing else is read") from None
+
+
+def read_forest(path: Path, arrays: Mapping[str, NDArray[Any]], prefix: str, classes: int, features: int) -> Forest:
+    """The Forest whose arrays' names begin so among a file's. Raises CheckpointError, naming the file."""
+    mine = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+    try:
+        return Forest.read(mine, classes, features)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from None
 
 
 def _tree(tree: Mapping[str, Any]) -> tuple[NDArray[np.uint8], Floats, NDArray[np.uint16]]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from seqtune.errors import CheckpointError
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.beam import Candidate
-from seqtune.predictor.forest import Forest, read_arrays
+from seqtune.predictor.forest import Forest, read_arrays, read_forest
 from seqtune.predictor.trees import Trees, features
 
 PROPOSALS = 32  # of the beam, for the ranker to choose from; more change little
@@ -42,16 +42,9 @@ class Ranker:
     def read(cls, path: Path, about: Mapping[str, tuple[int, int]]) -> Ranker:
         """From a foreign file; `about` has each kernel's numbers of features and of forests. Raises CheckpointError."""
         arrays = read_arrays(path)
-
-        def parts(prefix: str) -> dict[str, NDArray[Any]]:
-            return {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
-
-        try:
-            return cls({name: features for name, (features, _) in about.items()},
-                       {name: tuple(Forest.read(parts(f"{name}/{number}/"), 1, features) for number in range(count))
-                        for name, (features, count) in about.items()})
-        except CheckpointError as error:
-            raise CheckpointError(f"{path}: {error}") from None
+        return cls({name: features for name, (features, _) in about.items()},
+                   {name: tuple(read_forest(path, arrays, f"{name}/{number}/", 1, features) for number in range(count))
+                    for name, (features, count) in about.items()})
 
     @property
     def about(self) -> dict[str, tuple[int, int]]:

@@ -172,7 +172,7 @@ def _verified_before(journal: Journal, problem: Problem, device: Device, version
     """The newest verification that measured all of these beside each other, with today's toolchain and kernels."""
     together: dict[float, dict[Configuration, Measurement]] = {}
     for record in journal.records(problem, device.key, run="verify"):
-        if record.toolchain == device.toolchain and versions.get(record.configuration.kernel) == record.kernel_version:
+        if record.is_todays(device.toolchain, versions):
             together.setdefault(record.when, {})[record.configuration] = record.measurement
     for when in sorted(together, reverse=True):
         if all(configuration in together[when] for configuration in wanted):

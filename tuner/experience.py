@@ -7,15 +7,12 @@ was measured since the problem's own first trial is left out, and the same comma
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from seqtune.data.journal import REPEATED, Journal
-from seqtune.data.record import Record
+from seqtune.data.journal import Journal
 from seqtune.errors import KernelError
-from seqtune.kernels.device import Device
-from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace, spaces_for
 
@@ -30,14 +27,14 @@ def experience(journal: Journal, spaces: Sequence[SearchSpace]) -> tuple[Past, .
     """What the nearest other problems' trials say, with today's kernels and toolchain; nearest first."""
     problem, device = spaces[0].problem, spaces[0].device
     kernels = [space.kernel for space in spaces]
-    began = min((record.when for record in trials(journal, problem, device, kernels)), default=math.inf)
+    began = min((record.when for record in journal.trial_records(problem, device, kernels)), default=math.inf)
     found: list[Past] = []
     others = [one for one in journal.problems() if one.type == problem.type and one != problem]
     for other in sorted(others, key=lambda one: (distance(one, problem), one.key)):
         if len(found) == MOST_PROBLEMS:
             break
         times = {record.configuration: record.measurement.seconds
-                 for record in trials(journal, other, device, kernels) if record.when < began}
+                 for record in journal.trial_records(other, device, kernels) if record.when < began}
         if len(times) < LEAST_TRIALS:
             continue
         try:
@@ -51,14 +48,6 @@ def experience(journal: Journal, spaces: Sequence[SearchSpace]) -> tuple[Past, .
                 seconds[number] = time
         found.append(Past(union.spaces, seconds))
     return tuple(found)
-
-
-def trials(journal: Journal, problem: Problem, device: Device, kernels: Sequence[Kernel]) -> Iterator[Record]:
-    """A problem's records, those that were measured again left out, with these kernels' versions and the toolchain."""
-    versions = {kernel.name: kernel.version for kernel in kernels}
-    return (record for record in journal.records(problem, device.key)
-            if record.run not in REPEATED and record.toolchain == device.toolchain
-            and record.kernel_version == versions.get(record.configuration.kernel))
 
 
 def distance(one: Problem, other: Problem) -> float:

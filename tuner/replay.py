@@ -34,8 +34,7 @@ class Replay:
         self._trials: _Known = {}
         self._repeats: _Known = {}
         for record in records:
-            if (record.device == device.key and record.toolchain == device.toolchain
-                    and record.kernel_version == versions.get(record.configuration.kernel)):
+            if record.device == device.key and record.is_todays(device.toolchain, versions):
                 known = self._repeats if record.run in BESIDE_OTHERS else self._trials
                 place, measurement = (record.problem.key, record.configuration), record.measurement
                 if record.run != "again" or place not in known or measurement.seconds < known[place].seconds:

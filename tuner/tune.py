@@ -212,8 +212,8 @@ class _Search:
 
     def _finals_known(self, finalists: Sequence[Configuration]) -> dict[Configuration, Measurement]:
         """The finals of an earlier run that ended here: all finalists, or none."""
+        versions = {name: kernel.version for name, kernel in self.kernels.items()}
         held = {record.configuration: record.measurement
                 for record in self.journal.records(self.problem, self.device.key, run="final")
-                if record.toolchain == self.device.toolchain
-                and record.kernel_version == self.kernels[record.configuration.kernel].version}
+                if record.is_todays(self.device.toolchain, versions)}
         return {one: held[one] for one in finalists} if all(one in held for one in finalists) else {}

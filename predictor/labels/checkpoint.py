@@ -44,7 +44,7 @@ from seqtune.predictor.checkpoint import (
     replacing,
     word_lists,
 )
-from seqtune.predictor.forest import Forest
+from seqtune.predictor.forest import Forest, read_forest
 from seqtune.predictor.labels.answers import Average
 from seqtune.predictor.labels.chain import ChainWords, KernelChain, Link, plain
 from seqtune.predictor.labels.inputs import TREE_FEATURES
@@ -227,10 +227,5 @@ def _link(path: Path, arrays: Mapping[str, NDArray[Any]], chain: _Chain, column:
         raise CheckpointError(f"{path}: {chain.kernel:.60} has values that its kernel does not know")
     if len(seen) == 1:
         return Link(np.array(seen, np.int64), None)
-    prefix = f"{chain.trees}/{column}/"
-    mine = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
     features = TREE_FEATURES + (chain.member is not None) + column
-    try:
-        return Link(np.array(seen, np.int64), Forest.read(mine, len(seen), features))
-    except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error}") from None
+    return Link(np.array(seen, np.int64), read_forest(path, arrays, f"{chain.trees}/{column}/", len(seen), features))
