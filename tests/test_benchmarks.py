@@ -15,13 +15,14 @@ from .recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, write_recorded
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ("results", "new_device", "resnet18_layers", "gemm", "opencl_layers", "end_to_end", "latency",
-            "hardness", "shipped_data", "search", "space_building", "miopen_paper", "miopen_gpu")
+            "hardness", "shipped_data", "search", "space_building", "miopen_paper", "miopen_gpu", "live_search")
 sys.path.append(str(ROOT))  # benchmarks/ is not installed
 
 from benchmarks import (  # noqa: E402
     end_to_end,
     gemm,
     hardness,
+    live_search,
     opencl_layers,
     peers,
     resnet18_layers,
@@ -207,3 +208,22 @@ def test_a_task_is_kernel_tuners_cache_whose_space_is_what_was_recorded(device: 
         numbers = peers.Peer("random_sample", tmp_path)(task, 5, 1)
         assert len(set(numbers)) == len(numbers) == 5
         assert 0 < len(peers.Peer("genetic_algorithm", tmp_path)(task, 5, 1)) <= 5  # ends early in a space so small
+
+
+def test_a_live_search_is_judged_by_what_was_recorded(tmp_path: Path) -> None:
+    write_recorded(tmp_path)
+    task = tasks(read_dataset(tmp_path))[0]
+    order = [int(number) for number in task.seconds.argsort()]
+    slow, fast = order[5], order[0]
+    found = live_search.judged(task, [(slow, 0.5, 1.0), (fast, 0.7, 2.0), (fast, 0.4, 3.0)])
+    assert found["trials_to_95"] == 3  # at the second trial the slow one had still measured faster
+    assert found["seconds_to_99"] == 3.0
+    assert found["share"] == 1.0
+    lost = live_search.judged(task, [(fast, 0.4, 1.0), (slow, 0.3, 2.0)])
+    assert (lost["trials_to_99"], lost["share"] < 1.0) == (1, True)
+
+
+def test_live_searches_that_never_come_there_say_so() -> None:
+    row = {"device": "a", "method": "random", "share": 0.9, **{f"{what}_to_{level}": None for what in (
+        "trials", "seconds") for level in (95, 97, 99)}}
+    assert "| > 60 | > 60 | > 60 | 2 |" in live_search.table([row, row], 60)

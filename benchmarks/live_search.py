@@ -1,0 +1,228 @@
+"""Search strategies at work: `python -m benchmarks.live_search [--out docs]`.
+
+Every strategy tunes the same held-out problems on this machine, each run in a process of its own with an empty journal
+and an empty cache of compiled kernels; on OpenCL products Kernel Tuner tunes the same kernel through its own API. Runs
+take turns: all strategies with one seed, then with the next. A strategy sees what it measures; it is judged by the
+shipped recordings, in which these spaces are complete: share = best recorded time / recorded time of the configuration
+that has measured fastest so far. Seconds are of the clock, from the call on, building and checking included.
+Kernel Tuner is given no reference result and checks none; ours compare every result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import math
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.program import positive, run_program
+from benchmarks.report import Row, insert, machine, markdown, words, write_json
+
+if TYPE_CHECKING:
+    from seqtune.tuner.simulation import Task
+
+PROBLEMS = (  # held out, completely recorded on both devices, and not easy
+    ("llvm:0", "gemm m=191 n=1024 k=1024 trans_b=yes"),
+    ("llvm:0", "conv2d c=1024 h=24 w=24 k=224 r=1 s=1 stride_h=2 stride_w=2"),
+    ("llvm:0", "conv2d c=112 h=38 w=38 k=32 r=3 s=3 pad_h=1 pad_w=1"),
+    ("opencl:0", "gemm m=191 n=1024 k=1024 trans_b=yes"),
+    ("opencl:0", "conv2d c=1024 h=24 w=24 k=224 r=1 s=1 stride_h=2 stride_w=2"),
+)
+OURS = ("portfolio", "predictor", "autotvm", "droplet", "evolutionary", "annealing", "random")
+LEVELS = (0.95, 0.97, 0.99)
+Step = tuple[int, float, float]  # number of a configuration in the recorded spaces, what it measured, seconds since
+
+
+def searched(task: Task, place: str, strategy: str, trials: int, seed: int) -> list[Step]:
+    """One of our strategies, as `seqtune tune` runs it. Called in a fresh process."""
+    from seqtune.api import tune
+
+    steps: list[Step] = []
+    begin = time.monotonic()
+
+    def note(step: Any) -> None:
+        steps.append((task.number(step.configuration), step.measurement.seconds, time.monotonic() - begin))
+
+    with tempfile.TemporaryDirectory(prefix="seqtune-") as folder:
+        tune(task.spaces[0].problem, place, strategy=strategy, trials=trials, seed=seed,
+             journal=Path(folder) / "trials.sqlite", progress=note)
+    return steps
+
+
+def peer_searched(task: Task, strategy: str, trials: int, seed: int) -> list[Step]:
+    """One of Kernel Tuner's, on the kernel text that ours would build. Called in a fresh process."""
+    import random
+    from datetime import datetime
+
+    import numpy as np
+    from kernel_tuner import tune_kernel
+
+    from benchmarks.peers import recorded_values
+    from seqtune.kernels.implementation import Implementation
+    from seqtune.kernels.kernel import Configuration, resolve
+    from seqtune.tuner.opencl_facts import devices, handle, load
+    from seqtune.tuner.reference import operand_shapes
+
+    space = recorded_values(task.spaces[0])
+    kernel, problem = space.kernel, space.problem
+    device = next(one for one in devices() if one.key == space.device.key)  # which also repairs PoCL
+    there = {one: (p, d) for p, platform in enumerate(load().get_platforms())
+             for d, one in enumerate(platform.get_devices())}
+    platform, place = there[handle(device.name)]
+    assert kernel.implementation is not None
+    implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
+    values = {one.name: list(one.values) for one in kernel.parameters}
+    valid = {tuple(value for _, value in configuration.settings) for configuration in space}
+
+    def configured(settings: Any) -> Configuration:
+        return Configuration(kernel.name, tuple((name, settings[name]) for name in values))
+
+    def text(settings: Any) -> str:
+        """The kernel, and one that calls it with the numbers of this launch: its arguments are the same for all."""
+        source = implementation.source(problem, device, configured(settings))
+        launch = implementation.launch(problem, device, configured(settings))
+        buffers = "__global float *x, __global float *w, __global float *b, __global float *y, __global float *s"
+        given = ", ".join(["x", "w", "b", "y", "s", *map(str, launch.arguments)])
+        return f"{source.text}\n__kernel void tuned({buffers}) {{ {launch.phases[0].entry}({given}); }}\n"
+
+    def size(settings: Any) -> tuple[int, ...]:
+        return implementation.launch(problem, device, configured(settings)).phases[0].global_size
+
+    def allowed(*given: Any, **named: Any) -> bool:
+        """It asks in both ways."""
+        return (given or tuple(named[name] for name in values)) in valid
+
+    x, weights, bias, y = operand_shapes(problem)
+    every = list(space)
+    packed = max(implementation.pack(problem, device, one, np.zeros(weights, np.float32)).size for one in every)
+    scratch = max(implementation.launch(problem, device, one).workspace for one in every)
+    arguments = [np.zeros(max(1, math.prod(shape)), np.float32) for shape in (x, (packed,), bias, y, (scratch,))]
+    options = implementation.source(problem, device, every[0]).options
+    random.seed(seed)
+    np.random.seed(seed)
+    begin = time.time()
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results, _ = tune_kernel(
+            "tuned", text, size, arguments, values, lang="OpenCL", platform=platform, device=place,
+            block_size_names=["work_group"], grid_div_x=[], grid_div_y=[], defines={}, compiler_options=list(options),
+            restrictions=[allowed],
+            strategy=strategy, strategy_options={"max_fevals": trials}, quiet=True)
+    steps: dict[int, Step] = {}
+    for result in results:
+        number = task.number(configured(result))
+        measured = result["time"] * 1e-3 if isinstance(result["time"], int | float) else math.inf
+        steps.setdefault(number, (number, measured, datetime.fromisoformat(result["timestamp"]).timestamp() - begin))
+    return list(steps.values())
+
+
+def judged(task: Task, steps: Sequence[Step]) -> dict[str, Any]:
+    """Trials and seconds to each level (None: not within the budget), and the share at the end."""
+    best, share, found = math.inf, 0.0, {}
+    for count, (number, measured, seconds) in enumerate(steps, start=1):
+        if measured < best:
+            best = measured
+            share = task.optimum / float(task.seconds[number])
+        for level in LEVELS:
+            if share >= level and level not in found:
+                found[level] = (count, seconds)
+    return {"trials": len(steps), "share": share, "seconds": steps[-1][2] if steps else 0.0,
+            **{f"{what}_to_{level * 100:.0f}": found[level][place] if level in found else None
+               for level in LEVELS for place, what in enumerate(("trials", "seconds"))}}
+
+
+def runs(trials: int, repeats: int, ours: Sequence[str], theirs: Sequence[str], work: Path) -> Iterator[Row]:
+    """One row per problem, strategy and seed; what WORK has is not run again."""
+    from benchmarks.peers import PREFIX
+    from seqtune.learn import read_dataset
+    from seqtune.searches import tasks
+    from seqtune.tuner.devices import find
+
+    known = {(one.device, one.space): one
+             for one in tasks(read_dataset("shipped"), complete=True, held_out=True)}
+    for place, text in PROBLEMS:
+        task = next(one for (_, space), one in known.items()
+                    if space == text and one.spaces[0].device.key == find(place).key)
+        methods = list(ours) + [f"{PREFIX}{name}" for name in theirs if place.startswith("opencl")
+                                and len(task.spaces) == 1]
+        for seed in range(repeats):
+            for method in methods:
+                path = work / f"{place} {text} {method} {seed} {trials}.json".replace(":", "-").replace(" ", "_")
+                if not path.is_file():
+                    print(f"{place} {text}: {method}, seed {seed}", file=sys.stderr, flush=True)
+                    call = ((peer_searched, task, method.removeprefix(PREFIX), trials, seed)
+                            if method.startswith(PREFIX) else (searched, task, place, method, trials, seed))
+                    write_json(path, judged(task, _apart(*call)))
+                yield {"device": place, "problem": text, "method": method, "seed": seed,
+                       **json.loads(path.read_text())}
+
+
+def _apart(*call: Any) -> list[Step]:
+    """In a process of its own that shares no compiled kernel with others."""
+    with tempfile.TemporaryDirectory(prefix="seqtune-pocl-") as cache:
+        os.environ["POCL_CACHE_DIR"] = cache
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            found: list[Step] = pool.submit(*call).result()
+            return found
+
+
+def table(rows: Sequence[Row], trials: int) -> str:
+    """A line per method and device: medians over problems and seeds, those that never came there as the budget's end.
+    """
+    lines = []
+    for place in dict.fromkeys(row["device"] for row in rows):
+        for method in dict.fromkeys(row["method"] for row in rows if row["device"] == place):
+            mine = [row for row in rows if (row["device"], row["method"]) == (place, method)]
+            cells = [place, method, f"{sum(row['share'] for row in mine) / len(mine):.3f}"]
+            for level in LEVELS:
+                counts = sorted(row[f"trials_to_{level * 100:.0f}"] or math.inf for row in mine)
+                seconds = sorted(row[f"seconds_to_{level * 100:.0f}"] or math.inf for row in mine)
+                count, clock = counts[len(counts) // 2], seconds[len(seconds) // 2]
+                cells.append(f"{count:.0f} ({clock:.0f} s)" if count < math.inf else f"> {trials}")
+            lines.append([*cells, f"{len(mine)}"])
+    return markdown(["device", "strategy", "share at the end", "to 95 %", "to 97 %", "to 99 %", "runs"], lines, left=2)
+
+
+def main() -> None:
+    from benchmarks.peers import STRATEGIES, check_installed
+    from seqtune.tuner.devices import find
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=positive, default=100, help="of each run")
+    parser.add_argument("--repeats", type=positive, default=3, help="seeds")
+    parser.add_argument("--strategies", default=",".join(OURS), help="some of ours")
+    parser.add_argument("--peers", default=",".join(STRATEGIES), help="some of Kernel Tuner's; may be empty")
+    parser.add_argument("--work", type=Path, help="folder that keeps finished runs, so that a second call goes on")
+    parser.add_argument("--out", type=Path, help="folder for the JSON file")
+    parser.add_argument("--readme", type=Path, help="also put the table between this page's comments")
+    given = parser.parse_args()
+    theirs = [name for name in given.peers.split(",") if name]
+    if theirs:
+        check_installed()
+    with contextlib.ExitStack() as stack:
+        work = given.work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        work.mkdir(parents=True, exist_ok=True)
+        rows = list(runs(given.trials, given.repeats, given.strategies.split(","), theirs, work))
+    where = machine([find(place) for place in dict.fromkeys(place for place, _ in PROBLEMS)])
+    text = f"{table(rows, given.trials)}\n\nMeasured on {words(where)}, on {where['date']}."
+    print(text)
+    if given.out is not None:
+        given.out.mkdir(parents=True, exist_ok=True)
+        write_json(given.out / "live_search.json", {"machine": where, "trials": given.trials, "rows": rows})
+    if given.readme is not None:
+        insert(given.readme, "live_search", text)
+
+
+if __name__ == "__main__":
+    run_program("live_search", main)
