@@ -12,9 +12,10 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
 
-from seqtune.predictor.checkpoint import MODEL_TYPE
+from seqtune.predictor.checkpoint_files import MODEL_TYPE
+from seqtune.predictor.dimensions import Dimensions
 from seqtune.predictor.features import CODE_SIZE
-from seqtune.predictor.model import Choices, Dimensions, Source, Translator
+from seqtune.predictor.model import Choices, Source, Translator
 
 _SMALLEST = {"names": 2, "words": 2, "targets": 2, "groups": 2, "derived": 0, "longest": 1, "code": CODE_SIZE}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -126,7 +127,7 @@ def _propose(spaces: Sequence[SearchSpace], checkpoint: str | Path, top: int) ->
     if f"backend={device.backend}" not in loaded.vocabulary.words:
         raise CheckpointError(f"the checkpoint {checkpoint} was not trained for {device.backend} devices; "
                               "retrain it with records of one")
-    with one_thread():
+    with one_thread() if "torch" in sys.modules else contextlib.nullcontext():  # labels are predicted without it
         found = loaded.propose(spaces, top)
     return {candidate.configuration: candidate.probability for candidate in found}
 

@@ -71,7 +71,7 @@ def as_device(device: Device | str) -> Device:
 
 def load_checkpoint(name: str | Path) -> Checkpoint | LabelCheckpoint:
     """A checkpoint of either kind, kept in memory until its files change."""
-    from seqtune.predictor.checkpoint import find
+    from seqtune.predictor.checkpoint_files import find
 
     folder = find(name)
     stamps = tuple((path.name, path.stat().st_mtime_ns) for path in sorted(folder.iterdir()))
@@ -80,12 +80,14 @@ def load_checkpoint(name: str | Path) -> Checkpoint | LabelCheckpoint:
 
 @lru_cache(maxsize=4)
 def _loaded(folder: str, stamps: tuple[tuple[str, int], ...]) -> Checkpoint | LabelCheckpoint:
-    from seqtune.predictor.checkpoint import Checkpoint, model_type
+    from seqtune.predictor.checkpoint_files import model_type
 
     if model_type(Path(folder)) == "seqtune-label-translator":
         from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 
         return LabelCheckpoint.load(Path(folder))
+    from seqtune.predictor.checkpoint import Checkpoint
+
     return Checkpoint.load(Path(folder))
 
 

@@ -71,8 +71,8 @@ def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = 
     learned = Learned.of(np.concatenate(hashes if races is None else [*hashes, races.questions.hashes]))
     metrics = {name: value for name, value in trained.report.items() if name != "history"}
     provenance: dict[str, Any] = {"source": data.provenance.get("source", ""), "options": describe(options)}
-    LabelCheckpoint(trained.model, trained.vocabulary, tables_of(data), chains, weight, weights, learned,
-                    provenance, metrics, options.seed).save(out)
+    LabelCheckpoint(trained.model.size, trained.model.arrays(), trained.vocabulary, tables_of(data), chains, weight,
+                    weights, learned, provenance, metrics, options.seed).save(out)
     return {"out": str(out), **trained.report}
 
 

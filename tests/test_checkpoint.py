@@ -22,8 +22,10 @@ from seqtune.kernels.kernel import KERNELS, Constraint, Kernel, Parameter, kerne
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor import checkpoint as checkpoints
+from seqtune.predictor import checkpoint_files
 from seqtune.predictor.beam import beam_search
-from seqtune.predictor.checkpoint import Checkpoint, find
+from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.checkpoint_files import find
 from seqtune.predictor.model import Translator
 from seqtune.predictor.vocabulary import Vocabulary
 
@@ -104,8 +106,8 @@ def test_a_folder_that_is_no_checkpoint_is_not_overwritten(tmp_path: Path) -> No
 
 def test_names_are_looked_up_among_the_shipped_and_the_users_own(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "SHIPPED", tmp_path / "shipped")
-    monkeypatch.setattr(checkpoints, "user_folder", lambda: tmp_path / "own")
+    monkeypatch.setattr(checkpoint_files, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr(checkpoint_files, "user_folder", lambda: tmp_path / "own")
     made(1).save(tmp_path / "shipped" / "default")
     made(2).save(tmp_path / "own" / "mine")
     assert Checkpoint.load().seed == 1
@@ -252,7 +254,7 @@ def test_a_flipped_bit_among_the_weights_is_found(folder: Path) -> None:
 @pytest.mark.parametrize(("limit", "file"), [
     ("LARGEST_JSON", "seqtune.json"), ("LARGEST_WEIGHTS", "model.safetensors")])
 def test_an_enormous_file_is_not_read(limit: str, file: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, limit, 100)
+    monkeypatch.setattr(checkpoint_files, limit, 100)
     with pytest.raises(CheckpointError, match=rf"{file} has \d+ bytes"):
         Checkpoint.load(folder)
 

@@ -3,7 +3,7 @@
 config.json (dimensions), model.safetensors (weights in 16 bits), seqtune.json (format, vocabulary, kernels, tables of
 solvers, provenance, metrics), and trees.zlib (chains as plain arrays, a compressed safetensors file). As with every
 checkpoint nothing in it is trusted: shapes are compared before anything is loaded, and trees are checked to be trees.
-Raises CheckpointError.
+Predicting with one imports no torch. Raises CheckpointError.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from safetensors import SafetensorError
-from safetensors.numpy import load
-from safetensors.torch import save, save_file
+from safetensors.numpy import load, save, save_file
 
 from seqtune.errors import CheckpointError, FormatError, KernelError
 from seqtune.kernels.device import Device
@@ -32,11 +30,12 @@ from seqtune.kernels.miopen_gtc import RowSolver
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.beam import WIDTH, Candidate, NextWord, beam_search
-from seqtune.predictor.checkpoint import (
+from seqtune.predictor.checkpoint_files import (
     Config,
-    Undrawn,
     WordLists,
+    check_digests,
     check_size,
+    digests,
     find,
     make_vocabulary,
     read_json,
@@ -44,15 +43,18 @@ from seqtune.predictor.checkpoint import (
     replacing,
     word_lists,
 )
+from seqtune.predictor.dimensions import Dimensions
 from seqtune.predictor.forest import Forest, read_forest
 from seqtune.predictor.labels.answers import Average
+from seqtune.predictor.labels.arrays import ArrayTranslator, Tensors, shapes
 from seqtune.predictor.labels.chain import ChainWords, KernelChain, Link, plain
 from seqtune.predictor.labels.inputs import TREE_FEATURES
 from seqtune.predictor.labels.learned import LARGEST as LARGEST_LEARNED
 from seqtune.predictor.labels.learned import Learned
-from seqtune.predictor.labels.translator import LabelTranslator, LabelWords
-from seqtune.predictor.model import Dimensions
 from seqtune.predictor.vocabulary import Declaration, Vocabulary
+
+if TYPE_CHECKING:
+    from seqtune.predictor.labels.translator import LabelTranslator
 
 MODEL_TYPE = "seqtune-label-translator"
 TREES = "trees.zlib"
@@ -87,6 +89,7 @@ class _About(BaseModel):
     weight: float = Field(ge=0, le=1)
     weights: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(max_length=1000)
     learned: int = Field(ge=0, le=LARGEST_LEARNED)
+    sha256: dict[str, str] = Field(default={}, max_length=10)  # of the files beside; none in those of before
     provenance: dict[str, JsonValue]
     metrics: dict[str, JsonValue]
     seed: int
@@ -94,11 +97,12 @@ class _About(BaseModel):
 
 @dataclass
 class LabelCheckpoint:
-    """`tables` are texts of the rows of solvers that have some; `chains` are by the names of device and kernel, and
-    `weight` is their share of every word's log-probability, unless `weights` say another for the kernel; `learned` are
-    the problems that it must not be judged on."""
+    """`state` is the translator's tensors by name; `tables` are texts of the rows of solvers that have some; `chains`
+    are by the names of device and kernel, and `weight` is their share of every word's log-probability, unless `weights`
+    say another for the kernel; `learned` are the problems that it must not be judged on."""
 
-    model: LabelTranslator
+    size: Dimensions
+    state: Tensors
     vocabulary: Vocabulary
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     chains: Mapping[tuple[str, str], KernelChain] = field(default_factory=dict)
@@ -117,17 +121,14 @@ class LabelCheckpoint:
         vocabulary = make_vocabulary(about.vocabulary, about.kernels, folder / "seqtune.json")
         size = Dimensions(**read_json(folder / "config.json", Config).model_dump())
         check_size(folder, size, vocabulary)
-        with torch.device("meta"), Undrawn():
-            shapes = {name: list(one.shape) for name, one in LabelTranslator(size, vocabulary).state_dict().items()}
-        wanted = {name: (shape, "F16") for name, shape in shapes.items()} | {"learned": ([about.learned], "U8")}
-        tensors = read_tensors(folder / "model.safetensors", wanted)
-        learned = Learned(tensors.pop("learned").numpy())
+        wanted = {name: (list(shape), "F16") for name, shape in shapes(size).items()}
+        tensors = read_tensors(folder / "model.safetensors", wanted | {"learned": ([about.learned], "U8")})
+        check_digests(folder, about.sha256)
+        learned = Learned(tensors.pop("learned"))
         if about.learned & (about.learned - 1) or not about.learned:
             raise CheckpointError(f"{folder}: what it has learned from is not kept in a power of two of bytes")
-        model = LabelTranslator(size, vocabulary)
-        model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
-        found = cls(model.eval(), vocabulary, about.tables, {}, about.weight, about.weights, learned, about.provenance,
-                    about.metrics, about.seed)
+        found = cls(size, {name: tensor.astype(np.float32) for name, tensor in tensors.items()}, vocabulary,
+                    about.tables, {}, about.weight, about.weights, learned, about.provenance, about.metrics, about.seed)
         if not set(about.weights) <= {declared.name for declared in vocabulary.kernels}:
             raise CheckpointError(f"{folder}: it weighs trees of kernels that it lacks")
         found.chains = _chains(folder / TREES, about.chains, found.kernels())
@@ -145,18 +146,18 @@ class LabelCheckpoint:
             chains=tuple(_Chain(device=device, kernel=kernel, trees=number[id(chain.links)], member=chain.member,
                                 seen=tuple(tuple(link.seen.tolist()) for link in chain.links))
                          for (device, kernel), chain in self.chains.items()))
-        tensors = {name: tensor.detach().half().contiguous() for name, tensor in self.model.state_dict().items()}
-        trees = {f"{place}/{column}/{part}": torch.from_numpy(array) for place, links in enumerate(shared.values())
+        tensors = {name: tensor.astype(np.float16) for name, tensor in self.state.items()}
+        trees = {f"{place}/{column}/{part}": array for place, links in enumerate(shared.values())
                  for column, link in enumerate(plain(links)) if isinstance(link.trees, Forest)
                  for part, array in link.trees.arrays().items()}
         with replacing(Path(path)) as fresh:
             (fresh / "config.json").write_text(
-                json.dumps({**asdict(self.model.size), "model_type": MODEL_TYPE}, indent=1) + "\n")
-            (fresh / "seqtune.json").write_text(about.model_dump_json(indent=1) + "\n")
-            save_file({**tensors, "learned": torch.from_numpy(self.learned.bits)}, fresh / "model.safetensors",
-                      metadata={"format": "pt"})
+                json.dumps({**asdict(self.size), "model_type": MODEL_TYPE}, indent=1) + "\n")
+            save_file({**tensors, "learned": self.learned.bits}, fresh / "model.safetensors", metadata={"format": "pt"})
             if trees:
                 (fresh / TREES).write_bytes(zlib.compress(save(trees), 9))
+            about = about.model_copy(update={"sha256": digests(fresh)})
+            (fresh / "seqtune.json").write_text(about.model_dump_json(indent=1) + "\n")
         return Path(path)
 
     def kernels(self) -> Mapping[str, Kernel]:
@@ -191,8 +192,15 @@ class LabelCheckpoint:
         return beam_search(self.next_word(), spaces, max(WIDTH, count), count)
 
     @cached_property
+    def model(self) -> LabelTranslator:
+        """The translator as training has it."""
+        from seqtune.predictor.labels.translator import LabelTranslator
+
+        return LabelTranslator.of_arrays(self.size, self.state, self.vocabulary)
+
+    @cached_property
     def _words(self) -> NextWord[Any]:
-        words = LabelWords(self.model, self.vocabulary)
+        words = ArrayTranslator(self.size, self.state, self.vocabulary)
         if not self.chains:
             return words
         return Average([(words, 1 - self.weight), (ChainWords(self.chains, self.vocabulary), self.weight)],
@@ -205,7 +213,11 @@ def _chains(path: Path, about: Sequence[_Chain], kernels: Mapping[str, Kernel]) 
     try:
         if path.stat().st_size > _MOST_TREES:
             raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's")
-        arrays = load(zlib.decompressobj().decompress(path.read_bytes(), _MOST_TREES))  # cut off beyond, so damaged
+        packed = zlib.decompressobj()
+        unpacked = packed.decompress(path.read_bytes(), _MOST_TREES)
+        if packed.unconsumed_tail:
+            raise CheckpointError(f"{path} unpacks to more than {_MOST_TREES} bytes, more than any checkpoint's trees")
+        arrays = load(unpacked)
     except (SafetensorError, OSError, ValueError, zlib.error) as error:
         raise CheckpointError(f"{path} is no compressed safetensors file ({error!s:.100})") from None
     found, read = {}, {}

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from seqtune.data.labels import Labels
 from seqtune.data.questions import Questions
 from seqtune.kernels.kernel import Kernel
+from seqtune.predictor.dimensions import Dimensions
 from seqtune.predictor.labels.answers import Answers, Places, Ranker, valid
 from seqtune.predictor.labels.baselines import Majority, Nearest
 from seqtune.predictor.labels.chain import with_values
@@ -26,7 +27,6 @@ from seqtune.predictor.labels.fitting import LabelOptions, Rows, fit
 from seqtune.predictor.labels.inputs import TOKENS, Inputs, tree_columns
 from seqtune.predictor.labels.training import vocabulary_of
 from seqtune.predictor.labels.translator import Reader, Source, TargetVectors
-from seqtune.predictor.model import Dimensions
 from seqtune.predictor.vocabulary import Vocabulary
 
 Floats = NDArray[np.float32]

@@ -11,9 +11,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from seqtune.predictor.dimensions import Dimensions
 from seqtune.predictor.labels.inputs import MAGNITUDE_SIZE, NUMBERS, WORDS
 from seqtune.predictor.labels.translator import SentenceModel, Source
-from seqtune.predictor.model import Dimensions, Pairs
+from seqtune.predictor.model import Pairs
 from seqtune.predictor.vocabulary import Vocabulary
 
 MAGNITUDE = 4  # place of a number's logarithm in its code

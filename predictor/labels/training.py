@@ -21,10 +21,10 @@ from seqtune.data.labels import Labels, Races
 from seqtune.errors import MisuseError
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.miopen import BACKEND
+from seqtune.predictor.dimensions import Dimensions
 from seqtune.predictor.labels.fitting import LabelOptions, OnProgress, Rows, fit
 from seqtune.predictor.labels.inputs import Inputs
 from seqtune.predictor.labels.translator import LabelTranslator, SentenceModel, Source
-from seqtune.predictor.model import Dimensions
 from seqtune.predictor.resume import describe
 from seqtune.predictor.vocabulary import BEGIN, Vocabulary
 

@@ -10,7 +10,7 @@ Shapes: B questions, N numbers, T words read, V words of the vocabulary, W width
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,10 +24,11 @@ from seqtune.data.questions import Questions
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.beam import Allowed, Scores
+from seqtune.predictor.dimensions import Dimensions
 from seqtune.predictor.features import codes
 from seqtune.predictor.labels.blocks import ByteDropout, ShortAttention
-from seqtune.predictor.labels.inputs import CODE, MAGNITUDE_SIZE, NUMBERS, SIZES, TOKENS, Inputs
-from seqtune.predictor.model import DecoderLayer, Dimensions, EncoderLayer, Pairs
+from seqtune.predictor.labels.inputs import CODE, MAGNITUDE_SIZE, NUMBERS, SIZES, TOKENS, Floats, Inputs
+from seqtune.predictor.model import DecoderLayer, EncoderLayer, Pairs
 from seqtune.predictor.vocabulary import BEGIN, UNKNOWN, Vocabulary
 
 
@@ -140,6 +141,17 @@ class LabelTranslator(SentenceModel):
         self.decoder = nn.ModuleList(DecoderLayer(size, ShortAttention, ByteDropout) for _ in range(size.layers))
         self.decoded = nn.LayerNorm(size.width)
         nn.init.normal_(self.position.weight, std=0.1)
+
+    @classmethod
+    def of_arrays(cls, size: Dimensions, state: Mapping[str, Floats], vocabulary: Vocabulary) -> LabelTranslator:
+        """From what `arrays` gives."""
+        found = cls(size, vocabulary)
+        found.load_state_dict({name: torch.from_numpy(array) for name, array in state.items()})
+        return found.eval()
+
+    def arrays(self) -> dict[str, Floats]:
+        """Its state, from which `seqtune.predictor.labels.arrays` predicts without torch."""
+        return {name: tensor.detach().float().cpu().numpy() for name, tensor in self.state_dict().items()}
 
     def encode(self, source: Source) -> Pairs:
         """Keys and values of the source for every layer of the decoder."""
