@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -254,8 +255,43 @@ def test_trees_that_are_none_are_refused(damage: str, folder: Path, tmp_path: Pa
     else:
         trees[name][0] = 250
     (copy / PACKED).write_bytes(zlib.compress(save(trees)))
-    with pytest.raises(CheckpointError):
+    undigested(copy)
+    with pytest.raises(CheckpointError, match=r"trees\.zlib: its trees are"):
         LabelCheckpoint.load(copy)
+
+
+def undigested(folder: Path) -> None:
+    """Leaves out the digests, as who forges a checkpoint would."""
+    about = json.loads((folder / "seqtune.json").read_text())
+    assert set(about.pop("sha256")) == {"model.safetensors", PACKED}
+    (folder / "seqtune.json").write_text(json.dumps(about))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", PACKED])
+def test_a_flipped_bit_in_weights_or_trees_is_found(name: str, folder: Path, tmp_path: Path,
+                                                    capsys: pytest.CaptureFixture[str]) -> None:
+    copy = LabelCheckpoint.load(folder).save(tmp_path / "copy")
+    content = bytearray((copy / name).read_bytes())
+    content[-200] ^= 1
+    (copy / name).write_bytes(content)
+    asked = ["predict", "conv2d n=32 c=64 h=28 k=96 r=3 pad=1", "--device", "miopen:gfx906_60", "--checkpoint"]
+    assert main([*asked, str(copy)]) == 2
+    told = capsys.readouterr().err
+    assert len(told.splitlines()) == 1
+    assert f"{name} is not the file" in told
+
+
+def test_trees_that_unpack_to_more_than_any_are_refused(folder: Path, tmp_path: Path,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = LabelCheckpoint.load(folder).save(tmp_path / "copy")
+    (copy / PACKED).write_bytes(zlib.compress(bytes(50_000_000)))
+    undigested(copy)
+    monkeypatch.setattr("seqtune.predictor.labels.checkpoint.MOST_TREES", 1_000_000)
+    tracemalloc.start()
+    with pytest.raises(CheckpointError, match=r"trees\.zlib unpacks to more than"):
+        LabelCheckpoint.load(copy)
+    assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    tracemalloc.stop()
 
 
 def test_a_damaged_checkpoint_of_labels_is_refused_in_one_line(folder: Path, tmp_path: Path) -> None:

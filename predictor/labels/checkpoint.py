@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 MODEL_TYPE = "seqtune-label-translator"
 TREES = "trees.zlib"
-_MOST_TREES = 300_000_000  # bytes, unpacked
+MOST_TREES = 300_000_000  # bytes, unpacked
 FORMAT: Literal[1] = 1
 _MOST_ROWS = 1000  # texts of one solver's table
 
@@ -211,12 +211,12 @@ def _chains(path: Path, about: Sequence[_Chain], kernels: Mapping[str, Kernel]) 
     if not about:
         return {}
     try:
-        if path.stat().st_size > _MOST_TREES:
+        if path.stat().st_size > MOST_TREES:
             raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's")
         packed = zlib.decompressobj()
-        unpacked = packed.decompress(path.read_bytes(), _MOST_TREES)
+        unpacked = packed.decompress(path.read_bytes(), MOST_TREES)
         if packed.unconsumed_tail:
-            raise CheckpointError(f"{path} unpacks to more than {_MOST_TREES} bytes, more than any checkpoint's trees")
+            raise CheckpointError(f"{path} unpacks to more than {MOST_TREES} bytes, more than any checkpoint's trees")
         arrays = load(unpacked)
     except (SafetensorError, OSError, ValueError, zlib.error) as error:
         raise CheckpointError(f"{path} is no compressed safetensors file ({error!s:.100})") from None
