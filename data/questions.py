@@ -62,8 +62,10 @@ class Questions:
         return len(self.problem)
 
     @classmethod
-    def of(cls, asked: Sequence[tuple[Problem, Device]]) -> Questions:
+    def of(cls, asked: Sequence[tuple[Problem, Device]] | Questions) -> Questions:
         """Of some pairs, as the beam search asks them."""
+        if isinstance(asked, Questions):
+            return asked
         problems = {problem: place for place, problem in enumerate(dict.fromkeys(problem for problem, _ in asked))}
         devices = {device: place for place, device in enumerate(dict.fromkeys(device for _, device in asked))}
         return cls(Problems.of(list(problems)), tuple(devices), np.array([problems[one] for one, _ in asked]),
@@ -76,6 +78,8 @@ class Questions:
     def compact(self) -> Questions:
         """The same questions without the problems that none of them names."""
         used, problem = np.unique(self.problem, return_inverse=True)
+        if len(used) == len(self.problems.made):
+            return self
         return replace(self, problems=self.problems.take(used), problem=problem)
 
     def pairs(self) -> list[tuple[Problem, Device]]:

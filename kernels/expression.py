@@ -20,6 +20,7 @@ LONGEST_EXPRESSION = 2000  # characters; bounds what a foreign file can ask of u
 DEEPEST_EXPRESSION = 60
 LARGEST_SHIFT = 62
 LARGEST_POWER = 64
+FEW = 16  # numbers, which Python compares before NumPy has begun to
 
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
@@ -214,6 +215,8 @@ def _is_word(value: Any) -> bool:
 def _largest(value: Any) -> float:
     """The largest magnitude in a number or column."""
     if isinstance(value, np.ndarray):
+        if value.size <= FEW:
+            return float(max(map(abs, value.ravel().tolist()), default=0))
         return max(float(value.max(initial=0)), -float(value.min(initial=0)))
     magnitude: float = abs(value)
     return magnitude
@@ -270,9 +273,12 @@ def _binary(operator: str, left: Any, right: Any, text: str, columns: bool) -> A
                 return np.where((base == 0) & (np.asarray(right) < 0), 0, base**right)
             return left**right
     if columns:
+        divide = {"/": np.true_divide, "//": np.floor_divide, "%": np.mod}[operator]
+        if isinstance(right, int | float) and right:
+            return divide(left, right)
         zero = np.asarray(right) == 0
         safe = np.where(zero, 1, right)
-        quotient = {"/": np.true_divide, "//": np.floor_divide, "%": np.mod}[operator](left, safe)
+        quotient = divide(left, safe)
         return np.where(zero, 0, quotient)
     if right == 0:
         raise ExpressionError(f"division by zero in {text[:80]!r}")

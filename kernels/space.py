@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -35,8 +34,7 @@ LARGEST_SPACE = 20_000_000  # rows while enumerating; a larger space is refused 
 Rows = NDArray[np.int16]  # (configuration, parameter): places in Parameter.values
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One word allowed after a prefix: its place in `Parameter.values` and the rows that begin with it."""
 
     place: int
@@ -151,9 +149,8 @@ class SearchSpace:
         if not len(part):
             return []
         starts = np.flatnonzero(np.concatenate(([True], part[1:] != part[:-1])))
-        ends = np.append(starts[1:], len(part))
-        return [Step(int(part[first]), begin + int(first), begin + int(last))
-                for first, last in zip(starts, ends, strict=True)]
+        borders = [*(starts + begin).tolist(), end]
+        return list(map(Step, part[starts].tolist(), borders, borders[1:]))
 
     def _narrow(self, begin: int, end: int, column: int, place: int) -> tuple[int, int]:
         part = self.rows[begin:end, column]

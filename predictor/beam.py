@@ -99,6 +99,7 @@ class Grammar:
         self._kernels = [vocabulary.kernel(space.kernel.name) for space in self.spaces]
         self._places = [vocabulary.places(space.kernel.name) for space in self.spaces]
         self._settled = [Settled(space, vocabulary) for space in self.spaces]
+        self._derives = bool(vocabulary.derived)
 
     def __len__(self) -> int:
         """How many sentences there are."""
@@ -115,6 +116,8 @@ class Grammar:
 
     def settled(self, prefixes: Sequence[Prefix]) -> Quantities:
         """What is settled by prefixes that follow the same one."""
+        if not self._derives:
+            return np.empty((len(prefixes), 0), np.float32)
         if prefixes[0].column == 0:
             return np.concatenate([self._settled[prefix.space].after(np.zeros(1, np.int64), -1) for prefix in prefixes])
         rows = np.array([prefix.begin for prefix in prefixes])
@@ -185,7 +188,9 @@ def beam_search_many(model: NextWord[State], problems: Sequence[Sequence[SearchS
 
 def _costs(scores: Scores, lengths: Sequence[int]) -> NDArray[np.float64]:
     """- log-probabilities among the words allowed after each hypothesis, which has so many."""
-    given = np.nan_to_num(scores.astype(np.float64), nan=LEAST, posinf=-LEAST, neginf=LEAST)
+    given = scores.astype(np.float64)
+    if not np.isfinite(given).all():
+        given = np.nan_to_num(given, nan=LEAST, posinf=-LEAST, neginf=LEAST)
     starts = np.cumsum([0, *lengths[:-1]])
     given -= np.repeat(np.maximum.reduceat(given, starts), lengths)
     return np.asarray(np.repeat(np.log(np.add.reduceat(np.exp(given), starts)), lengths) - given)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,16 @@ class Forest:
     value: Floats  # (node,) threshold or leaf
     left: NDArray[np.uint16]  # (node,) 0 at a leaf
 
+    @cached_property
+    def _descent(self) -> tuple[NDArray[np.int32], Floats]:
+        """Per node the left one of its two heirs and the threshold from which on it's the other; a leaf is its own heir
+        from NaN on, so never."""
+        place = np.arange(len(self.value), dtype=np.int32)
+        tree = np.repeat(self.roots, np.diff(np.append(self.roots, len(place))))
+        inner = self.left > 0
+        return (np.where(inner, tree + self.left.astype(np.int32), place),
+                np.where(inner, self.value, np.float32(np.nan)))
+
     @classmethod
     def of(cls, booster: Any, classes: int) -> Forest:
         """From an xgboost Booster without categories, trained on columns without missing values."""
@@ -50,14 +61,15 @@ class Forest:
 
     def margins(self, rows: Floats) -> Floats:
         """(row, feature) -> (row, class): scores before the softmax, up to a constant per row."""
-        node = np.broadcast_to(self.roots, (len(rows), len(self.roots))).astype(np.int64)
+        following, threshold = self._descent
+        values = np.ascontiguousarray(rows).ravel()
+        first = np.arange(len(rows))[:, None] * rows.shape[1]  # place of a row's first value
+        node = np.broadcast_to(self.roots.astype(np.int64), (len(rows), len(self.roots)))
         for _ in range(DEEPEST):
-            left = self.left[node]
-            inner = left > 0
-            if not inner.any():
+            before, node = node, np.add(following[node], values[first + self.feature[node]] >= threshold[node],
+                                        dtype=np.int64)
+            if np.array_equal(before, node):
                 break
-            below = np.take_along_axis(rows, self.feature[node].astype(np.int64), axis=1) < self.value[node]
-            node = np.where(inner, self.roots + left + ~below, node)
         found: Floats = self.value[node].reshape(len(rows), -1, self.classes).sum(axis=1)
         return found
 

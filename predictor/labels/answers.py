@@ -83,6 +83,7 @@ class Average:
 
     def start(self, questions: Any, allowed: Allowed) -> tuple[Blend, NDArray[np.float32]]:
         """One empty hypothesis per question."""
+        questions = Questions.of(questions)
         return _blend([part.start(questions, allowed) for part in self._parts],
                       np.tile(self._usual, (len(questions), 1)), allowed, False)
 

@@ -156,7 +156,8 @@ class ArrayTranslator:
         self._answers = answers * tensors["decoded.weight"]
         self._usual: Floats = answers @ tensors["decoded.bias"] / np.float32(math.sqrt(size.width))
 
-    def start(self, questions: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[Reading, Scores]:
+    def start(self, questions: Sequence[tuple[Problem, Device]] | Questions,
+              allowed: Allowed) -> tuple[Reading, Scores]:
         """One empty hypothesis per question."""
         inputs, everyone = Inputs.of(Questions.of(questions), self.vocabulary.words), np.arange(len(questions))
         nothing = np.zeros((len(self._decoder), len(everyone), 0, 2, *self._heads), np.float32)

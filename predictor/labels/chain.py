@@ -184,9 +184,11 @@ class ChainWords:
                 inverse.append(places)
             self._place[kernel.name] = tuple(inverse)
 
-    def start(self, questions: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[ChainState, Scores]:
+    def start(self, questions: Sequence[tuple[Problem, Device]] | Questions,
+              allowed: Allowed) -> tuple[ChainState, Scores]:
         """One empty hypothesis per question."""
-        state = ChainState(tree_columns(Questions.of(questions)), np.array([device.name for _, device in questions]),
+        asked = Questions.of(questions)
+        state = ChainState(tree_columns(asked), np.array([device.name for device in asked.devices])[asked.device],
                            np.arange(len(questions)), ("",) * len(questions), np.zeros((len(questions), 0), np.int64))
         return state, np.full(len(allowed.words), np.nan, np.float32)
 

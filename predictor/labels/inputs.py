@@ -142,7 +142,8 @@ def plain_columns(questions: Questions) -> Floats:
     return found[questions.problem]
 
 
-def _evaluated(problems: Problems, wanted: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+@lru_cache(maxsize=1)  # a transformer and trees ask for the same, one after the other
+def _evaluated(problems: Problems, wanted: tuple[str, ...]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The values of expressions by problem, and where all that they name is known. Both (problem, wanted)."""
     columns = problems.columns
     names: dict[str, Any] = dict(columns.values)

@@ -193,7 +193,8 @@ class LabelWords:
             self._answers = model.answered(torch.arange(len(vocabulary.targets)))
 
     @torch.inference_mode()
-    def start(self, questions: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[Decoding, Scores]:
+    def start(self, questions: Sequence[tuple[Problem, Device]] | Questions,
+              allowed: Allowed) -> tuple[Decoding, Scores]:
         """One empty hypothesis per question."""
         inputs = Inputs.of(Questions.of(questions), self.vocabulary.words)
         everyone = np.arange(len(questions))
