@@ -152,7 +152,7 @@ def _kept(frame: pd.DataFrame, reasons: Any, skipped: Counter[str]) -> pd.DataFr
     """Rows whose problem is sound; the others are counted."""
     against = reasons[frame["place"].to_numpy()] if len(frame) else np.array([], dtype=object)
     skipped.update(reason for reason in against if reason is not None)
-    return frame[[reason is None for reason in against]]
+    return frame[np.array([reason is None for reason in against], dtype=bool)].reset_index(drop=True)
 
 
 def _settings(solver: Solver, labels: pd.DataFrame, problems: ProblemColumns, device: Device,

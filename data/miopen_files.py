@@ -24,6 +24,7 @@ LARGEST_FILE = 200_000_000  # bytes on disk
 LARGEST_CONTENT = 1_000_000_000  # bytes unpacked
 LARGEST_NUMBER = 1 << 40  # what no field of MIOpen's reaches
 MOST_ROWS = 5_000_000
+LEAST_SECONDS, MOST_SECONDS = 1e-12, 1e9
 LONGEST_WORD = 400
 _SQLITE = b"SQLite format 3\0"
 _STEPS = 200_000_000  # of SQLite's machine; an honest file of the largest size needs a twentieth
@@ -226,8 +227,8 @@ def _item(found: Times, place: int, item: str) -> None:
         return
     if not (_TIME.fullmatch(milliseconds) and _NUMBER.fullmatch(workspace) and 0 < len(solver) <= LONGEST_WORD):
         found.skipped["an item that is not MIOpen's"] += 1
-    elif (seconds := float(milliseconds) / 1000) <= 0:
-        found.skipped["a time of 0"] += 1
+    elif not LEAST_SECONDS <= (seconds := float(milliseconds) / 1000) <= MOST_SECONDS:
+        found.skipped["a time of 0" if seconds == 0 else "a time that no kernel takes"] += 1
     else:
         found.times.append((place, solver, seconds, int(workspace)))
         if solver not in found.algorithms:

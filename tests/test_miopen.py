@@ -160,6 +160,53 @@ def test_a_file_that_is_none_of_miopens_is_refused_in_one_line(content: bytes, t
     assert "\n" not in str(caught.value)
 
 
+def test_a_find_db_with_a_problem_left_out_keeps_each_time_with_its_solver(tmp_path: Path) -> None:
+    path = tmp_path / "gfx90878.HIP.fdb.txt"
+    path.write_text(NEW_FIND.replace("64-28-28-1x1", "999999999999-28-28-1x1", 1))
+    data, (report,) = read_files([path])
+    assert sum(report["skipped"].values()) == 2
+    assert sorted(data.rows["kernel"]) == ["miopen.GemmBwd1x1_stride2", "miopen.GemmFwdRest"]
+
+
+@pytest.mark.parametrize("time", ["1e-99", "1e99", "999999999999e33"])
+def test_a_time_that_no_kernel_takes_is_left_out(time: str, tmp_path: Path) -> None:
+    path = tmp_path / "gfx90878.HIP.fdb.txt"
+    path.write_text(NEW_FIND.replace("0.5", time))
+    data, (report,) = read_files([path])
+    assert report["skipped"] == {"a time that no kernel takes": 1}
+    assert np.isfinite(data.rows["seconds"]).all()
+    assert (data.rows["seconds"] > 0).all()
+
+
+def test_a_perf_db_without_labels_is_empty(tmp_path: Path, capsys: Any) -> None:
+    path = perf_db(tmp_path / "gfx906_60.db", LABELS, ["DELETE FROM perf_db"])
+    assert len(read_files([path])[0]) == 0
+    assert main(["evaluate", "miopen", "--data", str(path)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("form", ["parquet", "miopen-text", "miopen-udb"])
+def test_an_interrupted_import_or_export_leaves_nothing_half_written(form: str, tmp_path: Path, monkeypatch: Any,
+                                                                     capsys: Any) -> None:
+    source, out = perf_db(tmp_path / "gfx906_60.db", LABELS), tmp_path / "labels.parquet"
+    asked = ["import", "miopen", str(source), "--out", str(out)]
+    if form != "parquet":
+        assert main(asked) == 0
+        asked, out = ["export", "--format", form, "--data", str(out), "--out", str(tmp_path / "out")], tmp_path / "out"
+    before = sorted(tmp_path.iterdir())
+
+    def interrupt(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", interrupt)
+    assert main(asked) == 1
+    assert sorted(tmp_path.iterdir()) == before
+    monkeypatch.undo()
+    assert main(asked) == 0
+    assert out.exists()
+    capsys.readouterr()
+
+
 def test_what_was_compressed_in_parts_is_read_whole(tmp_path: Path) -> None:
     path = tmp_path / "gfx90878.HIP.fdb.txt.bz2"
     path.write_bytes(b"".join(bz2.compress(line.encode()) for line in NEW_FIND.splitlines(keepends=True)))
