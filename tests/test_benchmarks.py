@@ -15,7 +15,8 @@ from .recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, write_recorded
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ("results", "new_device", "resnet18_layers", "gemm", "opencl_layers", "end_to_end", "latency",
-            "hardness", "shipped_data", "search", "space_building", "miopen_paper", "miopen_gpu", "live_search")
+            "hardness", "shipped_data", "search", "space_building", "miopen_paper", "miopen_gpu", "miopen_latency",
+            "miopen_decodes", "live_search")
 sys.path.append(str(ROOT))  # benchmarks/ is not installed
 
 from benchmarks import (  # noqa: E402

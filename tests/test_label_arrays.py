@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.miopen_decodes import count_decodes
-from benchmarks.miopen_problems import draw, gpus, solved
 from seqtune.data.labels import Labels
 from seqtune.data.questions import Questions
 from seqtune.kernels.device import Device
@@ -26,6 +26,11 @@ from seqtune.predictor.labels.translator import LabelTranslator, LabelWords
 from seqtune.predictor.vocabulary import Vocabulary
 
 from .test_layout import loaded_after
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is not installed
+
+from benchmarks.miopen_decodes import count_decodes
+from benchmarks.miopen_problems import draw, gpus, solved
 
 KERNELS = [find_solver(name).kernel for name in SOLVERS if "GTC" not in name]  # those get their rows from labels
 SIZES = [{"width": 32, "heads": 2, "layers": 1, "hidden": 64}, {"width": 48, "heads": 4, "layers": 3, "hidden": 40}]

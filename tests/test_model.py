@@ -16,11 +16,11 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.beam import Allowed, beam_search
 from seqtune.predictor.decoding import TranslatorWords
+from seqtune.predictor.dimensions import Dimensions
 from seqtune.predictor.features import QUANTITIES
 from seqtune.predictor.model import (
     FIT_SIZE,
     Choices,
-    Dimensions,
     Source,
     Translator,
     fits,

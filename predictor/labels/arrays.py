@@ -58,7 +58,7 @@ def unit(x: Floats) -> Floats:
 
 def attend(query: Floats, keys: Floats, values: Floats) -> Floats:
     """Query (H, T, A, W/A), already scaled, over keys and values (H or 1, S, A, W/A) -> (H, T, W)."""
-    scores = query.transpose(0, 2, 1, 3) @ keys.transpose(0, 2, 3, 1)
+    scores: Floats = query.transpose(0, 2, 1, 3) @ keys.transpose(0, 2, 3, 1)
     scores -= scores.max(axis=-1, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=-1, keepdims=True)
