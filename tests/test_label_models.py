@@ -29,6 +29,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.labels import fit_baselines, train_labels
 from seqtune.learn import train as train_command
 from seqtune.predictor.beam import beam_search
+from seqtune.predictor.checkpoint_files import find
 from seqtune.predictor.forest import Forest
 from seqtune.predictor.labels.answers import Average, Beam, Greedy, Places
 from seqtune.predictor.labels.baselines import by_device
@@ -367,6 +368,7 @@ def test_devices_told_by_the_user_are_judged_too(folder: Path, files: list[Path]
 def test_the_shipped_checkpoint_tells_solver_and_parameters_on_gpus_it_knows_and_others() -> None:
     loaded = load_checkpoint("miopen")
     assert isinstance(loaded, LabelCheckpoint)
+    assert json.loads((find("miopen") / "seqtune.json").read_text())["sha256"].keys() == {"model.safetensors", PACKED}
     for name in ("gfx906_60", "gfx942130", "gfx1030_36"):
         answer = predict("conv2d n=32 c=64 h=28 k=256 r=1", device=f"miopen:{name}", checkpoint="miopen", top=3)
         assert len(answer.candidates) == 3
