@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from seqtune.errors import FormatError
+from seqtune.errors import FormatError, KernelError
 from seqtune.kernels.expression import Expression
 
 from .miopen import (
@@ -75,13 +75,18 @@ class RowSolver(Solver):
         return ",".join(map(str, values)) + (f"[{split}]" if split else "")
 
     def with_rows(self, labels: Iterable[Spelled]) -> RowSolver:
-        """The solver whose table is what these labels (from `read`) spell out, the first to name a row."""
+        """The solver whose table is what these labels (from `read`) spell out, the first to name a row.
+
+        Raises KernelError where there are none.
+        """
         table: dict[int, tuple[int | str, ...]] = {}
         splits: set[int] = set()
         for label in labels:
             row = int(label["row"])
             if table.setdefault(row, _row(label)) == _row(label) and label["gks"]:
                 splits.add(row)
+        if not table:
+            raise KernelError(f"the table of {self.name} has no row")
         derived = tuple((name, Expression(_choice({row: values[place] for row, values in table.items()})))
                         for place, name in enumerate(_ROW))
         split = Expression(_choice({row: int(row in splits) for row in table}))

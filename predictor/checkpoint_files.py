@@ -106,7 +106,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def digests(folder: Path) -> dict[str, str]:
     """SHA-256 of each file of weights or trees of a checkpoint."""
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())
-            if path.suffix in (".safetensors", ".zlib")}
+            if path.suffix in (".safetensors", ".zlib") and path.is_file()}
 
 
 def check_digests(folder: Path, wanted: Mapping[str, str]) -> None:

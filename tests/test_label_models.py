@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tracemalloc
 import zlib
 from collections.abc import Sequence
@@ -303,6 +304,21 @@ def test_a_damaged_checkpoint_of_labels_is_refused_in_one_line(folder: Path, tmp
         with pytest.raises(CheckpointError) as caught:
             load_checkpoint(copy)
         assert "\n" not in str(caught.value)
+
+
+def test_a_shipped_checkpoint_whose_tables_or_trees_are_gone_is_refused(tmp_path: Path) -> None:
+    copy = shutil.copytree(find("miopen"), tmp_path / "copy")
+    text = (copy / "seqtune.json").read_text()
+    about = json.loads(text)
+    about["tables"] = {name: [] for name in about["tables"]}
+    (copy / "seqtune.json").write_text(json.dumps(about))
+    with pytest.raises(CheckpointError, match="has no row"):
+        LabelCheckpoint.load(copy)
+    (copy / "seqtune.json").write_text(text)
+    (copy / PACKED).unlink()
+    (copy / PACKED).mkdir()
+    with pytest.raises(CheckpointError, match=r"trees\.zlib is not the file"):
+        LabelCheckpoint.load(copy)
 
 
 def test_a_prediction_names_the_solver_and_its_parameters(folder: Path) -> None:
