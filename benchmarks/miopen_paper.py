@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.program import run_program
 from benchmarks.report import BLACK, BLUE, GREY, ORANGE, SKY, Row, insert, markdown, style, write_json
+from seqtune.errors import MisuseError
 from seqtune.inputs import one_thread
 
 if TYPE_CHECKING:
@@ -42,10 +43,9 @@ def judge_all(files: Sequence[Path], checkpoint: LabelCheckpoint, work: Path, me
     """A row per method, device and solver; and the numbers of training labels by solver."""
     from seqtune.data.labels import read_labels
     from seqtune.data.miopen import read_files
-    from seqtune.labels import fit_baselines
+    from seqtune.labels import baseline_options, fit_baselines
     from seqtune.predictor.labels.answers import Beam
     from seqtune.predictor.labels.chain import ChainWords
-    from seqtune.predictor.labels.fitting import LabelOptions
     from seqtune.predictor.labels.translator import LabelWords
 
     kernels = checkpoint.kernels()
@@ -54,7 +54,9 @@ def judge_all(files: Sequence[Path], checkpoint: LabelCheckpoint, work: Path, me
     fitting = {name: part.known() for name, (part, _) in split.items() if len(part)}
     judged = {name: split[name][1] for name in sorted(fitting, key=lambda name: len(fitting[name]))
               if len(split[name][1])}
-    options = LabelOptions(epochs=epochs, validation=0, threads=1, bf16=True)
+    if any(checkpoint.learned.knows(one.questions.hashes).mean() > 0.5 for one in judged.values()):
+        raise MisuseError("the checkpoint has learned from the held-out problems; name another, or none to train one")
+    options = baseline_options(epochs, threads=1)
     ours: dict[str, Callable[[], Method]] = {
         "seqtune": lambda: Beam(checkpoint.next_word()),
         "transformer": lambda: Beam(LabelWords(checkpoint.model, checkpoint.vocabulary)),

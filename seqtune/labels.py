@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from seqtune.predictor.labels.checkpoint import LabelCheckpoint
     from seqtune.predictor.labels.fitting import LabelOptions, LabelProgress
     from seqtune.predictor.labels.hybrid import Chains
+    from seqtune.predictor.labels.learned import Learned
 
 NAME = "miopen"  # of the shipped checkpoint
 BY = ("direction", "dtype")
+FINISH_EPOCHS, FINISH_RATE = 3, 0.2  # on all problems, after the training on most; the rate as a share of that before
 BASELINES = ("majority", "nearest", "trees", "trees_beam", "tree_ranker", "two_towers", "lstm")
 
 
@@ -35,30 +37,27 @@ def holds_labels(data: Dataset) -> bool:
 def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = None, *, everything: bool = False,
                  trees: bool = True, progress: Callable[[LabelProgress], None] | None = None,
                  say: Say = silent) -> dict[str, Any]:
-    """Train on a data set's labels and races but those of the held-out tenth of the problems (unless `everything`) and
-    save the checkpoint; returns a report. `trees`: with chains of boosted trees beside the transformer."""
+    """Train on a data set's labels and races but those of the held-out tenth of the problems and save the checkpoint;
+    returns a report. `trees`: with chains of boosted trees beside the transformer. `everything`: the checkpoint is then
+    judged on the held-out problems, which its metrics keep, finished on all problems, and its trees grown from all."""
     from seqtune.data.labels import read_labels, read_races
     from seqtune.data.miopen import tables_of
     from seqtune.predictor.labels.checkpoint import LabelCheckpoint
     from seqtune.predictor.labels.fitting import LabelOptions
     from seqtune.predictor.labels.hybrid import best_weights, grow
-    from seqtune.predictor.labels.learned import Learned
     from seqtune.predictor.labels.training import set_aside, train
-    from seqtune.predictor.labels.translator import LabelTranslator
     from seqtune.predictor.resume import describe
 
     options = options or LabelOptions()
     say("reading the labels")
     labels, races = read_labels(data), read_races(data)
-    if not everything:
-        labels, races = _training(labels, races)
-    trained = train(labels, races, options, progress)
-    assert isinstance(trained.model, LabelTranslator)
+    fitting, timed = _training(labels, races)
+    trained = train(fitting, timed, options, progress)
     chains: Chains = {}
     weight = 0.5
     weights: dict[str, float] = {}
     if trees:
-        known = {name: one.known() for name, one in labels.items()}
+        known = {name: one.known() for name, one in fitting.items()}
         parts = {name: set_aside(one, options.validation) for name, one in known.items()}
         if options.validation:
             say("growing trees on a part, to weigh them")
@@ -67,13 +66,64 @@ def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = 
                                            {name: aside for name, (_, aside) in parts.items()})
         say("growing trees")
         chains = grow({name: one for name, one in known.items() if len(one)}, options.threads, options.seed)
-    hashes = [one.questions.hashes for one in labels.values()]
-    learned = Learned.of(np.concatenate(hashes if races is None else [*hashes, races.questions.hashes]))
     metrics = {name: value for name, value in trained.report.items() if name != "history"}
     provenance: dict[str, Any] = {"source": data.provenance.get("source", ""), "options": describe(options)}
-    LabelCheckpoint(trained.model.size, trained.model.arrays(), trained.vocabulary, tables_of(data), chains, weight,
-                    weights, learned, provenance, metrics, options.seed).save(out)
+    found = LabelCheckpoint(trained.model.size, trained.model.arrays(), trained.vocabulary, tables_of(data), chains,
+                            weight, weights, _learned(fitting, timed), provenance, metrics, options.seed)
+    if everything:
+        found = _finished(found, labels, races, options, progress, say)
+    found.save(out)
     return {"out": str(out), **trained.report}
+
+
+def _finished(found: LabelCheckpoint, labels: dict[str, Labels], races: Races | None, options: LabelOptions,
+              progress: Callable[[LabelProgress], None] | None, say: Say) -> LabelCheckpoint:
+    """The checkpoint after it has learned from the held-out problems, too, on which it is judged before."""
+    from seqtune.predictor.labels.hybrid import grow
+    from seqtune.predictor.labels.training import Trained, train
+    from seqtune.predictor.labels.translator import LabelTranslator
+
+    with one_thread():
+        held_out = judged_rows(found, labels, races, say)
+    every = {name: one for name, one in labels.items() if name in found.kernels()}
+    say("finishing on everything")
+    finish = replace(options, epochs=FINISH_EPOCHS, rate=options.rate * FINISH_RATE, validation=0,
+                     state=None if options.state is None else options.state / "finish")
+    trained = train(every, races, finish, progress, Trained(found.model, found.vocabulary, {}))
+    assert isinstance(trained.model, LabelTranslator)
+    chains = found.chains
+    if chains:
+        say("growing trees on everything")
+        known = {name: one.known() for name, one in every.items()}
+        chains = grow({name: one for name, one in known.items() if len(one)}, options.threads, options.seed)
+    learned = {name: trained.report[name] for name in ("labels", "races")}
+    return replace(found, state=trained.model.arrays(), chains=chains, learned=_learned(every, races),
+                   provenance={**found.provenance, "finished": {"epochs": FINISH_EPOCHS, "rate": finish.rate,
+                                                                "on": "held-out problems, too", **learned}},
+                   metrics={**found.metrics, "held_out": held_out})
+
+
+def judged_rows(checkpoint: LabelCheckpoint, labels: dict[str, Labels], races: Races | None,
+                say: Say = silent) -> list[dict[str, Any]]:
+    """Per device and solver, then per device, on the held-out problems."""
+    from seqtune.predictor.labels.answers import Beam
+    from seqtune.predictor.labels.choice import choose
+    from seqtune.predictor.labels.judge import judge, race_rows
+
+    kernels = checkpoint.kernels()
+    held_out = {name: one.spoken_by(kernels[name]).split()[1] for name, one in labels.items() if name in kernels}
+    rows = [row.to_json() for row in judge(Beam(checkpoint.next_word()), held_out, progress=say)]
+    if races is not None:
+        raced = races.take(np.flatnonzero(races.questions.held_out))
+        rows += [row.to_json() for row in race_rows(raced, choose(checkpoint.model, checkpoint.vocabulary, raced))]
+    return rows
+
+
+def _learned(labels: dict[str, Labels], races: Races | None) -> Learned:
+    from seqtune.predictor.labels.learned import Learned
+
+    hashes = [one.questions.hashes for one in labels.values()]
+    return Learned.of(np.concatenate(hashes if races is None else [*hashes, races.questions.hashes]))
 
 
 def evaluate_labels(paths: Sequence[str | Path], *, checkpoint: str | Path = NAME, baselines: bool = False,
@@ -133,13 +183,12 @@ def fit_baselines(fitting: dict[str, Labels], progress: Say = silent, options: L
     from seqtune.predictor.labels.answers import Beam
     from seqtune.predictor.labels.baselines import Majority, Nearest, by_device
     from seqtune.predictor.labels.chain import ChainOptions, ChainWords, KernelChain
-    from seqtune.predictor.labels.fitting import LabelOptions
     from seqtune.predictor.labels.rankers import Candidates, TreeRanker, TreeRankerOptions, TwoTowers, seen_places
     from seqtune.predictor.labels.recurrent import Recurrent
     from seqtune.predictor.labels.training import train, vocabulary_of
     from seqtune.predictor.labels.translator import LabelWords
 
-    options = options or LabelOptions(epochs=20, validation=0)
+    options = options or baseline_options()
     found: dict[str, Method] = {}
     if "majority" in names:
         found["majority"] = Majority(fitting)
@@ -162,6 +211,14 @@ def fit_baselines(fitting: dict[str, Labels], progress: Say = silent, options: L
         recurrent = train(fitting, None, replace(options, rate=3e-3), make=Recurrent)
         found["lstm"] = Beam(LabelWords(recurrent.model, recurrent.vocabulary), width=1)
     return found
+
+
+def baseline_options(epochs: int = 20, threads: int = 2) -> LabelOptions:
+    """How the two-tower ranker and the LSTM are trained."""
+    from seqtune.predictor.labels.fitting import LabelOptions
+
+    return LabelOptions(epochs=epochs, threads=threads, batch=256, rate=2e-3, smoothing=0.05, even=0.8, most=3.0,
+                        validation=0)
 
 
 def load_labels(checkpoint: str | Path) -> LabelCheckpoint:
