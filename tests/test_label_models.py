@@ -367,6 +367,20 @@ def test_training_from_a_data_set_of_labels_makes_a_checkpoint_of_labels(
     assert isinstance(load_checkpoint(tmp_path / "out"), LabelCheckpoint)
 
 
+def test_a_training_on_everything_is_judged_before_it_sees_what_is_held_out(
+        data: Dataset, files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqtune.predictor.labels.chain.ChainOptions", lambda **given: TREES)
+    train_labels(data, tmp_path / "out", replace(QUICK, epochs=2), everything=True)
+    loaded = LabelCheckpoint.load(tmp_path / "out")
+    rows = loaded.metrics["held_out"]
+    assert isinstance(rows, list)
+    assert [row.get("solver") for row in rows if isinstance(row, dict)] == [
+        "ConvMlirIgemmFwd", "ConvBinWinogradRxSf2x3", "ConvBinWinogradRxSf2x3", None]
+    assert "finished" in loaded.provenance
+    with pytest.raises(MisuseError, match="learned from every problem"):
+        evaluate_labels(files, checkpoint=tmp_path / "out")
+
+
 def test_a_forest_of_one_leaf_is_a_constant() -> None:
     forest = Forest(1, np.zeros(1, np.int32), np.zeros(1, np.uint8), np.array([0.5], np.float32),
                     np.zeros(1, np.uint16))
