@@ -46,7 +46,8 @@ from seqtune.predictor.labels.translator import LabelWords
 from .planted_labels import find_file, perf_files
 
 QUICK = LabelOptions(epochs=25, width=32, heads=2, layers=1, hidden=64, batch=64, rate=6e-3, average=0.9, dropout=0.0,
-                     threads=1, validation=0, most=10.0, even=0.8, races=0.25, race_batch=512, smoothing=0.05, bf16=False)
+                     threads=1, validation=0, most=10.0, even=0.8, races=0.25, race_batch=512, smoothing=0.05,
+                     bf16=False)
 TREES = ChainOptions(rounds=15, rate=0.3, depth=4, threads=1)
 MLIR, WINOGRAD = "miopen.ConvMlirIgemmFwd", "miopen.ConvBinWinogradRxSf2x3"
 
