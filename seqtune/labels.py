@@ -46,6 +46,7 @@ def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = 
     from seqtune.predictor.labels.fitting import LabelOptions
     from seqtune.predictor.labels.hybrid import best_weights, grow
     from seqtune.predictor.labels.training import set_aside, train
+    from seqtune.predictor.labels.translator import LabelTranslator
     from seqtune.predictor.resume import describe
 
     options = options or LabelOptions()
@@ -53,6 +54,7 @@ def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = 
     labels, races = read_labels(data), read_races(data)
     fitting, timed = _training(labels, races)
     trained = train(fitting, timed, options, progress)
+    assert isinstance(trained.model, LabelTranslator)
     chains: Chains = {}
     weight = 0.5
     weights: dict[str, float] = {}
@@ -84,7 +86,7 @@ def _finished(found: LabelCheckpoint, labels: dict[str, Labels], races: Races | 
     from seqtune.predictor.labels.translator import LabelTranslator
 
     with one_thread():
-        held_out = judged_rows(found, labels, races, say)
+        held_out: Any = judged_rows(found, labels, races, say)
     every = {name: one for name, one in labels.items() if name in found.kernels()}
     say("finishing on everything")
     finish = replace(options, epochs=FINISH_EPOCHS, rate=options.rate * FINISH_RATE, validation=0,
