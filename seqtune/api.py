@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seqtune.answers import Candidate, Demonstration, Devices, Prediction, Tuned, TuningReport, finite
 from seqtune.data.miopen_terms import as_convnd
@@ -188,22 +188,27 @@ def _has_implementation(spaces: Sequence[SearchSpace]) -> None:
 
 
 def tune(problems: object, device: Device | str | None = None, *, strategy: str = "portfolio",
-         trials: int | None = None, seconds: float | None = None, seed: int = 0, journal: str | Path | None = None,
-         retry_failed: bool = False, replay: str | Path | None = None,
+         trials: int | None = None, seconds: float | None = None, total: int | None = None, seed: int = 0,
+         journal: str | Path | None = None, retry_failed: bool = False, replay: str | Path | None = None,
          progress: Callable[[TuningProgress], None] | None = None) -> TuningReport:
-    """Search by measuring: one problem, several, or a named set. The budget is for each problem.
+    """Search by measuring: one problem, several, or a named set.
 
-    Every measurement is in the journal as soon as it is made; the same call again goes on where this one stopped.
-    `retry_failed` measures again what timed out or crashed. With `replay` nothing is measured and no journal kept: the
-    records of a data set answer, of `device` there (None: its only one; else llvm:0).
+    The budget of `trials` and `seconds` is for each problem; one of `total` trials is shared by all of them, which go
+    where they teach or improve most. Every measurement is in the journal as soon as it is made; the same call again
+    goes on where this one stopped. `retry_failed` measures again what timed out or crashed. With `replay` nothing is
+    measured and no journal kept: the records of a data set answer, of `device` there (None: its only one; else llvm:0).
     """
     from seqtune.data.journal import Journal
+    from seqtune.tuner.campaign import campaign
     from seqtune.tuner.runner import Measurer, Runner
     from seqtune.tuner.tune import Budget, strategy_factory, tune_all
 
     asked = as_problems(problems)
-    if trials is not None and trials < 1:
-        raise MisuseError(f"trials={trials}; at least one is needed")
+    for name, count in (("trials", trials), ("total", total)):
+        if count is not None and count < 1:
+            raise MisuseError(f"{name}={count}; at least one is needed")
+    if total is not None and (trials is not None or seconds is not None):
+        raise MisuseError("a total is shared by all problems; leave it out, or the budget for each")
     if seconds is not None:
         check_positive("seconds", seconds)
     if seed < 0:
@@ -242,9 +247,11 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         if retry_failed:
             for problem in asked:
                 kept.forget_failed(problem, place, kernels())
-        for found in tune_all(
-                asked, place, kept, _seeded(strategy, factory), Budget(trials, seconds), measurer=measurer, seed=seed,
-                kernels=families, on_progress=note, on_skip=lambda problem, reason: skipped.append((problem, reason))):
+        ways: dict[str, Any] = {
+            "strategy": _seeded(strategy, factory), "measurer": measurer, "seed": seed, "kernels": families,
+            "on_progress": note, "on_skip": lambda problem, reason: skipped.append((problem, reason))}
+        for found in (tune_all(asked, place, kept, budget=Budget(trials, seconds), **ways) if total is None
+                      else campaign(asked, place, kept, total, **ways)):
             times = dict(found.finalists)
             default = times.get(found.default)
             results.append(Tuned(
@@ -260,16 +267,17 @@ def _seeded(name: str, factory: StrategyFactory) -> str | StrategyFactory:
         return name
     seeded_factory: Callable[..., Strategy] = factory
 
-    def seeded(spaces: Sequence[SearchSpace], seed: int, trials: int | None = None, **known: object) -> Strategy:
+    def seeded(spaces: Sequence[SearchSpace], seed: int, trials: int | None = None,
+               seeds: Sequence[Configuration] = (), **known: object) -> Strategy:
         try:
-            seeds = tuple(_propose(spaces, "default", SEEDS))
+            seeds = (*seeds, *_propose(spaces, "default", SEEDS))
         except CheckpointError:  # it does not know these kernels or this device
             if name == "predictor":
                 raise
-            seeds = ()
         return seeded_factory(spaces, seed, trials, seeds=seeds, **known)
 
     seeded.__name__ = name
+    seeded.takes_seeds = True  # type: ignore[attr-defined]
     seeded.takes_history = getattr(factory, "takes_history", False)  # type: ignore[attr-defined]
     return seeded
 

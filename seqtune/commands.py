@@ -119,6 +119,8 @@ def tune(
     )] = "portfolio",
     trials: Annotated[int | None, typer.Option("--trials", min=1, help="At most so many per problem.")] = None,
     seconds: Annotated[float | None, typer.Option("--seconds", help="At most so long per problem.")] = None,
+    total: Annotated[int | None, typer.Option(
+        "--total", min=1, help="So many trials for all problems together, where they serve most.")] = None,
     seed: Seed = 0,
     journal: JournalPath = None,
     retry_failed: Annotated[bool, typer.Option(
@@ -133,8 +135,8 @@ def tune(
 
     wanted = _problems(words, problems)
     with progress.Tuning(seconds) as told:
-        report = api.tune(wanted, device, strategy=strategy, trials=trials, seconds=seconds, seed=seed,
-                          journal=journal, retry_failed=retry_failed, replay=replay, progress=told)
+        report = api.tune(wanted, device, strategy=strategy, trials=trials, seconds=seconds, total=total,
+                          seed=seed, journal=journal, retry_failed=retry_failed, replay=replay, progress=told)
     _answer(report.to_json()) if as_json else show.tuned(report)
 
 

@@ -54,7 +54,7 @@ class Tuning:
         self.seconds = seconds  # the budget of each problem
         self.console = Console(stderr=True, highlight=False)
         self.bar: Progress | None = None
-        self.problem: Problem | None = None
+        self.task: Problem | str | None = None  # what the trials are counted of: a problem, or how many there are
         self.began = self.said = 0.0
         self.last = ""
 
@@ -71,20 +71,23 @@ class Tuning:
         self._end()
 
     def __call__(self, step: TuningProgress) -> None:
-        if step.problem != self.problem:
+        task = step.problem if step.problems == 1 else f"{step.problems} problems"
+        name = task if isinstance(task, str) else task.brief()
+        if task != self.task:
             self._end()
-            self.problem, self.began, self.said = step.problem, time.monotonic(), time.monotonic()
+            self.task, self.began, self.said = task, time.monotonic(), time.monotonic()
             if self.bar is not None:
-                for task in self.bar.task_ids:
-                    self.bar.remove_task(task)
-                self.bar.add_task(step.problem.brief(), total=step.total, rest="")
+                for shown in self.bar.task_ids:
+                    self.bar.remove_task(shown)
+                self.bar.add_task(name, total=step.total, rest="")
         elapsed = time.monotonic() - self.began
         rate = (step.done - step.resumed) / elapsed if elapsed > 0 else 0.0
         seconds = (step.total - step.done) / rate if rate else math.inf
         seconds = min(seconds, math.inf if self.seconds is None else max(0.0, self.seconds - elapsed))
         left = f", {seconds:.0f} s left" if math.isfinite(seconds) else ""
-        rest = f"{rate:.1f}/s, best {duration(step.best)}{left}"
-        self.last = f"{step.problem.brief()}: {step.done}/{step.total}, {rest}"
+        of = "" if step.problems == 1 else f" of {step.problem.brief()}"
+        rest = f"{rate:.1f}/s, best {duration(step.best)}{of}{left}"
+        self.last = f"{name}: {step.done}/{step.total}, {rest}"
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=step.done, total=step.total, rest=rest)
         elif time.monotonic() - self.said > QUIET_SECONDS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import subprocess
 import sys
 from functools import partial
@@ -16,10 +17,11 @@ from .recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, write_recorded
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ("results", "new_device", "resnet18_layers", "gemm", "opencl_layers", "end_to_end", "latency",
             "hardness", "shipped_data", "search", "space_building", "miopen_paper", "miopen_gpu", "miopen_latency",
-            "miopen_decodes", "live_search")
+            "miopen_decodes", "live_search", "across")
 sys.path.append(str(ROOT))  # benchmarks/ is not installed
 
 from benchmarks import (  # noqa: E402
+    across,
     end_to_end,
     gemm,
     hardness,
@@ -195,6 +197,27 @@ def test_regret_is_compared_with_the_best_other_method_of_each_space() -> None:
     assert search.ratios(shares(ours=1.0, a=1.0), "ours")[0]["ratio"] == 1.0  # none is nearer than 0.001
     rows = shares(ours=0.9, a=0.7, b=0.8)
     assert "| s | d | 0.900 (0.800 b) |" in search.brief(rows, search.ratios(rows, "ours"), "ours")
+
+
+def test_searches_across_problems_are_compared_by_medians(tmp_path: Path) -> None:
+    row = across.compared("transfer", "d", [1.0, 3.0, math.inf], [9.0, 12.0, math.inf, math.inf])
+    assert (row["median"], row["instead_of"], row["ratio"], row["missed"]) == (3.0, math.inf, 0.0, 1)
+    campaign = {"part": "campaign", "device": "d", "problems": 3, "trials": 9.5, "share": 0.9, "random": None,
+                "random_share": 0.7}
+    rows = [row, {**campaign, "budget": "trials"}, {**campaign, "budget": "total", "random": 40}]
+    assert "| transfer | d | 3 | 3 | > 200 | 0.00 |" in across.table(rows)
+    assert "| d | total | 3 | 9.5 | 0.900 | 0.700 | 40 |" in across.table(rows)
+    across.draw(rows, tmp_path / "figure.svg")
+    assert (tmp_path / "figure.svg").stat().st_size > 1000
+
+
+def test_what_is_done_across_problems_is_not_done_again(tmp_path: Path) -> None:
+    path = tmp_path / "state.jsonl"
+    assert across.State(path).get("one", lambda: [1.0, math.inf]) == [1.0, math.inf]
+    assert across.State(path).get("one", lambda: [2.0]) == [1.0, math.inf]
+    path.write_text("nonsense")
+    with pytest.raises(FormatError, match="no state"):
+        across.State(path)
 
 
 @pytest.mark.parametrize("device", ["fast", "odd"])

@@ -20,21 +20,25 @@ from .strategy import Past
 from .union import Union
 
 MOST_PROBLEMS = 12  # the nearest teach most, and trees of more only take longer
-LEAST_TRIALS = 10  # of a problem: fewer don't tell what is fast
+LEAST_TRIALS = 4  # of a problem: fewer don't tell what is fast
 
 
-def experience(journal: Journal, spaces: Sequence[SearchSpace]) -> tuple[Past, ...]:
-    """What the nearest other problems' trials say, with today's kernels and toolchain; nearest first."""
+def experience(journal: Journal, spaces: Sequence[SearchSpace], until: float | None = None) -> tuple[Past, ...]:
+    """What the nearest other problems' trials say, with today's kernels and toolchain; nearest first.
+
+    `until` is a time as in `Record.when`; None: when the problem's own first trial was made.
+    """
     problem, device = spaces[0].problem, spaces[0].device
     kernels = [space.kernel for space in spaces]
-    began = min((record.when for record in journal.trial_records(problem, device, kernels)), default=math.inf)
+    if until is None:
+        until = min((record.when for record in journal.trial_records(problem, device, kernels)), default=math.inf)
     found: list[Past] = []
     others = [one for one in journal.problems() if one.type == problem.type and one != problem]
     for other in sorted(others, key=lambda one: (distance(one, problem), one.key)):
         if len(found) == MOST_PROBLEMS:
             break
         times = {record.configuration: record.measurement.seconds
-                 for record in journal.trial_records(other, device, kernels) if record.when < began}
+                 for record in journal.trial_records(other, device, kernels) if record.when < until}
         if len(times) < LEAST_TRIALS:
             continue
         try:

@@ -88,8 +88,7 @@ def fitted(union: Union, history: Sequence[Past], seed: int) -> Floats | None:
 
     generator = np.random.default_rng(seed)
     total = sum(int((~np.isnan(past.seconds)).sum()) for past in history)
-    found = np.full(len(union), WORST)
-    any_fitted = False
+    found = np.full(len(union), np.nan)
     for place, space in enumerate(union.spaces):
         mine = features(space, np.arange(len(space)))
         rows: list[NDArray[np.float32]] = []
@@ -113,5 +112,6 @@ def fitted(union: Union, history: Sequence[Past], seed: int) -> Floats | None:
             target = np.concatenate(ratios)
             model = CostModel.regression(np.concatenate(rows), target, np.exp(-target), seed)
             found[union.begins[place]:union.ends[place]] = model.predict(mine)
-            any_fitted = True
-    return found if any_fitted else None
+    if np.isnan(found).all():
+        return None
+    return np.where(np.isnan(found), np.nanmedian(found), found)  # an untried kernel is as good as any

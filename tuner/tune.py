@@ -51,12 +51,13 @@ class Progress:
     """Where a run stands; handed over after each trial is safe in the journal."""
 
     problem: Problem
-    done: int  # trials told so far
+    done: int  # trials told so far, of all problems that share the budget
     resumed: int  # of these, from the journal
     total: int  # trials that the budget or the space allow
     configuration: Configuration
     measurement: Measurement
     best: float  # seconds
+    problems: int = 1  # that share the budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +101,10 @@ def tune(problem: Problem, device: Device, journal: Journal, strategy: str | Str
          on_progress: Callable[[Progress], None] = lambda progress: None) -> Result:
     """Searches the spaces of one problem on one device. Raises InterruptedTuning on Ctrl-C, with all in the journal."""
     spaces = spaces_for(problem, device, kernels)
-    name = strategy if isinstance(strategy, str) else getattr(strategy, "__name__", "custom").lower()
-    factory = strategy_factory(strategy) if isinstance(strategy, str) else strategy
-    search = _Search(problem, device, journal, measurer, spaces, options, name)
+    name, factory = named(strategy)
+    search = Search(problem, device, journal, measurer, spaces, options, name)
     try:
-        search.run(_made(factory, spaces, seed, budget.trials, journal), budget, batch, on_progress)
+        search.run(made(factory, spaces, seed, budget.trials, journal), budget, batch, on_progress)
         return search.result(finals)
     except KeyboardInterrupt:
         raise InterruptedTuning(
@@ -129,17 +129,30 @@ def tune_all(problems: Iterable[Problem], device: Device, journal: Journal,
         yield result
 
 
-def _made(factory: StrategyFactory, spaces: Sequence[SearchSpace], seed: int, trials: int | None,
-          journal: Journal) -> Strategy:
-    """The strategy, told what the journal knows of other problems if it asks for that."""
-    if not getattr(factory, "takes_history", False):
-        return factory(spaces, seed, trials)
+def named(strategy: str | StrategyFactory) -> tuple[str, StrategyFactory]:
+    """What its trials are filed under, and how it is made."""
+    if isinstance(strategy, str):
+        return strategy, strategy_factory(strategy)
+    return getattr(strategy, "__name__", "custom").lower(), strategy
+
+
+def made(factory: StrategyFactory, spaces: Sequence[SearchSpace], seed: int, trials: int | None, journal: Journal,
+         begun: Sequence[Configuration] | None = None) -> Strategy:
+    """The strategy, told what the journal knows of other problems if it asks for that.
+
+    Where its search has `begun`, it is handed those configurations as seeds, and all that is known by now.
+    """
+    more: dict[str, object] = {}
+    if getattr(factory, "takes_history", False):
+        more["history"] = experience(journal, spaces, None if begun is None else math.inf)
+    if begun is not None and getattr(factory, "takes_seeds", False):
+        more["seeds"] = begun
     learning: Callable[..., Strategy] = factory
-    return learning(spaces, seed, trials, history=experience(journal, spaces))
+    return learning(spaces, seed, trials, **more)
 
 
-class _Search:
-    """One run over one problem."""
+class Search:
+    """One run over one problem. What it `recalls` is told to strategies that ask for it, and is no progress."""
 
     def __init__(self, problem: Problem, device: Device, journal: Journal, measurer: Measurer,
                  spaces: Sequence[SearchSpace], options: Options, name: str) -> None:
@@ -152,10 +165,17 @@ class _Search:
         self.resumed = 0
         self.size = sum(map(len, spaces))
         self.host = platform.node()
+        self.ended = False  # the strategy had no more to ask
 
     @property
     def done(self) -> int:
         return len(self.found)
+
+    def recall(self) -> None:
+        """Begins with all that the journal holds, whoever asked for it."""
+        self.found = dict(self.known)
+        self.resumed = self.done
+        self.best = min((one.seconds for one in self.found.values()), default=math.inf)
 
     def run(self, strategy: Strategy, budget: Budget, batch: int, on_progress: Callable[[Progress], None]) -> None:
         """Asks, measures and tells until there is nothing left or the budget is spent."""
@@ -172,10 +192,13 @@ class _Search:
         while self.done < trials and time.monotonic() < deadline:
             asked = strategy.ask(min(batch, trials - self.done))
             if not asked:
+                self.ended = True
                 break
-            missing = [one for one in asked if one not in self.known]
+            missing = [one for one in asked if one not in self.known and one not in self.found]
             for configuration in asked:
-                if configuration in self.known:
+                if configuration in self.found:
+                    strategy.tell(configuration, self.found[configuration])
+                elif configuration in self.known:
                     self.resumed += 1
                     tell(configuration, self.known[configuration])
             with closing(self.measurer.measure(self.problem, missing, self.options, self.best)) as measuring:
