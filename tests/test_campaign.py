@@ -40,7 +40,7 @@ def test_what_improved_of_late_promises_most() -> None:
     assert promise([4.0, 2.0]) == pytest.approx(math.log(2.0))
     assert promise([8.0, 8.0, 4.0, 8.0]) == pytest.approx(math.log(2.0) / 2)
     assert promise([2.0, 1.0] + [3.0] * RECENT) == 0.0
-    assert promise([2.0, 3.0, math.inf, math.inf]) == 0.0
+    assert promise([2.0, 3.0, math.inf, math.inf]) == promise([math.inf] * 9) == 0.0
 
 
 @pytest.mark.parametrize("strategy", ["portfolio", "random", "droplet"])
@@ -69,6 +69,10 @@ def test_a_campaign_that_was_stopped_goes_on_and_one_that_ended_measures_nothing
     assert [result.resumed for result in go(journal, again)] == [
         sum(record.problem == problem for record in journal.records()) for problem in PROBLEMS]
     assert again.measured == []
+
+
+def test_a_small_total_reaches_every_problem(journal: Journal) -> None:
+    assert [result.done for result in go(journal, Fake(), total=3)] == [1, 1, 1]
 
 
 def test_a_campaign_ends_where_every_space_does(journal: Journal) -> None:

@@ -65,6 +65,16 @@ def test_kernels_of_which_nothing_is_known_have_no_sources() -> None:
     assert sources(Union([space()]), [Past((space("two"),), np.full(len(space()), np.nan))]) is None
 
 
+def test_a_kernel_that_no_other_problem_tried_counts_as_middling() -> None:
+    other = Kernel("test.other", "gemm", ("test",), KERNEL.parameters, (), ())
+    here, there = space(), space(problem=Problem.make("gemm", m=32, n=64, k=64))
+    found = sources(Union([here, SearchSpace(other, PROBLEM, here.device)]), [Past((there,), times(there))])
+    assert found is not None
+    known, untried = found.prior[:len(here)], found.prior[len(here):]
+    assert untried == pytest.approx(np.median(known))
+    assert known.min() < untried.min() < known.max()
+
+
 def test_with_a_like_device_the_first_proposal_is_near_the_best() -> None:
     here, there = space(), space("two")
     strategy = Portfolio([here], 0, history=[Past((there,), times(there))])

@@ -59,17 +59,20 @@ def campaign(problems: Sequence[Problem], device: Device, journal: Journal, tota
         spent += 1
         on_progress(replace(progress, done=spent, resumed=resumed, total=most, problems=len(searches)))
 
+    part = FIRST * most / max(1, len(searches))
+    batch = min(BATCH, max(1, math.ceil(part)))
+
     def go_on(search: Search, going: Strategy | None = None) -> Strategy:
         """A batch of that search."""
         going = going or made(factory, search.spaces, seed, None, journal, tuple(search.found))
-        count = min(BATCH, most - spent)
+        count = min(batch, most - spent)
         search.run(going, Budget(search.done + count), count, step)
         return going
 
     try:
         for search in searches:
             going = None
-            while spent < most and search.done < FIRST * most / len(searches) and is_open(search):
+            while spent < most and search.done < part and is_open(search):
                 going = go_on(search, going)
         while spent < most and (left := [search for search in searches if is_open(search)]):
             go_on(max(left, key=lambda search: (promise(times(search)), -search.done)))
@@ -93,8 +96,9 @@ def times(search: Search) -> list[float]:
 def promise(seconds: Sequence[float]) -> float:
     """What a trial more may save, as log time: what each of the last ones did.
 
-    Infinite where there are none, or none of those before ran.
+    Infinite where there are none, or they are the first that ran; nothing where none ever did.
     """
-    last = min(RECENT, len(seconds) // 2)
-    before = min(seconds[:len(seconds) - last], default=math.inf)
-    return math.log(before / min(seconds)) / last if last and math.isfinite(before) else math.inf
+    last, least = min(RECENT, len(seconds) // 2), min(seconds, default=math.inf)
+    if not last:
+        return math.inf
+    return math.log(min(seconds[:-last]) / least) / last if math.isfinite(least) else 0.0
