@@ -266,7 +266,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     figure, axes = pyplot.subplots(1, len(devices), figsize=(3.6 * len(devices), 2.7), squeeze=False)
     for axis, device in zip(axes[0], devices, strict=True):
         mine = [row for row in campaigns if row["device"] == device]
-        share_axis(axis, 0.5)
+        share_axis(axis, 0.8)
         for name, colour, budget, column in (("shared budget", BLACK, "total", "share"),
                                              ("equal trials", BLUE, "trials", "share"),
                                              ("random", GREY, "trials", "random_share")):

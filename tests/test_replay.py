@@ -102,6 +102,8 @@ def test_a_search_is_replayed_on_a_device_that_is_not_here_and_leaves_no_trace(
     assert (found["replayed"], found["journal"], found["device"]) == (data, None, LLVM.name)
     assert main(["tune", *GEMM, "--trials", "3", "--replay", data]) == 0  # it has one device
     assert "nothing was measured" in capsys.readouterr().out
+    assert main(["tune", *GEMM, "--total", "7", "--replay", data, "--json"]) == 0
+    assert [one["trials"] for one in json.loads(capsys.readouterr().out)["results"]] == [7]
     assert sorted(tmp_path.iterdir()) == before
 
 
