@@ -8,7 +8,8 @@ translator: the same with the shipped translator's proposals to begin with, besi
 of which every configuration was measured;
 campaign: what share `tune --problems` reaches on average over all problems of which everything was measured, with an
 empty journal and without the translator, and how many random trials of each problem reach as much: with equal `trials`
-for each problem, one after the other, and with as large a `total` that they share.
+for each problem, one after the other, and with as large a `total` that they share; and, over held-out problems alone,
+with the translator, as `tune` is where the device is known.
 
 Trials until 97 % are medians over the runs of each problem; `median` is that of the problems. Writes across.json and
 across.svg and prints a Markdown table. --state keeps what is done, so that a second time goes on.
@@ -23,12 +24,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.program import positive
-from benchmarks.report import BLACK, BLUE, GREY, Row, height, insert, markdown, share_axis, style, write_json
+from benchmarks.report import BLACK, BLUE, GREY, ORANGE, Row, height, insert, markdown, share_axis, style, write_json
 from seqtune.errors import FormatError, SeqtuneError
 from seqtune.learn import read_dataset
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 LEVEL = 0.97  # share of the best known speed that is waited for
 MOST = 200  # trials of a search; who needs more counts as infinite
 TRIALS = (10, 20, 30)  # per problem of a campaign
+SEEDED_TRIALS = (2, 5, 10)  # the same where the translator's proposals come first
 SHUFFLES = 100  # of each problem, for random trials
 
 
@@ -203,35 +204,40 @@ def campaigns(data: Dataset, device: str, state: State) -> list[Row]:
     mine = replace(data, rows=data.rows[data.rows["device"].isin(key)])
     found = [case for part in (False, True) for case in cases(mine, part) if case.known.all()]
     found = [found[place] for place in np.random.default_rng(0).permutation(len(found))]
-    chance = np.mean([random_trials(case.seconds).mean(axis=0) for case in found], axis=0)
+    held_out = [case for case in found if case.problem.key in data.held_out]
     rows = []
-    for budget, trials in product(("trials", "total"), TRIALS):
-        def run(budget: str = budget, trials: int = trials) -> list[float]:
-            return searched(found, trials, shared=budget == "total")
+    for some, way, budgets in ((found, "trials", TRIALS), (found, "total", TRIALS),
+                               (held_out, "trials, translator", SEEDED_TRIALS)):
+        chance = np.mean([random_trials(case.seconds).mean(axis=0) for case in some], axis=0)
+        for trials in budgets:
+            def run(some: Sequence[Case] = some, way: str = way, trials: int = trials) -> list[float]:
+                return searched(some, trials, way)
 
-        share, spent = state.get(f"campaign {device} {budget} {trials}", run)
-        enough = np.flatnonzero(chance >= share - 1e-12)
-        rows.append({"part": "campaign", "device": device, "problems": len(found), "budget": budget, "trials": spent,
-                     "share": share, "random": int(enough[0]) + 1 if len(enough) else None,
-                     "random_share": float(chance[trials - 1])})
-        say(f"{device}, campaign: {trials} trials of each, {budget}")
+            share, spent = state.get(f"campaign {device} {way} {trials}", run)
+            enough = np.flatnonzero(chance >= share - 1e-12)
+            rows.append({"part": "campaign", "device": device, "problems": len(some), "budget": way, "trials": spent,
+                         "share": share, "random": int(enough[0]) + 1 if len(enough) else None,
+                         "random_share": float(chance[trials - 1])})
+            say(f"{device}, campaign: {trials} trials of each, {way}")
     return rows
 
 
-def searched(found: Sequence[Case], trials: int, shared: bool) -> list[float]:
+def searched(found: Sequence[Case], trials: int, way: str) -> list[float]:
     """Mean share and mean trials of a campaign that begins with an empty journal."""
     from seqtune.data.journal import Journal
+    from seqtune.seeds import seeded
     from seqtune.tuner.campaign import BATCH, campaign
-    from seqtune.tuner.tune import Budget, Finals, tune_all
+    from seqtune.tuner.tune import Budget, Finals, strategy_factory, tune_all
 
     problems, device, measurer = [case.problem for case in found], found[0].device, Recorded(found)
+    strategy = seeded("portfolio", strategy_factory("portfolio")) if way.endswith("translator") else "portfolio"
     with tempfile.TemporaryDirectory(prefix="seqtune-across-") as folder, \
             Journal(Path(folder) / "journal.sqlite") as journal:
-        if shared:
-            results = list(campaign(problems, device, journal, trials * len(found), "portfolio", measurer=measurer,
+        if way == "total":
+            results = list(campaign(problems, device, journal, trials * len(found), strategy, measurer=measurer,
                                     finals=Finals(count=0)))
         else:
-            results = list(tune_all(problems, device, journal, "portfolio", Budget(trials=trials), measurer=measurer,
+            results = list(tune_all(problems, device, journal, strategy, Budget(trials=trials), measurer=measurer,
                                     finals=Finals(count=0), batch=BATCH))
     best = {case.problem: case.best for case in found}
     shares = [best[one.problem] / one.measurement.seconds if one.measurement else 0.0 for one in results]
@@ -269,6 +275,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         share_axis(axis, 0.8)
         for name, colour, budget, column in (("shared budget", BLACK, "total", "share"),
                                              ("equal trials", BLUE, "trials", "share"),
+                                             ("with the translator", ORANGE, "trials, translator", "share"),
                                              ("random", GREY, "trials", "random_share")):
             line = [row for row in mine if row["budget"] == budget]
             axis.plot([row["trials"] for row in line], [height(row[column]) for row in line], "o-", color=colour,

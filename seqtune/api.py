@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import platform
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from seqtune.answers import Candidate, Demonstration, Devices, Prediction, Tuned, TuningReport, finite
 from seqtune.data.miopen_terms import as_convnd
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.errors import CheckpointError, FormatError, MisuseError, SeqtuneError
+from seqtune.errors import FormatError, MisuseError, SeqtuneError
 from seqtune.foreign import export_t4, import_recorded
 from seqtune.inputs import (
     Say,
@@ -27,7 +26,6 @@ from seqtune.inputs import (
     as_problems,
     check_positive,
     load_checkpoint,
-    one_thread,
     silent,
 )
 from seqtune.kernels.device import Device
@@ -40,12 +38,12 @@ from seqtune.labels import NAME, evaluate_labels, load_labels
 from seqtune.learn import evaluate, export, read_dataset, retrain, train
 from seqtune.miopen import export_miopen, import_miopen
 from seqtune.predictor.budget import SECONDS
+from seqtune.seeds import proposed, seeded
 from seqtune.tuner import devices as discovery
 
 if TYPE_CHECKING:
     from seqtune.data.journal import Journal
     from seqtune.tuner.replay import Replay
-    from seqtune.tuner.strategy import Strategy, StrategyFactory
     from seqtune.tuner.tune import Progress as TuningProgress
 
 __all__ = [
@@ -56,7 +54,6 @@ __all__ = [
 
 DEFAULT_TRIALS = 200  # of a search without a budget
 ENDING = ("exhaustive", "local")  # strategies that end by themselves, and so need no budget
-SEEDS = 8  # configurations of the translator's beam that a search may begin with
 MOST_VERIFIED = 50  # configurations compared at once: all of their operands and buffers are in memory
 
 
@@ -111,25 +108,12 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
         kernels = load_labels(checkpoint).kernels_for(asked, place) or None
     spaces = spaces_for(asked, place, kernels)
     progress("predicting")
-    proposals = _propose(spaces, checkpoint, top)
+    proposals = proposed(spaces, checkpoint, top)
     default = spaces[0].default
     if not verify:
         candidates = tuple(Candidate(configuration, chance) for configuration, chance in proposals.items())
         return Prediction(asked, place, candidates, Candidate(default, proposals.get(default)), candidates[0])
     return _verify(spaces, proposals, default, seconds, cache, journal, progress)
-
-
-def _propose(spaces: Sequence[SearchSpace], checkpoint: str | Path, top: int) -> dict[Configuration, float]:
-    """Configurations with their probabilities, most probable first."""
-    loaded = load_checkpoint(checkpoint)
-    device = spaces[0].device
-    loaded.vocabulary.check([space.kernel for space in spaces])
-    if f"backend={device.backend}" not in loaded.vocabulary.words:
-        raise CheckpointError(f"the checkpoint {checkpoint} was not trained for {device.backend} devices; "
-                              "retrain it with records of one")
-    with one_thread() if "torch" in sys.modules else contextlib.nullcontext():  # labels are predicted without it
-        found = loaded.propose(spaces, top)
-    return {candidate.configuration: candidate.probability for candidate in found}
 
 
 def _verify(spaces: Sequence[SearchSpace], proposals: Mapping[Configuration, float], default: Configuration,
@@ -248,7 +232,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
             for problem in asked:
                 kept.forget_failed(problem, place, kernels())
         ways: dict[str, Any] = {
-            "strategy": _seeded(strategy, factory), "measurer": measurer, "seed": seed, "kernels": families,
+            "strategy": seeded(strategy, factory), "measurer": measurer, "seed": seed, "kernels": families,
             "on_progress": note, "on_skip": lambda problem, reason: skipped.append((problem, reason))}
         for found in (tune_all(asked, place, kept, budget=Budget(trials, seconds), **ways) if total is None
                       else campaign(asked, place, kept, total, **ways)):
@@ -259,27 +243,6 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
                 found.done, found.done - found.resumed, failed[found.problem], found.space, found.confidence))
         return TuningReport(place, kept.path if replayed is None else None, tuple(results), tuple(skipped),
                             None if replay is None else str(replay))
-
-
-def _seeded(name: str, factory: StrategyFactory) -> str | StrategyFactory:
-    """The strategy; one that takes seeds is handed the translator's beam, if the translator knows the kernels."""
-    if not getattr(factory, "takes_seeds", False):
-        return name
-    seeded_factory: Callable[..., Strategy] = factory
-
-    def seeded(spaces: Sequence[SearchSpace], seed: int, trials: int | None = None,
-               seeds: Sequence[Configuration] = (), **known: object) -> Strategy:
-        try:
-            seeds = (*seeds, *_propose(spaces, "default", SEEDS))
-        except CheckpointError:  # it does not know these kernels or this device
-            if name == "predictor":
-                raise
-        return seeded_factory(spaces, seed, trials, seeds=seeds, **known)
-
-    seeded.__name__ = name
-    seeded.takes_seeds = True  # type: ignore[attr-defined]
-    seeded.takes_history = getattr(factory, "takes_history", False)  # type: ignore[attr-defined]
-    return seeded
 
 
 def _replay(data: str | Path, device: Device | str | None, problems: Sequence[Problem]) -> Replay:

@@ -14,6 +14,7 @@ from seqtune.inputs import Say, silent
 from seqtune.kernels.sampler import near
 from seqtune.kernels.space import spaces_for
 from seqtune.learn import read_dataset
+from seqtune.seeds import SEEDS, proposed
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
@@ -27,7 +28,6 @@ BUDGETS = (25, 50, 100, 200)
 REPEATS = 30
 TRANSFERS = ("leave-device-out", "leave-problem-out")
 LEVELS = (0.95, 0.99)  # shares that are waited for
-SEEDS = 8  # proposals of the translator that a search may begin with
 MOST_REPEATS = 100_000
 MOST_TRIALS = 1_000_000
 
@@ -131,12 +131,10 @@ def tasks(data: Dataset, transfer: str | None = None, spaces: Sequence[str] = ()
 
 def proposals(task: Task) -> tuple[Configuration, ...]:
     """What the shipped translator proposes, likeliest first; nothing where it does not know the kernels."""
-    from seqtune.api import _propose
-
     if any(space.kernel.implementation is None for space in task.spaces):
         return ()
     try:
-        return tuple(_propose(task.spaces, "default", SEEDS))
+        return tuple(proposed(task.spaces, "default", SEEDS))
     except CheckpointError:
         return ()
 
