@@ -24,6 +24,7 @@ from .levels import Places, Scale
 
 Floats = NDArray[np.float64]
 
+ROOM = 32  # rows by which the factor grows
 
 @dataclass(frozen=True, slots=True)
 class SurrogateOptions:
@@ -97,7 +98,7 @@ class Surrogate:
         """(configuration, other)"""
         found = np.zeros((len(places), len(others)), np.float32)
         for one, table in enumerate(self._logs()):
-            found += table[:, others[:, one]][places[:, one]]
+            found += np.take(table[places[:, one]], others[:, one], axis=1)
         return self._finished(found, slopes, others_slopes)
 
     def _logs(self) -> list[NDArray[np.float32]]:
@@ -113,7 +114,7 @@ class Surrogate:
 
     def watch(self, pool: Places, slopes: Floats) -> None:
         """What will be predicted."""
-        self._pool, self._pool_slopes = pool, slopes
+        self._pool, self._pool_slopes = np.asfortranarray(pool), slopes
         levels = sum(map(len, self.alike))
         self._indicators = np.zeros((levels, len(pool)), np.float32)  # so that many covariances are one matrix product
         begin = 0
@@ -147,9 +148,11 @@ class Surrogate:
         grown[count, :count] = -here @ self._inverse / left
         grown[count, count] = 1 / left
         across = self.covariance(place, slope, self._pool, self._pool_slopes)[0]
-        row = (across - here.astype(np.float32) @ self._seen) / np.float32(left)
+        row = (across - here.astype(np.float32) @ self._seen[:count]) / np.float32(left)
         self._inverse = grown
-        self._seen = np.concatenate([self._seen, row[None]])
+        if len(self._seen) == count:
+            self._seen = np.concatenate([self._seen, np.empty((ROOM, len(row)), np.float32)])
+        self._seen[count] = row
         self._places = np.concatenate([self._places, place])
         self._slopes = np.concatenate([self._slopes, slope])
         self._left = np.maximum(self._left - row**2, 1e-6)
@@ -158,7 +161,7 @@ class Surrogate:
     def predict(self, values: Floats) -> tuple[Floats, Floats]:
         """Mean and standard deviation, noise included, of each configuration of the pool."""
         ones, told, mean, scale = self._weigh(values)
-        found = mean + (told - mean * ones).astype(np.float32) @ self._seen
+        found = mean + (told - mean * ones).astype(np.float32) @ self._seen[:len(ones)]
         return found.astype(float), np.sqrt(scale * (self._left + math.exp(self.theta[-1])))
 
     def evidence(self, values: Floats) -> float:
