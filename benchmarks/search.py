@@ -2,7 +2,8 @@
 
 Our strategies and, where it is installed, Kernel Tuner's search the same recordings with the same seeds. Regret is
 1 - optimum / best found, on average over the runs, and at least 0.001; the best peer is the best other method of each
-space and budget, which favours the peers. Writes search.json and search.svg and prints the table as Markdown.
+space and budget, which favours the peers. Writes search.json and search.svg and prints the table as Markdown. With
+`--work FOLDER` Kernel Tuner's finished searches are kept there and not made again: they do not change with our code.
 """
 
 from __future__ import annotations
@@ -11,18 +12,21 @@ import argparse
 import math
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers import PREFIX, STRATEGIES, Peer, check_installed, searchable, write_cache
+import numpy as np
+
+from benchmarks.peers import PREFIX, STRATEGIES, Peer, cache_path, check_installed, searchable, write_cache
 from benchmarks.report import insert, markdown, write_json
 from seqtune.curves import draw
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.learn import read_dataset
 from seqtune.searches import STRATEGIES as OURS
 from seqtune.searches import Replayed, tasks
-from seqtune.tuner.simulation import Method, Search, simulate
+from seqtune.tuner.simulation import Curves, Method, Search, Task, simulate
 from seqtune.tuner.tune import strategy_factory
 
 LEAST_REGRET = 0.001
@@ -87,6 +91,28 @@ def brief(rows: Sequence[Row], judged: Sequence[Row], ours: str) -> str:
     return markdown(["space", "device", *map(str, budgets)], list(lines.values()), left=2)
 
 
+def searched(given: argparse.Namespace, asked: Sequence[Task], methods: Mapping[str, Method],
+             trials: int) -> Iterator[Curves]:
+    """The curves of each task and method; those of Kernel Tuner's methods are kept in the folder given for it."""
+    for task in asked:
+        for name, method in methods.items():
+            print(f"\r{task.space} on {task.device}: {name:40}", end="", file=sys.stderr)
+            kept = None
+            if given.work is not None and name.startswith(PREFIX):
+                data = zlib.crc32(task.seconds.tobytes())
+                name_there = f"{name.removeprefix(PREFIX)} {trials} {given.repeats} {data:08x}.npy"
+                kept = given.work / f"{cache_path(given.work, task).stem} {name_there}"
+            if kept is not None and kept.exists():
+                yield Curves(task.space, task.device, name, np.load(kept))
+                continue
+            curves, = simulate([task], {name: method}, trials, given.repeats, jobs=given.jobs)
+            if kept is not None:
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                np.save(kept, curves.shares)
+            yield curves
+    print(file=sys.stderr)
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -100,6 +126,7 @@ def main() -> None:
     parser.add_argument("--spaces", default="", help="only these")
     parser.add_argument("--devices", default="", help="only these")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--work", type=Path, help="folder that keeps Kernel Tuner's finished searches")
     parser.add_argument("--readme", type=Path, help="also put the table between this page's search comments")
     given = parser.parse_args()
     try:
@@ -129,9 +156,7 @@ def run(given: argparse.Namespace) -> None:
                 asked.remove(task)
             elif peers:
                 write_cache(Path(folder), task)
-        curves = simulate(asked, methods, max(1, *budgets), given.repeats, jobs=given.jobs,
-                          progress=lambda step: print(f"\r{step}", end="", file=sys.stderr))
-    print(file=sys.stderr)
+        curves = list(searched(given, asked, methods, max(1, *budgets)))
     found = Replayed(tuple(curves), budgets, given.transfer)
     judged = ratios(found.rows(), ours[0])
     given.out.mkdir(parents=True, exist_ok=True)

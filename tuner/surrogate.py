@@ -41,6 +41,17 @@ class SurrogateOptions:
     most: int = 160  # measurements that weights are learned from
 
 
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What the mean is expected to be, worth so many measurements."""
+
+    mean: float
+    weight: float
+
+
+FLAT = Level(0.0, 0.0)
+
+
 class Surrogate:
     """`watch` says which configurations are the pool, `condition` where was measured, `predict` what the times tell."""
 
@@ -158,22 +169,24 @@ class Surrogate:
         self._left = np.maximum(self._left - row**2, 1e-6)
         self._log_determinant += 2 * math.log(left)
 
-    def predict(self, values: Floats) -> tuple[Floats, Floats]:
+    def predict(self, values: Floats, level: Level = FLAT) -> tuple[Floats, Floats]:
         """Mean and standard deviation, noise included, of each configuration of the pool."""
-        ones, told, mean, scale = self._weigh(values)
+        ones, told, mean, scale = self._weigh(values, level)
         found = mean + (told - mean * ones).astype(np.float32) @ self._seen[:len(ones)]
         return found.astype(float), np.sqrt(scale * (self._left + math.exp(self.theta[-1])))
 
-    def evidence(self, values: Floats) -> float:
+    def evidence(self, values: Floats, level: Level = FLAT) -> float:
         """The log marginal likelihood of the values, less what all models of the same values share."""
-        ones, _, _, scale = self._weigh(values)
+        ones, _, _, scale = self._weigh(values, level)
         count, trust = len(values), self.options.trust
-        return -0.5 * (self._log_determinant + math.log(float(ones @ ones)) + (count + trust) * math.log(scale))
+        return -0.5 * (self._log_determinant + math.log(float(ones @ ones) + level.weight)
+                       + (count + trust) * math.log(scale))
 
-    def _weigh(self, values: Floats) -> tuple[Floats, Floats, float, float]:
+    def _weigh(self, values: Floats, level: Level) -> tuple[Floats, Floats, float, float]:
         ones, told = self._inverse.sum(axis=1), self._inverse @ values
-        mean = float(ones @ told / (ones @ ones))
+        mean = (float(ones @ told) + level.weight * level.mean) / (float(ones @ ones) + level.weight)
         rest = told - mean * ones
         options = self.options
-        scale = (float(rest @ rest) + options.trust * options.spread**2) / (len(values) + options.trust)
+        apart = float(rest @ rest) + level.weight * (mean - level.mean)**2
+        scale = (apart + options.trust * options.spread**2) / (len(values) + options.trust)
         return ones, told, mean, scale

@@ -28,10 +28,14 @@ UNKNOWN = 0.3  # how many further devices of middling speed an entry stands for:
 
 @dataclass(frozen=True, eq=False)
 class Sources:
-    """`prior` is the log(time / best time) expected of each number; `each` is (number, source), complete."""
+    """`prior` is the log(time / best time) expected of each number; `each` is (number, source), complete.
+
+    `fastest` is the best time to expect, in seconds: the geometric mean of the other devices' for the same problem.
+    """
 
     prior: Floats
     each: Floats
+    fastest: float | None = None
 
 
 def sources(union: Union, history: Sequence[Past], seed: int = 0) -> Sources | None:
@@ -54,7 +58,9 @@ def sources(union: Union, history: Sequence[Past], seed: int = 0) -> Sources | N
     if trees is not None:
         prior = np.where(np.isnan(prior), trees, prior)
     prior = np.where(np.isnan(prior), np.nanmax(prior), prior)
-    return Sources(prior, np.where(np.isnan(each), prior[:, None], each))
+    times = [float(past.seconds[np.isfinite(past.seconds)].min()) for past, _ in looked_up
+             if past.spaces[0].problem.key == problem.key]
+    return Sources(prior, np.where(np.isnan(each), prior[:, None], each), float(np.exp(np.log(times).mean())))
 
 
 def look_up(union: Union, past: Past) -> Floats | None:

@@ -111,6 +111,12 @@ class Union:
                 steps[mine[order]] = np.arange(len(mine)) + np.where(np.arange(len(mine)) < below, -below, 1 - below)
         return Neighbours(near + int(self.begins[place]), columns, steps)
 
+    def apart(self, one: int, other: int) -> int:
+        """In how many parameters two configurations differ; of different kernels, in all."""
+        (place, row), (there, other_row) = self.home(one), self.home(other)
+        rows = self.spaces[place].rows
+        return int((rows[row] != rows[other_row]).sum()) if place == there else rows.shape[1]
+
     def step(self, numbers: Numbers, generator: np.random.Generator, tries: int = 8) -> Numbers:
         """A random neighbour of each configuration; itself where `tries` changes of one parameter were not valid."""
         found = numbers.copy()

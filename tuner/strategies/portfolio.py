@@ -3,10 +3,14 @@
 `seeds` (the predictor's beam) come first. Then a surrogate of the whole space (`Surrogate`) says of every configuration
 how fast it is likely to be. The ways are: *anywhere*, the greatest expected improvement in the whole space (Jones,
 Schonlau and Welch, 1998); and *near*, the same among the neighbours of the fastest, as Droplet Search would try them.
-Whose proposals turn out faster has more turns.
+Whose proposals turn out faster has more turns. What is to be improved upon is in turn a little, more and much faster
+than the best, as Jones (2001) advises where a model may be too sure: else a search lingers where many are nearly as
+fast as the best.
 
 With a history the surrogate starts from what the sources say and corrects it. Beside it a surrogate without history
-learns from the same results; as soon as these are likelier under the latter, it alone decides.
+learns from the same results; as soon as these are likelier under the latter, it decides, and it has some turns anyway.
+The times of other devices also tell about how fast the fastest is, so that a start where all is slow is known to be
+one: the first results tell no more than that they are alike.
 """
 
 from __future__ import annotations
@@ -19,61 +23,24 @@ from numpy.typing import NDArray
 from seqtune.data.record import Measurement
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.levels import Levels
+from seqtune.tuner.guess import POOL, Guess, bend, bent
 from seqtune.tuner.searcher import Searcher
 from seqtune.tuner.strategy import Past
-from seqtune.tuner.surrogate import Surrogate
+from seqtune.tuner.surrogate import FLAT, Level
 from seqtune.tuner.transfer import sources
-from seqtune.tuner.union import Numbers, Union
+from seqtune.tuner.union import Numbers
 
 Floats = NDArray[np.float64]
 
 START = 10  # random configurations where nothing is known
-BEND = 0.5  # log time ratios r become (1 - exp(-BEND r)) / BEND: how slow the slow ones are is soon no matter
-POOL = 24_000  # configurations that a surrogate speaks of: all of most spaces, else a sample and the neighbours
 MOST = 320  # measurements that a surrogate rests on
-ELITE = 3  # fastest configurations whose neighbours are near
+ELITE = 3  # fast configurations whose neighbours are near
+APART = 3  # parameters at least in which they differ: neighbours of neighbours are one elite's
+TARGETS = (0.03, 0.1, 0.3)  # improvements that are hoped for in turn, in log time
+HEDGE = 4  # with a history: one proposal of so many asks the surrogate without
+SOON = 20  # results after which the level that the history expects no longer counts
+LEVEL = 1.0  # how many measurements that level is worth at first
 AT_ONCE = 4  # configurations proposed on the same knowledge; fewer are better, and slower
-
-
-class Guess:
-    """A surrogate over the pool with what it rests on."""
-
-    def __init__(self, union: Union, generator: np.random.Generator, prior: Floats | None = None,
-                 each: Floats | None = None) -> None:
-        count = len(union)
-        self.prior = np.zeros(count) if prior is None else bend(prior)
-        self.slopes = np.zeros((count, 0)) if each is None else np.column_stack(
-            [self.prior - self.prior.mean(), bend(each) - self.prior[:, None]])
-        others = [] if each is None else [self.prior, *bend(each).T]
-        self.levels = Levels(union, generator, others)
-        self.surrogate = Surrogate(self.levels.scales)
-        self._places = self.levels.of(np.arange(count)) if count <= POOL else None
-
-    def places(self, numbers: Numbers) -> NDArray[np.int16]:
-        return self.levels.of(numbers) if self._places is None else self._places[numbers]
-
-    def learn(self, numbers: Numbers, values: Floats, steps: int) -> None:
-        self.surrogate.learn(self.places(numbers), self.slopes[numbers], values - self.prior[numbers], steps)
-
-    def watch(self, pool: Numbers) -> None:
-        self.surrogate.watch(self.places(pool), self.slopes[pool])
-        self._pool_prior = self.prior[pool]
-
-    def condition(self, numbers: Numbers) -> None:
-        self.surrogate.condition(self.places(numbers), self.slopes[numbers])
-
-    def append(self, number: int) -> None:
-        one = np.array([number])
-        self.surrogate.append(self.places(one), self.slopes[one])
-
-    def predict(self, numbers: Numbers, values: Floats) -> tuple[Floats, Floats]:
-        """Of the pool, from the values of the numbers that it was conditioned on."""
-        mean, deviation = self.surrogate.predict(values - self.prior[numbers])
-        return mean + self._pool_prior, deviation
-
-    def evidence(self, numbers: Numbers, values: Floats) -> float:
-        return self.surrogate.evidence(values - self.prior[numbers])
 
 
 class Portfolio(Searcher):
@@ -90,6 +57,7 @@ class Portfolio(Searcher):
         self._guess = self._scratch = Guess(self.union, self.generator)
         if found is not None:
             self._guess = Guess(self.union, self.generator, found.prior, found.each)
+        self._fastest = None if found is None else found.fastest
         self._base = np.arange(len(self.union))
         if len(self.union) > POOL:
             self._base = np.sort(self.generator.choice(len(self.union), POOL, replace=False))
@@ -125,16 +93,32 @@ class Portfolio(Searcher):
             self._ways[way] = 0.9 * self._ways[way] + 0.1 * (1 - rank) ** 8
 
     def _values(self, numbers: Sequence[int]) -> Floats:
-        """What surrogates learn: bent log(time / best); failures like the slowest; those not told yet as believed."""
+        """What surrogates learn: bent log(time / reference); failures like the slowest, those not told as believed."""
         seconds = self.seconds[np.array(numbers, dtype=np.int64)]
-        best = 1.0 if self.best is None else self.seconds[self.best]
         good = np.isfinite(seconds)
         found = np.full(len(seconds), 1.0)
-        found[good] = bend(np.log(seconds[good] / best))
+        found[good] = bend(np.log(seconds[good] / self._reference()))
         found[np.isinf(seconds)] = found[good].max(initial=1.0)
         for place in np.flatnonzero(np.isnan(seconds)).tolist():
             found[place] = self._believed[numbers[place]]
         return found
+
+    def _reference(self) -> float:
+        """The time that values are relative to: the best, and as long as it is expected a faster one."""
+        best = 1.0 if self.best is None else float(self.seconds[self.best])
+        if self._fastest is None or self.best is None:
+            return self._fastest or best
+        return best * min(1.0, self._fastest / best)**self._early()
+
+    def _early(self) -> float:
+        """From 1 to 0."""
+        return max(0.0, 1 - len(self.told) / SOON)
+
+    def _level(self, guess: Guess) -> Level:
+        """Where a guess from the history expects what it thinks the fastest."""
+        if self._fastest is None or guess is self._scratch:
+            return FLAT
+        return Level(bent(self._fastest / self._reference()), LEVEL * self._early())
 
     def _update(self) -> None:
         """Lets the guesses know all that was told; now and then learns weights anew."""
@@ -175,22 +159,34 @@ class Portfolio(Searcher):
         self._given.append(number)
 
     def _elite(self) -> list[int]:
+        """The fastest, the fastest of those far from it, and so on."""
         good = [number for number in self.told if np.isfinite(self.seconds[number])]
-        return sorted(good, key=lambda number: (self.seconds[number], number))[:ELITE]
+        found: list[int] = []
+        for number in sorted(good, key=lambda number: (self.seconds[number], number)):
+            if len(found) < ELITE and all(self.union.apart(number, other) >= APART for other in found):
+                found.append(number)
+        return found
 
     def _trusted(self, numbers: Numbers, values: Floats) -> Guess:
-        if self._guess is self._scratch or len(self.told) < 4:
+        if self._guess is self._scratch or len(self.told) < HEDGE:
             return self._guess
-        return max(self._guesses(), key=lambda guess: guess.evidence(numbers, values))
+        if len(self.told) % HEDGE == 0:
+            return self._scratch
+        return max(self._guesses(), key=lambda guess: guess.evidence(numbers, values, self._level(guess)))
 
     def _choose(self, besides: list[int]) -> int | None:
         """The best of the way whose turn it is."""
         numbers, values = np.array(self._given, dtype=np.int64), self._values(self._given)
         if len(numbers):
-            mean, deviation = self._trusted(numbers, values).predict(numbers, values)
+            guess = self._trusted(numbers, values)
+            mean, deviation = guess.predict(numbers, values, self._level(guess))
         else:
             mean, deviation = self._guess.prior[self._pool], np.ones(len(self._pool))
-        worth = log_improvement(mean, deviation) if self.best is not None else -mean
+        worth = -mean
+        if self.best is not None:
+            target = TARGETS[sum(self._turns.values()) % len(TARGETS)]
+            best = bent(float(self.seconds[self.best]) / self._reference())
+            worth = log_improvement(mean + target - best, deviation)
         open_ = ~self.asked[self._pool]
         open_[np.isin(self._pool, besides)] = False
         if not open_.any():
@@ -210,11 +206,6 @@ class Portfolio(Searcher):
         if self._fitted >= 0:
             self._add(number)
         return number
-
-
-def bend(ratios: Floats) -> Floats:
-    """Log ratios, compressed where they are large."""
-    return np.asarray((1 - np.exp(-BEND * ratios)) / BEND)
 
 
 def log_improvement(mean: Floats, deviation: Floats) -> Floats:
