@@ -2,8 +2,9 @@
 
 Our strategies and, where it is installed, Kernel Tuner's search the same recordings with the same seeds. Regret is
 1 - optimum / best found, on average over the runs, and at least 0.001; the best peer is the best other method of each
-space and budget, which favours the peers. Writes search.json and search.svg and prints the table as Markdown. With
-`--work FOLDER` Kernel Tuner's finished searches are kept there and not made again: they do not change with our code.
+space and budget, which favours the peers. Writes search.json and, of ours and the best others, search.svg; prints the
+table as Markdown. With `--work FOLDER` Kernel Tuner's finished searches are kept there and not made again: they do not
+change with our code.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from seqtune.tuner.simulation import Curves, Method, Search, Task, simulate
 from seqtune.tuner.tune import strategy_factory
 
 LEAST_REGRET = 0.001
+DRAWN = 4  # others in the figure
 Row = Mapping[str, Any]
 
 
@@ -89,6 +91,15 @@ def brief(rows: Sequence[Row], judged: Sequence[Row], ours: str) -> str:
             lines.setdefault(place, [*map(str, place)]).append(
                 f"{mine:.3f} ({theirs:.3f} {one['best_peer'].removeprefix(PREFIX)})")
     return markdown(["space", "device", *map(str, budgets)], list(lines.values()), left=2)
+
+
+def clearest(curves: Sequence[Curves], ours: str) -> list[Curves]:
+    """Those of ours and of the DRAWN best others: more lines than a figure's readers can follow say nothing."""
+    means: dict[str, list[float]] = {}
+    for one in curves:
+        means.setdefault(one.method, []).append(float(one.shares.mean()))
+    order = sorted(means, key=lambda name: (name != ours, -sum(means[name])))
+    return [one for one in curves if one.method in order[:1 + DRAWN]]
 
 
 def searched(given: argparse.Namespace, asked: Sequence[Task], methods: Mapping[str, Method],
@@ -162,7 +173,7 @@ def run(given: argparse.Namespace) -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     write_json(given.out / "search.json", {"repeats": given.repeats, "judged": ours[0], "ratios": judged,
                                            **found.to_json()})
-    draw(curves, given.out / "search.svg")
+    draw(clearest(curves, ours[0]), given.out / "search.svg")
     overall = ", ".join(f"{one['ratio']:.2f} at {one['budget']}" for one in judged if one["space"] == "all")
     overall = f"{ours[0]}'s regret over the best other's (geometric mean over the spaces): {overall}."
     print(f"{table(found)}\n\n{overall}")

@@ -18,6 +18,7 @@ MOST_PANELS = 60
 _COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, BLACK, GREY)
 _DASHES = ("-", "--", ":")  # once all colours are used
 _ACROSS = 3
+_POINTS = 24  # of a line, denser where it begins
 _GAP = 0.06  # of the panel's height between two labels
 
 
@@ -36,6 +37,7 @@ def draw(curves: Sequence[Curves], path: Path) -> None:
     if len(panels) > MOST_PANELS:
         raise MisuseError(f"{len(panels)} panels are too many for a figure; choose some of the spaces or devices")
     pyplot = style()
+    pyplot.rcParams["svg.fonttype"] = "none"  # small files
     across = min(_ACROSS, len(panels))
     down = -(-len(panels) // across)
     figure, axes = pyplot.subplots(down, across, figsize=(3.6 * across, 2.7 * down), squeeze=False)
@@ -67,8 +69,9 @@ def _panel(axis: Any, found: Sequence[Curves]) -> None:
     labels = apart(ends, _GAP * (top - bottom))
     for number, (one, mean, end, label) in enumerate(zip(found, means, ends, labels, strict=True)):
         colour, dashes = _COLOURS[number % len(_COLOURS)], _DASHES[number // len(_COLOURS) % len(_DASHES)]
-        axis.plot(range(1, len(mean) + 1), [height(float(share)) for share in mean], dashes, color=colour,
-                  linewidth=1.5)
+        places = sorted({round((point / _POINTS)**2 * (len(mean) - 1)) for point in range(_POINTS + 1)})
+        axis.plot([place + 1 for place in places], [height(float(mean[place])) for place in places], dashes,
+                  color=colour, linewidth=1.5)
         axis.plot([trials * 1.01, trials * 1.05], [1 - math.exp(-end), 1 - math.exp(-label)], color=colour,
                   linewidth=0.6, clip_on=False)
         axis.text(trials * 1.06, 1 - math.exp(-label), one.method, color=colour, va="center", fontsize=7)
