@@ -108,7 +108,7 @@ class Portfolio(Searcher):
         best = 1.0 if self.best is None else float(self.seconds[self.best])
         if self._fastest is None or self.best is None:
             return self._fastest or best
-        return best * min(1.0, self._fastest / best)**self._early()
+        return float(best * min(1.0, self._fastest / best)**self._early())
 
     def _early(self) -> float:
         """From 1 to 0."""
