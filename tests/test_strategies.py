@@ -212,3 +212,21 @@ def test_welchs_test_agrees_with_tables() -> None:
 def test_an_unknown_strategy_is_refused_with_a_list() -> None:
     with pytest.raises(MisuseError, match=r"no strategy 'magic'; there are portfolio, predictor, .*, exhaustive"):
         strategy_factory("magic")
+
+
+def test_renaming_and_reordering_the_parameters_changes_a_search_by_no_more_than_chance() -> None:
+    space, times = landscape()
+    kernel = Kernel(
+        "test.renamed", "gemm", ("test",),
+        tuple(Parameter(f"p{column}", one.values) for column, one in enumerate(LANDSCAPE.parameters))[::-1],
+        (Constraint.of("p0 * p1 <= 128", "too large"),), (("p0", 1),))
+    other = SearchSpace(kernel, PROBLEM, DEVICE)
+    names = {one.name: f"p{column}" for column, one in enumerate(LANDSCAPE.parameters)}
+    moved = np.empty_like(times)
+    for row, configuration in enumerate(space):
+        moved[other.row(Configuration.of(kernel.name, {names[name]: value for name, value in configuration.settings}))
+              ] = times[row]
+    plain, renamed = (np.array([1 - share(Portfolio([one], seed), one, known, 30) for seed in range(12)])
+                      for one, known in ((space, times), (other, moved)))
+    error = np.hypot(plain.std(ddof=1), renamed.std(ddof=1)) / np.sqrt(len(plain))
+    assert abs(plain.mean() - renamed.mean()) < 2.5 * error + 0.01

@@ -15,7 +15,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.features import features, quantities
 from seqtune.tuner.levels import Levels
 from seqtune.tuner.strategies.portfolio import log_improvement
-from seqtune.tuner.surrogate import Surrogate
+from seqtune.tuner.surrogate import Level, Surrogate
 from seqtune.tuner.union import Rowfinder, Union
 
 DEVICE = Device("test:1", "test", "paper", "none")
@@ -47,6 +47,7 @@ def test_neighbours_are_those_of_the_space_with_steps_in_the_order_of_values() -
             if isinstance(mine, int) and isinstance(there, int):
                 assert (there > mine) == (step > 0)
             assert step != 0
+        assert {union.apart(number, int(one)) for one in near.numbers} == {1}
     assert union.number(Configuration.of("test.none", {})) is None
 
 
@@ -148,6 +149,19 @@ def test_appending_is_conditioning_anew() -> None:
     for expected, other in zip(whole.predict(values[numbers]), grown.predict(values[numbers]), strict=True):
         assert np.allclose(expected, other, atol=1e-3)
     assert whole.evidence(values[numbers]) == pytest.approx(grown.evidence(values[numbers]), abs=1e-2)
+
+
+def test_an_expected_level_counts_like_that_many_measurements() -> None:
+    found = space()
+    levels = Levels(Union([found]), np.random.default_rng(0))
+    places, slopes = levels.of(np.arange(len(found))), np.zeros((len(found), 0))
+    surrogate = Surrogate(levels.scales)
+    surrogate.watch(places, slopes)
+    surrogate.condition(places[:2], slopes[:2])
+    values = np.array([1.0, 1.1])
+    means = [surrogate.predict(values, Level(0.0, weight))[0][-1] for weight in (0.0, 1.0, 100.0)]
+    assert means[0] > means[1] > means[2]
+    assert surrogate.evidence(values, Level(1.0, 1.0)) > surrogate.evidence(values, Level(-2.0, 1.0))
 
 
 @pytest.mark.parametrize("z", [-8.0, -3.4, -3.6, -1.0, 0.0, 2.0, 10.0])

@@ -36,11 +36,12 @@ def times(found: SearchSpace, threads: float = 4.0) -> NDArray[np.float64]:
                                     + 0.01 * np.sin(np.arange(len(found)))))
 
 
-def shares(strategy: Portfolio, found: SearchSpace, seconds: NDArray[np.float64], trials: int) -> NDArray[np.float64]:
+def shares(strategy: Portfolio, found: SearchSpace, seconds: NDArray[np.float64], trials: int,
+           batch: int = 4) -> NDArray[np.float64]:
     """The share of the best after each trial."""
     seen: list[float] = []
     while len(seen) < trials:
-        for configuration in strategy.ask(4):
+        for configuration in strategy.ask(batch):
             seen.append(float(seconds[found.row(configuration)]))
             strategy.tell(configuration, Measurement(Status.CORRECT, (seen[-1],)))
     return np.asarray(seconds.min() / np.minimum.accumulate(seen[:trials]))
@@ -56,6 +57,7 @@ def test_times_of_another_device_are_looked_up_and_failures_count_as_slow() -> N
     assert np.argmin(found.prior) == np.nanargmin(seconds)
     assert found.each[3, 0] == found.each.max()
     assert np.isfinite(found.each).all()
+    assert found.fastest == pytest.approx(np.nanmin(seconds))
 
 
 def test_kernels_of_which_nothing_is_known_have_no_sources() -> None:
@@ -103,3 +105,12 @@ def test_a_misleading_past_is_left_as_soon_as_evidence_says_so(seed: int) -> Non
     misled = shares(Portfolio([here], seed, history=history), here, seconds, 50)
     alone = shares(Portfolio([here], seed), here, seconds, 50)
     assert misled[-1] > 0.97 * alone[-1]
+
+
+def test_a_start_where_all_is_slower_than_elsewhere_is_left_quickly() -> None:
+    here = space()
+    there = times(here)
+    slow = np.where(here.columns()["c"] >= 2, 12.0, 1.0)  # nothing measured there tells
+    found = shares(Portfolio([here], 0, history=[Past((space("two"),), there)]), here, 1.1 * there * slow, 8, batch=1)
+    assert found[0] < 0.2
+    assert found[-1] > 0.9

@@ -170,7 +170,7 @@ class Portfolio(Searcher):
     def _trusted(self, numbers: Numbers, values: Floats) -> Guess:
         if self._guess is self._scratch or len(self.told) < HEDGE:
             return self._guess
-        if len(self.told) % HEDGE == 0:
+        if sum(self._turns.values()) % HEDGE == 0:
             return self._scratch
         return max(self._guesses(), key=lambda guess: guess.evidence(numbers, values, self._level(guess)))
 
