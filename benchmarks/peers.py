@@ -49,7 +49,7 @@ class Peer:
         space = recorded_values(task.spaces[0])
         parameters = {one.name: list(one.values) for one in space.kernel.parameters}
         random.seed(seed)
-        np.random.seed(seed)  # these two are what its strategies draw from
+        np.random.seed(seed)  # what most of its strategies draw from; nsga2 and bayes_opt vary from run to run
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             results, _ = tune_kernel(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import math
@@ -38,6 +39,7 @@ from benchmarks.results import draw, table  # noqa: E402
 from seqtune.errors import FormatError, MisuseError  # noqa: E402
 from seqtune.learn import read_dataset  # noqa: E402
 from seqtune.searches import tasks  # noqa: E402
+from seqtune.tuner.simulation import Method, Task  # noqa: E402
 
 
 def rows(share: float, low: float) -> list[dict[str, object]]:
@@ -218,6 +220,25 @@ def test_what_is_done_across_problems_is_not_done_again(tmp_path: Path) -> None:
     path.write_text("nonsense")
     with pytest.raises(FormatError, match="no state"):
         across.State(path)
+
+
+def test_finished_searches_of_peers_are_kept_and_ours_are_made_anew(tmp_path: Path) -> None:
+    asked = tasks(read_dataset(write_recorded(tmp_path / "recorded")), devices=["fast"])
+    given = argparse.Namespace(work=tmp_path / "work", repeats=2, jobs=1)
+    made: list[str] = []
+
+    def method(name: str) -> Method:
+        def one(task: Task, trials: int, seed: int) -> list[int]:
+            made.append(name)
+            return [0, 1, 2]
+        return one
+
+    methods = {name: method(name) for name in ("ours", "kt:theirs")}
+    first, again = (list(search.searched(given, asked, methods, 3)) for _ in range(2))
+    assert made == ["ours"] * 2 + ["kt:theirs"] * 2 + ["ours"] * 2
+    assert [one.method for one in again] == list(methods)
+    assert all((one.shares == other.shares).all() for one, other in zip(first, again, strict=True))
+    assert [one.method for one in search.clearest(first, "kt:theirs")] == list(methods)
 
 
 @pytest.mark.parametrize("device", ["fast", "odd"])
