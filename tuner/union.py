@@ -111,11 +111,14 @@ class Union:
                 steps[mine[order]] = np.arange(len(mine)) + np.where(np.arange(len(mine)) < below, -below, 1 - below)
         return Neighbours(near + int(self.begins[place]), columns, steps)
 
-    def apart(self, one: int, other: int) -> int:
-        """In how many parameters two configurations differ; of different kernels, in all."""
-        (place, row), (there, other_row) = self.home(one), self.home(other)
-        rows = self.spaces[place].rows
-        return int((rows[row] != rows[other_row]).sum()) if place == there else rows.shape[1]
+    def apart(self, number: int, others: Numbers) -> NDArray[np.int64]:
+        """In how many parameters each of the others differs from one; of different kernels, in all."""
+        place, row = self.home(number)
+        rows, begin = self.spaces[place].rows, int(self.begins[place])
+        found = np.full(len(others), rows.shape[1], np.int64)
+        mine = (others >= begin) & (others < self.ends[place])
+        found[mine] = (rows[others[mine] - begin] != rows[row]).sum(axis=1)
+        return found
 
     def step(self, numbers: Numbers, generator: np.random.Generator, tries: int = 8) -> Numbers:
         """A random neighbour of each configuration; itself where `tries` changes of one parameter were not valid."""
