@@ -9,7 +9,7 @@ fast as the best.
 
 With a history the surrogate starts from what the sources say and corrects it. Beside it a surrogate without history
 learns from the same results; as soon as these are likelier under the latter, it decides.
-After other devices the first proposals lie apart, and the latter has some turns anyway.
+After other devices the latter has some turns anyway.
 The times of other devices also tell about how fast the fastest is, so that a start where all is slow is known to be
 one: the first results tell no more than that they are alike.
 """
@@ -37,9 +37,7 @@ START = 10  # random configurations where nothing is known
 MOST = 320  # measurements that a surrogate rests on
 ELITE = 3  # fast configurations whose neighbours are near
 APART = 3  # parameters at least in which they differ: neighbours of neighbours are one elite's
-TARGETS = (0.0, 0.1, 0.3)  # improvements that are hoped for in turn, in log time
-SCATTERED = 5  # first proposals after other devices, which lie apart: what those agree on may be no good here
-HOPELESS = -12.0  # logarithm of an expected improvement below which the target is none
+TARGETS = (0.03, 0.1, 0.3)  # improvements that are hoped for in turn, in log time
 HEDGE = 4  # after other devices one proposal of so many asks the surrogate without
 SOON = 20  # results after which the level that the history expects no longer counts
 LEVEL = 1.0  # how many measurements that level is worth at first
@@ -190,17 +188,13 @@ class Portfolio(Searcher):
             target = TARGETS[sum(self._turns.values()) % len(TARGETS)]
             best = bent(float(self.seconds[self.best]) / self._reference())
             worth = log_improvement(mean + target - best, deviation)
-            if worth[~self.asked[self._pool]].max(initial=-np.inf) < HOPELESS:
-                worth = log_improvement(mean - best, deviation)
         open_ = ~self.asked[self._pool]
         open_[np.isin(self._pool, besides)] = False
         if not open_.any():
             return None
         way = max(self._ways, key=lambda one: self._ways[one] / (self._turns[one] + 1))
         candidates = np.flatnonzero(open_)
-        if self._fastest is not None and self.asked.sum() + len(besides) < SCATTERED:
-            candidates = self._scattered(candidates, besides)
-        elif way == "near" and self.best is not None:
+        if way == "near" and self.best is not None:
             near = np.concatenate([self.union.neighbours(number).numbers for number in self._elite()])
             close = np.flatnonzero(open_ & np.isin(self._pool, near))
             if len(close):
@@ -213,13 +207,6 @@ class Portfolio(Searcher):
         if self._fitted >= 0:
             self._add(number)
         return number
-
-    def _scattered(self, candidates: Numbers, besides: list[int]) -> Numbers:
-        """Those of the candidates, which are places in the pool, that are far from all proposed; all where none is."""
-        far = np.ones(len(candidates), bool)
-        for number in [*np.flatnonzero(self.asked).tolist(), *besides]:
-            far &= self.union.apart(number, self._pool[candidates]) >= APART
-        return candidates[far] if far.any() else candidates
 
 
 def log_improvement(mean: Floats, deviation: Floats) -> Floats:
