@@ -15,6 +15,7 @@ import typer
 
 from seqtune.errors import MisuseError
 from seqtune.predictor.budget import SECONDS
+from seqtune.words import numbers, one_problem, parts, several_problems
 
 app = typer.Typer(
     name="seqtune", rich_markup_mode=None, pretty_exceptions_enable=False,
@@ -96,7 +97,7 @@ def predict(
     """Propose the best configurations for a problem; with --verify, prove them by measuring."""
     from seqtune import api, progress, show
 
-    problem = _one_problem(words)
+    problem = one_problem(words)
     with progress.spinner() as say:
         answer = api.predict(
             problem, device, top=top, verify=verify, seconds=seconds, cache=cache, checkpoint=checkpoint,
@@ -133,7 +134,7 @@ def tune(
     """Search by measuring. Every measurement is kept; run the same command again to go on."""
     from seqtune import api, progress, show
 
-    wanted = _problems(words, problems)
+    wanted = several_problems(words, problems)
     with progress.Tuning(seconds) as told:
         report = api.tune(wanted, device, strategy=strategy, trials=trials, seconds=seconds, total=total,
                           seed=seed, journal=journal, retry_failed=retry_failed, replay=replay, progress=told)
@@ -261,8 +262,8 @@ def replay(
         check_drawable(curves)
     with progress.spinner() as say:
         found = searches.replay(
-            data, strategies=_parts(strategies), budgets=_numbers("--budgets", budgets), repeats=repeats,
-            transfer=transfer, spaces=_parts(spaces), devices=_parts(devices), complete=complete, held_out=held_out,
+            data, strategies=parts(strategies), budgets=numbers("--budgets", budgets), repeats=repeats,
+            transfer=transfer, spaces=parts(spaces), devices=parts(devices), complete=complete, held_out=held_out,
             batch=batch, seed=seed, jobs=jobs, progress=say)
     if curves is not None:
         draw(found.curves, curves)
@@ -352,53 +353,3 @@ def demo(
 def _answer(found: Any) -> None:
     json.dump(found, sys.stdout, allow_nan=False)
     print()
-
-
-def _parts(text: str | None) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()] if text else []
-
-
-def _numbers(option: str, text: str) -> list[int]:
-    parts = _parts(text)
-    if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts):
-        raise MisuseError(f"{option} {text!r:.60} is not whole numbers with commas between")
-    return list(map(int, parts))
-
-
-def _refuse_options(words: list[str]) -> None:
-    """An option that nobody knows, where the words are not a MIOpenDriver line."""
-    from seqtune.kernels.miopen_driver import driver_words
-
-    if driver_words(words) is None:
-        for word in words:
-            if word.startswith("-") and len(word) > 1 and not word[1:2].isdigit():
-                raise MisuseError(f"no option {word.partition('=')[0]!r:.40} (--help lists them)")
-
-
-def _one_problem(words: list[str] | None) -> Any:
-    from seqtune.kernels.forms import parse_problem
-
-    if not words:
-        raise MisuseError("no problem given; for example: conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad=1")
-    _refuse_options(words)
-    return parse_problem(words)
-
-
-def _problems(words: list[str] | None, named: str | None) -> list[Any]:
-    from seqtune.kernels.forms import parse_problem, problem_set
-    from seqtune.kernels.problem import PROBLEM_TYPES
-
-    if named and words and len(words) == 1 and words[0] in PROBLEM_TYPES:
-        found = [problem for problem in problem_set(named) if problem.type == words[0]]
-        if not found:
-            raise MisuseError(f"there is no {words[0]} in {named!r:.200}")
-        return found
-    if bool(words) == bool(named):
-        raise MisuseError("give either a problem or --problems SET_OR_FILE, which a type of problem may go before")
-    if named:
-        return list(problem_set(named))
-    assert words
-    _refuse_options(words)
-    if len(words) > 1 and all(" " in word.strip() for word in words):  # several problems, each quoted
-        return [parse_problem([word]) for word in words]
-    return [parse_problem(words)]
