@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.miopen_problems import draw, gpus, solved
-from benchmarks.program import positive
+from benchmarks.program import positive, run_program
 from seqtune.data.labels import Labels
 from seqtune.data.questions import Questions
-from seqtune.errors import SeqtuneError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.membership import Membership
@@ -160,10 +159,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     began = time.monotonic()
-    try:
-        counts = count_decodes(given.decodes, given.data, given.checkpoint, given.seed)
-    except SeqtuneError as error:
-        sys.exit(f"miopen_decodes: {error}")
+    counts = count_decodes(given.decodes, given.data, given.checkpoint, given.seed)
     invalid = [line for count in counts.values() for line in count.invalid]
     print(json.dumps({
         "decodes": sum(sum(count.decodes.values()) for count in counts.values()), "invalid": len(invalid),
@@ -175,4 +171,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program("miopen_decodes", main)

@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,11 +20,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.miopen_problems import draw, gpus, solved
-from benchmarks.program import positive
+from benchmarks.program import positive, run_program
 from benchmarks.report import insert, markdown
 from seqtune.data.labels import Labels
 from seqtune.data.questions import Questions
-from seqtune.errors import SeqtuneError
 from seqtune.kernels.device import Device
 from seqtune.kernels.miopen import PREFIX
 from seqtune.kernels.problem import Problem
@@ -97,10 +95,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument("--readme", type=Path, help="also put the table between this page's miopen-latency comments")
     given = parser.parse_args()
-    try:
-        found = measure(given.checkpoint, given.problems)
-    except SeqtuneError as error:
-        sys.exit(f"miopen_latency: {error}")
+    found = measure(given.checkpoint, given.problems)
     rows = [["the search space", *_told(found["space"]), "", "", ""]]
     for name in ("transformer", "hybrid"):
         rate = found[name]["greedy_per_second"]
@@ -119,4 +114,4 @@ def _told(times: dict[str, float]) -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    run_program("miopen_latency", main)

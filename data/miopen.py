@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from seqtune.errors import FormatError
+from seqtune.errors import DeviceError, FormatError
 from seqtune.kernels.device import Device
 from seqtune.kernels.membership import Membership
 from seqtune.kernels.miopen import PREFIX, SOLVERS, Solver, Written, find_solver
@@ -57,16 +57,23 @@ class Imported:
 
 
 def read_files(paths: Sequence[Path], devices: Sequence[Device] = ()) -> tuple[Dataset, list[dict[str, Any]]]:
-    """One data set of all files, and a report of each. `devices` are those whose names a file name doesn't tell."""
+    """One data set of all files, and a report of each; of several times of one solver, the least counts.
+
+    `devices` are those that a file's name doesn't tell, or not all of. Raises DeviceError where no file is of one.
+    """
     tables: Tables = {}
     found = [read_file(path, device_of(path, devices), tables) for path in paths]
-    rows = pd.concat([one.rows for one in found], ignore_index=True)
-    rows = rows[~rows.duplicated(["device", "problem", "kernel", "configuration", "run"])]
+    names = sorted({one.device.name for one in found})
+    for device in devices:
+        if device.name not in names:
+            raise DeviceError(f"none of the files is of {device.name:.60}; their names tell {', '.join(names):.200}")
+    rows = pd.concat([one.rows for one in found], ignore_index=True).sort_values("seconds", kind="stable")
+    rows = rows.drop_duplicates(["device", "problem", "kernel", "configuration", "run"]).sort_index()
     provenance = {"source": "MIOpen: " + ", ".join(path.name for path in paths)}
     algorithms = {name: algorithm for one in found for name, algorithm in one.algorithms.items()}
     if algorithms:
         provenance["miopen algorithms"] = json.dumps(algorithms, sort_keys=True)
-    provenance |= {f"{_TABLE} {name}": json.dumps(list(rows.values())) for name, rows in sorted(tables.items())}
+    provenance |= {f"{_TABLE} {name}": json.dumps(list(texts.values())) for name, texts in sorted(tables.items())}
     problems = {key: problem for one in found for key, problem in one.problems.items()}
     rows = rows.astype(dict.fromkeys(rows.select_dtypes(exclude="number").columns, object))
     data = Dataset(rows.reset_index(drop=True), {one.device.key: one.device for one in found}, problems,

@@ -11,6 +11,7 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,7 @@ def _unpacked(path: Path) -> bytes:
 def _sqlite(path: Path, content: bytes) -> Labels:
     content = content[:18] + b"\1\1" + content[20:]  # a write-ahead log is not here to be read
     try:
-        with sqlite3.connect(":memory:") as connection:
+        with closing(sqlite3.connect(":memory:")) as connection:
             connection.deserialize(content)
             for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON", "temp_store = MEMORY"):
                 connection.execute(f"PRAGMA {pragma}")

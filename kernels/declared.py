@@ -6,6 +6,7 @@ like any other. What runs a kernel never comes from a file, so a kernel read fro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def _kernel(found: _Declaration) -> Kernel:
     try:
         problem_type(found.problem_type)
         names = [*(one.name for one in found.parameters), *(one.name for one in found.derived)]
-        twice = next((name for name in names if names.count(name) > 1), None)
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
         if twice is not None:
             raise FormatError(f"{found.name} declares {twice!r:.40} twice")
         parameters = {one.name: Parameter(one.name, tuple(one.values), one.meaning) for one in found.parameters}

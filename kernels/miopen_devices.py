@@ -62,6 +62,8 @@ def device(words: str) -> Device:
     name = name.removeprefix(f"{BACKEND}:")
     found = re.fullmatch(_NAME, name)
     given = _given(facts)
+    if not given.keys().isdisjoint(("name", "backend")):
+        raise DeviceError(f"{words!r:.60}: name and backend of a GPU are what stands before its facts")
     if found is None and "architecture" not in given:
         raise DeviceError(f"{name!r:.60} is no AMD GPU as MIOpen names them (gfx906_60, gfx90878); "
                           "or say its architecture=... compute_units=... after the name")
@@ -102,7 +104,7 @@ def device_of(path: Path, said: Sequence[Device]) -> Device:
 def _units(found: re.Match[str], architecture: str) -> int:
     if found[2]:
         count = int(found[2])
-        return 2 * count if architecture.startswith("gfx10") else count  # there MIOpen counts pairs of units
+        return 2 * count if architecture.startswith("gfx1") else count  # there MIOpen counts pairs of units
     return int(found[3], 16) if found[3] else 0
 
 

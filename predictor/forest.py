@@ -25,6 +25,7 @@ Floats = NDArray[np.float32]
 MOST_NODES = 50_000_000
 LARGEST_FILE = 500_000_000  # bytes
 DEEPEST = 64
+UNREADABLE = (AttributeError, KeyError, TypeError)  # what safetensors raises for types that NumPy lacks
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +121,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         return load_file(path)
     except FileNotFoundError:
         raise CheckpointError(f"{path.parent} is no checkpoint: {path.name} is missing") from None
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, *UNREADABLE) as error:
         raise CheckpointError(f"{path} is no safetensors file ({error!s:.100}); nothing else is read") from None
 
 

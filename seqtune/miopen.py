@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
 
 LARGEST_FILE = 100_000_000  # bytes of predictions
-_PATTERNS = ("gfx*.db", "gfx*.db.bz2", "gfx*.fdb.txt", "gfx*.fdb.txt.bz2", "gfx*.udb", "gfx*.udb.txt", "gfx*.ufdb.txt")
+_PATTERNS = ("gfx*.db", "gfx*.db.bz2", "gfx*.fdb.txt", "gfx*.fdb.txt.bz2", "gfx*.udb", "gfx*.udb.txt", "gfx*.ufdb.txt",
+             "gfx*.db.txt")
 
 
 def import_miopen(paths: Sequence[str | Path], out: str | Path, *, devices: Sequence[str | Device] = (),
@@ -90,7 +91,8 @@ def _recorded(data: Dataset, wanted: Device | None) -> Device:
                and (wanted is None or one.name == wanted.name)]
     if len(devices) != 1:
         names = ", ".join(sorted(one.name for one in data.devices.values()))
-        raise DeviceError(f"which GPU? Say --device; the data set has {names}")
+        asked = "which GPU? Say --device" if wanted is None else f"nothing is recorded of {wanted.name}"
+        raise DeviceError(f"{asked}; the data set has {names}")
     return devices[0]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load, save
+from safetensors.torch import load, save, save_file
 
 from seqtune.__main__ import main
 from seqtune.api import evaluate_labels, predict
@@ -22,7 +22,7 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.labels import Labels, read_labels, read_races
 from seqtune.data.miopen import read_files
 from seqtune.data.questions import Questions
-from seqtune.errors import CheckpointError, MisuseError
+from seqtune.errors import CheckpointError, FormatError, MisuseError
 from seqtune.inputs import load_checkpoint, load_translator
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.miopen_devices import device
@@ -31,7 +31,7 @@ from seqtune.labels import fit_baselines, train_labels
 from seqtune.learn import train as train_command
 from seqtune.predictor.beam import beam_search
 from seqtune.predictor.checkpoint_files import find
-from seqtune.predictor.forest import Forest
+from seqtune.predictor.forest import Forest, read_arrays
 from seqtune.predictor.labels.answers import Average, Beam, Greedy, Places
 from seqtune.predictor.labels.baselines import by_device
 from seqtune.predictor.labels.chain import ChainOptions, ChainWords, KernelChain, plain
@@ -39,7 +39,9 @@ from seqtune.predictor.labels.checkpoint import TREES as PACKED
 from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 from seqtune.predictor.labels.choice import TreeChoice, choose
 from seqtune.predictor.labels.fitting import LabelOptions, LabelProgress
+from seqtune.predictor.labels.hybrid import best_weights
 from seqtune.predictor.labels.judge import judge, race_rows
+from seqtune.predictor.labels.rankers import TwoTowers
 from seqtune.predictor.labels.training import train, vocabulary_of
 from seqtune.predictor.labels.translator import LabelWords
 
@@ -132,6 +134,30 @@ def test_the_same_seed_gives_the_same_weights_and_an_interrupted_training_goes_o
     assert told[-1].right is not None
     for one, other in zip(resumed.model.parameters(), whole.model.parameters(), strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_a_training_is_not_resumed_with_anything_else(parts: tuple[dict[str, Labels], dict[str, Labels]],
+                                                      tmp_path: Path) -> None:
+    labels, options = parts[0][MLIR], replace(QUICK, epochs=1, state=tmp_path / "state")
+    first = train({MLIR: labels}, None, options)
+    wider = tuple(replace(one, compute_units=one.compute_units + 4) for one in labels.questions.devices)
+    others = (replace(labels, questions=replace(labels.questions, devices=wider)),
+              replace(labels, questions=labels.questions.take(np.roll(np.arange(len(labels)), 1))),
+              replace(labels, places=labels.places[::-1].copy()))
+    for other in others:
+        with pytest.raises(FormatError, match="other data"):
+            train({MLIR: other}, None, options)
+    with pytest.raises(FormatError, match="other data"):
+        train({MLIR: labels}, None, options, start=first)
+    TwoTowers.fit({MLIR: labels}, replace(options, state=tmp_path / "towers"))
+    with pytest.raises(FormatError, match="other data"):
+        TwoTowers.fit({MLIR: others[0]}, replace(options, state=tmp_path / "towers"))
+
+
+def test_trees_count_by_half_where_nothing_was_set_aside(parts: tuple[dict[str, Labels], dict[str, Labels]]) -> None:
+    trained = train({MLIR: parts[0][MLIR]}, None, replace(QUICK, epochs=1))
+    nothing = {name: labels.take(np.zeros(0, np.int64)) for name, labels in parts[0].items()}
+    assert best_weights(trained.model, trained.vocabulary, {}, nothing) == (0.5, {})
 
 
 def test_a_model_goes_on_from_another(parts: tuple[dict[str, Labels], dict[str, Labels]]) -> None:
@@ -261,6 +287,18 @@ def test_trees_that_are_none_are_refused(damage: str, folder: Path, tmp_path: Pa
     undigested(copy)
     with pytest.raises(CheckpointError, match=r"trees\.zlib: its trees are"):
         LabelCheckpoint.load(copy)
+
+
+def test_trees_of_a_type_that_numpy_lacks_are_refused(folder: Path, tmp_path: Path) -> None:
+    copy = LabelCheckpoint.load(folder).save(tmp_path / "copy")
+    undigested(copy)
+    for kind in (torch.bfloat16, torch.float8_e4m3fn):
+        (copy / PACKED).write_bytes(zlib.compress(save({"0/0/value": torch.zeros(2).to(kind)})))
+        save_file({"0/value": torch.zeros(2).to(kind)}, tmp_path / "trees.safetensors")
+        with pytest.raises(CheckpointError, match="is no safetensors file"):
+            read_arrays(tmp_path / "trees.safetensors")
+        with pytest.raises(CheckpointError, match=r"trees\.zlib is no compressed safetensors file"):
+            LabelCheckpoint.load(copy)
 
 
 def undigested(folder: Path) -> None:

@@ -25,7 +25,7 @@ from seqtune.kernels.miopen_devices import device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_columns import ProblemColumns
 from seqtune.kernels.space import SearchSpace, spaces_for
-from seqtune.miopen import export_miopen, import_miopen
+from seqtune.miopen import export_miopen, find_files, import_miopen
 
 from .miopen_files import LABELS, MATRIX_LABELS, NEW_FIND, OLD_FIND, perf_db, perf_text
 
@@ -226,13 +226,27 @@ def test_a_gpu_is_told_by_the_name_of_its_file_or_by_the_user(tmp_path: Path) ->
     assert (device("gfx942130").compute_units, device("miopen:gfx1030_36").compute_units) == (304, 72)
     told = device("gfx1201_32 compute_units=64 local_memory=32768 wave_size=32")
     assert (told.compute_units, told.local_memory, dict(told.extra)["wave_size"]) == (64, 32768, 32)
-    for words in ("mygpu", "gfx906", "gfx906_60 hats=3", "gfx906_60 compute_units=lots", "gfx77_1", "", "gfx906_60 x"):
+    assert (device("gfx1100_48").compute_units, device("gfx1201_32").compute_units) == (96, 64)  # pairs, too
+    for words in ("mygpu", "gfx906", "gfx906_60 hats=3", "gfx906_60 compute_units=lots", "gfx77_1", "", "gfx906_60 x",
+                  "gfx906_60 backend=cuda", "gfx906_60 name=x"):
         with pytest.raises(DeviceError):
             device(words)
     path = perf_text(tmp_path / "mine.txt", LABELS)
     with pytest.raises(DeviceError, match="tells no GPU"):
         read_files([path])
     assert read_files([path], [MI50])[1][0]["device"] == "miopen:gfx906_60"
+    named = perf_text(tmp_path / "gfx906_60.udb.txt", LABELS)
+    with pytest.raises(DeviceError, match="none of the files is of miopen:gfx900_56"):
+        read_files([named], [device("gfx900_56")])
+
+
+def test_of_several_times_of_one_solver_the_least_counts(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("gfx90878.HIP.fdb.txt", "gfx90878.HIP.ufdb.txt")]
+    for path, text in zip(paths, (NEW_FIND, NEW_FIND.replace("0.5,", "0.4,").replace(":0.25", ":0.3")), strict=True):
+        path.write_text(text)
+    rows = read_files(paths)[0].rows.set_index("kernel")["seconds"]
+    assert rows["miopen.ConvAsm1x1U"] == pytest.approx(0.4e-3)
+    assert rows["miopen.GemmFwd1x1_0_1"] == pytest.approx(0.25e-3)
 
 
 def test_every_solver_declares_a_kernel_that_files_can_carry() -> None:
@@ -324,6 +338,10 @@ def test_the_command_line_imports_and_exports(tmp_path: Path, capsys: Any) -> No
         assert rows(read_files([to], [MI50])[0]) == rows(Dataset.read(out))
     assert main(["export", "--format", "miopen-override", "--data", str(out), "--out", str(tmp_path / "o")]) == 2
     assert main(["export", "--format", "hats", "--data", str(out), "--out", str(tmp_path / "o")]) == 2
+    capsys.readouterr()
+    assert main(["export", "--format", "miopen-text", "--data", str(out), "--device", "gfx900_56",
+                 "--out", str(tmp_path / "o")]) == 2
+    assert "nothing is recorded of miopen:gfx900_56; the data set has miopen:gfx906_60" in capsys.readouterr().err
 
 
 def test_predictions_are_exported(tmp_path: Path) -> None:
@@ -346,6 +364,14 @@ def test_predictions_are_exported(tmp_path: Path) -> None:
 def test_miopens_kernels_are_not_measured_here() -> None:
     with pytest.raises(SeqtuneError, match="cannot be run here"):
         seqtune.predict("conv2d c=64 h=28 k=256 r=1", device="miopen:gfx906_60", verify=True)
+
+
+def test_every_form_of_file_is_found_in_a_folder(tmp_path: Path) -> None:
+    names = {"gfx906_60.db", "gfx906_60.db.bz2", "gfx906_60.db.txt", "gfx906_60.HIP.fdb.txt", "gfx906_60_1.1.0.udb",
+             "gfx906_60.HIP.fdb.txt.bz2", "gfx906_60.HIP.3_3_0.udb.txt", "gfx906_60.HIP.3_3_0.ufdb.txt"}
+    for name in (*names, "gfx906_60.kdb", "notes.txt"):
+        (tmp_path / name).touch()
+    assert {path.name for path in find_files([tmp_path])} == names
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:

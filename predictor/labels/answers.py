@@ -204,7 +204,7 @@ class Beam:
 class Greedy:
     """The most probable value after another, for many questions at once.
 
-    Look-ahead is spared where every value alone leads into the space: it would have allowed each of them, and so have
+    Look-ahead is spared where what is said without it is valid: it would have allowed each of those values, and so have
     changed nothing. The other questions are answered with it.
     """
 

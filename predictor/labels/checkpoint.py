@@ -44,7 +44,7 @@ from seqtune.predictor.checkpoint_files import (
     word_lists,
 )
 from seqtune.predictor.dimensions import Dimensions
-from seqtune.predictor.forest import Forest, read_forest
+from seqtune.predictor.forest import UNREADABLE, Forest, read_forest
 from seqtune.predictor.labels.answers import Average
 from seqtune.predictor.labels.arrays import ArrayTranslator, Tensors, shapes
 from seqtune.predictor.labels.chain import ChainWords, KernelChain, Link, plain
@@ -218,7 +218,7 @@ def _chains(path: Path, about: Sequence[_Chain], kernels: Mapping[str, Kernel]) 
         if packed.unconsumed_tail:
             raise CheckpointError(f"{path} unpacks to more than {MOST_TREES} bytes, more than any checkpoint's trees")
         arrays = load(unpacked)
-    except (SafetensorError, OSError, ValueError, zlib.error) as error:
+    except (SafetensorError, OSError, ValueError, *UNREADABLE, zlib.error) as error:
         raise CheckpointError(f"{path} is no compressed safetensors file ({error!s:.100})") from None
     found, read = {}, {}
     for chain in about:

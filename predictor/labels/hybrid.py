@@ -25,6 +25,7 @@ from seqtune.predictor.vocabulary import Vocabulary
 MANY = 8000  # labels: so many need no other device's
 SMALL = 1500  # labels: so few are better learned from together with those of kin
 WIDE = 64  # values of one parameter
+EVEN = 0.5  # share of the trees where no label is set aside to tell a better one
 PRIOR = 100  # a kernel's weight is drawn towards that of all kernels as by so many labels
 WEIGHTS = np.linspace(0, 1, 21)
 
@@ -67,6 +68,8 @@ def best_weights(model: SentenceModel, vocabulary: Vocabulary, chains: Chains,
             ours, trees = model_logs(model, vocabulary, labels), chain_logs(chains, labels)
             nats[name] = np.array([_nats(ours, trees, labels, weight) for weight in WEIGHTS])
             counts[name] = len(labels)
+    if not nats:
+        return EVEN, {}
     every = np.mean(list(nats.values()), axis=0)
     return float(WEIGHTS[every.argmin()]), {
         name: float(WEIGHTS[(own * counts[name] + every * PRIOR).argmin()]) for name, own in nats.items()}

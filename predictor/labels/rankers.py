@@ -24,12 +24,10 @@ from seqtune.predictor.labels.answers import Answers, Places, Ranker, valid
 from seqtune.predictor.labels.baselines import Majority, Nearest
 from seqtune.predictor.labels.chain import with_values
 from seqtune.predictor.labels.fitting import LabelOptions, Rows, fit
-from seqtune.predictor.labels.inputs import TOKENS, Inputs, tree_columns
-from seqtune.predictor.labels.training import vocabulary_of
+from seqtune.predictor.labels.inputs import TOKENS, Floats, Inputs, tree_columns
+from seqtune.predictor.labels.training import fingerprint, vocabulary_of
 from seqtune.predictor.labels.translator import Reader, Source, TargetVectors
 from seqtune.predictor.vocabulary import Vocabulary
-
-Floats = NDArray[np.float32]
 
 
 class Candidates:
@@ -139,7 +137,9 @@ class TwoTowers:
         vocabulary = vocabulary_of(fitting, None)
         size = Dimensions.of(vocabulary, width=options.width, hidden=options.hidden, dropout=options.dropout)
         lessons = {name: _Matching.of(labels, vocabulary) for name, labels in fitting.items()}
-        return cls(fit(Towers(size, vocabulary), lessons, {}, None, options, "towers").average, vocabulary)
+        model = Towers(size, vocabulary)
+        kept = fit(model, lessons, {}, None, options, fingerprint(model, fitting, None, options))
+        return cls(kept.average, vocabulary)
 
     @torch.inference_mode()
     def rank(self, kernel: Kernel, questions: Questions, places: Places) -> Floats:

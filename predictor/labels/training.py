@@ -15,9 +15,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqtune.data.labels import Labels, Races
+from seqtune.data.questions import Questions
 from seqtune.errors import MisuseError
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.miopen import BACKEND
@@ -161,7 +162,7 @@ def train(labels: Mapping[str, Labels], races: Races | None = None, options: Lab
     lessons = {name: Sentences.of(fitting, vocabulary) for name, (fitting, _) in parts.items() if len(fitting)}
     judged = {name: Sentences.of(aside, vocabulary) for name, (_, aside) in parts.items() if len(aside) >= 20}
     race = None if races is None else RaceLesson.of(races, vocabulary)
-    kept = fit(model, lessons, judged, race, options, _fingerprint(lessons, race, options), on_progress)
+    kept = fit(model, lessons, judged, race, options, fingerprint(model, labels, races, options), on_progress)
     report = {"labels": sum(map(len, labels.values())), "races": 0 if races is None else len(races),
               "kernels": len(labels), "parameters": sum(one.numel() for one in model.parameters()),
               "epochs": kept.epoch, "history": kept.history}
@@ -175,11 +176,20 @@ def set_aside(labels: Labels, share: int) -> tuple[Labels, Labels]:
     return labels.take(np.flatnonzero(~aside)), labels.take(np.flatnonzero(aside))
 
 
-def _fingerprint(lessons: Mapping[str, Sentences], race: RaceLesson | None, options: LabelOptions) -> str:
+def fingerprint(model: nn.Module, labels: Mapping[str, Labels], races: Races | None, options: LabelOptions) -> str:
+    """Of a training that begins with this model: a hash of its weights, the options, and all that it learns from."""
     found = hashlib.sha256(repr({name: value for name, value in describe(options).items()
                                  if name not in ("state", "save_every", "threads")}).encode())
-    for name, lesson in lessons.items():
-        found.update(name.encode() + lesson.words.tobytes() + lesson.inputs.problem.tobytes())
-    if race is not None:
-        found.update(race.races.seconds.tobytes())
+    for name, tensor in model.state_dict().items():
+        found.update(name.encode() + tensor.numpy().tobytes())
+    for one in labels.values():
+        found.update(repr((one.kernel.name, one.kernel.parameters)).encode() + one.places.tobytes())
+        found.update(_asked(one.questions))
+    if races is not None:
+        found.update(repr(races.names).encode() + races.solver.tobytes() + races.starts.tobytes()
+                     + races.seconds.tobytes() + _asked(races.questions))
     return found.hexdigest()
+
+
+def _asked(questions: Questions) -> bytes:
+    return repr(questions.devices).encode() + questions.device.tobytes() + questions.hashes.tobytes()
