@@ -32,7 +32,8 @@ from seqtune.learn import train as train_command
 from seqtune.predictor.beam import beam_search
 from seqtune.predictor.checkpoint_files import find
 from seqtune.predictor.forest import Forest, read_arrays
-from seqtune.predictor.labels.answers import Average, Beam, Greedy, Places
+from seqtune.predictor.labels.answers import Beam, Greedy, Places
+from seqtune.predictor.labels.average import Average
 from seqtune.predictor.labels.baselines import by_device
 from seqtune.predictor.labels.chain import ChainOptions, ChainWords, KernelChain, plain
 from seqtune.predictor.labels.checkpoint import TREES as PACKED

@@ -45,8 +45,8 @@ from seqtune.predictor.checkpoint_files import (
 )
 from seqtune.predictor.dimensions import Dimensions
 from seqtune.predictor.forest import UNREADABLE, Forest, read_forest
-from seqtune.predictor.labels.answers import Average
 from seqtune.predictor.labels.arrays import ArrayTranslator, Tensors, shapes
+from seqtune.predictor.labels.average import Average
 from seqtune.predictor.labels.chain import ChainWords, KernelChain, Link, plain
 from seqtune.predictor.labels.inputs import TREE_FEATURES
 from seqtune.predictor.labels.learned import LARGEST as LARGEST_LEARNED
