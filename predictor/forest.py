@@ -78,6 +78,8 @@ class Forest:
         """What `read` reads. Trees are at most seven deep."""
         inner = self.left > 0
         thresholds, numbers = np.unique(self.value[inner], return_inverse=True)
+        assert self.left.max() < 1 << 8  # what a file's types hold
+        assert len(thresholds) <= 1 << 16
         coded = np.where(inner, 0, self.value).astype(np.float16).view(np.uint16)
         coded[inner] = numbers
         return {"roots": self.roots, "feature": self.feature, "coded": coded, "left": self.left.astype(np.uint8),

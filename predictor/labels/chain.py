@@ -106,6 +106,11 @@ class KernelChain:
                                        len(self.kernel.parameters[column].values))
 
 
+def chains_of(chains: Mapping[tuple[str, str], KernelChain], device: str, kernel: str) -> list[KernelChain]:
+    """Those that speak for a kernel on a device: its own and ANY's, where they are."""
+    return [chains[group] for group in ((device, kernel), (ANY, kernel)) if group in chains]
+
+
 def mean_logs(chains: Sequence[KernelChain], columns: Floats, before: NDArray[Any]) -> Floats:
     """Of one chain or several."""
     found: Floats = np.mean([chain.logs(columns, before) for chain in chains], axis=0)
@@ -174,7 +179,7 @@ class ChainWords:
     def __init__(self, chains: Mapping[tuple[str, str], KernelChain], vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         self._chains = chains
-        self._others = {kernel: (device, kernel) for device, kernel in chains}
+        self._others = {kernel: chain for (_, kernel), chain in chains.items()}
         self._place: dict[str, tuple[Words, ...]] = {}  # per kernel and parameter: word -> place, -1 for others
         for kernel in vocabulary.kernels:
             inverse = []
@@ -213,11 +218,10 @@ class ChainWords:
         for row, (owner, kernel) in enumerate(zip(state.owners, state.kernels, strict=True)):
             groups.setdefault((str(state.devices[owner]), kernel), []).append(row)
         for (device, kernel), rows in groups.items():
-            mine = [group for group in ((device, kernel), (ANY, kernel)) if group in self._chains]
-            if not mine and kernel not in self._others:
+            if kernel not in self._others:
                 continue
-            columns, places = state.columns[state.owners[rows]], state.places[rows]
-            logs = mean_logs([self._chains[group] for group in mine or [self._others[kernel]]], columns, places)
+            mine = chains_of(self._chains, device, kernel) or [self._others[kernel]]
+            logs = mean_logs(mine, state.columns[state.owners[rows]], state.places[rows])
             number = np.full(len(state.owners), -1)
             number[rows] = np.arange(len(rows))
             asked = np.flatnonzero(number[allowed.after] >= 0)

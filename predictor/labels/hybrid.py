@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from seqtune.data.labels import Labels
 from seqtune.predictor.labels.baselines import by_device
-from seqtune.predictor.labels.chain import ANY, ChainOptions, KernelChain, mean_logs
+from seqtune.predictor.labels.chain import ANY, ChainOptions, KernelChain, chains_of, mean_logs
 from seqtune.predictor.labels.inputs import tree_columns
 from seqtune.predictor.labels.training import Sentences
 from seqtune.predictor.labels.translator import SentenceModel
@@ -89,8 +89,7 @@ def chain_logs(chains: Chains, labels: Labels) -> Logs:
     columns = tree_columns(labels.questions)
     found = [np.zeros((len(labels), len(parameter.values)), np.float32) for parameter in labels.kernel.parameters]
     for number, device in enumerate(labels.questions.devices):
-        mine = [chains[group] for group in ((device.name, labels.kernel.name), (ANY, labels.kernel.name))
-                if group in chains]
+        mine = chains_of(chains, device.name, labels.kernel.name)
         rows = np.flatnonzero(labels.questions.device == number)
         if mine and len(rows):
             for column, logs in enumerate(found):
