@@ -125,7 +125,7 @@ def _learned(labels: dict[str, Labels], races: Races | None) -> Learned:
     from seqtune.predictor.labels.learned import Learned
 
     hashes = [one.questions.hashes for one in labels.values()]
-    return Learned.of(np.concatenate(hashes if races is None else [*hashes, races.questions.hashes]))
+    return Learned.of(np.concatenate(hashes if races is None else [*hashes, races.hashes]))
 
 
 def evaluate_labels(paths: Sequence[str | Path], *, checkpoint: str | Path = NAME, baselines: bool = False,
@@ -133,8 +133,8 @@ def evaluate_labels(paths: Sequence[str | Path], *, checkpoint: str | Path = NAM
                     warn: Say = warned) -> list[dict[str, Any]]:
     """Rows per device and solver of the labels in perf-dbs, then per device of the races in find-dbs.
 
-    Judged is every problem that the checkpoint has not learned from. `baselines` are fitted on those of the rest that
-    are not held out; `by` adds parts by direction and data type.
+    Judged are the labels and races that the checkpoint has not learned from. `baselines` are fitted on those of the
+    rest that are not held out; `by` adds parts by direction and data type.
     """
     from seqtune.data.labels import read_labels, read_races
     from seqtune.data.miopen import read_files
@@ -151,7 +151,7 @@ def evaluate_labels(paths: Sequence[str | Path], *, checkpoint: str | Path = NAM
     judged = {name: _unlearned(one.spoken_by(kernels[name]), loaded) for name, one in labels.items() if name in kernels}
     judged = {name: one for name, one in judged.items() if len(one)}
     loaded.vocabulary.check(kernels[name] for name in judged)
-    raced = None if races is None else races.take(np.flatnonzero(~loaded.learned.knows(races.questions.hashes)))
+    raced = None if races is None else races.take(np.flatnonzero(~loaded.learned.knows(races.hashes)))
     if not judged and (raced is None or not len(raced)):
         raise MisuseError("nothing to judge: the checkpoint has learned from every problem in these files")
     left = sum(map(len, labels.values())) - sum(map(len, judged.values()))
@@ -159,20 +159,25 @@ def evaluate_labels(paths: Sequence[str | Path], *, checkpoint: str | Path = NAM
         warn(f"{left} labels are not judged: the checkpoint has learned from their problems, or lacks their solvers")
     rows: list[dict[str, Any]] = []
     with one_thread():
-        fitting, timed = _training({name: labels[name].spoken_by(kernels[name]).known() for name in judged}, races)
+        fitting, timed = _training(
+            {name: _learned_from(labels[name].spoken_by(kernels[name]), loaded).known() for name in judged},
+            None if races is None else races.take(np.flatnonzero(loaded.learned.knows(races.hashes))))
         others: dict[str, Method] = {}
         if baselines and judged:
-            if len(fitting) < len(judged):
-                lacking = ", ".join(sorted(set(judged) - set(fitting)))
-                raise MisuseError(f"baselines need training labels; name perf-dbs that hold some of {lacking}")
-            others = fit_baselines(fitting, progress)
+            lacking = ", ".join(name for name, one in judged.items() if len(fitting.get(name, ())) < len(one))
+            if lacking:
+                warn("no baselines: they learn from more labels than are judged; name perf-dbs with those of "
+                     f"{lacking}")
+            else:
+                others = fit_baselines(fitting, progress)
         rows += [row.to_json() for row in judge(Beam(loaded.next_word()), judged, others, BY if by else (), progress)]
         if raced is not None and len(raced):
             progress("judging the choice of solvers")
             trees = None
-            if baselines:
-                if timed is None or not len(timed):
-                    raise MisuseError("baselines need training races; name the find-dbs that hold them, too")
+            if baselines and (timed is None or len(timed) < len(raced)):
+                warn("no trees beside the choice of solvers: they learn from more times than are judged; name the "
+                     "find-dbs that hold them, too")
+            elif baselines and timed is not None:
                 trees = TreeChoice(timed).choose(raced)
             rows += [row.to_json() for row in race_rows(raced, choose(loaded.model, loaded.vocabulary, raced), trees)]
     return rows
@@ -237,6 +242,10 @@ def _training(labels: dict[str, Labels], races: Races | None) -> tuple[dict[str,
     split = {name: one.split()[0] for name, one in labels.items()}
     kept = None if races is None else races.take(np.flatnonzero(~races.questions.held_out))
     return {name: one for name, one in split.items() if len(one)}, kept
+
+
+def _learned_from(labels: Labels, checkpoint: LabelCheckpoint) -> Labels:
+    return labels.take(np.flatnonzero(checkpoint.learned.knows(labels.questions.hashes)))
 
 
 def _unlearned(labels: Labels, checkpoint: LabelCheckpoint) -> Labels:

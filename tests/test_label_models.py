@@ -381,6 +381,15 @@ def test_an_evaluation_judges_what_was_not_learned(folder: Path, files: list[Pat
     assert json.dumps(rows)
 
 
+def test_baselines_do_not_learn_from_what_is_judged(folder: Path, tmp_path: Path) -> None:
+    strangers = perf_files(tmp_path, seed=5)  # of which the checkpoint has seen next to none
+    notes: list[str] = []
+    rows = evaluate_labels(strangers, checkpoint=folder, baselines=True, warn=notes.append)
+    assert rows
+    assert not any(row.get("baselines") for row in rows)
+    assert any("no baselines" in note for note in notes)
+
+
 def test_the_command_line_evaluates_miopens_files(folder: Path, files: list[Path], capsys: pytest.CaptureFixture[str]
                                                   ) -> None:
     asked = ["evaluate", "miopen", "--checkpoint", str(folder)]

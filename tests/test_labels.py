@@ -172,6 +172,14 @@ def test_what_was_learned_from_is_known_and_little_else() -> None:
     assert not Learned.of(np.zeros(0, np.uint64)).knows(hashes).any()
 
 
+def test_who_has_learned_a_problems_times_has_not_learned_its_labels(tmp_path: Path) -> None:
+    races = read_races(read_files([find_file(tmp_path)])[0])
+    assert races is not None
+    learned = Learned.of(races.hashes)
+    assert learned.knows(races.hashes).all()
+    assert learned.knows(races.questions.hashes).mean() < 0.1
+
+
 def test_a_find_db_and_a_perf_db_agree_on_what_is_held_out(tmp_path: Path) -> None:
     data, _ = read_files([perf_text(tmp_path / "gfx906_60.udb.txt", LABELS), find_file(tmp_path)])
     some, races = read_labels(data), read_races(data)

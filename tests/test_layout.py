@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FLOORS = ("kernels", "data", "tuner", "predictor")  # each may import itself and what stands before it
 # the modules of seqtune itself
-TOP = ("errors", "inputs", "answers", "miopen", "labels", "learn", "foreign", "kerneltuner", "api", "searches",
-       "choices", "layers", "chain", "graph", "duels", "pytorch", "figure", "curves", "progress", "show",
+TOP = ("errors", "inputs", "answers", "miopen", "labels", "learn", "foreign", "kerneltuner", "seeds", "api", "searches",
+       "choices", "layers", "chain", "graph", "duels", "pytorch", "figure", "curves", "progress", "show", "words",
        "commands", "__main__")
 HEAVY = ("torch", "transformers", "llvmlite", "pyopencl", "xgboost", "pandas", "pyarrow", "numpy", "scipy")
 

@@ -1,7 +1,7 @@
-"""Learned: which problems a model has learned from, kept in a byte per problem, so that it is not judged on them.
+"""Learned: what a model has learned from, kept in a byte or two each, so that it is not judged on it.
 
-A Bloom filter over the problems' hashes: it never forgets a problem, and takes at most one in fifty for known that is
-not.
+A Bloom filter over the hashes of labels' problems and of races: it forgets none, and takes at most one in fifty for
+known that is not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Learned:
 
     @classmethod
     def of(cls, hashes: NDArray[np.uint64]) -> Learned:
-        """Of the distinct problems with these hashes (`Problems.hashes`)."""
+        """Of distinct hashes (`Questions.hashes` of labels, `Races.hashes`)."""
         hashes = np.unique(hashes)
         size = 1 << max(6, int(len(hashes) - 1).bit_length())
         bits = np.zeros(size, np.uint8)
