@@ -27,9 +27,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.program import positive
+from benchmarks.program import positive, run_program
 from benchmarks.report import BLACK, BLUE, GREY, ORANGE, Row, height, insert, markdown, share_axis, style, write_json
-from seqtune.errors import FormatError, SeqtuneError
+from seqtune.errors import FormatError
 from seqtune.learn import read_dataset
 
 if TYPE_CHECKING:
@@ -55,10 +55,15 @@ class State:
     def __init__(self, path: Path | None) -> None:
         self.path, self.done = path, dict[str, Any]()
         if path is not None and path.exists():
+            whole, end, torn = path.read_text().rpartition("\n")
             try:
-                self.done = dict(json.loads(line) for line in path.read_text().splitlines())
+                self.done = dict(json.loads(line) for line in whole.splitlines())
             except (ValueError, TypeError):
                 raise FormatError(f"{path} is no state of this program") from None
+            if torn and not self.done:
+                raise FormatError(f"{path} is no state of this program")
+            if torn:  # it was stopped in the middle of a line
+                path.write_text(whole + end)
 
     def get(self, key: str, make: Callable[[], Any]) -> Any:
         """What stands under that key, made where it does not."""
@@ -298,22 +303,19 @@ def main() -> None:
     parser.add_argument("--repeats", type=positive, default=3, help="searches of each problem")
     parser.add_argument("--state", type=Path, help="keeps what is done")
     given = parser.parse_args()
-    try:
-        data, state, rows = read_dataset(given.data), State(given.state), list[Row]()
-        for device in given.devices.split(","):
-            rows += [transfer(data, device, given.repeats, state), *translator(data, device, given.repeats, state),
-                     *campaigns(data, device, state)]
-        given.out.mkdir(parents=True, exist_ok=True)
-        write_json(given.out / "across.json", {"repeats": given.repeats, "level": LEVEL, "rows": [
-            {name: None if isinstance(value, float) and not math.isfinite(value) else value
-             for name, value in row.items()} for row in rows]})
-        draw(rows, given.out / "across.svg")
-        print(table(rows))
-        if given.readme is not None:
-            insert(given.readme, "across", table(rows))
-    except SeqtuneError as error:
-        sys.exit(f"across: {error}")
+    data, state, rows = read_dataset(given.data), State(given.state), list[Row]()
+    for device in given.devices.split(","):
+        rows += [transfer(data, device, given.repeats, state), *translator(data, device, given.repeats, state),
+                 *campaigns(data, device, state)]
+    given.out.mkdir(parents=True, exist_ok=True)
+    write_json(given.out / "across.json", {"repeats": given.repeats, "level": LEVEL, "rows": [
+        {name: None if isinstance(value, float) and not math.isfinite(value) else value
+         for name, value in row.items()} for row in rows]})
+    draw(rows, given.out / "across.svg")
+    print(table(rows))
+    if given.readme is not None:
+        insert(given.readme, "across", table(rows))
 
 
 if __name__ == "__main__":
-    main()
+    run_program("across", main)

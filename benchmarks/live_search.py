@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.program import llvm_devices, positive, run_program
 from benchmarks.report import Row, insert, machine, markdown, words, write_json
 from seqtune.errors import MisuseError
+from seqtune.words import parts
 
 if TYPE_CHECKING:
     from seqtune.kernels.device import Device
@@ -208,7 +209,9 @@ def table(rows: Sequence[Row], trials: int) -> str:
 
 
 def main() -> None:
+    """The command."""
     from benchmarks.peers import STRATEGIES, check_installed
+    from seqtune.tuner.tune import strategy_factory
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=positive, default=60, help="of each run")
@@ -220,14 +223,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for the JSON file")
     parser.add_argument("--readme", type=Path, help="also put the table between this page's comments")
     given = parser.parse_args()
-    theirs = [name for name in given.peers.split(",") if name]
+    ours, theirs, backends = (parts(text) for text in (given.strategies, given.peers, given.backends))
+    for name in ours:
+        strategy_factory(name)
+    unknown = set(backends) - {backend for backend, _ in PROBLEMS}
+    if unknown:
+        raise MisuseError(f"no problem is for the backend {min(unknown)!r:.40}")
     if theirs:
         check_installed()
     with contextlib.ExitStack() as stack:
         work = given.work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         work.mkdir(parents=True, exist_ok=True)
-        rows = list(runs(given.trials, given.repeats, given.strategies.split(","), theirs, work,
-                         given.backends.split(",")))
+        rows = list(runs(given.trials, given.repeats, ours, theirs, work, backends))
     where = machine(used())
     text = f"{table(rows, given.trials)}\n\nMeasured on {words(where)}, on {where['date']}."
     print(text)

@@ -21,14 +21,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers import PREFIX, STRATEGIES, Peer, cache_path, check_installed, searchable, write_cache
+from benchmarks.program import positive, run_program
 from benchmarks.report import insert, markdown, write_json
 from seqtune.curves import draw
-from seqtune.errors import MisuseError, SeqtuneError
+from seqtune.errors import MisuseError
 from seqtune.learn import read_dataset
 from seqtune.searches import STRATEGIES as OURS
 from seqtune.searches import Replayed, tasks
 from seqtune.tuner.simulation import Curves, Method, Search, Task, simulate
 from seqtune.tuner.tune import strategy_factory
+from seqtune.words import numbers
 
 LEAST_REGRET = 0.001
 DRAWN = 4  # others in the figure
@@ -119,7 +121,8 @@ def searched(given: argparse.Namespace, asked: Sequence[Task], methods: Mapping[
             curves, = simulate([task], {name: method}, trials, given.repeats, jobs=given.jobs)
             if kept is not None:
                 kept.parent.mkdir(parents=True, exist_ok=True)
-                np.save(kept, curves.shares)
+                np.save(unfinished := kept.with_suffix(".part.npy"), curves.shares)
+                unfinished.replace(kept)  # a program that is stopped leaves no half of it
             yield curves
     print(file=sys.stderr)
 
@@ -132,18 +135,14 @@ def main() -> None:
     parser.add_argument("--strategies", default=",".join(OURS), help="ours, with commas between; the first is judged")
     parser.add_argument("--peers", default=",".join(STRATEGIES), help="Kernel Tuner's; empty: none")
     parser.add_argument("--budgets", default="25,50,100,200")
-    parser.add_argument("--repeats", type=int, default=30)
+    parser.add_argument("--repeats", type=positive, default=30)
     parser.add_argument("--transfer", help="leave-device-out or leave-problem-out")
     parser.add_argument("--spaces", default="", help="only these")
     parser.add_argument("--devices", default="", help="only these")
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=positive, default=2)
     parser.add_argument("--work", type=Path, help="folder that keeps Kernel Tuner's finished searches")
     parser.add_argument("--readme", type=Path, help="also put the table between this page's search comments")
-    given = parser.parse_args()
-    try:
-        run(given)
-    except SeqtuneError as error:
-        sys.exit(f"search: {error}")
+    run(parser.parse_args())
 
 
 def run(given: argparse.Namespace) -> None:
@@ -153,7 +152,9 @@ def run(given: argparse.Namespace) -> None:
         for text in (given.strategies, given.peers, given.spaces, given.devices))
     if not ours:
         raise MisuseError("name a strategy of ours")
-    budgets = tuple(sorted({int(part) for part in given.budgets.split(",")}))
+    budgets = tuple(sorted(set(numbers("--budgets", given.budgets))))
+    if not budgets:
+        raise MisuseError("name a budget")
     asked = tasks(read_dataset(given.data), given.transfer, spaces, devices)
     if peers:
         check_installed()
@@ -182,4 +183,4 @@ def run(given: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program("search", main)

@@ -13,7 +13,6 @@ import importlib.util
 import json
 import operator
 import statistics
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.program import positive, run_program
 from benchmarks.report import markdown, write_json
 from seqtune.errors import FormatError, SeqtuneError
 from seqtune.kernels import space as spaces
@@ -86,7 +86,7 @@ def condition(node: ast.expr) -> Condition:
             return lambda columns: value
         case ast.Name(id=name):
             return lambda columns: columns[name]
-        case ast.BinOp(left=left, op=op, right=right):
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             sides, apply = (condition(left), condition(right)), _OPERATORS[type(op)]
             return lambda columns: apply(sides[0](columns), sides[1](columns))
         case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -95,7 +95,7 @@ def condition(node: ast.expr) -> Condition:
         case ast.BoolOp(op=junctor, values=parts):
             join, inner_parts = _OPERATORS[type(junctor)], [condition(part) for part in parts]
             return lambda columns: reduce(join, (part(columns) for part in inner_parts))
-        case ast.Compare(left=left, ops=ops, comparators=rest):
+        case ast.Compare(left=left, ops=ops, comparators=rest) if all(type(one) in _OPERATORS for one in ops):
             terms, compare = [condition(part) for part in (left, *rest)], [_OPERATORS[type(one)] for one in ops]
             return lambda columns: reduce(np.logical_and, (
                 apply(one(columns), other(columns))
@@ -136,16 +136,14 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("definitions", type=Path)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--repeats", type=positive, default=7)
     parser.add_argument("--out", type=Path, help="folder for space_building.json")
     given = parser.parse_args()
-    try:
-        found = {name: measure(values, restrictions, max(1, given.repeats))
-                 for name, (values, restrictions) in definitions(given.definitions).items()}
-        if given.out is not None:
-            write_json(given.out / "space_building.json", found)
-    except SeqtuneError as error:
-        sys.exit(f"space_building: {error}")
+    found = {name: measure(values, restrictions, given.repeats)
+             for name, (values, restrictions) in definitions(given.definitions).items()}
+    if given.out is not None:
+        given.out.mkdir(parents=True, exist_ok=True)
+        write_json(given.out / "space_building.json", found)
     lines = [[name, f"{one['configurations']:,}", f"{one['cartesian']:,}", f"{one['ours']:.4f}", f"{one['plain']:.4f}",
               f"{one['kernel_tuner']:.4f}" if "kernel_tuner" in one else "-", f"{one['ratio']:.2f}"]
              for name, one in found.items()]
@@ -154,4 +152,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program("space_building", main)

@@ -20,7 +20,7 @@ from seqtune.errors import FormatError
 from seqtune.kernels.files import read_bounded
 
 from .record import Measurement, Status
-from .recorded import STATUSES, Recorded, Row, setting
+from .recorded import STATUSES, Recorded, Row, milliseconds, setting
 
 LARGEST_FILE = 200_000_000  # bytes on disk
 LARGEST_CONTENT = 400_000_000  # bytes unpacked
@@ -94,9 +94,3 @@ def _row(settings: tuple[Any, ...], entry: Mapping[str, Any]) -> Row | None:
     times = entry.get("times")
     samples = tuple(filter(None, map(milliseconds, times))) if isinstance(times, list) else ()
     return Row(settings, Status.CORRECT, seconds, len(samples) or 1, Measurement(Status.CORRECT, samples).spread, build)
-
-
-def milliseconds(value: object) -> float:
-    """Milliseconds as seconds; 0 where it is no positive number."""
-    sound = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
-    return float(value) * 1e-3 if sound and isinstance(value, int | float) else 0.0

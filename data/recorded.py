@@ -30,6 +30,7 @@ MOST_ROWS = 5_000_000
 STATUSES = {  # Kernel Tuner's words, and those of the files that were made of its caches
     "ok": Status.CORRECT, "InvalidConfig": Status.CONSTRAINTS, "CompilationFailedConfig": Status.COMPILE,
     "RuntimeFailedConfig": Status.RUNTIME}
+SHORTEST, LONGEST = 1e-20, 1e20  # milliseconds; what is beyond is no time
 _AXES = ("size_x", "size_y", "size_z")
 
 
@@ -75,6 +76,13 @@ def setting(value: object) -> Setting:
     if isinstance(value, str):
         return value
     raise FormatError(f"{str(value)[:40]!r} is no value of a parameter")
+
+
+def milliseconds(value: object) -> float:
+    """Milliseconds as seconds; 0 where it is no time."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not SHORTEST < value < LONGEST:
+        return 0.0
+    return value * 1e-3
 
 
 def to_dataset(found: Sequence[Recorded], tool: str) -> Dataset:
@@ -153,8 +161,9 @@ def _ordered(values: Sequence[Setting]) -> tuple[Setting, ...]:
 
 def _problem(kernel: str, sizes: Sequence[object]) -> Problem:
     features: dict[str, Value] = {"kernel": kernel}
-    if len(sizes) <= len(_AXES) and all(isinstance(size, int) for size in sizes):
-        features |= {axis: int(str(size)) for axis, size in zip(_AXES, sizes, strict=False)}
+    whole = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool)]
+    if len(whole) == len(sizes) <= len(_AXES):
+        features |= zip(_AXES, whole, strict=False)
     else:
         features["size"] = _plain(" ".join(map(str, sizes)))[:200]
     return Problem.make("recorded", **features)

@@ -24,10 +24,13 @@ from seqtune.kernels.files import read_bounded
 
 from .dataset import LARGEST_FILE, Dataset
 from .record import Status
-from .recorded import MOST_ROWS, STATUSES, Recorded, Row, setting, to_dataset
+from .recorded import MOST_ROWS, STATUSES, Recorded, Row, milliseconds, setting, to_dataset
 
 SPACES = "spaces.json"
+MOST_RUNS = 1_000_000  # of one configuration
 LARGEST_SPACES = 10_000_000  # bytes
+_TYPES = {"device": pa.string(), "status": pa.string(), "time_ms": pa.float64(), "measured": pa.bool_(),
+          "n_runs": pa.float64(), "compile_ms": pa.float64()}
 
 
 class _Device(BaseModel):
@@ -109,13 +112,15 @@ def _of_file(path: Path, space: _Space | None) -> Iterator[Recorded]:
                 raise FormatError(f"{path} has no column {name!r:.40}")
         names = [*needed, *(name for name in ("measured", "n_runs", "compile_ms") if name in there)]
         table = file.read(columns=list(dict.fromkeys(names)))
-        columns = {name: table.column(name).to_pylist() for name in table.column_names}
+        columns = {name: (table.column(name).cast(_TYPES[name]) if name in _TYPES else table.column(name)).to_pylist()
+                   for name in table.column_names}
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror or error}") from None
     except ValidationError as error:
         raise FormatError(f"{path} says nothing about its space: {_first(error)}") from None
     except pa.ArrowException as error:
-        raise FormatError(f"{path} is no Parquet file: {' '.join(str(error).split())[:200]}") from None
+        said = " ".join(str(error).split())[:200]
+        raise FormatError(f"{path} is no Parquet file of a recorded space: {said}") from None
     sizes: Sequence[int] = space.problem_size if isinstance(space.problem_size, list) else [space.problem_size]
     parameters = {name: [setting(value) for value in values] for name, values in space.tune_params.items()}
     found: dict[str, Recorded] = {}
@@ -133,7 +138,7 @@ def _of_file(path: Path, space: _Space | None) -> Iterator[Recorded]:
             one.skipped["not measured, but made up"] += 1
             continue
         one.rows.append(Row(tuple(map(setting, values)), *_outcome(path, status, time),
-                            runs or 1, 0.0, _seconds(compiling)))
+                            _count(runs), 0.0, milliseconds(compiling)))
     yield from found.values()
 
 
@@ -142,11 +147,12 @@ def _outcome(path: Path, status: Any, time: Any) -> tuple[Status, float]:
         raise FormatError(f"{path}: unknown status {status!r:.40}")
     if STATUSES[status] is not Status.CORRECT:
         return STATUSES[status], math.inf
-    if not isinstance(time, int | float) or not 0 < time < math.inf:
+    seconds = milliseconds(time)
+    if not seconds:
         raise FormatError(f"{path}: a row that is ok takes {time!r:.40} ms")
-    return Status.CORRECT, time * 1e-3
+    return Status.CORRECT, seconds
 
 
-def _seconds(milliseconds: Any) -> float:
-    found = milliseconds if isinstance(milliseconds, int | float) else 0.0
-    return found * 1e-3 if math.isfinite(found) else 0.0
+def _count(runs: float | None) -> int:
+    """How many there were; 1 where the file does not say it."""
+    return int(runs) if runs is not None and 1 <= runs <= MOST_RUNS else 1

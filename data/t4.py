@@ -17,9 +17,9 @@ from seqtune.errors import FormatError
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 
-from .kernel_tuner import milliseconds, read_json
+from .kernel_tuner import read_json
 from .record import Measurement, Record, Status
-from .recorded import Recorded, Row, setting
+from .recorded import Recorded, Row, milliseconds, setting
 
 VERSION = "1.0.0"
 _UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "": 1e-3, "milliseconds": 1e-3, "miliseconds": 1e-3, "us": 1e-6,
@@ -64,12 +64,12 @@ def read_t4(path: Path, device: str | None = None) -> Recorded:
         raise FormatError(f"{path} is no file of T4 results: it needs a list of results")
     stem = path.name.partition(".")[0]
     said = about.get("device")
-    unit = _UNITS.get(str(about.get("timeunit", "ms")).lower(), 1e-3)
+    unit = _unit(path, about.get("timeunit", "ms"))
     found = Recorded(path.name, str(about.get("kernel") or stem), device or (str(said) if said else stem), {},
                      [str(about["problem"])] if about.get("problem") else [], model=str(about.get("model", "")))
     rows: list[tuple[Mapping[str, Any], Row]] = []
     for entry in entries:
-        row = _row(entry, unit) if isinstance(entry, dict) else None
+        row = _row(path, entry, unit) if isinstance(entry, dict) else None
         if row is None:
             found.skipped["neither a time nor a failure that is known"] += 1
         else:
@@ -86,7 +86,14 @@ def read_t4(path: Path, device: str | None = None) -> Recorded:
     return found
 
 
-def _row(entry: Mapping[str, Any], unit: float) -> Row | None:
+def _unit(path: Path, name: object) -> float:
+    """In seconds."""
+    if str(name).lower() not in _UNITS:
+        raise FormatError(f"{path} has times in {name!r:.40}; there are {', '.join(filter(None, _UNITS))}")
+    return _UNITS[str(name).lower()]
+
+
+def _row(path: Path, entry: Mapping[str, Any], unit: float) -> Row | None:
     settings, times = entry.get("configuration"), entry.get("times")
     if not isinstance(settings, dict) or not settings or not isinstance(times, dict) or not all(
             isinstance(value, bool | int | float | str) for value in settings.values()):
@@ -99,16 +106,16 @@ def _row(entry: Mapping[str, Any], unit: float) -> Row | None:
     listed = times.get("runtimes")
     runs = [milliseconds(one) * unit / 1e-3 for one in listed] if isinstance(listed, list) else []
     runs = [seconds for seconds in runs if seconds > 0]
-    seconds = _measured(entry.get("measurements")) or (sum(runs) / len(runs) if runs else 0.0)
+    seconds = _measured(path, entry.get("measurements")) or (sum(runs) / len(runs) if runs else 0.0)
     if seconds <= 0:
         return None
     spread = Measurement(Status.CORRECT, tuple(runs)).spread
     return Row((), Status.CORRECT, seconds, len(runs) or 1, spread, build)
 
 
-def _measured(measurements: object) -> float:
+def _measured(path: Path, measurements: object) -> float:
     """Seconds of the measurement called `time`; 0 where there is none."""
     for one in measurements if isinstance(measurements, Sequence) else ():
         if isinstance(one, dict) and one.get("name") == "time":
-            return milliseconds(one.get("value")) * _UNITS.get(str(one.get("unit", "")).lower(), 1e-3) / 1e-3
+            return milliseconds(one.get("value")) * _unit(path, one.get("unit", "")) / 1e-3
     return 0.0

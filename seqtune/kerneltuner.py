@@ -65,8 +65,8 @@ def search(func: Any, searchspace: Any, factory: Any, seed: int = 0) -> tuple[tu
     values: Mapping[str, Sequence[Any]] = searchspace.tune_params
     space = space_of(values, searchspace.list)
     limit = getattr(func, "tuning_options", {}).get("max_fevals")
-    finite = isinstance(limit, int | float) and math.isfinite(limit)
-    chosen: Strategy = factory([space], seed, int(limit) if finite and limit is not None else None)
+    trials = int(limit) if isinstance(limit, int | float) and math.isfinite(limit) else None
+    chosen: Strategy = factory([space], seed, trials)
     best: tuple[tuple[Any, ...], float] = ((), sys.float_info.max)
     while asked := chosen.ask(1):
         for configuration in asked:

@@ -186,6 +186,12 @@ def test_definitions_of_spaces_are_read_or_refused(tmp_path: Path) -> None:
             space_building.definitions(path)
 
 
+@pytest.mark.parametrize("restriction", ["p ** 2 < 9", "p in (1, 2)"])
+def test_what_plain_numpy_does_not_know_is_one_line(restriction: str) -> None:
+    with pytest.raises(FormatError, match="plain NumPy does not know"):
+        space_building.plain({"p": [1, 2]}, [restriction])
+
+
 def shares(**by_method: float) -> list[dict[str, object]]:
     """Rows of one space at one budget."""
     return [{"space": "s", "device": "d", "budget": 50, "strategy": name, "share_mean": share, "share_sem": 0.01}
@@ -217,6 +223,10 @@ def test_what_is_done_across_problems_is_not_done_again(tmp_path: Path) -> None:
     path = tmp_path / "state.jsonl"
     assert across.State(path).get("one", lambda: [1.0, math.inf]) == [1.0, math.inf]
     assert across.State(path).get("one", lambda: [2.0]) == [1.0, math.inf]
+    with path.open("a") as file:
+        file.write('["two", [3.')  # it was stopped there
+    assert across.State(path).get("two", lambda: [4.0]) == [4.0]
+    assert across.State(path).done == {"one": [1.0, math.inf], "two": [4.0]}
     path.write_text("nonsense")
     with pytest.raises(FormatError, match="no state"):
         across.State(path)

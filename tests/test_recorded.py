@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from seqtune.__main__ import main
@@ -138,6 +141,30 @@ def test_rows_without_sense_are_counted_and_left_out(tmp_path: Path) -> None:
     assert len(found.rows) == len(CONFIGURATIONS) - 3
 
 
+@pytest.mark.parametrize("time", [10**400, 1e300, 1e-300, math.inf, math.nan, True])
+def test_a_number_that_no_clock_shows_is_no_time(tmp_path: Path, time: float) -> None:
+    content = cache()
+    next(iter(content["cache"].values()))["time"] = time
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    assert read_cache(tmp_path / "a.json").skipped == {"neither a time nor a failure that is known": 1}
+
+
+def test_a_size_that_is_no_number_is_a_word(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({**cache(), "problem_size": [True]}))
+    data = to_dataset([read_cache(tmp_path / "a.json")], "kernel-tuner")
+    assert [problem.key for problem in data.problems()] == ["recorded kernel=toy size=True"]
+
+
+@pytest.mark.parametrize(("column", "value"), [
+    ("device", ["fast"]), ("status", {"word": "ok"}), ("time_ms", "soon"), ("n_runs", "many"), ("compile_ms", [1.0])])
+def test_a_column_of_another_type_is_refused(tmp_path: Path, column: str, value: object) -> None:
+    folder = write_recorded(tmp_path / "recorded")
+    table = pa.Table.from_pylist([{**row, column: value} for row in rows("fast")])
+    pq.write_table(table, folder / "toy.parquet")
+    with pytest.raises(FormatError, match=r"toy\.parquet is no Parquet file of a recorded space"):
+        read_recorded(folder)
+
+
 def test_caches_of_several_devices_share_their_kernel_and_others_are_told_apart(tmp_path: Path) -> None:
     both = [read_cache(write_cache(tmp_path / f"{device}.json", device)) for device in ("fast", "odd")]
     data = to_dataset(both, "kernel-tuner")
@@ -204,7 +231,8 @@ def test_t4_results_of_kernel_tuner_are_read(tmp_path: Path) -> None:
     assert (found.kernel, found.device) == ("conv_A100", "A100")
     assert [row.seconds for row in found.rows] == pytest.approx([2.5e-3, 3e-3, np.inf])
     assert sum(found.skipped.values()) == 3
-    for content, says in (("{}", "no file of T4"), ('{"results": []}', "no time")):
+    for content, says in (("{}", "no file of T4"), ('{"results": []}', "no time"),
+                          ('{"results": [], "metadata": {"timeunit": "minutes"}}', "times in 'minutes'")):
         path.write_text(content)
         with pytest.raises(FormatError, match=says):
             read_t4(path)

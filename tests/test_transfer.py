@@ -77,6 +77,29 @@ def test_a_kernel_that_no_other_problem_tried_counts_as_middling() -> None:
     assert known.min() < untried.min() < known.max()
 
 
+@pytest.mark.parametrize("spaces", [1, 3])
+def test_a_past_of_spaces_of_one_configuration_is_no_trouble(spaces: int) -> None:
+    """Nothing tells such configurations apart but their kernels."""
+    here, there = ([SearchSpace(Kernel(f"test.k{number}", "gemm", ("test",), (Parameter("a", (1,)),), (), ()), PROBLEM,
+                                space(device).device) for number in range(spaces)] for device in ("one", "two"))
+    strategy = Portfolio(here, 0, history=[Past(tuple(there), 1.0 + np.arange(spaces))])
+    asked = []
+    while configurations := strategy.ask(1):
+        asked += configurations
+        strategy.tell(configurations[0], Measurement(Status.CORRECT, (1.0,)))
+    assert len(set(asked)) == len(asked) == spaces
+
+
+def test_the_same_seed_and_past_give_the_same_proposals() -> None:
+    here, there = space(), space("two")
+    asked = []
+    for _ in range(2):
+        strategy = Portfolio([here], 7, history=[Past((there,), times(there))])
+        shares(strategy, here, times(here, 2.0), 16)
+        asked.append(strategy.told)
+    assert asked[0] == asked[1]
+
+
 def test_with_a_like_device_the_first_proposal_is_near_the_best() -> None:
     here, there = space(), space("two")
     strategy = Portfolio([here], 0, history=[Past((there,), times(there))])

@@ -26,6 +26,7 @@ Floats = NDArray[np.float64]
 
 ROOM = 32  # rows by which the factor grows
 
+
 @dataclass(frozen=True, slots=True)
 class SurrogateOptions:
     """The priors, and how the weights are learned."""
@@ -66,7 +67,7 @@ class Surrogate:
 
     def learn(self, places: Places, slopes: Floats, values: Floats, steps: int) -> None:
         """Moves the weights to where these values are likelier. `slopes` is (configuration, source)."""
-        if len(values) < 3:
+        if len(values) < 3 or not self.alike:
             return
         if len(values) > self.options.most:  # the fastest half matters most, the others tell what to avoid
             order = np.argsort(values, kind="stable")
@@ -140,7 +141,8 @@ class Surrogate:
         own = self.covariance(places, slopes, places, slopes).astype(float)
         factor = np.linalg.cholesky(own + (noise + 1e-6) * np.eye(len(places)))
         self._inverse = np.linalg.inv(factor)
-        tables = [table[places[:, one]] for one, table in enumerate(self._logs())]
+        none = np.zeros((len(places), 0), np.float32)  # where all spaces are of one configuration, there is no scale
+        tables = [none, *(table[places[:, one]] for one, table in enumerate(self._logs()))]
         across = self._finished(np.concatenate(tables, axis=1) @ self._indicators, slopes, self._pool_slopes)
         self._seen = self._inverse.astype(np.float32) @ across
         prior = 1 + self.options.slope**2 * (self._pool_slopes**2).sum(axis=1)

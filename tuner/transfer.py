@@ -94,6 +94,7 @@ def fitted(union: Union, history: Sequence[Past], seed: int) -> Floats | None:
 
     generator = np.random.default_rng(seed)
     total = sum(int((~np.isnan(past.seconds)).sum()) for past in history)
+    share = min(1.0, MOST_ROWS / total)
     found = np.full(len(union), np.nan)
     for place, space in enumerate(union.spaces):
         mine = features(space, np.arange(len(space)))
@@ -108,7 +109,6 @@ def fitted(union: Union, history: Sequence[Past], seed: int) -> Floats | None:
                 if past_space.kernel.name != space.kernel.name or not len(times):
                     continue
                 chosen: Numbers = np.flatnonzero(~np.isnan(part))
-                share = min(1.0, MOST_ROWS / total)
                 chosen = generator.permutation(chosen)[:int(np.ceil(share * len(chosen)))]
                 part_features = features(past_space, chosen)
                 if len(chosen) and part_features.shape[1] == mine.shape[1]:

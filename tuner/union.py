@@ -34,7 +34,7 @@ def is_numeric(parameter: Parameter) -> bool:
 
 
 class Rowfinder:
-    """Finds rows of a table of places by hashing: the table's hashes are sorted once, as soon as it is asked."""
+    """Finds rows of a table of places by hashing: the table's hashes are sorted once."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
@@ -88,7 +88,7 @@ class Union:
         return None
 
     def finder(self, place: int) -> Rowfinder:
-        """Finds rows of that space."""
+        """Finds rows of that space; made when it is first asked for."""
         if place not in self._finders:
             self._finders[place] = Rowfinder(self.spaces[place].rows)
         return self._finders[place]

@@ -39,6 +39,7 @@ ELITE = 3  # fast configurations whose neighbours are near
 APART = 3  # parameters at least in which they differ: neighbours of neighbours are one elite's
 TARGETS = (0.03, 0.1, 0.3)  # improvements that are hoped for in turn, in log time
 HEDGE = 4  # after other devices one proposal of so many asks the surrogate without
+EVIDENCE = 4  # results at least that tell which surrogate is likelier
 SOON = 20  # results after which the level that the history expects no longer counts
 LEVEL = 1.0  # how many measurements that level is worth at first
 AT_ONCE = 4  # configurations proposed on the same knowledge; fewer are better, and slower
@@ -169,7 +170,7 @@ class Portfolio(Searcher):
         return found
 
     def _trusted(self, numbers: Numbers, values: Floats) -> Guess:
-        if self._guess is self._scratch or len(self.told) < HEDGE:
+        if self._guess is self._scratch or len(self.told) < EVIDENCE:
             return self._guess
         if self._fastest is not None and sum(self._turns.values()) % HEDGE == 0:
             return self._scratch
@@ -204,8 +205,7 @@ class Portfolio(Searcher):
         self._turns[way] += 1
         self._whose[number] = way
         self._believed[number] = float(mean[chosen])
-        if self._fitted >= 0:
-            self._add(number)
+        self._add(number)
         return number
 
 
