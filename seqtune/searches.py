@@ -118,7 +118,7 @@ def tasks(data: Dataset, transfer: str | None = None, spaces: Sequence[str] = ()
         if (spaces and space not in spaces) or (devices and device not in devices) or (
                 complete and not case.known.all()) or (held_out and case.problem.key not in data.held_out):
             continue
-        others = [other for other in known if _teaches(other, case, transfer)]
+        others = [other for other in known if transfer and _teaches(other, case, transfer)]
         measured = case.measured_only()
         found.append(Task(space, device, measured.spaces, measured.seconds,
                           tuple(Past(other.spaces, other.seconds) for other in others)))
@@ -140,8 +140,7 @@ def proposals(task: Task) -> tuple[Configuration, ...]:
 
 
 def _named(known: Sequence[Case]) -> list[tuple[str, str]]:
-    """What their spaces and devices are called: recorded ones by kernel, where that tells them apart, else by problem.
-    """
+    """Of their spaces and devices: recorded ones are called by kernel, where that tells them apart, else by problem."""
     kernels = {case.problem: dict(case.problem.features).get("kernel") for case in known
                if case.problem.type == "recorded"}
     alike = Counter(kernels.values())
@@ -158,11 +157,10 @@ def _device(device: Device) -> str:
     return device.name.removeprefix("recorded:")
 
 
-def _teaches(other: Case, case: Case, transfer: str | None) -> bool:
-    same_problem, same_device = other.problem == case.problem, other.device.key == case.device.key
+def _teaches(other: Case, case: Case, transfer: str) -> bool:
     if transfer == "leave-device-out":
-        return same_problem and not same_device
-    return (transfer == "leave-problem-out" and same_device and not same_problem
+        return other.problem == case.problem and other.device.key != case.device.key
+    return (other.device.key == case.device.key and other.problem != case.problem
             and not near(other.problem, case.problem))  # who knows a near one knows this one
 
 

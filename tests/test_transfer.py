@@ -82,7 +82,7 @@ def test_a_past_of_spaces_of_one_configuration_is_no_trouble(spaces: int) -> Non
     """Nothing tells such configurations apart but their kernels."""
     here, there = ([SearchSpace(Kernel(f"test.k{number}", "gemm", ("test",), (Parameter("a", (1,)),), (), ()), PROBLEM,
                                 space(device).device) for number in range(spaces)] for device in ("one", "two"))
-    strategy = Portfolio(here, 0, history=[Past(tuple(there), 1.0 + np.arange(spaces))])
+    strategy = Portfolio(here, 0, history=[Past(tuple(there), np.linspace(1.0, 2.0, spaces))])
     asked = []
     while configurations := strategy.ask(1):
         asked += configurations

@@ -4,8 +4,9 @@ First one problem after the other is searched a little, knowing what was learned
 goes to the problem whose search improved most of late, or was tried least, and its search is made anew with what is
 known of all others by now.
 
-A search is told its problem's own trials before it goes on, and what comes next follows from these, so the journal
-alone decides: a campaign is resumed by running it again.
+A search is told its problem's own trials before it goes on, so a campaign is resumed by running it again: what the
+journal holds is not measured again, and alone decides what comes next. That may be other trials than without the stop,
+since a search that was made anew knows more, and a batch that was cut is not finished.
 """
 
 from __future__ import annotations
