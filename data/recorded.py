@@ -100,7 +100,7 @@ def to_dataset(found: Sequence[Recorded], tool: str) -> Dataset:
                         model=one.model)
         problem = _problem(name, one.sizes)
         devices[device.key], problems[problem.key] = device, problem
-        parts.append(_frame(one, kernels[name].name, device.key, problem.key))
+        parts.append(_frame(one, kernels[name], device.key, problem.key))
     rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=SCHEMA.names)
     rows = rows[~rows.duplicated(["device", "problem", "kernel", "configuration"])].reset_index(drop=True)
     sources = ", ".join(dict.fromkeys(one.source for one in found))
@@ -169,14 +169,16 @@ def _problem(kernel: str, sizes: Sequence[object]) -> Problem:
     return Problem.make("recorded", **features)
 
 
-def _frame(one: Recorded, kernel: str, device: str, problem: str) -> pd.DataFrame:
+def _frame(one: Recorded, kernel: Kernel, device: str, problem: str) -> pd.DataFrame:
+    """Rows of a data set, parameters in the kernel's order, which a later file's need not be."""
     columns: list[Sequence[Any]] = list(zip(*one.rows, strict=True)) or [()] * len(Row._fields)
     settings, statuses, seconds, samples, spread, build = columns
-    names = list(one.parameters)
+    listed, names = list(one.parameters), list(kernel.by_name)
+    order = [listed.index(name) for name in names]
     frame: pd.DataFrame = pd.DataFrame({
-        "device": device, "problem": problem, "kernel": kernel, "kernel_version": np.int32(1),
-        "configuration": [json.dumps(dict(zip(names, values, strict=True)), separators=(",", ":"))
-                          for values in settings],
+        "device": device, "problem": problem, "kernel": kernel.name, "kernel_version": np.int32(1),
+        "configuration": [json.dumps({name: values[place] for name, place in zip(names, order, strict=True)},
+                                     separators=(",", ":")) for values in settings],
         "status": [status.value for status in statuses], "seconds": np.asarray(seconds, np.float32),
         "spread": np.asarray(spread, np.float32), "samples": np.asarray(samples, np.int32),
         "error": np.float32("nan"), "build_seconds": np.asarray(build, np.float32), "run": RUN, "toolchain": "",

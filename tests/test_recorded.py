@@ -175,6 +175,16 @@ def test_caches_of_several_devices_share_their_kernel_and_others_are_told_apart(
         to_dataset([*both, other], "kernel-tuner")
 
 
+def test_what_two_files_tell_is_kept_once_whatever_the_order_of_their_parameters(tmp_path: Path) -> None:
+    content = cache()
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text(json.dumps(content))
+        content["tune_params_keys"].reverse()
+    data = to_dataset([read_cache(tmp_path / name) for name in ("a.json", "b.json")], "kernel-tuner")
+    assert times(data, "recorded:The-Fast-One").keys() == {key(*one) for one in CONFIGURATIONS}
+    assert len(data.rows) == len(CONFIGURATIONS)
+
+
 def test_values_of_other_tools_become_numbers_or_words() -> None:
     assert [setting(value) for value in (True, 4.0, 0.5, "row", 3)] == [1, 4, "0.5", "row", 3]
     with pytest.raises(FormatError):
