@@ -3,9 +3,10 @@
 Every strategy tunes the same held-out problems on this machine, each run in a process of its own with an empty journal
 and an empty cache of compiled kernels; on OpenCL products Kernel Tuner tunes the same kernel through its own API. Runs
 take turns: all strategies with one seed, then with the next. A strategy sees what it measures; it is judged by the
-shipped recordings, in which these spaces are complete: share = best recorded time / recorded time of the configuration
-that has measured fastest so far. Seconds are of the clock, from the call on, building and checking included.
-Kernel Tuner is given no reference result and checks none; ours compare every result.
+shipped recordings, in which these spaces are complete: by the share of the best recorded speed that the best of what it
+has tried so far has there, and at the end by that of the winner: after the finals of `tune`, or what measured fastest
+in Kernel Tuner. Seconds are of the clock, from the call on, building and checking included. Kernel Tuner is given no
+reference result and checks none; ours compare every result.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.program import llvm_devices, positive, run_program
 from benchmarks.report import Row, insert, machine, markdown, words, write_json
 from seqtune.errors import MisuseError
+from seqtune.tuner.simulation import best_shares
 from seqtune.words import parts
 
 if TYPE_CHECKING:
@@ -44,10 +46,11 @@ PROBLEMS = (  # held out and completely recorded; a random search needs 60 to 17
 )
 OURS = ("portfolio", "predictor", "autotvm", "droplet", "evolutionary", "annealing", "random")
 LEVELS = (0.95, 0.97, 0.99)
-Step = tuple[int, float, float]  # number of a configuration in the recorded spaces, what it measured, seconds since
+Step = tuple[int, float]  # number of a configuration in the recorded spaces, seconds since the call
+Run = tuple[list[Step], int | None]  # and the winner's number
 
 
-def searched(task: Task, place: str, strategy: str, trials: int, seed: int) -> list[Step]:
+def searched(task: Task, place: str, strategy: str, trials: int, seed: int) -> Run:
     """One of our strategies, as `seqtune tune` runs it. Called in a fresh process."""
     from seqtune.api import tune
 
@@ -55,15 +58,16 @@ def searched(task: Task, place: str, strategy: str, trials: int, seed: int) -> l
     begin = time.monotonic()
 
     def note(step: Any) -> None:
-        steps.append((task.number(step.configuration), step.measurement.seconds, time.monotonic() - begin))
+        steps.append((task.number(step.configuration), time.monotonic() - begin))
 
     with tempfile.TemporaryDirectory(prefix="seqtune-") as folder:
-        tune(task.spaces[0].problem, place, strategy=strategy, trials=trials, seed=seed,
-             journal=Path(folder) / "trials.sqlite", progress=note)
-    return steps
+        report = tune(task.spaces[0].problem, place, strategy=strategy, trials=trials, seed=seed,
+                      journal=Path(folder) / "trials.sqlite", progress=note)
+    winner = report.results[0].best
+    return steps, None if winner is None else task.number(winner)
 
 
-def peer_searched(task: Task, strategy: str, trials: int, seed: int) -> list[Step]:
+def peer_searched(task: Task, strategy: str, trials: int, seed: int) -> Run:
     """One of Kernel Tuner's, on the kernel text that ours would build. Called in a fresh process."""
     import random
     from datetime import datetime
@@ -123,11 +127,13 @@ def peer_searched(task: Task, strategy: str, trials: int, seed: int) -> list[Ste
             restrictions=[allowed],
             strategy=strategy, strategy_options={"max_fevals": trials}, quiet=True)
     steps: dict[int, Step] = {}
+    best, winner = math.inf, None
     for result in results:
         number = task.number(configured(result))
-        measured = result["time"] * 1e-3 if isinstance(result["time"], int | float) else math.inf
-        steps.setdefault(number, (number, measured, datetime.fromisoformat(result["timestamp"]).timestamp() - begin))
-    return list(steps.values())
+        steps.setdefault(number, (number, datetime.fromisoformat(result["timestamp"]).timestamp() - begin))
+        if isinstance(result["time"], int | float) and result["time"] < best:
+            best, winner = float(result["time"]), number
+    return list(steps.values()), winner
 
 
 def used() -> list[Device]:
@@ -137,19 +143,16 @@ def used() -> list[Device]:
     return [*llvm_devices([1]), find("opencl:0")]
 
 
-def judged(task: Task, steps: Sequence[Step]) -> dict[str, Any]:
-    """Trials and seconds to each level (None: not within the budget), and the share at the end."""
-    best, share, found = math.inf, 0.0, {}
-    for count, (number, measured, seconds) in enumerate(steps, start=1):
-        if measured < best:
-            best = measured
-            share = task.optimum / float(task.seconds[number])
-        for level in LEVELS:
-            if share >= level and level not in found:
-                found[level] = (count, seconds)
-    return {"trials": len(steps), "share": share, "seconds": steps[-1][2] if steps else 0.0,
-            **{f"{what}_to_{level * 100:.0f}": found[level][place] if level in found else None
-               for level in LEVELS for place, what in enumerate(("trials", "seconds"))}}
+def judged(task: Task, steps: Sequence[Step], winner: int | None) -> dict[str, Any]:
+    """Trials and seconds to each level (None: not within the budget), and the winner's share."""
+    shares = best_shares(task, [number for number, _ in steps], len(steps))
+    found: dict[str, Any] = {"trials": len(steps), "seconds": steps[-1][1] if steps else 0.0,
+                             "share": 0.0 if winner is None else task.optimum / float(task.seconds[winner])}
+    for level in LEVELS:
+        there = int((shares < level).sum())
+        found[f"trials_to_{level * 100:.0f}"] = there + 1 if there < len(steps) else None
+        found[f"seconds_to_{level * 100:.0f}"] = steps[there][1] if there < len(steps) else None
+    return found
 
 
 def runs(trials: int, repeats: int, ours: Sequence[str], theirs: Sequence[str], work: Path,
@@ -177,35 +180,44 @@ def runs(trials: int, repeats: int, ours: Sequence[str], theirs: Sequence[str], 
                     print(f"{place} {text}: {method}, seed {seed}", file=sys.stderr, flush=True)
                     call = ((peer_searched, task, method.removeprefix(PREFIX), trials, seed)
                             if method.startswith(PREFIX) else (searched, task, place, method, trials, seed))
-                    write_json(path, judged(task, _apart(*call)))
+                    write_json(path, judged(task, *_apart(*call)))
                 yield {"device": place, "problem": text, "method": method, "seed": seed,
                        **json.loads(path.read_text())}
 
 
-def _apart(*call: Any) -> list[Step]:
+def _apart(*call: Any) -> Run:
     """In a process of its own that shares no compiled kernel with others."""
-    with tempfile.TemporaryDirectory(prefix="seqtune-pocl-") as cache:
-        os.environ["POCL_CACHE_DIR"] = cache
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-            found: list[Step] = pool.submit(*call).result()
-            return found
+    with tempfile.TemporaryDirectory(prefix="seqtune-pocl-") as cache, \
+            ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _compile_into, (cache,)) as pool:
+        found: Run = pool.submit(*call).result()
+        return found
+
+
+def _compile_into(folder: str) -> None:
+    os.environ["POCL_CACHE_DIR"] = folder
 
 
 def table(rows: Sequence[Row], trials: int) -> str:
-    """A line per method and device: medians over problems and seeds, those that never came there as the budget's end.
-    """
+    """A line per device and method, apart for the problems that Kernel Tuner searched, too: the winners' mean share;
+    median trials and seconds, where a run that never came there counts as endless."""
+    ran: dict[tuple[str, str], set[str]] = {}
+    for row in rows:
+        ran.setdefault((row["device"], row["problem"]), set()).add(row["method"])
     lines = []
-    for place in dict.fromkeys(row["device"] for row in rows):
-        for method in dict.fromkeys(row["method"] for row in rows if row["device"] == place):
-            mine = [row for row in rows if (row["device"], row["method"]) == (place, method)]
-            cells = [place, method, f"{sum(row['share'] for row in mine) / len(mine):.3f}"]
+    for (place, methods) in dict.fromkeys((place, tuple(sorted(names))) for (place, _), names in ran.items()):
+        there = [row for row in rows if tuple(sorted(ran[row["device"], row["problem"]])) == methods
+                 and row["device"] == place]
+        types = "+".join(dict.fromkeys(str(row["problem"]).split()[0] for row in there))
+        for method in dict.fromkeys(row["method"] for row in there):
+            mine = [row for row in there if row["method"] == method]
+            cells = [f"{place} {types}", method, f"{sum(row['share'] for row in mine) / len(mine):.3f}"]
             for level in LEVELS:
                 counts = sorted(row[f"trials_to_{level * 100:.0f}"] or math.inf for row in mine)
                 seconds = sorted(row[f"seconds_to_{level * 100:.0f}"] or math.inf for row in mine)
                 count, clock = counts[len(counts) // 2], seconds[len(seconds) // 2]
                 cells.append(f"{count:.0f} ({clock:.0f} s)" if count < math.inf else f"> {trials}")
             lines.append([*cells, f"{len(mine)}"])
-    return markdown(["device", "strategy", "share at the end", "to 95 %", "to 97 %", "to 99 %", "runs"], lines, left=2)
+    return markdown(["device", "strategy", "winner's share", "to 95 %", "to 97 %", "to 99 %", "runs"], lines, left=2)
 
 
 def main() -> None:

@@ -266,19 +266,17 @@ def test_a_task_is_kernel_tuners_cache_whose_space_is_what_was_recorded(device: 
 
 
 def test_a_live_search_is_judged_by_what_was_recorded(tmp_path: Path) -> None:
-    write_recorded(tmp_path)
-    task = tasks(read_dataset(tmp_path))[0]
+    task = tasks(read_dataset(write_recorded(tmp_path)))[0]
     order = [int(number) for number in task.seconds.argsort()]
     slow, fast = order[5], order[0]
-    found = live_search.judged(task, [(slow, 0.5, 1.0), (fast, 0.7, 2.0), (fast, 0.4, 3.0)])
-    assert found["trials_to_95"] == 3  # at the second trial the slow one had still measured faster
-    assert found["seconds_to_99"] == 3.0
-    assert found["share"] == 1.0
-    lost = live_search.judged(task, [(fast, 0.4, 1.0), (slow, 0.3, 2.0)])
-    assert (lost["trials_to_99"], lost["share"] < 1.0) == (1, True)
+    found = live_search.judged(task, [(slow, 1.0), (fast, 2.0), (order[1], 3.0)], slow)
+    assert (found["trials_to_95"], found["seconds_to_99"]) == (2, 2.0)
+    assert found["share"] == task.seconds[fast] / task.seconds[slow]  # the winner was not the best of what was tried
+    lost = live_search.judged(task, [(slow, 1.0)], None)
+    assert (lost["trials_to_99"], lost["seconds_to_95"], lost["share"]) == (None, None, 0.0)
 
 
 def test_live_searches_that_never_come_there_say_so() -> None:
-    row = {"device": "a", "method": "random", "share": 0.9, **{f"{what}_to_{level}": None for what in (
-        "trials", "seconds") for level in (95, 97, 99)}}
+    row = {"device": "a", "problem": "gemm m=1", "method": "random", "share": 0.9,
+           **{f"{what}_to_{level}": None for what in ("trials", "seconds") for level in (95, 97, 99)}}
     assert "| > 60 | > 60 | > 60 | 2 |" in live_search.table([row, row], 60)
