@@ -13,6 +13,7 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from seqtune.errors import FormatError
 from seqtune.kernels.files import read_bounded
 
 from .record import Measurement, Status
-from .recorded import STATUSES, Recorded, Row, milliseconds, setting
+from .recorded import STATUSES, Recorded, Row, is_setting, milliseconds, setting
 
 LARGEST_FILE = 200_000_000  # bytes on disk
 LARGEST_CONTENT = 400_000_000  # bytes unpacked
@@ -59,8 +60,11 @@ def read_cache(path: Path, device: str | None = None) -> Recorded:
     entries, names = content.get("cache"), content.get("tune_params_keys")
     listed = content.get("tune_params", {})
     if (not isinstance(entries, dict) or not isinstance(names, list) or not isinstance(listed, dict)
-            or not all(isinstance(name, str) and isinstance(listed.get(name, []), list) for name in names)):
+            or not all(isinstance(name, str) and isinstance(listed.get(name, []), list) for name in names)
+            or not all(map(is_setting, chain.from_iterable(listed.get(name, []) for name in names)))):
         raise FormatError(f"{path} is no cache of Kernel Tuner's: it needs cache, tune_params_keys and tune_params")
+    if len(set(names)) < len(names):
+        raise FormatError(f"{path} names a parameter twice")
     sizes = content.get("problem_size", [])
     said = str(content.get("device_name") or "").strip()
     found = Recorded(
@@ -70,7 +74,7 @@ def read_cache(path: Path, device: str | None = None) -> Recorded:
         sizes if isinstance(sizes, list) else [sizes], model=said)
     for entry in entries.values():
         values = [entry.get(name) for name in names] if isinstance(entry, dict) else [None]
-        if any(not isinstance(value, bool | int | float | str) for value in values):
+        if not all(map(is_setting, values)):
             found.skipped["a configuration without its parameters"] += 1
             continue
         row = _row(tuple(map(setting, values)), entry)

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ STATUSES = {  # Kernel Tuner's words, and those of the files that were made of i
     "ok": Status.CORRECT, "InvalidConfig": Status.CONSTRAINTS, "CompilationFailedConfig": Status.COMPILE,
     "RuntimeFailedConfig": Status.RUNTIME}
 SHORTEST, LONGEST = 1e-20, 1e20  # milliseconds; what is beyond is no time
+LARGEST_SIZE = 2**63 - 1  # of a problem, along an axis; a larger one is a word
 _AXES = ("size_x", "size_y", "size_z")
 
 
@@ -67,6 +69,11 @@ class Recorded:
                 "parameters": len(self.parameters), "skipped": dict(sorted(self.skipped.items()))}
 
 
+def is_setting(value: object) -> bool:
+    """Whether `setting` takes it."""
+    return isinstance(value, bool | int | float | str)
+
+
 def setting(value: object) -> Setting:
     """A parameter's value of another tool: truths and whole numbers as numbers, what else is no word as its text."""
     if isinstance(value, bool | int):
@@ -86,7 +93,10 @@ def milliseconds(value: object) -> float:
 
 
 def to_dataset(found: Sequence[Recorded], tool: str) -> Dataset:
-    """One data set of all of them. Raises FormatError where two disagree about their kernel."""
+    """One data set of all of them. Of what is told twice the first counts; the rest is moved to `skipped`.
+
+    Raises FormatError where two disagree about their kernel.
+    """
     kernels: dict[str, Kernel] = {}
     devices: dict[str, Device] = {}
     problems: dict[str, Problem] = {}
@@ -96,13 +106,19 @@ def to_dataset(found: Sequence[Recorded], tool: str) -> Dataset:
             raise FormatError(f"{one.source} has more than {MOST_ROWS} configurations")
         name = _plain(one.kernel)
         kernels[name] = _kernel(name, one, kernels.get(name))
-        device = Device(f"{BACKEND}:{_plain(one.device)}", BACKEND, one.vendor.lower() or "unknown", "none",
-                        model=one.model)
+        device = Device(f"{BACKEND}:{_plain(one.device)}", BACKEND, _writable(one.vendor).lower() or "unknown", "none",
+                        model=_writable(one.model))
         problem = _problem(name, one.sizes)
         devices[device.key], problems[problem.key] = device, problem
         parts.append(_frame(one, kernels[name], device.key, problem.key))
     rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=SCHEMA.names)
-    rows = rows[~rows.duplicated(["device", "problem", "kernel", "configuration"])].reset_index(drop=True)
+    first = ~rows.duplicated(["device", "problem", "kernel", "configuration"]).to_numpy()
+    ends = np.cumsum([len(one.rows) for one in found], dtype=int)
+    for one, kept in zip(found, np.split(first, ends[:-1]), strict=False):
+        if not kept.all():
+            one.rows = list(compress(one.rows, kept))
+            one.skipped["a configuration that was told before"] += int((~kept).sum())
+    rows = rows[first].reset_index(drop=True)
     sources = ", ".join(dict.fromkeys(one.source for one in found))
     return Dataset(rows, devices, problems, provenance={"source": f"{tool}: {sources}"},
                    kernels={kernel.name: kernel for kernel in kernels.values()})
@@ -110,7 +126,12 @@ def to_dataset(found: Sequence[Recorded], tool: str) -> Dataset:
 
 def _plain(name: str) -> str:
     """The name without what a word of ours cannot hold."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-") or "unknown"
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-") or "unnamed"
+
+
+def _writable(text: str) -> str:
+    """The text with `?` for half characters, which JSON can tell and no file can hold."""
+    return text.encode(errors="replace").decode()
 
 
 def _kernel(name: str, one: Recorded, before: Kernel | None) -> Kernel:
@@ -122,18 +143,17 @@ def _kernel(name: str, one: Recorded, before: Kernel | None) -> Kernel:
         listed = {parameter.name: list(parameter.values) for parameter in before.parameters}
     else:
         listed = {parameter: [] for parameter in one.parameters}
+    if not one.parameters:
+        raise FormatError(f"{one.source} names no parameter")
     columns = dict(zip(one.parameters, zip(*(row.settings for row in one.rows), strict=True), strict=False))
     for parameter, values in listed.items():
         values += [*one.parameters[parameter], *columns.get(parameter, ())]
     try:
-        parameters = tuple(Parameter(_identifier(parameter, one), _ordered(values))
-                           for parameter, values in listed.items())
+        parameters = tuple(Parameter(_identifier(parameter), _ordered(values)) for parameter, values in listed.items())
     except MisuseError as error:
         raise FormatError(f"{one.source}: {error}") from None
     if before is not None:
         return replace(before, parameters=parameters)
-    if not parameters:
-        raise FormatError(f"{one.source} names no parameter")
     return Kernel(f"{BACKEND}.{name}", "recorded", (BACKEND,), parameters, constraints, (), f"recorded: {one.kernel}",
                   (Constraint.of(f"kernel == {name!r}", f"it is the problem of another kernel than {name}"),))
 
@@ -146,9 +166,9 @@ def _constraints(one: Recorded) -> Iterable[Constraint]:
             raise FormatError(f"{one.source}: {error}") from None
 
 
-def _identifier(name: str, one: Recorded) -> str:
+def _identifier(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", name):
-        raise FormatError(f"{one.source}: {name[:40]!r} is no name of a parameter")
+        raise FormatError(f"{name[:40]!r} is no name of a parameter")
     return name
 
 
@@ -161,7 +181,8 @@ def _ordered(values: Sequence[Setting]) -> tuple[Setting, ...]:
 
 def _problem(kernel: str, sizes: Sequence[object]) -> Problem:
     features: dict[str, Value] = {"kernel": kernel}
-    whole = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool)]
+    whole = [size for size in sizes
+             if isinstance(size, int) and not isinstance(size, bool) and abs(size) <= LARGEST_SIZE]
     if len(whole) == len(sizes) <= len(_AXES):
         features |= zip(_AXES, whole, strict=False)
     else:

@@ -24,7 +24,7 @@ from seqtune.kernels.files import read_bounded
 
 from .dataset import LARGEST_FILE, Dataset
 from .record import Status
-from .recorded import MOST_ROWS, STATUSES, Recorded, Row, milliseconds, setting, to_dataset
+from .recorded import MOST_ROWS, STATUSES, Recorded, Row, is_setting, milliseconds, setting, to_dataset
 
 SPACES = "spaces.json"
 MOST_RUNS = 1_000_000  # of one configuration
@@ -105,6 +105,8 @@ def _of_file(path: Path, space: _Space | None) -> Iterator[Recorded]:
             raise FormatError(f"{path} has more than {MOST_ROWS} rows")
         if space is None:
             space = _Space.model_validate_json((file.schema_arrow.metadata or {}).get(b"space", b""))
+        if not space.tune_params:
+            raise FormatError(f"{path}: its space names no parameter")
         there = set(file.schema_arrow.names)
         needed = ["device", "status", "time_ms", *space.tune_params]
         for name in needed:
@@ -137,20 +139,23 @@ def _of_file(path: Path, space: _Space | None) -> Iterator[Recorded]:
         if measured is False:
             one.skipped["not measured, but made up"] += 1
             continue
-        one.rows.append(Row(tuple(map(setting, values)), *_outcome(path, status, time),
-                            _count(runs), 0.0, milliseconds(compiling)))
+        outcome = _outcome(path, status, time)
+        if not all(map(is_setting, values)):
+            one.skipped["a configuration without its parameters"] += 1
+        elif not outcome:
+            one.skipped["a time that no clock shows"] += 1
+        else:
+            one.rows.append(Row(tuple(map(setting, values)), *outcome, _count(runs), 0.0, milliseconds(compiling)))
     yield from found.values()
 
 
-def _outcome(path: Path, status: Any, time: Any) -> tuple[Status, float]:
+def _outcome(path: Path, status: Any, time: Any) -> tuple[Status, float] | None:
     if status not in STATUSES:
         raise FormatError(f"{path}: unknown status {status!r:.40}")
     if STATUSES[status] is not Status.CORRECT:
         return STATUSES[status], math.inf
     seconds = milliseconds(time)
-    if not seconds:
-        raise FormatError(f"{path}: a row that is ok takes {time!r:.40} ms")
-    return Status.CORRECT, seconds
+    return (Status.CORRECT, seconds) if seconds else None
 
 
 def _count(runs: float | None) -> int:

@@ -19,7 +19,7 @@ from seqtune.kernels.problem import Problem
 
 from .kernel_tuner import read_json
 from .record import Measurement, Record, Status
-from .recorded import Recorded, Row, milliseconds, setting
+from .recorded import Recorded, Row, is_setting, milliseconds, setting
 
 VERSION = "1.0.0"
 _UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "": 1e-3, "milliseconds": 1e-3, "miliseconds": 1e-3, "us": 1e-6,
@@ -96,7 +96,7 @@ def _unit(path: Path, name: object) -> float:
 def _row(path: Path, entry: Mapping[str, Any], unit: float) -> Row | None:
     settings, times = entry.get("configuration"), entry.get("times")
     if not isinstance(settings, dict) or not settings or not isinstance(times, dict) or not all(
-            isinstance(value, bool | int | float | str) for value in settings.values()):
+            map(is_setting, settings.values())):
         return None
     build = milliseconds(times.get("compilation_time", times.get("compilation"))) * unit / 1e-3
     word = str(entry.get("invalidity", "correct"))

@@ -38,6 +38,8 @@ def import_recorded(source: str, paths: Sequence[str | Path], out: str | Path, *
     else:
         read = [(read_cache if source == "kernel-tuner" else read_t4)(file, device) for file in files]
     found = to_dataset(read, source)
+    if not len(found):
+        raise MisuseError(f"there is no trial in {', '.join(map(str, paths))[:200]}")
     found.write(out)
     return {"out": str(out), "records": len(found), "problems": len(found.known_problems),
             "files": [one.report() for one in read]}
@@ -73,6 +75,8 @@ def export_t4(out: str | Path, *, journal: str | Path | None = None, data: str |
         if not source.exists():
             raise MisuseError(f"no journal {source}; `seqtune tune` makes one")
         with Journal(source) as kept:
+            if not kept.devices():
+                raise MisuseError(f"the journal {source} holds no trials")
             place = Dataset(pd.DataFrame(), kept.devices(), {}).device(device)
             records = list(kept.records(device=place.key))
     problems = list(dict.fromkeys(record.problem for record in records))

@@ -39,6 +39,8 @@ def export(out: str | Path, *, journal: str | Path | None = None, hold_out: str 
     held_out = {problem.key for name in hold_out for problem in problem_set(name)}
     with Journal(source) as kept:
         found = Dataset.from_journal(kept, {"journal": source.name}, held_out)
+    if not len(found):
+        raise MisuseError(f"the journal {source} holds no trials")
     found.write(out)
     again = int(found.rows["run"].isin(REPEATED).sum())
     return {"out": str(out), "records": len(found), "measured_again": again, "problems": len(found.problems()),

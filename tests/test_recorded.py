@@ -28,6 +28,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.learn import read_dataset
+from seqtune.searches import tasks
 
 from .recorded_files import CONFIGURATIONS, SPACE, VALUES, cache, milliseconds, rows, write_cache, write_recorded
 
@@ -307,3 +308,65 @@ def test_recorded_kernels_are_tuned_by_replay_like_any_other(
     result, = found["results"]
     assert result["best"]["configuration"] == {"block": 64, "tile": 2, "order": 1, "fixed": 7}
     assert (result["trials"], result["failed"]) == (len(CONFIGURATIONS), 0)
+
+
+@pytest.mark.parametrize(("change", "says"), [
+    ({"tune_params_keys": ["block", "block"]}, "names a parameter twice"),
+    ({"tune_params_keys": []}, "names no parameter"),
+    ({"tune_params": {**VALUES, "tile": [[1]]}}, "is no cache"),
+    ({"tune_params_keys": [*VALUES, "a b"], "cache": {"1": {**dict.fromkeys(VALUES, 1), "a b": 1, "time": 1.0}}},
+     "'a b' is no name")])
+def test_a_cache_whose_parameters_make_no_sense_is_one_line_that_names_it_once(
+        tmp_path: Path, change: dict[str, Any], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "odd.json").write_text(json.dumps({**cache(), **change}))
+    assert main(["import", "kernel-tuner", str(tmp_path / "odd.json"), "--out", str(tmp_path / "out.parquet")]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert (said.count("odd.json"), said.count("\n")) == (1, 1)
+    assert not (tmp_path / "out.parquet").exists()
+
+
+@pytest.mark.parametrize("change", [
+    {"device_name": "\ud800 x"}, {"kernel_name": "\ud800"}, {"problem_size": ["\ud800"]}, {"problem_size": [10**400]}])
+def test_words_and_numbers_that_no_file_can_hold_are_read_again(tmp_path: Path, change: dict[str, Any]) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({**cache(), **change}))
+    to_dataset([read_cache(tmp_path / "a.json")], "kernel-tuner").write(tmp_path / "out.parquet")
+    task, = tasks(read_dataset(tmp_path / "out.parquet"))
+    assert len(task.seconds) == len(CONFIGURATIONS)
+
+
+def test_recorded_rows_without_sense_are_counted_and_left_out(tmp_path: Path) -> None:
+    folder = write_recorded(tmp_path / "recorded")
+    odd = rows("fast")
+    for row, time in zip(odd, (1e308, 1e-320, math.nan, None), strict=False):
+        row["time_ms"] = time
+    odd[4]["block"] = None
+    pq.write_table(pa.Table.from_pylist(odd), folder / "toy.parquet")
+    found, = recordings(folder)
+    assert found.skipped == {"a time that no clock shows": 4, "a configuration without its parameters": 1}
+    with pytest.raises(FormatError, match="names no parameter"):
+        read_recorded(write_recorded(folder, {**SPACE, "tune_params": {}}))
+
+
+def test_of_two_caches_of_one_kernel_and_device_the_first_counts_and_the_rest_is_said(
+        tmp_path: Path, run: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    content = cache()
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text(json.dumps(content))
+        next(iter(content["cache"].values()))["time"] = 9.0
+    paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
+    found = run("import", "kernel-tuner", *paths, "--out", tmp_path / "out.parquet")
+    count = len(CONFIGURATIONS)
+    assert [one["rows"] for one in found["files"]] == [count, 0]
+    assert found["files"][1]["skipped"] == {"a configuration that was told before": count}
+    assert main(["import", "kernel-tuner", *paths, "--out", str(tmp_path / "out.parquet"), "--force"]) == 0
+    assert f"b.json: left out {count}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["parquet", "t4"])
+def test_a_journal_without_trials_is_one_line(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.sqlite").touch()
+    assert main(["export", "--format", form, "--journal", str(tmp_path / "empty.sqlite"),
+                 "--out", str(tmp_path / "out")]) == 2
+    assert "empty.sqlite holds no trials" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
