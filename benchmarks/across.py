@@ -28,8 +28,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.program import positive, run_program
-from benchmarks.report import BLACK, BLUE, GREY, ORANGE, Row, height, insert, markdown, share_axis, style, write_json
-from seqtune.errors import FormatError
+from benchmarks.report import (
+    BLACK,
+    BLUE,
+    GREY,
+    ORANGE,
+    Row,
+    check_ready,
+    height,
+    insert,
+    markdown,
+    share_axis,
+    style,
+    write_json,
+)
+from seqtune.errors import FormatError, MisuseError
 from seqtune.learn import read_dataset
 
 if TYPE_CHECKING:
@@ -303,8 +316,14 @@ def main() -> None:
     parser.add_argument("--repeats", type=positive, default=3, help="searches of each problem")
     parser.add_argument("--state", type=Path, help="keeps what is done")
     given = parser.parse_args()
+    check_ready(given.out, given.readme, "across")
     data, state, rows = read_dataset(given.data), State(given.state), list[Row]()
-    for device in given.devices.split(","):
+    devices = list(dict.fromkeys(given.devices.split(",")))
+    there = sorted({device.name for device in data.devices.values()})
+    for device in devices:
+        if device not in there:
+            raise MisuseError(f"no device {device!r:.60} in these data; there are {', '.join(there)[:300]}")
+    for device in devices:
         rows += [transfer(data, device, given.repeats, state), *translator(data, device, given.repeats, state),
                  *campaigns(data, device, state)]
     given.out.mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ _SOURCE = "__global__ void recorded() {}"  # never compiled
 def check_installed() -> None:
     """Raises UnavailableError where Kernel Tuner is not."""
     if importlib.util.find_spec("kernel_tuner") is None:
-        raise UnavailableError("Kernel Tuner is not installed: pip install kernel_tuner")
+        raise UnavailableError("Kernel Tuner is not installed: pip install kernel_tuner; or leave it out: --peers ''")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ __all__ = [
     "Panel",
     "Row",
     "apart",
+    "check_ready",
     "draw_speeds",
     "height",
     "insert",
@@ -64,12 +66,34 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
 
 def insert(page: Path, name: str, text: str) -> None:
     """Put the text between `<!-- name -->` and `<!-- /name -->` of a page. Raises MisuseError where they are not."""
-    old = page.read_text()
+    before, after = _around(page, name)
+    page.write_text(f"{before}\n{text.strip()}\n{after}")
+
+
+def _around(page: Path, name: str) -> tuple[str, str]:
+    """What stands before and after that place of a page, comments included."""
     begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    try:
+        old = page.read_text()
+    except (OSError, UnicodeError) as error:
+        raise MisuseError(f"cannot read {page}: {getattr(error, 'strerror', None) or error}") from None
     if old.count(begin) != 1 or old.count(end) != 1:
         raise MisuseError(f"{page} needs {begin} and {end}, once each")
-    before, after = old.partition(begin)[0], old.partition(end)[2]
-    page.write_text(f"{before}{begin}\n{text.strip()}\n{end}{after}")
+    return old.partition(begin)[0] + begin, end + old.partition(end)[2]
+
+
+def check_ready(out: Path, page: Path | None, name: str) -> None:
+    """Refuse before long work what would fail after it: figures, the folder, and the place of a page.
+
+    Raises UnavailableError, MisuseError.
+    """
+    style()
+    there = next(place for place in (out, *out.absolute().parents) if place.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise MisuseError(f"{out} is no folder, and none can be made there" if not there.is_dir()
+                          else f"{there} cannot be written")
+    if page is not None:
+        _around(page, name)
 
 
 def machine(devices: Sequence[Device]) -> dict[str, str]:

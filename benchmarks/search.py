@@ -1,10 +1,10 @@
 """Search on recorded spaces beside Kernel Tuner: `python -m benchmarks.search DATA --out docs/ [--readme README.md]`.
 
-Our strategies and, where it is installed, Kernel Tuner's search the same recordings with the same seeds. Regret is
-1 - optimum / best found, on average over the runs, and at least 0.001; the best peer is the best other method of each
-space and budget, which favours the peers. Writes search.json and, of ours and the best others, search.svg; prints the
-table as Markdown. With `--work FOLDER` Kernel Tuner's finished searches are kept there and not made again: they do not
-change with our code.
+Our strategies and Kernel Tuner's (`pip install kernel_tuner`, or `--peers ''` for ours alone) search the same
+recordings with the same seeds. Regret is 1 - optimum / best found, on average over the runs, and at least 0.001; the
+best peer is the best other method of each space and budget, which favours the peers. Writes search.json and, of ours
+and the best others, search.svg, which needs matplotlib; prints the table as Markdown. With `--work FOLDER` Kernel
+Tuner's finished searches are kept there and not made again: they do not change with our code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.peers import PREFIX, STRATEGIES, Peer, cache_path, check_installed, searchable, write_cache
 from benchmarks.program import positive, run_program
-from benchmarks.report import insert, markdown, write_json
+from benchmarks.report import check_ready, insert, markdown, write_json
 from seqtune.curves import draw
 from seqtune.errors import MisuseError
 from seqtune.learn import read_dataset
@@ -155,9 +155,12 @@ def run(given: argparse.Namespace) -> None:
     budgets = tuple(sorted(set(numbers("--budgets", given.budgets))))
     if not budgets:
         raise MisuseError("name a budget")
-    asked = tasks(read_dataset(given.data), given.transfer, spaces, devices)
+    if given.readme is not None and len({*ours, *(PREFIX + name for name in peers)}) < 2:
+        raise MisuseError("the page's table compares: name a second strategy, or peers")
+    check_ready(given.out, given.readme, "search")
     if peers:
         check_installed()
+    asked = tasks(read_dataset(given.data), given.transfer, spaces, devices)
     with tempfile.TemporaryDirectory(prefix="seqtune-peers-") as folder:
         methods: dict[str, Method] = {name: Search(strategy_factory(name)) for name in ours}
         methods |= {PREFIX + name: Peer(name, Path(folder)) for name in peers}
@@ -177,7 +180,7 @@ def run(given: argparse.Namespace) -> None:
     draw(clearest(curves, ours[0]), given.out / "search.svg")
     overall = ", ".join(f"{one['ratio']:.2f} at {one['budget']}" for one in judged if one["space"] == "all")
     overall = f"{ours[0]}'s regret over the best other's (geometric mean over the spaces): {overall}."
-    print(f"{table(found)}\n\n{overall}")
+    print(f"{table(found)}\n\n{overall}" if judged else table(found))
     if given.readme is not None:
         insert(given.readme, "search", f"{brief(found.rows(), judged, ours[0])}\n\n{overall}")
 

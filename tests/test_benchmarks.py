@@ -10,6 +10,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -217,6 +218,43 @@ def test_searches_across_problems_are_compared_by_medians(tmp_path: Path) -> Non
     assert "| d | total | 3 | 9.5 | 0.900 | 0.700 | 40 |" in across.table(rows)
     across.draw(rows, tmp_path / "figure.svg")
     assert (tmp_path / "figure.svg").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("program", [search, across])
+@pytest.mark.parametrize(("page", "out", "says"), [
+    ("none.md", "out", "cannot read"), ("bare.md", "out", "once each"), (None, "bare.md", "no folder"),
+    (None, "bare.md/out", "no folder")])
+def test_what_cannot_be_written_is_refused_before_the_search(
+        program: ModuleType, page: str | None, out: str, says: str, tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bare.md").write_text("nothing")
+    monkeypatch.setattr(program, "read_dataset", lambda _: pytest.fail("it began"))
+    monkeypatch.setattr(sys, "argv", [
+        "program", *(["none.parquet"] if program is search else []), "--out", str(tmp_path / out),
+        *(["--readme", str(tmp_path / page)] if page else [])])
+    with pytest.raises(MisuseError, match=says):
+        program.main()
+
+
+def test_a_device_that_the_data_lack_is_said_before_anything_is_searched(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["across", "--out", str(tmp_path), "--devices", "abacus", "--data",
+                                      str(write_recorded(tmp_path / "recorded"))])
+    with pytest.raises(MisuseError, match="no device 'abacus' in these data; there are recorded:fast"):
+        across.main()
+
+
+def test_one_strategy_alone_is_searched_without_a_comparison(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", [
+        "search", str(write_recorded(tmp_path / "recorded")), "--out", str(tmp_path / "out"), "--peers", "",
+        "--strategies", "random", "--repeats", "1", "--budgets", "3", "--jobs", "1"])
+    search.main()
+    assert "regret" not in capsys.readouterr().out
+    (tmp_path / "page.md").write_text("<!-- search -->\n<!-- /search -->\n")
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--readme", str(tmp_path / "page.md")])
+    with pytest.raises(MisuseError, match="name a second strategy"):
+        search.main()
 
 
 def test_what_is_done_across_problems_is_not_done_again(tmp_path: Path) -> None:
