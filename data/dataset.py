@@ -174,10 +174,10 @@ class Dataset:
         return replace(self, rows=self.rows[self.rows["device"] == device].reset_index(drop=True))
 
     def named(self, name: str) -> list[str]:
-        """Keys of the devices of that name, beginning of a name (`llvm:sse`), or key."""
+        """Keys of the devices of that name, beginning of a name (`llvm:sse`), or key; `recorded:` may be left out."""
         wanted = name.strip().lower()
-        return [key for key, device in self.devices.items()
-                if f"{device.name.lower()}:".startswith(f"{wanted}:") or key.lower() == wanted]
+        return [key for key, device in self.devices.items() if key.lower() == wanted
+                or f"{device.name.lower()}:".startswith((f"{wanted}:", f"recorded:{wanted}:"))]
 
     def device(self, name: str | None) -> Device:
         """The one device of that name, as `named` finds it; the only one where none is named. Raises DeviceError."""

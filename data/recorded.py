@@ -159,11 +159,16 @@ def _kernel(name: str, one: Recorded, before: Kernel | None) -> Kernel:
 
 
 def _constraints(one: Recorded) -> Iterable[Constraint]:
+    known = {*one.parameters, *_problem(_plain(one.kernel), one.sizes).names()}
     for text in one.restrictions:
         try:
-            yield Constraint.of(text, "a restriction of the kernel's author")
+            found = Constraint.of(text, "a restriction of the kernel's author")
         except MisuseError as error:
             raise FormatError(f"{one.source}: {error}") from None
+        unknown = next((name for name in found.expression.names if name not in known), None)
+        if unknown is not None:
+            raise FormatError(f"{one.source}: {unknown[:40]} is no parameter, in the restriction {text!r:.80}")
+        yield found
 
 
 def _identifier(name: str) -> str:

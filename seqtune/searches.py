@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 from seqtune.errors import CheckpointError, KernelError, MisuseError
 from seqtune.inputs import Say, silent
 from seqtune.kernels.sampler import near
-from seqtune.kernels.space import spaces_for
+from seqtune.kernels.space import SearchSpace, spaces_for
 from seqtune.learn import read_dataset
 from seqtune.seeds import SEEDS, proposed
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.device import Device
-    from seqtune.kernels.kernel import Configuration
+    from seqtune.kernels.kernel import Configuration, Kernel
+    from seqtune.kernels.problem import Problem
     from seqtune.predictor.cases import Case
     from seqtune.tuner.simulation import Curves, Method, Task
 
@@ -27,6 +29,8 @@ STRATEGIES = ("portfolio", "autotvm", "droplet", "random")  # where none are nam
 BUDGETS = (25, 50, 100, 200)
 REPEATS = 30
 TRANSFERS = ("leave-device-out", "leave-problem-out")
+PREFIX = "recorded:"  # of a device's name
+MOST_NAMED = 8  # in a message
 LEVELS = (0.95, 0.99)  # shares that are waited for
 MOST_REPEATS = 100_000
 MOST_TRIALS = 1_000_000
@@ -105,6 +109,7 @@ def tasks(data: Dataset, transfer: str | None = None, spaces: Sequence[str] = ()
 
     if transfer not in (None, *TRANSFERS):
         raise MisuseError(f"no transfer {transfer!r:.40}; there are {', '.join(TRANSFERS)}")
+    devices = [name.removeprefix(PREFIX) for name in devices]
     wanted = [key for key, device in data.devices.items() if _device(device) in devices]
     if wanted and transfer != "leave-device-out":
         data = replace(data, rows=data.rows[data.rows["device"].isin(wanted)])
@@ -114,18 +119,22 @@ def tasks(data: Dataset, transfer: str | None = None, spaces: Sequence[str] = ()
         raise MisuseError(f"there is nothing to search: {_why_nothing(data)}")
     found = []
     called = _named(known)
-    for case, (space, device) in zip(known, called, strict=True):
-        if (spaces and space not in spaces) or (devices and device not in devices) or (
-                complete and not case.known.all()) or (held_out and case.problem.key not in data.held_out):
+    named = [(case, space, device) for case, (space, device) in zip(known, called, strict=True)
+             if (not spaces or space in spaces) and (not devices or device in devices)]
+    if not named:
+        there = sorted(map(" on ".join, called))
+        more = f" and {len(there) - MOST_NAMED} more" if len(there) > MOST_NAMED else ""
+        raise MisuseError(f"nothing of that name was recorded; there are {', '.join(there[:MOST_NAMED])[:300]}{more}")
+    for case, space, device in named:
+        if (complete and not case.known.all()) or (held_out and case.problem.key not in data.held_out):
             continue
         others = [other for other in known if transfer and _teaches(other, case, transfer)]
         measured = case.measured_only()
         found.append(Task(space, device, measured.spaces, measured.seconds,
                           tuple(Past(other.spaces, other.seconds) for other in others)))
     if not found:
-        there = sorted(map(" on ".join, called))
-        limits = "completely " * complete + "held out and " * held_out
-        raise MisuseError(f"nothing of that name was {limits}recorded; there are {', '.join(there)[:300]}")
+        what = " and ".join(["was measured completely"] * complete + ["is held out from learning"] * held_out)
+        raise MisuseError(f"of the spaces asked for ({len(named)}), none {what}")
     return found
 
 
@@ -153,8 +162,8 @@ def _named(known: Sequence[Case]) -> list[tuple[str, str]]:
 
 
 def _device(device: Device) -> str:
-    """What it is called in rows."""
-    return device.name.removeprefix("recorded:")
+    """What it is called in rows, where those that were recorded go without their prefix."""
+    return device.name.removeprefix(PREFIX)
 
 
 def _teaches(other: Case, case: Case, transfer: str) -> bool:
@@ -172,5 +181,18 @@ def _why_nothing(data: Dataset) -> str:
             try:
                 spaces_for(problem, device, solving)
             except KernelError as error:
-                return str(error)
-    return "no record is of a kernel as it is today, or none of them ran"
+                excluding = (_excluding(kernel, problem, device) for kernel in solving)
+                return next(filter(None, excluding), str(error))
+    return "no record is of a kernel as it is today, or within its restrictions, or none of them ran"
+
+
+def _excluding(kernel: Kernel, problem: Problem, device: Device) -> str | None:
+    """The restriction that alone leaves nothing of a declared kernel's space, in words."""
+    for one in kernel.constraints:
+        parameters = tuple(kernel.by_name[name] for name in one.expression.names if name in kernel.by_name)
+        alone = replace(kernel, parameters=parameters, constraints=(one,), derived=())
+        if math.prod(len(parameter.values) for parameter in parameters) > MOST_TRIALS:
+            continue
+        if parameters and alone.why_not(problem, device) is None and not len(SearchSpace(alone, problem, device)):
+            return f"{kernel.name} has no configuration within {one.expression.text!r:.80}"
+    return None

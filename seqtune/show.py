@@ -172,12 +172,13 @@ def judged(found: Sequence[Mapping[str, Any]]) -> None:
     rows([row for row in found if "solver" not in row])
 
 
-def rows(found: Sequence[Mapping[str, Any]]) -> None:
-    """A table of rows."""
+def rows(found: Sequence[Mapping[str, Any]], right: Sequence[str] = ()) -> None:
+    """A table of rows; numbers stand on the right, and so do these columns."""
     if not found:
         return
     columns = list(found[0])
-    table = _table(*columns, right=[name for name in columns if isinstance(found[0][name], int | float)])
+    numbers = [name for name in columns if name in right or isinstance(found[0][name], int | float)]
+    table = _table(*columns, right=numbers)
     for row in found:
         table.add_row(*(_cell(row[name]) for name in columns))
     _out.print(table)
@@ -186,7 +187,8 @@ def rows(found: Sequence[Mapping[str, Any]]) -> None:
 def replayed(found: Replayed) -> None:
     """Rows by budget, then the medians, and what they mean."""
     rows(found.rows())
-    rows(found.medians())
+    rows([{name: f"{value:g}" if isinstance(value, float) else value for name, value in row.items()}
+          for row in found.medians()], right=("to_95", "to_99"))
     _out.print("share_mean: optimum / best found, mean over the repeats; share_sem: its standard error\nto_95, to_99: "
                "median evaluations until that share; -: half of the searches end without", markup=False)
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from seqtune import show
 from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
@@ -23,12 +25,12 @@ from seqtune.kernels.kernel import Configuration, Kernel, Parameter, kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.learn import read_dataset
-from seqtune.searches import replay, tasks
+from seqtune.searches import Replayed, replay, tasks
 from seqtune.tuner.simulation import Curves, Search, Task, best_shares, simulate
 from seqtune.tuner.strategies.random import Random
 from seqtune.tuner.strategy import Past
 
-from .recorded_files import CONFIGURATIONS, milliseconds, write_recorded
+from .recorded_files import CONFIGURATIONS, SPACE, milliseconds, write_recorded
 
 SHARED = Path(os.environ.get("SEQTUNE_RECORDED_DATA", Path(__file__).resolve().parents[2] / "shared" / "recorded"))
 
@@ -203,6 +205,13 @@ def test_replay_prints_the_rows_that_were_asked_for(folder: Path, capsys: pytest
     assert "share_mean" in capsys.readouterr().out
 
 
+def test_medians_are_shown_without_digits_that_say_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    curves = [Curves("s", "d", "m", np.array([[0.1] * at + [1.0] * (9 - at)])) for at in (5, 2)]
+    show.replayed(Replayed(tuple(curves), (3,)))
+    assert " 6 " in (said := capsys.readouterr().out)
+    assert "6.0" not in said
+
+
 def test_replay_draws_the_curves(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["replay", str(folder), "--budgets", "5", "--repeats", "2", "--jobs", "1", "--json", "--curves"]
     for name in ("a.svg", "b.svg"):
@@ -249,7 +258,7 @@ def test_a_data_set_of_our_kernels_is_replayed_within_what_was_measured(tmp_path
     curves, = found.curves
     assert (curves.space, curves.device) == (space.problem.key, LLVM.name)
     assert found.rows()[1]["share_mean"] == 1.0  # 20 were measured
-    with pytest.raises(MisuseError, match="nothing of that name was completely recorded"):
+    with pytest.raises(MisuseError, match=r"of the spaces asked for \(1\), none was measured completely"):
         tasks(data, complete=True)
     older = replace(data, rows=data.rows.assign(kernel_version=0))
     with pytest.raises(MisuseError, match="no record is of a kernel as it is today"):
@@ -291,3 +300,36 @@ def test_a_space_of_another_tool_is_sorted_and_looked_up_like_any_other() -> Non
     assert "cut down" in str(space.why_not(Configuration.of("recorded.k", {"p": 2, "q": 1})))
     with pytest.raises(KernelError, match="no valid configuration"):
         _ = space.only(np.zeros(3, bool)).default
+
+
+def test_what_no_space_is_is_said_and_long_lists_are_cut(folder: Path) -> None:
+    data = read_dataset(folder)
+    with pytest.raises(MisuseError, match=r"\(2\), none was measured completely and is held out from"):
+        tasks(data, complete=True, held_out=True)
+    device, = (one for one in data.devices.values() if one.name == "recorded:fast")
+    more = {f"d{number}": replace(device, name=f"recorded:d{number}") for number in range(10)}
+    keys = {one.key: one for one in more.values()}
+    mine = data.rows[data.rows["device"] == device.key]
+    many = replace(data, rows=pd.concat([mine.assign(device=key) for key in keys], ignore_index=True), devices=keys)
+    with pytest.raises(MisuseError, match=r"nothing of that name was recorded; there are toy on d0, .* and 2 more"):
+        tasks(many, spaces=["nosuch"])
+
+
+@pytest.mark.parametrize("name", ["fast", "recorded:fast"])
+def test_a_recorded_device_has_its_name_with_and_without_the_prefix(folder: Path, name: str) -> None:
+    data = read_dataset(folder)
+    assert data.device(name).name == "recorded:fast"
+    assert [task.device for task in tasks(data, devices=[name])] == ["fast"]
+
+
+@pytest.mark.parametrize(("restriction", "says"), [
+    ("blok < 3", "blok is no parameter, in the restriction 'blok < 3'"),
+    ("block > 1000", "no configuration within 'block > 1000'"),
+    ("block % 0 == 1", "no configuration within 'block % 0 == 1'")])
+def test_a_restriction_that_leaves_nothing_is_named(
+        tmp_path: Path, restriction: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_recorded(tmp_path / "recorded", {**SPACE, "restrictions": ["tile < 9", restriction]})
+    assert main(["replay", str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert len(said.splitlines()) == 1
