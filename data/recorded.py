@@ -64,7 +64,7 @@ class Recorded:
 
     def report(self) -> dict[str, Any]:
         """What a user reads of it."""
-        return {"path": self.source, "device": _plain(self.device), "kernel": _plain(self.kernel),
+        return {"path": self.source, "device": _plain(self.device), "kernel": _word(self.kernel),
                 "rows": len(self.rows), "failed": sum(row.status is not Status.CORRECT for row in self.rows),
                 "parameters": len(self.parameters), "skipped": dict(sorted(self.skipped.items()))}
 
@@ -104,7 +104,7 @@ def to_dataset(found: Sequence[Recorded], tool: str) -> Dataset:
     for one in found:
         if len(one.rows) > MOST_ROWS:
             raise FormatError(f"{one.source} has more than {MOST_ROWS} configurations")
-        name = _plain(one.kernel)
+        name = _word(one.kernel)
         kernels[name] = _kernel(name, one, kernels.get(name))
         device = Device(f"{BACKEND}:{_plain(one.device)}", BACKEND, _writable(one.vendor).lower() or "unknown", "none",
                         model=_writable(one.model))
@@ -127,6 +127,12 @@ def to_dataset(found: Sequence[Recorded], tool: str) -> Dataset:
 def _plain(name: str) -> str:
     """The name without what a word of ours cannot hold."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-") or "unnamed"
+
+
+def _word(name: str) -> str:
+    """The kernel's name, plain, and nothing that reads as a number or as unknown."""
+    found = _plain(name)
+    return f"kernel-{found}" if re.fullmatch(r"(?i:unknown)|\.?[0-9][0-9.eE+-]*", found) else found
 
 
 def _writable(text: str) -> str:
@@ -159,7 +165,7 @@ def _kernel(name: str, one: Recorded, before: Kernel | None) -> Kernel:
 
 
 def _constraints(one: Recorded) -> Iterable[Constraint]:
-    known = {*one.parameters, *_problem(_plain(one.kernel), one.sizes).names()}
+    known = {*one.parameters, *_problem(_word(one.kernel), one.sizes).names()}
     for text in one.restrictions:
         try:
             found = Constraint.of(text, "a restriction of the kernel's author")

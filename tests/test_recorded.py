@@ -327,7 +327,8 @@ def test_a_cache_whose_parameters_make_no_sense_is_one_line_that_names_it_once(
 
 
 @pytest.mark.parametrize("change", [
-    {"device_name": "\ud800 x"}, {"kernel_name": "\ud800"}, {"problem_size": ["\ud800"]}, {"problem_size": [10**400]}])
+    {"device_name": "\ud800 x"}, {"kernel_name": "\ud800"}, {"kernel_name": "Unknown"}, {"kernel_name": 12},
+    {"problem_size": ["\ud800"]}, {"problem_size": [10**400]}])
 def test_words_and_numbers_that_no_file_can_hold_are_read_again(tmp_path: Path, change: dict[str, Any]) -> None:
     (tmp_path / "a.json").write_text(json.dumps({**cache(), **change}))
     to_dataset([read_cache(tmp_path / "a.json")], "kernel-tuner").write(tmp_path / "out.parquet")
