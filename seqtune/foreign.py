@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seqtune.errors import MisuseError, SeqtuneError
-from seqtune.inputs import as_problem, check_free
+from seqtune.inputs import as_problem, check_free, check_journal
 
 SOURCES = ("kernel-tuner", "t4", "recorded")
 _PATTERNS = {"kernel-tuner": ("*.json", "*.json.gz"), "t4": ("*.json", "*.json.gz"), "recorded": ("*.parquet",)}
@@ -72,8 +72,7 @@ def export_t4(out: str | Path, *, journal: str | Path | None = None, data: str |
         records = list(known.on(place.key).records())
     else:
         source = default_path() if journal is None else Path(journal)
-        if not source.exists():
-            raise MisuseError(f"no journal {source}; `seqtune tune` makes one")
+        check_journal(source)
         with Journal(source) as kept:
             if not kept.devices():
                 raise MisuseError(f"the journal {source} holds no trials")

@@ -130,6 +130,14 @@ def check_positive(name: str, value: float) -> None:
         raise MisuseError(f"{name}={value}; it must be a positive number")
 
 
+def check_journal(path: Path) -> None:
+    """Refuse a journal that is not there, or is empty: opening it would make one. Raises MisuseError."""
+    if not path.exists():
+        raise MisuseError(f"no journal {path}; `seqtune tune` makes one")
+    if path.is_file() and not path.stat().st_size:
+        raise MisuseError(f"the journal {path} holds no trials")
+
+
 def check_free(out: Path, force: bool, checkpoint: bool = False) -> None:
     """Refuse an output that is there, or whose folder is not. A checkpoint is a folder; nothing else is replaced by it.
     """

@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtune.errors import DeviceError, FormatError, MisuseError
-from seqtune.inputs import Say, as_device, as_problems, check_free, load_translator, one_thread, silent, warned
+from seqtune.inputs import (
+    Say,
+    as_device,
+    as_problems,
+    check_free,
+    check_journal,
+    load_translator,
+    one_thread,
+    silent,
+    warned,
+)
 from seqtune.kernels.device import Device
 from seqtune.kernels.forms import problem_set
 from seqtune.kernels.problem import Problem
@@ -32,8 +42,7 @@ def export(out: str | Path, *, journal: str | Path | None = None, hold_out: str 
     from seqtune.data.journal import REPEATED, Journal, default_path
 
     source = default_path() if journal is None else Path(journal)
-    if not source.exists():
-        raise MisuseError(f"no journal {source}; `seqtune tune` makes one")
+    check_journal(source)
     check_free(Path(out), force)
     hold_out = [hold_out] if isinstance(hold_out, str) else hold_out
     held_out = {problem.key for name in hold_out for problem in problem_set(name)}

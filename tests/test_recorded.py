@@ -365,9 +365,15 @@ def test_of_two_caches_of_one_kernel_and_device_the_first_counts_and_the_rest_is
 
 
 @pytest.mark.parametrize("form", ["parquet", "t4"])
-def test_a_journal_without_trials_is_one_line(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "empty.sqlite").touch()
+@pytest.mark.parametrize("made", [True, False])
+def test_a_journal_without_trials_is_one_line(
+        tmp_path: Path, form: str, made: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    if made:
+        Journal(tmp_path / "empty.sqlite").close()
+    else:
+        (tmp_path / "empty.sqlite").touch()
     assert main(["export", "--format", form, "--journal", str(tmp_path / "empty.sqlite"),
                  "--out", str(tmp_path / "out")]) == 2
     assert "empty.sqlite holds no trials" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+    assert bool((tmp_path / "empty.sqlite").stat().st_size) == made
