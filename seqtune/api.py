@@ -35,7 +35,7 @@ from seqtune.kernels.networks import network
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace, spaces_for
 from seqtune.labels import NAME, evaluate_labels, load_labels
-from seqtune.learn import evaluate, export, read_dataset, retrain, train
+from seqtune.learn import evaluate, export, read_measurements, retrain, train
 from seqtune.miopen import export_miopen, import_miopen
 from seqtune.predictor.budget import SECONDS
 from seqtune.seeds import proposed, seeded
@@ -249,7 +249,7 @@ def _replay(data: str | Path, device: Device | str | None, problems: Sequence[Pr
     """The problems' records on that device of a data set. Raises DeviceError, MisuseError where there are none."""
     from seqtune.tuner.replay import Replay
 
-    found = read_dataset(data)
+    found = read_measurements(data)
     place = found.device(device.key if isinstance(device, Device) else device)
     wanted = found.rows["problem"].isin([problem.key for problem in problems])
     records = Replay(place, replace(found, rows=found.rows[wanted]).on(place.key).records(),

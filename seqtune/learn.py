@@ -87,6 +87,15 @@ def read_dataset(data: str | Path | None) -> Dataset:
     return found
 
 
+def read_measurements(data: str | Path | None) -> Dataset:
+    """As `read_dataset`. Raises MisuseError where it holds a foreign tuner's choices, which no measurement proves."""
+    found = read_dataset(data)
+    if holds_labels(found):
+        raise MisuseError(f"{data} holds MIOpen's labels; judge them with `seqtune evaluate miopen --data PATH`, PATH "
+                          "being MIOpen's own files")
+    return found
+
+
 def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None, extra: int | None = None,
           seed: int = 0, refit: bool = False, state: str | Path | None = None, force: bool = False,
           progress: Callable[[Any], None] | None = None) -> dict[str, Any]:
@@ -131,9 +140,10 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     from seqtune.predictor.retraining import RETRAINING, retrain
 
     check_free(Path(out), force, checkpoint=True)
+    new, old = read_measurements(data), read_measurements(rehearse)
     loaded = load_translator(checkpoint)
     options = _changed(replace(RETRAINING, seed=seed), epochs, extra)
-    found, report = retrain(loaded, read_dataset(data), read_dataset(rehearse), options, progress, scratch)
+    found, report = retrain(loaded, new, old, options, progress, scratch)
     found.save(out)
     return {"out": str(out), **report}
 
@@ -162,18 +172,17 @@ def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "defaul
         raise MisuseError("problems are for a live evaluation (--live)")
     chosen = METHODS if methods is None else (methods,) if isinstance(methods, str) else tuple(methods)
     check_methods(chosen)
+    source = read_measurements(data)
     loaded = load_translator(checkpoint) if "seq2seq" in chosen else None
     if not live:
         only = device.name if isinstance(device, Device) else device
         with one_thread():
-            return [row.to_json() for row in evaluate(_judging(read_dataset(data), only), loaded, chosen,
-                                                      progress=progress)]
+            return [row.to_json() for row in evaluate(_judging(source, only), loaded, chosen, progress=progress)]
     assert device is not None
     asked = problem_set(problems) if isinstance(problems, str | Path) else as_problems(problems)
     place = as_device(device)
     for problem in asked:
         spaces_for(problem, place)
-    source = read_dataset(data)
     seen = _trained_on(source, asked)
     if seen:
         warn(f"{len(seen)} of {len(set(asked))} problems are, or nearly are, training problems of the data set: the "

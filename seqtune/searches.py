@@ -14,7 +14,7 @@ from seqtune.errors import CheckpointError, KernelError, MisuseError
 from seqtune.inputs import Say, silent
 from seqtune.kernels.sampler import near
 from seqtune.kernels.space import SearchSpace, spaces_for
-from seqtune.learn import read_dataset
+from seqtune.learn import read_measurements
 from seqtune.seeds import SEEDS, proposed
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def replay(data: str | Path, *, strategies: str | Sequence[str] = STRATEGIES, bu
     factories = {name: strategy_factory(name) for name in chosen}
     methods: Mapping[str, Method] = {name: Search(factory, batch) for name, factory in factories.items()}
     progress("reading")
-    asked = tasks(read_dataset(data), transfer, spaces, devices, complete, held_out)
+    asked = tasks(read_measurements(data), transfer, spaces, devices, complete, held_out)
     if any(getattr(factory, "takes_seeds", False) for factory in factories.values()):
         progress("predicting")
         asked = [replace(task, seeds=proposals(task)) for task in asked]

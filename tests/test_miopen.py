@@ -377,3 +377,17 @@ def test_every_form_of_file_is_found_in_a_folder(tmp_path: Path) -> None:
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MisuseError, match="no file of MIOpen's"):
         import_miopen([tmp_path], tmp_path / "out.parquet")
+
+
+@pytest.mark.parametrize("command", [
+    ["evaluate", "DATA"], ["evaluate", "DATA", "--checkpoint", "miopen"], ["replay", "DATA"],
+    ["retrain", "default", "DATA", "--out", "NEW"],
+    ["retrain", "default", "shipped", "--rehearse", "DATA", "--out", "NEW"], ["tune", POINTWISE, "--replay", "DATA"]])
+def test_labels_are_not_taken_for_measurements(command: list[str], tmp_path: Path, capsys: Any) -> None:
+    places = {"DATA": str(tmp_path / "labels.parquet"), "NEW": str(tmp_path / "new")}
+    read_files([perf_text(tmp_path / "gfx906_60.udb.txt", LABELS)])[0].write(places["DATA"])
+    assert main([places.get(word, word) for word in command]) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert "holds MIOpen's labels; judge them with `seqtune evaluate miopen --data PATH`" in said
+    assert not (tmp_path / "new").exists()
