@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
-from safetensors.numpy import save_file as save_arrays
-from safetensors.torch import save_file
+from safetensors.numpy import save as save_arrays
+from safetensors.torch import save
 from torch.overrides import TorchFunctionMode
 
 from seqtune.errors import CheckpointError
@@ -99,9 +99,9 @@ class Checkpoint:
         with replacing(Path(path)) as fresh:
             (fresh / "config.json").write_text(json.dumps(config, indent=1) + "\n")
             tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.model.state_dict().items()}
-            save_file(tensors, fresh / "model.safetensors", metadata={"format": "pt"})
+            (fresh / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
             if self.ranker is not None:
-                save_arrays(self.ranker.arrays(), fresh / "trees.safetensors")
+                (fresh / "trees.safetensors").write_bytes(save_arrays(self.ranker.arrays()))
             about = about.model_copy(update={"sha256": digests(fresh)})
             (fresh / "seqtune.json").write_text(about.model_dump_json(indent=1) + "\n")
         return Path(path)

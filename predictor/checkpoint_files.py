@@ -84,7 +84,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """A fresh folder to write a checkpoint into, then renamed to `path`: a reader sees the old one or the new one,
     never half. (Between two renames there is none for an instant; the old one is then beside it, named `.old`.)
 
-    A folder that is no checkpoint is not overwritten. Raises CheckpointError.
+    A folder that is no checkpoint is not overwritten. Tensors are to be written as bytes: `save_file` of safetensors
+    lets only the owner read them. Raises CheckpointError.
     """
     if path.exists() and not (path / "seqtune.json").is_file() and (not path.is_dir() or any(path.iterdir())):
         raise CheckpointError(f"{path} exists and is no checkpoint; remove it or choose another folder")

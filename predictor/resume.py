@@ -1,6 +1,7 @@
 """Training states: everything needed to go on with a training as if it had never stopped. Safetensors and JSON alone.
 
-A folder holds state.safetensors, written aside and renamed; what is no tensor is JSON in its metadata.
+A folder holds state.safetensors, written aside and renamed, not by safetensors itself, whose files only their owner may
+read; what is no tensor is JSON in its metadata.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Generic, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from seqtune.errors import FormatError, SeqtuneError
@@ -52,7 +53,7 @@ class Progressed(Generic[Model]):
                  "best_score": self.best_score if self.best_epoch else None, "history": self.history}
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            save_file(tensors, folder / "new.safetensors", metadata={"facts": json.dumps(facts)})
+            (folder / "new.safetensors").write_bytes(save(tensors, metadata={"facts": json.dumps(facts)}))
             (folder / "new.safetensors").rename(folder / "state.safetensors")
         except (OSError, SafetensorError) as error:
             raise SeqtuneError(f"cannot keep the training in {folder}: {error!s:.100}") from None

@@ -80,11 +80,16 @@ def test_saving_writes_all_or_nothing(folder: Path, monkeypatch: pytest.MonkeyPa
     def full(*given: object, **named: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoints, "save_file", full)
+    monkeypatch.setattr(checkpoints, "save", full)
     with pytest.raises(CheckpointError, match="No space left on device"):
         made(1).save(folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert [path.name for path in folder.parent.iterdir()] == ["toy"]
+
+
+def test_whoever_may_read_a_checkpoint_may_read_its_weights(folder: Path) -> None:
+    modes = {path.name: path.stat().st_mode for path in folder.iterdir()}
+    assert len(set(modes.values())) == 1, modes
 
 
 def test_the_shipped_checkpoint_fits_the_kernels_here() -> None:

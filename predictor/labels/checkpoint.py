@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from safetensors import SafetensorError
-from safetensors.numpy import load, save, save_file
+from safetensors.numpy import load, save
 
 from seqtune.errors import CheckpointError, FormatError, KernelError
 from seqtune.kernels.device import Device
@@ -153,7 +153,8 @@ class LabelCheckpoint:
         with replacing(Path(path)) as fresh:
             (fresh / "config.json").write_text(
                 json.dumps({**asdict(self.size), "model_type": MODEL_TYPE}, indent=1) + "\n")
-            save_file({**tensors, "learned": self.learned.bits}, fresh / "model.safetensors", metadata={"format": "pt"})
+            (fresh / "model.safetensors").write_bytes(
+                save({**tensors, "learned": self.learned.bits}, metadata={"format": "pt"}))
             if trees:
                 (fresh / TREES).write_bytes(zlib.compress(save(trees), 9))
             about = about.model_copy(update={"sha256": digests(fresh)})
