@@ -158,7 +158,7 @@ def train(
     from seqtune import api, progress, show
 
     report = api.train(data, out, epochs=epochs, extra=extra, refit=refit, state=state, seed=seed, force=force,
-                       progress=progress.epoch)
+                       progress=progress.epoch, say=progress.line)
     _answer(report) if as_json else show.report(report)
 
 

@@ -53,7 +53,7 @@ def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = 
     say("reading the labels")
     labels, races = read_labels(data), read_races(data)
     fitting, timed = _training(labels, races)
-    trained = train(fitting, timed, options, progress)
+    trained = train(fitting, timed, options, progress, say=say)
     assert isinstance(trained.model, LabelTranslator)
     chains: Chains = {}
     weight = 0.5
@@ -91,7 +91,7 @@ def _finished(found: LabelCheckpoint, labels: dict[str, Labels], races: Races | 
     say("finishing on everything")
     finish = replace(options, epochs=FINISH_EPOCHS, rate=options.rate * FINISH_RATE, validation=0,
                      state=None if options.state is None else options.state / "finish")
-    trained = train(every, races, finish, progress, Trained(found.model, found.vocabulary, {}))
+    trained = train(every, races, finish, progress, Trained(found.model, found.vocabulary, {}), say=say)
     assert isinstance(trained.model, LabelTranslator)
     chains = found.chains
     if chains:

@@ -98,11 +98,11 @@ def read_measurements(data: str | Path | None) -> Dataset:
 
 def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None, extra: int | None = None,
           seed: int = 0, refit: bool = False, state: str | Path | None = None, force: bool = False,
-          progress: Callable[[Any], None] | None = None) -> dict[str, Any]:
+          progress: Callable[[Any], None] | None = None, say: Say = silent) -> dict[str, Any]:
     """Train a translator on a data set (None: the shipped one) and save it as a checkpoint; returns a report.
 
     `extra` is how many more problems the teacher labels; `state` names a folder that keeps an unfinished training, to
-    be resumed by the same call.
+    be resumed by the same call. `progress` is told after every epoch; `say`, on labels, what else is being done.
     """
     from seqtune.predictor.training import TrainingOptions, train
 
@@ -111,7 +111,7 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
         raise MisuseError(f"{state} is no folder, and none can be made there")
     found = read_dataset(data)
     if holds_labels(found):
-        return _train_labels(found, out, epochs, seed, refit, state, progress)
+        return _train_labels(found, out, epochs, seed, refit, state, progress, say)
     options = TrainingOptions(seed=seed, refit=refit, state=None if state is None else Path(state))
     options = _changed(options, epochs, extra)
     checkpoint, report = train(found, options, progress)
@@ -120,13 +120,13 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
 
 
 def _train_labels(data: Dataset, out: str | Path, epochs: int | None, seed: int, refit: bool,
-                  state: str | Path | None, progress: Callable[[Any], None] | None) -> dict[str, Any]:
+                  state: str | Path | None, progress: Callable[[Any], None] | None, say: Say) -> dict[str, Any]:
     """`refit` here: learn from the held-out problems, too."""
     from seqtune.predictor.labels.fitting import LabelOptions
 
     options = LabelOptions(seed=seed, state=None if state is None else Path(state))
     return train_labels(data, out, options if epochs is None else replace(options, epochs=epochs), everything=refit,
-                        progress=progress)
+                        progress=progress, say=say)
 
 
 def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehearse: str | Path | None = None,

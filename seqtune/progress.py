@@ -42,6 +42,11 @@ def spinner() -> Iterator[Callable[[str], None]]:
         yield lambda step: status.update(step)
 
 
+def line(step: str) -> None:
+    """Says what begins, a line each."""
+    print(step, file=sys.stderr, flush=True)
+
+
 def note(text: str) -> None:
     """A line that should not be missed."""
     print(f"note: {text}", file=sys.stderr, flush=True)
@@ -103,4 +108,4 @@ class Tuning:
 
 def epoch(step: TrainingProgress | LabelProgress) -> None:
     """A line for each epoch."""
-    print(step.text, file=sys.stderr, flush=True)
+    line(step.text)

@@ -129,7 +129,9 @@ def test_the_same_seed_gives_the_same_weights_and_an_interrupted_training_goes_o
             raise KeyboardInterrupt
 
     train(parts[0], None, few, stop)
-    resumed = train(parts[0], None, few, told.append)
+    said: list[str] = []
+    resumed = train(parts[0], None, few, told.append, say=said.append)
+    assert said == ["going on after epoch 2 of 3"]
     whole = train(parts[0], None, replace(few, state=None))
     assert [progress.epoch for progress in told] == [1, 2, 3]
     assert told[-1].right is not None
@@ -411,7 +413,9 @@ def test_training_from_a_data_set_of_labels_makes_a_checkpoint_of_labels(
         data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqtune.predictor.labels.fitting.LabelOptions", lambda **given: replace(QUICK, **given))
     data.write(tmp_path / "labels.parquet")
-    report = train_command(tmp_path / "labels.parquet", tmp_path / "out", epochs=1)
+    said: list[str] = []
+    report = train_command(tmp_path / "labels.parquet", tmp_path / "out", epochs=1, say=said.append)
+    assert said == ["reading the labels", "growing trees"]
     assert report["epochs"] == 1
     assert isinstance(load_checkpoint(tmp_path / "out"), LabelCheckpoint)
 

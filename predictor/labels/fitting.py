@@ -95,7 +95,8 @@ class Lesson(Protocol[Student]):
 
 
 def fit(model: Net, lessons: Mapping[str, Lesson[Net]], judged: Mapping[str, Lesson[Net]], race: Lesson[Net] | None,
-        options: LabelOptions, fingerprint: str = "", on_progress: OnProgress | None = None) -> Progressed[Net]:
+        options: LabelOptions, fingerprint: str = "", on_progress: OnProgress | None = None,
+        say: Callable[[str], None] = lambda step: None) -> Progressed[Net]:
     """Trains; the result's `average` is what to keep. Ctrl-C ends the training after at least one epoch.
 
     The same seed, data and machine give the same weights; `fingerprint` tells trainings apart that could be resumed.
@@ -107,8 +108,8 @@ def fit(model: Net, lessons: Mapping[str, Lesson[Net]], judged: Mapping[str, Les
                                    {"params": vectors, "weight_decay": 0.0}], lr=options.rate, betas=(0.9, 0.99),
                                   fused=True)
     stand = Progressed.begin(model, optimizer)
-    if options.state is not None:
-        stand.load(options.state, fingerprint)
+    if options.state is not None and stand.load(options.state, fingerprint):
+        say(f"going on after epoch {stand.epoch} of {options.epochs}")
     threads = torch.get_num_threads()
     torch.set_num_threads(options.threads)
     try:

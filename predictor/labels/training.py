@@ -146,11 +146,11 @@ def vocabulary_of(labels: Mapping[str, Labels], races: Races | None) -> Vocabula
 
 def train(labels: Mapping[str, Labels], races: Races | None = None, options: LabelOptions | None = None,
           on_progress: OnProgress | None = None, start: Trained | None = None,
-          make: Make = LabelTranslator) -> Trained:
+          make: Make = LabelTranslator, say: Callable[[str], None] = lambda step: None) -> Trained:
     """Learns from all labels and races given. `start` goes on from another training's weights and keeps its words."""
     options = options or LabelOptions()
     if not labels:
-        raise MisuseError("there are no labels to learn from")
+        raise MisuseError("there are no labels to learn from: find-dbs hold solvers' times alone; import perf-dbs, too")
     vocabulary = vocabulary_of(labels, races) if start is None else start.vocabulary
     torch.manual_seed(options.seed)
     size = Dimensions.of(vocabulary, width=options.width, layers=options.layers, heads=options.heads,
@@ -162,7 +162,8 @@ def train(labels: Mapping[str, Labels], races: Races | None = None, options: Lab
     lessons = {name: Sentences.of(fitting, vocabulary) for name, (fitting, _) in parts.items() if len(fitting)}
     judged = {name: Sentences.of(aside, vocabulary) for name, (_, aside) in parts.items() if len(aside) >= 20}
     race = None if races is None else RaceLesson.of(races, vocabulary)
-    kept = fit(model, lessons, judged, race, options, fingerprint(model, labels, races, options), on_progress)
+    kept = fit(model, lessons, judged, race, options, fingerprint(model, labels, races, options), on_progress,
+               say)
     report = {"labels": sum(map(len, labels.values())), "races": 0 if races is None else len(races),
               "kernels": len(labels), "parameters": sum(one.numel() for one in model.parameters()),
               "epochs": kept.epoch, "history": kept.history}
