@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -62,11 +62,12 @@ def read_files(paths: Sequence[Path], devices: Sequence[Device] = ()) -> tuple[D
     `devices` are those that a file's name doesn't tell, or not all of. Raises DeviceError where no file is of one.
     """
     tables: Tables = {}
-    found = [read_file(path, device_of(path, devices), tables) for path in paths]
-    names = sorted({one.device.name for one in found})
+    places = [device_of(path, devices) for path in paths]
+    names = sorted({place.name for place in places})
     for device in devices:
         if device.name not in names:
             raise DeviceError(f"none of the files is of {device.name:.60}; their names tell {', '.join(names):.200}")
+    found = [read_file(path, place, tables) for path, place in zip(paths, places, strict=True)]
     rows = pd.concat([one.rows for one in found], ignore_index=True).sort_values("seconds", kind="stable")
     rows = rows.drop_duplicates(["device", "problem", "kernel", "configuration", "run"]).sort_index()
     provenance = {"source": "MIOpen: " + ", ".join(path.name for path in paths)}
@@ -83,14 +84,14 @@ def read_files(paths: Sequence[Path], devices: Sequence[Device] = ()) -> tuple[D
 
 def solver_of(data: Dataset, name: str) -> Solver:
     """A solver as the data set knows it: with the rows of MIOpen's table that were seen. Raises KernelError."""
-    found = find_solver(name)
-    text = data.provenance.get(f"{_TABLE} {name}")
-    if text is None or not isinstance(found, RowSolver):
-        return found
-    try:
-        return found.with_rows(found.read(one) for one in json.loads(text))
-    except (ValueError, TypeError):
-        raise FormatError(f"the data set's table of {name} is damaged") from None
+    return with_table(find_solver(name), tables_of(data))
+
+
+def with_table(solver: Solver, tables: Mapping[str, Sequence[str]]) -> Solver:
+    """The solver with its rows, where these tables (from `tables_of`) have some. Raises FormatError, KernelError."""
+    if solver.name not in tables or not isinstance(solver, RowSolver):
+        return solver
+    return solver.with_rows(map(solver.read, tables[solver.name]))
 
 
 def tables_of(data: Dataset) -> dict[str, tuple[str, ...]]:

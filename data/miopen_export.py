@@ -25,7 +25,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_columns import ProblemColumns
 
 from .dataset import Dataset, configuration
-from .miopen import solver_of
+from .miopen import with_table
 from .miopen_terms import COLUMNS, NUMBERS_BEFORE, as_convnd, miopen_terms
 from .record import Status
 
@@ -45,8 +45,8 @@ class Entry:
 
 
 def entries(chosen: Iterable[tuple[Problem, Configuration]], device: Device,
-            data: Dataset | None = None) -> list[Entry]:
-    """The entries of configurations, by solver; `data` knows the tables of solvers that need one.
+            tables: Mapping[str, Sequence[str]] | None = None) -> list[Entry]:
+    """The entries of configurations, by solver; `tables` are those that data or a checkpoint has of solvers' rows.
 
     Raises KernelError, ProblemError or ConfigurationError where one can't be written.
     """
@@ -55,13 +55,17 @@ def entries(chosen: Iterable[tuple[Problem, Configuration]], device: Device,
         by_kernel.setdefault(one.kernel, []).append((as_convnd(problem), one))
     found = []
     for name, some in by_kernel.items():
-        known = name.removeprefix(PREFIX)
-        solver = find_solver(known) if data is None else solver_of(data, known)
+        solver = with_table(find_solver(name.removeprefix(PREFIX)), tables or {})
         if isinstance(solver, RowSolver) and solver.is_open:
-            raise KernelError(f"{known} has a table of its own, and nothing here spells it out; name a data set with "
-                              "labels of it")
+            raise KernelError(f"{solver.name} has a table of its own, and nothing here spells it out; name a data set "
+                              "(--data) or a checkpoint (--checkpoint) with labels of it")
         found.extend(_entries(solver, some, device))
     return found
+
+
+def needs_table(one: Configuration) -> bool:
+    """Whether it is a row of its solver's table. Raises KernelError where there is no such solver."""
+    return isinstance(find_solver(one.kernel.removeprefix(PREFIX)), RowSolver)
 
 
 def _entries(solver: Solver, chosen: Sequence[tuple[Problem, Configuration]], device: Device) -> list[Entry]:

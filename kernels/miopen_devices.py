@@ -88,6 +88,11 @@ def device(words: str) -> Device:
         raise DeviceError(str(error)) from None
 
 
+def is_known(device: Device) -> bool:
+    """Whether the tables here have facts of its architecture; those of another are guessed from its name."""
+    return device.architecture in _ARCHITECTURES or any(device.architecture == name for name, _ in _CARDS)
+
+
 def device_of(path: Path, said: Sequence[Device]) -> Device:
     """The device whose data a file holds, by its name; `said` holds what the user says of some. Raises DeviceError."""
     found = _NAME.match(path.name)

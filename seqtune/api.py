@@ -205,6 +205,9 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     replayed = None if replay is None else _replay(replay, device, asked)
     families = None if replayed is None else replayed.kernels
     place = as_device("llvm:0" if device is None else device) if replayed is None else replayed.device
+    if replayed is None and place.backend == "miopen":
+        raise MisuseError("MIOpen's kernels cannot be run here, so there is nothing to tune by; `seqtune predict` "
+                          "proposes configurations for them")
     failed = dict.fromkeys(asked, 0)
     skipped: list[tuple[Problem, str]] = []
     if replayed is not None:

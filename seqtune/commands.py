@@ -287,10 +287,10 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Read foreign tuning data into a data set (Parquet)."""
-    from seqtune import api, show
+    from seqtune import api, progress, show
 
     if source == "miopen":
-        report = api.import_miopen(paths, out, devices=device or (), force=force)
+        report = api.import_miopen(paths, out, devices=device or (), force=force, warn=progress.note)
     else:
         if device is not None and len(device) > 1:
             raise MisuseError("one --device for all of these files")
@@ -310,6 +310,9 @@ def export(
         "--predictions", help="For MIOpen: what `predict --json` printed, a line each.", show_default=False)] = None,
     device: Annotated[str | None, typer.Option(
         "--device", help="For MIOpen: the GPU. For T4: whose trials.", show_default=False)] = None,
+    checkpoint: Annotated[str, typer.Option(
+        "--checkpoint", metavar="FOLDER_OR_NAME",
+        help="For --predictions without --data: whose tables of MIOpen's kernels they mean.")] = "miopen",
     problem: Annotated[str | None, typer.Option(
         "--problem", help="For T4: whose trials, in quotes.", show_default=False)] = None,
     hold_out: Annotated[list[str] | None, typer.Option(
@@ -327,7 +330,8 @@ def export(
             raise MisuseError("T4 holds measurements: --predictions and --hold-out are not for it")
         report = api.export_t4(out, journal=journal, data=data, problem=problem, device=device, force=force)
     elif form != "parquet":
-        report = api.export_miopen(out, form, data=data, predictions=predictions, device=device, force=force)
+        report = api.export_miopen(out, form, data=data, predictions=predictions, device=device,
+                                   checkpoint=checkpoint, force=force)
     elif data or predictions or device:
         raise MisuseError("--data, --predictions and --device are for other formats (--format miopen-text, t4)")
     else:

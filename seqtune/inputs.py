@@ -66,6 +66,8 @@ def as_device(device: Device | str) -> Device:
         from seqtune.kernels.miopen_devices import device as miopen_device
 
         return miopen_device(device)
+    if isinstance(device, str) and device.startswith("gfx"):
+        raise DeviceError(f"no device {device!r:.60}; as one of MIOpen's it is {'miopen:' + device!r:.70}")
     return device if isinstance(device, Device) else discovery.find(device)
 
 

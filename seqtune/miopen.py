@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtune.errors import DeviceError, FormatError, MisuseError
-from seqtune.inputs import as_device, check_free
+from seqtune.inputs import Say, as_device, check_free, warned
 from seqtune.kernels.device import Device
 from seqtune.kernels.files import read_bounded
 from seqtune.kernels.kernel import Configuration
@@ -23,15 +23,21 @@ _PATTERNS = ("gfx*.db", "gfx*.db.bz2", "gfx*.fdb.txt", "gfx*.fdb.txt.bz2", "gfx*
 
 
 def import_miopen(paths: Sequence[str | Path], out: str | Path, *, devices: Sequence[str | Device] = (),
-                  force: bool = False) -> dict[str, Any]:
+                  force: bool = False, warn: Say = warned) -> dict[str, Any]:
     """Read MIOpen's perf-dbs and find-dbs (files, or folders of them) into one data set; returns a report.
 
     `devices` says what file names or the table of GPUs do not: `gfx1201_32 compute_units=64`.
     """
     from seqtune.data.miopen import read_files
+    from seqtune.kernels.miopen_devices import is_known
 
     check_free(Path(out), force)
     found, reports = read_files(find_files(paths), [as_gpu(one) for one in devices])
+    told = {as_gpu(one).name for one in devices if isinstance(one, Device) or len(one.split()) > 1}
+    for place in found.devices.values():
+        if not is_known(place) and place.name not in told:
+            warn(f"no facts are known here of {place.architecture}: those of {place.name} are guessed from its name; "
+                 f"--device '{place.name.removeprefix('miopen:')} compute_units={place.compute_units}' tells them")
     found.write(out)
     return {"out": str(out), "records": len(found), "problems": len(found.known_problems), "files": reports}
 
@@ -45,6 +51,10 @@ def find_files(paths: Sequence[str | Path]) -> list[Path]:
     """The files of MIOpen's in these places, which are files or folders of them. Raises MisuseError where none is."""
     files: list[Path] = []
     for path in map(Path, paths):
+        if not path.exists():
+            raise MisuseError(f"no such file: {path}")
+        if path.suffix == ".parquet":
+            raise MisuseError(f"{path} is a data set; MIOpen's own files are wanted here (perf-dbs, find-dbs)")
         files += sorted({file for pattern in _PATTERNS for file in path.glob(pattern)}) if path.is_dir() else [path]
     if not files:
         raise MisuseError(f"no file of MIOpen's in {paths[0]}" if paths else "name a file of MIOpen's")
@@ -53,20 +63,24 @@ def find_files(paths: Sequence[str | Path]) -> list[Path]:
 
 def export_miopen(out: str | Path, form: str, *, data: str | Path | None = None,
                   predictions: str | Path | None = None, device: Device | str | None = None,
-                  force: bool = False) -> dict[str, Any]:
+                  checkpoint: str | Path = "miopen", force: bool = False) -> dict[str, Any]:
     """Write configurations as MIOpen reads them: those of `predictions` (as `predict --json` prints them), else of a
-    data set's `device`. A data set beside predictions tells the kernel tables of solvers that have one.
+    data set's `device`. Solvers with a table of rows have it from the data set, or without one from the checkpoint.
+    Of each problem and solver the first is written; the report counts it as an entry, and the others as left out.
     """
     from seqtune.data.dataset import Dataset
-    from seqtune.data.miopen_export import FORMS, best_of, entries
+    from seqtune.data.miopen import tables_of
+    from seqtune.data.miopen_export import FORMS, best_of, entries, needs_table
+    from seqtune.labels import load_labels
 
     if form not in FORMS:
-        raise MisuseError(f"no format {form!r:.40}; there are parquet, {', '.join(FORMS)}")
+        raise MisuseError(f"no format {form!r:.40}; there are parquet, t4, {', '.join(FORMS)}")
     if data is None and predictions is None:
         raise MisuseError("name what to export: --data or --predictions")
     check_free(Path(out), force)
     place = None if device is None else as_gpu(device)
     known = None if data is None else Dataset.read(data)
+    left = 0
     if predictions is not None:
         read = list(_predictions(Path(predictions)))
         names = sorted({name for name, _, _ in read})
@@ -75,15 +89,23 @@ def export_miopen(out: str | Path, form: str, *, data: str | Path | None = None,
                 raise DeviceError(f"the predictions are for {', '.join(names)[:200]}; say --device")
             place = as_gpu(names[0])
         chosen = [(problem, one) for name, problem, one in read if name == place.name]
+        left = len(read) - len(chosen)
     else:
         assert known is not None
         place = _recorded(known, place)
         chosen = best_of(known, place)
     if not chosen:
         raise MisuseError(f"there is no configuration for {place.name}")
-    found = entries(chosen, place, known)
+    tables: Mapping[str, Sequence[str]] = {}
+    if known is not None:
+        tables = tables_of(known)
+    elif any(needs_table(one) for _, one in chosen):
+        tables = load_labels(checkpoint).tables
+    found = entries(chosen, place, tables)
+    written = len({(one.key, one.solver) for one in found})
     FORMS[form](found, Path(out))
-    return {"out": str(out), "device": place.name, "entries": len(found), "problems": len({one.key for one in found})}
+    return {"out": str(out), "device": place.name, "entries": written, "left_out": left + len(found) - written,
+            "problems": len({one.key for one in found})}
 
 
 def _recorded(data: Dataset, wanted: Device | None) -> Device:

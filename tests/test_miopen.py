@@ -6,6 +6,7 @@ import bz2
 import json
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ import pytest
 import seqtune
 from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
-from seqtune.data.miopen import read_files, solver_of
-from seqtune.data.miopen_export import best_of, entries, override, user_text, write_udb
+from seqtune.data.miopen import read_files, solver_of, tables_of
+from seqtune.data.miopen_export import best_of, entries, needs_table, override, user_text, write_udb
 from seqtune.data.record import Status
 from seqtune.errors import ConfigurationError, DeviceError, FormatError, KernelError, MisuseError, SeqtuneError
 from seqtune.kernels.declared import from_json, to_json
@@ -294,7 +295,7 @@ def test_what_is_exported_is_read_back(tmp_path: Path) -> None:
     for base, labels in (("gfx906_60", LABELS), ("gfx942130", MATRIX_LABELS)):
         data, _ = read_files([perf_db(tmp_path / f"{base}.db", labels)])
         place = next(iter(data.devices.values()))
-        found = entries(best_of(data, place), place, data)
+        found = entries(best_of(data, place), place, tables_of(data))
         wanted = {(key, solver): params for key, some in labels.items() for solver, params in some.items()}
         wrote = {(one.key, one.solver): one.params for one in found}
         for ours, theirs in (("16,16,32,32,2,2,2,4,1", "16,16,32,32,2,2,2,4,2"),):  # stacks: MIOpen takes one anyway
@@ -352,7 +353,7 @@ def test_predictions_are_exported(tmp_path: Path) -> None:
                            {"kernel": "miopen.ConvAsm1x1U", "configuration": {**configuration, "n_mult": 2}}]}
     (tmp_path / "predictions.jsonl").write_text(json.dumps(line))
     report = export_miopen(tmp_path / "out", "miopen-override", predictions=tmp_path / "predictions.jsonl")
-    assert report["problems"] == 1
+    assert (report["problems"], report["entries"], report["left_out"]) == (1, 1, 1)
     assert (tmp_path / "out").read_text() == "ConvAsm1x1U;1,16,1,16,1,1,1,2\n"
     (tmp_path / "bad.jsonl").write_text('{"problem": 3}')
     with pytest.raises(FormatError, match=r"bad\.jsonl:1"):
@@ -361,9 +362,32 @@ def test_predictions_are_exported(tmp_path: Path) -> None:
         export_miopen(tmp_path / "other", "miopen-text")
 
 
+def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: Path, monkeypatch: Any) -> None:
+    data, _ = read_files([perf_text(tmp_path / "gfx942130.udb.txt", MATRIX_LABELS)])
+    place = next(iter(data.devices.values()))
+    chosen = [(problem, one) for problem, one in best_of(data, place) if needs_table(one)]
+    (tmp_path / "predictions.jsonl").write_text("".join(json.dumps(
+        {"problem": problem.to_json(), "device": place.name,
+         "candidates": [{"kernel": one.kernel, "configuration": dict(one.settings)}]}) + "\n"
+        for problem, one in chosen))
+    tables = tables_of(data)
+    monkeypatch.setattr("seqtune.labels.load_labels",
+                        lambda name: SimpleNamespace(tables=tables if name == "mine" else {}))
+    asked = {"form": "miopen-text", "predictions": tmp_path / "predictions.jsonl"}
+    with pytest.raises(KernelError, match="--checkpoint"):
+        export_miopen(tmp_path / "out", **asked)
+    report = export_miopen(tmp_path / "out", checkpoint="mine", **asked)
+    assert (report["entries"], report["left_out"]) == (len(chosen), 0)
+    assert (tmp_path / "out").read_text() == user_text(entries(chosen, place, tables))
+
+
 def test_miopens_kernels_are_not_measured_here() -> None:
     with pytest.raises(SeqtuneError, match="cannot be run here"):
         seqtune.predict("conv2d c=64 h=28 k=256 r=1", device="miopen:gfx906_60", verify=True)
+    with pytest.raises(MisuseError, match="cannot be run here"):
+        seqtune.tune("conv2d c=64 h=28 k=256 r=1", device="miopen:gfx906_60")
+    with pytest.raises(DeviceError, match="miopen:gfx906_60"):
+        seqtune.predict("conv2d c=64 h=28 k=256 r=1", device="gfx906_60")
 
 
 def test_every_form_of_file_is_found_in_a_folder(tmp_path: Path) -> None:
@@ -372,6 +396,29 @@ def test_every_form_of_file_is_found_in_a_folder(tmp_path: Path) -> None:
     for name in (*names, "gfx906_60.kdb", "notes.txt"):
         (tmp_path / name).touch()
     assert {path.name for path in find_files([tmp_path])} == names
+
+
+def test_what_is_no_file_of_miopens_is_called_what_it_is(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "labels.parquet").touch()
+    for name, says in (("gfx906_60.db", "no such file"), ("nowhere", "no such file"), ("labels.parquet", "data set")):
+        for asked in (["import", "miopen", str(tmp_path / name), "--out", str(tmp_path / "out.parquet")],
+                      ["evaluate", "miopen", "--data", str(tmp_path / name)]):
+            assert main(asked) == 2
+            assert says in capsys.readouterr().err
+    for form in ("t4", "miopen-udb"):
+        assert main(["export", "--format", "miopen-foo", "--data", "x", "--out", str(tmp_path / "out")]) == 2
+        assert form in capsys.readouterr().err
+
+
+def test_a_guess_at_a_gpu_is_noted_unless_the_user_tells_its_facts(tmp_path: Path, capsys: Any) -> None:
+    path = perf_text(tmp_path / "gfx1201_32.udb.txt", LABELS)
+    asked = ["import", "miopen", str(path), "--force", "--out", str(tmp_path / "out.parquet")]
+    for more, notes in ((), 1), (("--device", "gfx1201_32"), 1), (("--device", "gfx1201_32 compute_units=64"), 0):
+        assert main([*asked, *more]) == 0
+        said = capsys.readouterr().err
+        assert said.count("\n") == said.count("'gfx1201_32 compute_units=64' tells them") == notes
+    assert main([*asked, "--device", "gfx906_60"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from seqtune.data.dataset import Dataset, configuration
-from seqtune.data.miopen import read_files, solver_of
+from seqtune.data.miopen import read_files, solver_of, tables_of
 from seqtune.data.miopen_export import best_of, entries, write_text, write_udb
 from seqtune.data.miopen_terms import COLUMNS, miopen_terms
 from seqtune.kernels.expression import Expression
@@ -67,7 +67,7 @@ def test_what_is_exported_is_what_was_imported(imported: tuple[Dataset, Counter[
     whole, _ = imported
     data = replace(whole, rows=whole.rows.groupby("kernel").sample(300, random_state=0, replace=True).drop_duplicates())
     for device in data.devices.values():
-        found = entries(best_of(data, device), device, data)
+        found = entries(best_of(data, device), device, tables_of(data))
         base = device.name.removeprefix("miopen:")
         write_text(found, tmp_path / f"{base}.HIP.udb.txt")
         write_udb(found, tmp_path / f"{base}_1.1.0.udb")
