@@ -373,7 +373,7 @@ def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: P
     tables = tables_of(data)
     monkeypatch.setattr("seqtune.labels.load_labels",
                         lambda name: SimpleNamespace(tables=tables if name == "mine" else {}))
-    asked = {"form": "miopen-text", "predictions": tmp_path / "predictions.jsonl"}
+    asked: dict[str, Any] = {"form": "miopen-text", "predictions": tmp_path / "predictions.jsonl"}
     with pytest.raises(KernelError, match="--checkpoint"):
         export_miopen(tmp_path / "out", **asked)
     report = export_miopen(tmp_path / "out", checkpoint="mine", **asked)
