@@ -135,7 +135,7 @@ def recorded(paths: Sequence[Path], count: int, generator: np.random.Generator) 
 def count_decodes(decodes: int, paths: Sequence[Path] = (), checkpoint: str = "miopen", seed: int = 0,
                   greedy: int = GREEDY, searched: int = SEARCHED) -> dict[str, Count]:
     """By kernel, at least so many together."""
-    from seqtune.labels import load_labels
+    from seqtune.inputs import load_labels
 
     loaded, generator = load_labels(checkpoint), np.random.default_rng(seed)
     counts = {name: Count() for name in loaded.kernels()}

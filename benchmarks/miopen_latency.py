@@ -24,11 +24,11 @@ from benchmarks.program import positive, run_program
 from benchmarks.report import insert, markdown
 from seqtune.data.labels import Labels
 from seqtune.data.questions import Questions
+from seqtune.inputs import load_labels
 from seqtune.kernels.device import Device
 from seqtune.kernels.miopen import PREFIX
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.labels import load_labels
 from seqtune.predictor.beam import Candidate, NextWord, beam_search
 from seqtune.predictor.labels.answers import Greedy
 from seqtune.predictor.labels.arrays import ArrayTranslator

@@ -177,7 +177,8 @@ def _say(step: Any) -> None:
 def main() -> None:
     from seqtune.data.labels import read_races
     from seqtune.data.miopen import read_files
-    from seqtune.labels import load_labels, train_labels
+    from seqtune.inputs import load_labels
+    from seqtune.labels import train_labels
     from seqtune.miopen import find_files
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -26,6 +26,7 @@ from seqtune.inputs import (
     as_problems,
     check_positive,
     load_checkpoint,
+    load_labels,
     silent,
 )
 from seqtune.kernels.device import Device
@@ -34,7 +35,7 @@ from seqtune.kernels.kernel import KERNELS, Configuration, Kernel, kernel
 from seqtune.kernels.networks import network
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace, spaces_for
-from seqtune.labels import NAME, evaluate_labels, load_labels
+from seqtune.labels import NAME, evaluate_labels
 from seqtune.learn import evaluate, export, read_measurements, retrain, train
 from seqtune.miopen import export_miopen, import_miopen
 from seqtune.predictor.budget import SECONDS

@@ -103,6 +103,16 @@ def load_translator(name: str | Path) -> Checkpoint:
     return found
 
 
+def load_labels(checkpoint: str | Path) -> LabelCheckpoint:
+    """A checkpoint that has learned from labels. Raises CheckpointError, MisuseError."""
+    from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+
+    loaded = load_checkpoint(checkpoint)
+    if not isinstance(loaded, LabelCheckpoint):
+        raise MisuseError(f"the checkpoint {checkpoint} has learned from measurements, not from MIOpen's labels")
+    return loaded
+
+
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """Torch on one thread: a translator is too small for two, which wait for each other longer than they compute."""

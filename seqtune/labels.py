@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqtune.errors import MisuseError
-from seqtune.inputs import Say, load_checkpoint, one_thread, silent, warned
+from seqtune.inputs import Say, load_labels, one_thread, silent, warned
 from seqtune.kernels.device import Device
 from seqtune.miopen import as_gpu, find_files
 
@@ -226,16 +226,6 @@ def baseline_options(epochs: int = 20, threads: int = 2) -> LabelOptions:
 
     return LabelOptions(epochs=epochs, threads=threads, batch=256, rate=2e-3, smoothing=0.05, even=0.8, most=3.0,
                         validation=0)
-
-
-def load_labels(checkpoint: str | Path) -> LabelCheckpoint:
-    """A checkpoint that has learned from labels. Raises CheckpointError, MisuseError."""
-    from seqtune.predictor.labels.checkpoint import LabelCheckpoint
-
-    loaded = load_checkpoint(checkpoint)
-    if not isinstance(loaded, LabelCheckpoint):
-        raise MisuseError(f"the checkpoint {checkpoint} has learned from measurements, not from MIOpen's labels")
-    return loaded
 
 
 def _training(labels: dict[str, Labels], races: Races | None) -> tuple[dict[str, Labels], Races | None]:

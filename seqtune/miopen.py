@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtune.errors import DeviceError, FormatError, MisuseError
-from seqtune.inputs import Say, as_device, check_free, warned
+from seqtune.inputs import Say, as_device, check_free, load_labels, warned
 from seqtune.kernels.device import Device
 from seqtune.kernels.files import read_bounded
 from seqtune.kernels.kernel import Configuration
@@ -71,7 +71,6 @@ def export_miopen(out: str | Path, form: str, *, data: str | Path | None = None,
     from seqtune.data.dataset import Dataset
     from seqtune.data.miopen import tables_of
     from seqtune.data.miopen_export import FORMS, best_of, entries, needs_table
-    from seqtune.labels import load_labels
 
     if form not in FORMS:
         raise MisuseError(f"no format {form!r:.40}; there are parquet, t4, {', '.join(FORMS)}")

@@ -371,7 +371,7 @@ def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: P
          "candidates": [{"kernel": one.kernel, "configuration": dict(one.settings)}]}) + "\n"
         for problem, one in chosen))
     tables = tables_of(data)
-    monkeypatch.setattr("seqtune.labels.load_labels",
+    monkeypatch.setattr("seqtune.miopen.load_labels",
                         lambda name: SimpleNamespace(tables=tables if name == "mine" else {}))
     asked: dict[str, Any] = {"form": "miopen-text", "predictions": tmp_path / "predictions.jsonl"}
     with pytest.raises(KernelError, match="--checkpoint"):
