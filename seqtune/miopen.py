@@ -82,6 +82,8 @@ def export_miopen(out: str | Path, form: str, *, data: str | Path | None = None,
     left = 0
     if predictions is not None:
         read = list(_predictions(Path(predictions)))
+        if not read:
+            raise FormatError(f"{predictions} holds no prediction; `seqtune predict ... --json` writes one")
         names = sorted({name for name, _, _ in read})
         if place is None:
             if len(names) != 1:

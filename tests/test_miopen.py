@@ -358,6 +358,9 @@ def test_predictions_are_exported(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('{"problem": 3}')
     with pytest.raises(FormatError, match=r"bad\.jsonl:1"):
         export_miopen(tmp_path / "other", "miopen-text", predictions=tmp_path / "bad.jsonl")
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(FormatError, match="holds no prediction"):
+        export_miopen(tmp_path / "other", "miopen-text", predictions=tmp_path / "empty.jsonl")
     with pytest.raises(MisuseError, match="name what to export"):
         export_miopen(tmp_path / "other", "miopen-text")
 
@@ -436,5 +439,5 @@ def test_labels_are_not_taken_for_measurements(command: list[str], tmp_path: Pat
     assert main([places.get(word, word) for word in command]) == 2
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
-    assert "holds MIOpen's labels; judge them with `seqtune evaluate miopen --data PATH`" in said
+    assert "holds MIOpen's labels: `seqtune train` learns from them, and `seqtune evaluate miopen --data PATH` judges" in said
     assert not (tmp_path / "new").exists()
