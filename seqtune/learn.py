@@ -91,8 +91,8 @@ def read_measurements(data: str | Path | None) -> Dataset:
     """As `read_dataset`. Raises MisuseError where it holds a foreign tuner's choices, which no measurement proves."""
     found = read_dataset(data)
     if holds_labels(found):
-        raise MisuseError(f"{data} holds MIOpen's labels: `seqtune train` learns from them, and `seqtune evaluate miopen "
-                          "--data PATH` judges, PATH being MIOpen's own files")
+        raise MisuseError(f"{data} holds MIOpen's labels: `seqtune train` learns from them, and `seqtune evaluate "
+                          "miopen --data PATH` judges, PATH being MIOpen's own files")
     return found
 
 

@@ -439,5 +439,5 @@ def test_labels_are_not_taken_for_measurements(command: list[str], tmp_path: Pat
     assert main([places.get(word, word) for word in command]) == 2
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
-    assert "holds MIOpen's labels: `seqtune train` learns from them, and `seqtune evaluate miopen --data PATH` judges" in said
+    assert "holds MIOpen's labels: `seqtune train` learns from them, and `seqtune evaluate miopen" in said
     assert not (tmp_path / "new").exists()
