@@ -25,16 +25,16 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.beam import WIDTH, Candidate, beam_search
 from seqtune.predictor.checkpoint_files import (
     MODEL_TYPE,
-    Config,
     WordLists,
     check_digests,
     check_size,
-    digests,
     find,
     make_vocabulary,
     read_json,
+    read_size,
     read_tensors,
     replacing,
+    seal,
     word_lists,
 )
 from seqtune.predictor.decoding import TranslatorWords
@@ -83,7 +83,7 @@ class Checkpoint:
         vocabulary = make_vocabulary(about.vocabulary, about.kernels, folder / "seqtune.json")
         if {name for kernel in about.kernels for name, _ in kernel.derived} - set(vocabulary.derived):
             raise CheckpointError(f"{folder}: its vocabulary lacks a derived quantity of its own kernels")
-        size = Dimensions(**read_json(folder / "config.json", Config).model_dump())
+        size = read_size(folder)
         model = _weights(folder / "model.safetensors", size, vocabulary)
         check_digests(folder, about.sha256)
         ranker = Ranker.read(folder / "trees.safetensors", about.trees) if about.trees else None
@@ -102,8 +102,7 @@ class Checkpoint:
             (fresh / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
             if self.ranker is not None:
                 (fresh / "trees.safetensors").write_bytes(save_arrays(self.ranker.arrays()))
-            about = about.model_copy(update={"sha256": digests(fresh)})
-            (fresh / "seqtune.json").write_text(about.model_dump_json(indent=1) + "\n")
+            seal(fresh, about)
         return Path(path)
 
     def next_word(self) -> TranslatorWords:

@@ -110,6 +110,17 @@ def digests(folder: Path) -> dict[str, str]:
             if path.suffix in (".safetensors", ".zlib") and path.is_file()}
 
 
+def read_size(folder: Path) -> Dimensions:
+    """What a checkpoint's config.json says. Raises CheckpointError."""
+    return Dimensions(**read_json(folder / "config.json", Config).model_dump())
+
+
+def seal(folder: Path, about: BaseModel) -> None:
+    """Writes seqtune.json, whose `sha256` are those of the files that lie beside it by now."""
+    sealed = about.model_copy(update={"sha256": digests(folder)})
+    (folder / "seqtune.json").write_text(sealed.model_dump_json(indent=1) + "\n")
+
+
 def check_digests(folder: Path, wanted: Mapping[str, str]) -> None:
     """Refuse a file that is not as it was written, such as one with a flipped bit, which no check of shapes finds."""
     if wanted:

@@ -63,11 +63,11 @@ def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = 
         parts = {name: set_aside(one, options.validation) for name, one in known.items()}
         if options.validation:
             say("growing trees on a part, to weigh them")
-            chains = grow({name: part for name, (part, _) in parts.items() if len(part)}, options.threads, options.seed)
+            chains = grow({name: part for name, (part, _) in parts.items()}, options.threads, options.seed)
             weight, weights = best_weights(trained.model, trained.vocabulary, chains,
                                            {name: aside for name, (_, aside) in parts.items()})
         say("growing trees")
-        chains = grow({name: one for name, one in known.items() if len(one)}, options.threads, options.seed)
+        chains = grow(known, options.threads, options.seed)
     metrics = {name: value for name, value in trained.report.items() if name != "history"}
     provenance: dict[str, Any] = {"source": data.provenance.get("source", ""), "options": describe(options)}
     found = LabelCheckpoint(trained.model.size, trained.model.arrays(), trained.vocabulary, tables_of(data), chains,
@@ -96,8 +96,7 @@ def _finished(found: LabelCheckpoint, labels: dict[str, Labels], races: Races | 
     chains = found.chains
     if chains:
         say("growing trees on everything")
-        known = {name: one.known() for name, one in every.items()}
-        chains = grow({name: one for name, one in known.items() if len(one)}, options.threads, options.seed)
+        chains = grow({name: one.known() for name, one in every.items()}, options.threads, options.seed)
     learned = {name: trained.report[name] for name in ("labels", "races")}
     return replace(found, state=trained.model.arrays(), chains=chains, learned=_learned(every, races),
                    provenance={**found.provenance, "finished": {"epochs": FINISH_EPOCHS, "rate": finish.rate,

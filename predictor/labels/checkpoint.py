@@ -31,16 +31,16 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.beam import WIDTH, Candidate, NextWord, beam_search
 from seqtune.predictor.checkpoint_files import (
-    Config,
     WordLists,
     check_digests,
     check_size,
-    digests,
     find,
     make_vocabulary,
     read_json,
+    read_size,
     read_tensors,
     replacing,
+    seal,
     word_lists,
 )
 from seqtune.predictor.dimensions import Dimensions
@@ -119,7 +119,7 @@ class LabelCheckpoint:
         folder = find(name)
         about = read_json(folder / "seqtune.json", _About)
         vocabulary = make_vocabulary(about.vocabulary, about.kernels, folder / "seqtune.json")
-        size = Dimensions(**read_json(folder / "config.json", Config).model_dump())
+        size = read_size(folder)
         check_size(folder, size, vocabulary)
         wanted = {name: (list(shape), "F16") for name, shape in shapes(size).items()}
         tensors = read_tensors(folder / "model.safetensors", wanted | {"learned": ([about.learned], "U8")})
@@ -157,8 +157,7 @@ class LabelCheckpoint:
                 save({**tensors, "learned": self.learned.bits}, metadata={"format": "pt"}))
             if trees:
                 (fresh / TREES).write_bytes(zlib.compress(save(trees), 9))
-            about = about.model_copy(update={"sha256": digests(fresh)})
-            (fresh / "seqtune.json").write_text(about.model_dump_json(indent=1) + "\n")
+            seal(fresh, about)
         return Path(path)
 
     def kernels(self) -> Mapping[str, Kernel]:

@@ -36,6 +36,7 @@ Logs = list[NDArray[np.float32]]  # per parameter (label, value): log-probabilit
 def grow(labels: Mapping[str, Labels], threads: int = 2, seed: int = 0) -> Chains:
     """For labels of several kernels, whose values are all known. The trees are fewer than those of the baseline: a
     checkpoint keeps them."""
+    labels = {name: some for name, some in labels.items() if len(some)}
     kin: dict[object, list[str]] = {}
     for name, some in labels.items():
         kin.setdefault(some.kernel.parameters if len(some) < SMALL else name, []).append(name)
