@@ -22,7 +22,7 @@ A configuration of a kernel whose parameters are not known (a foreign one's time
 The file's metadata holds, under `seqtune`, a JSON object: version, devices (key -> facts), problems (key -> features,
 of those whose key does not tell them), held_out (keys of problems that no model may learn from), provenance (any words
 about where it comes from), and where there are any, kernels (declarations of kernel families that are not ours, as
-`seqtune.kernels.declared` writes them).
+`seqtune.kernels.declaration` writes them).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seqtune.errors import DeviceError, FormatError, SeqtuneError
-from seqtune.kernels.declared import from_json, to_json
+from seqtune.kernels.declaration import from_json, to_json
 from seqtune.kernels.device import Device
-from seqtune.kernels.forms import parse_problem
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_columns import parse_keys
+from seqtune.kernels.problem_sets.columns import parse_keys
+from seqtune.kernels.problem_sets.parse import parse_problem
 
 from .journal import REPEATED, Journal
 from .record import Measurement, Record, Status

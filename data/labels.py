@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from seqtune.errors import FormatError
 from seqtune.kernels.kernel import Kernel
-from seqtune.kernels.miopen import PREFIX, SOLVERS
+from seqtune.kernels.miopen.solver import PREFIX, SOLVERS
 
 from .dataset import Dataset
-from .miopen import solver_of
-from .questions import Problems, Questions, Rows
+from .formats.miopen_import import solver_of
+from .queries import Problems, Questions, Rows
 from .record import Status
 
 RACE = np.uint64(0x52414345)  # any bits: they tell the hash of a race from that of a label

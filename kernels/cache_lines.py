@@ -7,7 +7,7 @@ pixel of all channels falls into one set. A device of another cache reads the sa
 
 from __future__ import annotations
 
-from seqtune.kernels.expression import Expression
+from .expression import Expression
 
 LINE = 16  # floats
 PERIOD = 1024  # floats after which the sets repeat

@@ -1,4 +1,4 @@
-"""Device: facts about what a kernel runs on. It opens nothing; `seqtune.tuner.devices` discovers devices.
+"""Device: facts about what a kernel runs on. It opens nothing; `seqtune.tuner.backends.discovery` discovers devices.
 
 Backend, instruction set and threads make a device's identity, so one CPU gives several real devices:
 `llvm:avx512:2` is its AVX-512 units on two threads, `llvm:avx2:1` its AVX2 units on one.

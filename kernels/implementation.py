@@ -13,9 +13,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.device import Device
-from seqtune.kernels.kernel import Configuration, Kernel, resolve
-from seqtune.kernels.problem import Problem
+from .device import Device
+from .kernel import Configuration, Kernel
+from .problem import Problem
+from .registry import resolve
 
 Array = NDArray[np.float32]
 

@@ -7,16 +7,16 @@ its Implementation (`seqtune.kernels.implementation`), and recorded or foreign k
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from seqtune.errors import ConfigurationError, KernelError
-from seqtune.kernels.device import Device
-from seqtune.kernels.expression import Expression
-from seqtune.kernels.problem import Problem
+
+from .device import Device
+from .expression import Expression
+from .problem import Problem
 
 Setting: TypeAlias = int | str  # the value of one tuning parameter
 
@@ -157,51 +157,12 @@ class Kernel:
         return tuple(used)
 
 
-# A new kernel family is one new file and one line here.
-KERNELS: dict[str, str] = {
-    "llvm.direct": "seqtune.kernels.llvm_direct:KERNEL",
-    "llvm.winograd": "seqtune.kernels.llvm_winograd:KERNEL",
-    "llvm.depthwise": "seqtune.kernels.llvm_depthwise:KERNEL",
-    "llvm.gemm": "seqtune.kernels.llvm_gemm:KERNEL",
-    "opencl.direct": "seqtune.kernels.opencl_direct:KERNEL",
-    "opencl.gemm": "seqtune.kernels.opencl_gemm:KERNEL",
-    "opencl.implicit_gemm": "seqtune.kernels.opencl_implicit_gemm:KERNEL",
-}
-
-# Foreign kernel families, known by their names but not listed among ours: backend -> their table.
-FOREIGN = {"miopen": "seqtune.kernels.miopen:KERNELS"}
 
 
-def table(backend: str) -> Mapping[str, str]:
-    """The kernel families of a backend: name -> `module:attribute`."""
-    if backend not in FOREIGN:
-        return {name: home for name, home in KERNELS.items() if name.startswith(f"{backend}.")}
-    found = resolve(FOREIGN[backend])
-    assert isinstance(found, Mapping)
-    return found
 
 
-def resolve(reference: str) -> object:
-    """The object behind `module:attribute` (or `module:attribute.attribute`). Only given strings of our own tables."""
-    module, _, attributes = reference.partition(":")
-    found: object = importlib.import_module(module)
-    for attribute in attributes.split("."):
-        found = getattr(found, attribute)
-    return found
 
 
-def kernel(name: str) -> Kernel:
-    """The kernel family of that name. Raises KernelError."""
-    backend = name.partition(".")[0]
-    known = table(backend) if backend in FOREIGN else KERNELS
-    if name not in known:
-        raise KernelError(f"no kernel {name!r:.60}; there are {', '.join(known)} (seqtune kernels lists them)")
-    found = resolve(known[name])
-    assert isinstance(found, Kernel)
-    return found
 
 
-def kernels_for(problem: Problem, device: Device) -> tuple[Kernel, ...]:
-    """Every kernel family that solves the problem on the device, in table order; may be empty."""
-    candidates = [kernel(name) for name in table(device.backend)]
-    return tuple(found for found in candidates if found.why_not(problem, device) is None)
+

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.device import Device
-from seqtune.kernels.expression import Expression
-from seqtune.kernels.kernel import Kernel
-from seqtune.kernels.problem_columns import Column, ProblemColumns
+from .device import Device
+from .expression import Expression
+from .kernel import Kernel
+from .problem_sets.columns import Column, ProblemColumns
 
 
 class Membership:

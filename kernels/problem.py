@@ -16,7 +16,8 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from seqtune.errors import ProblemError
-from seqtune.kernels.expression import Expression
+
+from .expression import Expression
 
 Value: TypeAlias = int | float | str | None
 

@@ -13,14 +13,15 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from seqtune.errors import SeqtuneError
+from .errors import SeqtuneError
 
 if TYPE_CHECKING:
-    from seqtune.api import Candidate, Prediction, devices, evaluate, export, predict, retrain, train, tune
     from seqtune.kernels.device import Device
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
-    from seqtune.searches import replay
+
+    from .api import Candidate, Prediction, devices, evaluate, export, predict, retrain, train, tune
+    from .strategy_replay import replay
 
 __version__ = "0.1.0"
 
@@ -33,7 +34,7 @@ _HOMES = {
     "Configuration": "seqtune.kernels.kernel",
     "Device": "seqtune.kernels.device",
     "Problem": "seqtune.kernels.problem",
-    "replay": "seqtune.searches",
+    "replay": "seqtune.strategy_replay",
 } | dict.fromkeys(
     ("Candidate", "Prediction", "devices", "evaluate", "export", "predict", "retrain", "train", "tune"), "seqtune.api")
 

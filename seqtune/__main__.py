@@ -14,8 +14,8 @@ from typing import Any
 import typer
 import typer.main
 
-from seqtune.commands import app
-from seqtune.errors import SeqtuneError
+from .cli.commands import app
+from .errors import SeqtuneError
 
 # The class of "this command line is wrong" (typer brings its own copy of click or uses the installed one).
 _ClickException: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")

@@ -14,37 +14,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtune.answers import Candidate, Demonstration, Devices, Prediction, Tuned, TuningReport, finite
-from seqtune.data.miopen_terms import as_convnd
+from seqtune.data.formats.miopen_terms import as_convnd
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.errors import FormatError, MisuseError, SeqtuneError
-from seqtune.foreign import export_t4, import_recorded
-from seqtune.inputs import (
-    Say,
-    as_device,
-    as_problem,
-    as_problems,
-    check_positive,
-    load_checkpoint,
-    load_labels,
-    silent,
-)
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import includes
-from seqtune.kernels.kernel import KERNELS, Configuration, Kernel, kernel
-from seqtune.kernels.networks import network
+from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.networks import network
+from seqtune.kernels.registry import KERNELS, kernel
 from seqtune.kernels.space import SearchSpace, spaces_for
-from seqtune.labels import NAME, evaluate_labels
-from seqtune.learn import evaluate, export, read_measurements, retrain, train
-from seqtune.miopen import export_miopen, import_miopen
-from seqtune.predictor.budget import SECONDS
-from seqtune.seeds import proposed, seeded
-from seqtune.tuner import devices as discovery
+from seqtune.tuner.backends import discovery
+from seqtune.tuner.measuring.budget import SECONDS
+
+from .errors import FormatError, MisuseError, SeqtuneError
+from .exchange import export_t4, import_recorded
+from .inputs import Say, as_device, as_problem, as_problems, check_positive, load_checkpoint, load_labels, silent
+from .label_learning import NAME, evaluate_labels
+from .learning import evaluate, export, read_measurements, retrain, train
+from .miopen_exchange import export_miopen, import_miopen
+from .proposals import proposed, seeded
+from .results import Candidate, Demonstration, Devices, Prediction, Tuned, TuningReport, finite
 
 if TYPE_CHECKING:
     from seqtune.data.journal import Journal
-    from seqtune.tuner.replay import Replay
+    from seqtune.tuner.measuring.recorded_measurer import Replay
     from seqtune.tuner.tune import Progress as TuningProgress
 
 __all__ = [
@@ -72,7 +65,7 @@ def devices() -> Devices:
 def kernels(declared: str | Path | None = None) -> tuple[Kernel, ...]:
     """Every kernel family here, or those that a file declares."""
     if declared is not None:
-        from seqtune.kernels.declared import read_kernels
+        from seqtune.kernels.declaration import read_kernels
 
         return read_kernels(declared)
     return tuple(kernel(name) for name in KERNELS)
@@ -80,7 +73,7 @@ def kernels(declared: str | Path | None = None) -> tuple[Kernel, ...]:
 
 def kernel_json(found: Kernel) -> dict[str, object]:
     """A kernel family as a JSON object, with what its times include."""
-    from seqtune.kernels.declared import to_json
+    from seqtune.kernels.declaration import to_json
 
     return {**to_json(found), "includes": includes(found)}
 
@@ -120,8 +113,8 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
 def _verify(spaces: Sequence[SearchSpace], proposals: Mapping[Configuration, float], default: Configuration,
             seconds: float, cache: bool, journal: str | Path | None, progress: Say) -> Prediction:
     from seqtune.data.journal import Journal
-    from seqtune.predictor.verify import compared, decide, verify
-    from seqtune.tuner.runner import Runner
+    from seqtune.tuner.measuring.runner import Runner
+    from seqtune.tuner.measuring.verification import compared, decide, verify
 
     problem, device = spaces[0].problem, spaces[0].device
     versions = {space.kernel.name: space.kernel.version for space in spaces}
@@ -185,7 +178,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     """
     from seqtune.data.journal import Journal
     from seqtune.tuner.campaign import campaign
-    from seqtune.tuner.runner import Measurer, Runner
+    from seqtune.tuner.measuring.runner import Measurer, Runner
     from seqtune.tuner.tune import Budget, strategy_factory, tune_all
 
     asked = as_problems(problems)
@@ -251,7 +244,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
 
 def _replay(data: str | Path, device: Device | str | None, problems: Sequence[Problem]) -> Replay:
     """The problems' records on that device of a data set. Raises DeviceError, MisuseError where there are none."""
-    from seqtune.tuner.replay import Replay
+    from seqtune.tuner.measuring.recorded_measurer import Replay
 
     found = read_measurements(data)
     place = found.device(device.key if isinstance(device, Device) else device)

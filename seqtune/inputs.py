@@ -10,16 +10,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqtune.errors import DeviceError, MisuseError, ProblemError
 from seqtune.kernels.device import Device
-from seqtune.kernels.forms import from_conv2d, from_linear, make_problem, parse_problem, problem_set
-from seqtune.kernels.networks import NETWORKS
 from seqtune.kernels.problem import Problem
-from seqtune.tuner import devices as discovery
+from seqtune.kernels.problem_sets.from_torch import from_conv2d, from_linear
+from seqtune.kernels.problem_sets.networks import NETWORKS
+from seqtune.kernels.problem_sets.parse import make_problem, parse_problem, problem_set
+from seqtune.tuner.backends import discovery
+
+from .errors import DeviceError, MisuseError, ProblemError
 
 if TYPE_CHECKING:
-    from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+    from seqtune.predictor.times.checkpoint import Checkpoint
 
 Say = Callable[[str], None]  # told in a few words what is being done
 
@@ -63,7 +65,7 @@ def as_device(device: Device | str) -> Device:
     if not isinstance(device, Device | str):
         raise DeviceError(f"a {type(device).__name__} is no device; name one (seqtune devices lists them)")
     if isinstance(device, str) and device.startswith("miopen:"):
-        from seqtune.kernels.miopen_devices import device as miopen_device
+        from seqtune.kernels.miopen.gpus import device as miopen_device
 
         return miopen_device(device)
     if isinstance(device, str) and device.startswith("gfx"):
@@ -73,7 +75,7 @@ def as_device(device: Device | str) -> Device:
 
 def load_checkpoint(name: str | Path) -> Checkpoint | LabelCheckpoint:
     """A checkpoint of either kind, kept in memory until its files change."""
-    from seqtune.predictor.checkpoint_files import find
+    from seqtune.predictor.checkpoint_folder import find
 
     folder = find(name)
     stamps = tuple((path.name, path.stat().st_mtime_ns) for path in sorted(folder.iterdir()))
@@ -82,20 +84,20 @@ def load_checkpoint(name: str | Path) -> Checkpoint | LabelCheckpoint:
 
 @lru_cache(maxsize=4)
 def _loaded(folder: str, stamps: tuple[tuple[str, int], ...]) -> Checkpoint | LabelCheckpoint:
-    from seqtune.predictor.checkpoint_files import model_type
+    from seqtune.predictor.checkpoint_folder import model_type
 
     if model_type(Path(folder)) == "seqtune-label-translator":
         from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 
         return LabelCheckpoint.load(Path(folder))
-    from seqtune.predictor.checkpoint import Checkpoint
+    from seqtune.predictor.times.checkpoint import Checkpoint
 
     return Checkpoint.load(Path(folder))
 
 
 def load_translator(name: str | Path) -> Checkpoint:
     """A checkpoint that has learned from measurements. Raises CheckpointError, MisuseError."""
-    from seqtune.predictor.checkpoint import Checkpoint
+    from seqtune.predictor.times.checkpoint import Checkpoint
 
     found = load_checkpoint(name)
     if not isinstance(found, Checkpoint):

@@ -18,15 +18,16 @@ from typing import Any
 
 import numpy as np
 
+from seqtune.data.formats.foreign_records import setting
 from seqtune.data.record import Measurement, Status
-from seqtune.data.recorded import setting
-from seqtune.errors import MisuseError, UnavailableError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.strategy import Strategy
+from seqtune.tuner.strategies.strategy import Strategy
 from seqtune.tuner.tune import strategy_factory
+
+from .errors import MisuseError, UnavailableError
 
 _DEVICE = Device("kernel-tuner", "recorded", "unknown", "none")
 _PROBLEM = Problem.make("recorded")

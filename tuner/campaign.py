@@ -22,9 +22,9 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import spaces_for
 
-from .measure import DEFAULTS, Options
-from .runner import Measurer
-from .strategy import Strategy, StrategyFactory
+from .measuring.runner import Measurer
+from .measuring.timing import DEFAULTS, Options
+from .strategies.strategy import Strategy, StrategyFactory
 from .tune import Budget, Finals, Progress, Result, Search, made, named
 
 BATCH = 4  # trials between two decisions

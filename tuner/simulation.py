@@ -25,8 +25,9 @@ from seqtune.data.record import Measurement, Status
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.union import Past
 
-from .strategy import Past, Strategy, StrategyFactory
+from .strategies.strategy import Strategy, StrategyFactory
 
 Floats = NDArray[np.float64]
 _Unit = tuple[int, str, int]  # task, method, repeat

@@ -17,15 +17,16 @@ from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import InterruptedTuning, KernelError, MisuseError
 from seqtune.kernels.device import Device
-from seqtune.kernels.kernel import Configuration, Kernel, resolve
+from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import resolve
 from seqtune.kernels.space import SearchSpace, spaces_for
 
-from .experience import experience
-from .measure import DEFAULTS, Options
-from .runner import Measurer
-from .significance import faster
-from .strategy import STRATEGIES, Strategy, StrategyFactory
+from .history import experience
+from .measuring.runner import Measurer
+from .measuring.significance import faster
+from .measuring.timing import DEFAULTS, Options
+from .strategies.strategy import STRATEGIES, Strategy, StrategyFactory
 
 BATCH = 16  # configurations asked for at once: large enough to hide the pipe, small enough to learn from
 

@@ -1,0 +1,1 @@
+"""Models learned from labels: the configurations that another tuner chose."""

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.data.labels import Labels
-from seqtune.predictor.labels.answers import Answers, Places
-from seqtune.predictor.labels.inputs import plain_columns
+
+from .inputs import plain_columns
+from .methods import Answers, Places
 
 _Group = tuple[str, str]  # names of device and kernel
 

@@ -25,12 +25,12 @@ from safetensors.numpy import load, save
 from seqtune.errors import CheckpointError, FormatError, KernelError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel
-from seqtune.kernels.miopen import PREFIX, SOLVERS, find_solver
-from seqtune.kernels.miopen_gtc import RowSolver
+from seqtune.kernels.miopen.solver import PREFIX, SOLVERS, find_solver
+from seqtune.kernels.miopen.xdlops_tables import RowSolver
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.beam import WIDTH, Candidate, NextWord, beam_search
-from seqtune.predictor.checkpoint_files import (
+
+from ..checkpoint_folder import (
     WordLists,
     check_digests,
     check_size,
@@ -43,18 +43,19 @@ from seqtune.predictor.checkpoint_files import (
     seal,
     word_lists,
 )
-from seqtune.predictor.dimensions import Dimensions
-from seqtune.predictor.forest import UNREADABLE, Forest, read_forest
-from seqtune.predictor.labels.arrays import ArrayTranslator, Tensors, shapes
-from seqtune.predictor.labels.average import Average
-from seqtune.predictor.labels.chain import ChainWords, KernelChain, Link, plain
-from seqtune.predictor.labels.inputs import TREE_FEATURES
-from seqtune.predictor.labels.learned import LARGEST as LARGEST_LEARNED
-from seqtune.predictor.labels.learned import Learned
-from seqtune.predictor.vocabulary import Declaration, Vocabulary
+from ..networks.dimensions import Dimensions
+from ..sequence.beam import WIDTH, Candidate, NextWord, beam_search
+from ..sequence.mixture import Average
+from ..sequence.vocabulary import Declaration, Vocabulary
+from ..trees.forest import UNREADABLE, Forest, read_forest
+from .classifier_chain import ChainWords, KernelChain, Link, plain
+from .inputs import TREE_FEATURES
+from .numpy_translator import ArrayTranslator, Tensors, shapes
+from .seen_problems import LARGEST as LARGEST_LEARNED
+from .seen_problems import Learned
 
 if TYPE_CHECKING:
-    from seqtune.predictor.labels.translator import LabelTranslator
+    from .translator import LabelTranslator
 
 MODEL_TYPE = "seqtune-label-translator"
 TREES = "trees.zlib"
@@ -194,7 +195,7 @@ class LabelCheckpoint:
     @cached_property
     def model(self) -> LabelTranslator:
         """The translator as training has it."""
-        from seqtune.predictor.labels.translator import LabelTranslator
+        from .translator import LabelTranslator
 
         return LabelTranslator.of_arrays(self.size, self.state, self.vocabulary)
 

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.questions import Problems, Questions
+from seqtune.data.queries import Problems, Questions
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
-from seqtune.predictor.features import CODE_SIZE, codes
+
+from ..sequence.numeric_codes import CODE_SIZE, codes
 
 Floats = NDArray[np.float32]
 

@@ -1,7 +1,7 @@
 """Rankers: whole configurations of a kernel judged at once, by two towers or by boosted trees.
 
 Alone they are baselines that choose among the configurations that training has seen; behind a beam they reorder what it
-proposes (`seqtune.predictor.labels.answers.Beam`).
+proposes (`seqtune.predictor.labels.methods.Beam`).
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqtune.data.labels import Labels
-from seqtune.data.questions import Questions
+from seqtune.data.queries import Questions
 from seqtune.kernels.kernel import Kernel
-from seqtune.predictor.dimensions import Dimensions
-from seqtune.predictor.labels.answers import Answers, Places, Ranker, valid
-from seqtune.predictor.labels.baselines import Majority, Nearest
-from seqtune.predictor.labels.chain import with_values
-from seqtune.predictor.labels.fitting import LabelOptions, Rows, fit
-from seqtune.predictor.labels.inputs import TOKENS, Floats, Inputs, tree_columns
-from seqtune.predictor.labels.training import fingerprint, vocabulary_of
-from seqtune.predictor.labels.translator import Reader, Source, TargetVectors
-from seqtune.predictor.vocabulary import Vocabulary
+
+from ..networks.dimensions import Dimensions
+from ..sequence.vocabulary import Vocabulary
+from ..training.loop import LabelOptions, Rows, fit
+from .baselines import Majority, Nearest
+from .classifier_chain import with_values
+from .inputs import TOKENS, Floats, Inputs, tree_columns
+from .methods import Answers, Places, Ranker, valid
+from .training import fingerprint, vocabulary_of
+from .translator import Reader, Source, TargetVectors
 
 
 class Candidates:

@@ -18,16 +18,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqtune.data.labels import Labels, Races
-from seqtune.data.questions import Questions
+from seqtune.data.queries import Questions
 from seqtune.errors import MisuseError
 from seqtune.kernels.kernel import Kernel
-from seqtune.kernels.miopen import BACKEND
-from seqtune.predictor.dimensions import Dimensions
-from seqtune.predictor.labels.fitting import LabelOptions, OnProgress, Rows, fit
-from seqtune.predictor.labels.inputs import Inputs
-from seqtune.predictor.labels.translator import LabelTranslator, SentenceModel, Source
-from seqtune.predictor.resume import describe
-from seqtune.predictor.vocabulary import BEGIN, Vocabulary
+from seqtune.kernels.miopen.solver import BACKEND
+
+from ..networks.dimensions import Dimensions
+from ..sequence.vocabulary import BEGIN, Vocabulary
+from ..training.loop import LabelOptions, OnProgress, Rows, fit
+from ..training.state import describe
+from .inputs import Inputs
+from .translator import LabelTranslator, SentenceModel, Source
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,9 @@
 """LabelTranslator: an encoder-decoder transformer from a short source sentence to a tuner's choice.
 
-It has the blocks of `seqtune.predictor.model` and a source of eight tokens (batch, channels and images of what is read
-and written, filter, work, words) instead of one per fact, and its target words mean the same for every problem; so a
-label costs a tenth of what it costs there, and a quarter of a million of them can be learned from on two cores.
+It has the blocks of `seqtune.predictor.times.translator` and a source of eight tokens (batch, channels and images of
+what is read and written, filter, work, words) instead of one per fact, and its target words mean the same for every
+problem; so a label costs a tenth of what it costs there, and a quarter of a million of them can be learned from on two
+cores.
 The decoder reads the kernel's word and the values so far; <begin> alone asks which solver is fastest.
 Shapes: B questions, N numbers, T words read, V words of the vocabulary, W width, C code.
 """
@@ -20,16 +21,17 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from seqtune.data.questions import Questions
+from seqtune.data.queries import Questions
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.beam import Allowed, Scores
-from seqtune.predictor.dimensions import Dimensions
-from seqtune.predictor.features import codes
-from seqtune.predictor.labels.blocks import ByteDropout, ShortAttention
-from seqtune.predictor.labels.inputs import CODE, MAGNITUDE_SIZE, NUMBERS, SIZES, TOKENS, Floats, Inputs
-from seqtune.predictor.model import DecoderLayer, EncoderLayer, Pairs
-from seqtune.predictor.vocabulary import BEGIN, UNKNOWN, Vocabulary
+
+from ..networks.dimensions import Dimensions
+from ..networks.transformer import DecoderLayer, EncoderLayer, Pairs
+from ..sequence.beam import Allowed, Scores
+from ..sequence.numeric_codes import codes
+from ..sequence.vocabulary import BEGIN, UNKNOWN, Vocabulary
+from .inputs import CODE, MAGNITUDE_SIZE, NUMBERS, SIZES, TOKENS, Floats, Inputs
+from .short_attention import ByteDropout, ShortAttention
 
 
 class Source(NamedTuple):
@@ -150,7 +152,7 @@ class LabelTranslator(SentenceModel):
         return found.eval()
 
     def arrays(self) -> dict[str, Floats]:
-        """Its state, from which `seqtune.predictor.labels.arrays` predicts without torch."""
+        """Its state, from which `seqtune.predictor.labels.numpy_translator` predicts without torch."""
         return {name: tensor.detach().float().cpu().numpy() for name, tensor in self.state_dict().items()}
 
     def encode(self, source: Source) -> Pairs:

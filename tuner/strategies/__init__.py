@@ -1,0 +1,1 @@
+"""Search strategies propose configurations and are told results."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 from seqtune.data.record import Measurement
-from seqtune.tuner.searcher import Searcher
+
+from .searcher import Searcher
 
 HOT, COLD = 0.5, 0.02  # a step to twice the time is taken in a quarter of the cases; at the end, one to 1.02 in a third
 TRIALS = 200  # over which it cools where the budget does not say

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.costmodel import CostModel, UnionFeatures
-from seqtune.tuner.searcher import Searcher
-from seqtune.tuner.union import Numbers
+from seqtune.kernels.union import Numbers
+
+from ..cost_models.trees import CostModel, UnionFeatures
+from .searcher import Searcher
 
 BATCH = 16  # planned with one model; as many random ones come first
 CHAINS = 128

@@ -18,8 +18,9 @@ import numpy as np
 from seqtune.data.record import Measurement
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.searcher import Searcher
-from seqtune.tuner.significance import faster
+
+from ..measuring.significance import faster
+from .searcher import Searcher
 
 EXPLORATION = 16  # random configurations of which the best begins a descent
 LEVEL = 0.05  # of the test

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqtune.tuner.searcher import Searcher
+from .searcher import Searcher
 
 POPULATION = 20  # kept; as many random ones come first
 TOURNAMENT = 3  # of so many drawn, the fastest is a parent

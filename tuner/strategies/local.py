@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from seqtune.data.record import Measurement
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.strategy import numbered, shuffled
+from seqtune.kernels.union import numbered, shuffled
 
 START = 1000  # random configurations before the climb; half of a budget that allows fewer than twice as many
 

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from seqtune.data.record import Measurement
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.guess import POOL, Guess, bend, bent
-from seqtune.tuner.searcher import Searcher
-from seqtune.tuner.strategy import Past
-from seqtune.tuner.surrogate import FLAT, Level
-from seqtune.tuner.transfer import sources
-from seqtune.tuner.union import Numbers
+from seqtune.kernels.union import Numbers, Past
+
+from ..cost_models.gaussian_process import FLAT, Level
+from ..cost_models.surrogate import POOL, Guess, bend, bent
+from ..cost_models.transfer import sources
+from .searcher import Searcher
 
 Floats = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from seqtune.data.record import Measurement
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.strategy import numbered, shuffled
+from seqtune.kernels.union import numbered, shuffled
 
 
 class Random:

@@ -1,0 +1,134 @@
+"""What the programs here share: Markdown, JSON, and the style of the figures (`seqtune.figures.style`)."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqtune.errors import MisuseError
+from seqtune.figures.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    TICKS,
+    VERMILION,
+    apart,
+    height,
+    share_axis,
+    style,
+)
+
+if TYPE_CHECKING:
+    from seqtune.kernels.device import Device
+
+__all__ = [
+    "BLACK",
+    "BLUE",
+    "GREEN",
+    "GREY",
+    "ORANGE",
+    "PURPLE",
+    "SKY",
+    "TICKS",
+    "VERMILION",
+    "Panel",
+    "Row",
+    "apart",
+    "check_ready",
+    "draw_speeds",
+    "height",
+    "insert",
+    "machine",
+    "markdown",
+    "share_axis",
+    "style",
+    "words",
+    "write_json",
+]
+
+Row = dict[str, Any]  # of a table, a figure or a JSON file
+Panel = tuple[str, Sequence[str], Mapping[str, tuple[str, Sequence[float | None]]]]
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """A Markdown table; the first `left` columns are text, the others numbers."""
+    lines = [header, [":--" if place < left else "--:" for place in range(len(header))], *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def insert(page: Path, name: str, text: str) -> None:
+    """Put the text between `<!-- name -->` and `<!-- /name -->` of a page. Raises MisuseError where they are not."""
+    before, after = _around(page, name)
+    page.write_text(f"{before}\n{text.strip()}\n{after}")
+
+
+def _around(page: Path, name: str) -> tuple[str, str]:
+    """What stands before and after that place of a page, comments included."""
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    try:
+        old = page.read_text()
+    except (OSError, UnicodeError) as error:
+        raise MisuseError(f"cannot read {page}: {getattr(error, 'strerror', None) or error}") from None
+    if old.count(begin) != 1 or old.count(end) != 1:
+        raise MisuseError(f"{page} needs {begin} and {end}, once each")
+    return old.partition(begin)[0] + begin, end + old.partition(end)[2]
+
+
+def check_ready(out: Path, page: Path | None, name: str) -> None:
+    """Refuse before long work what would fail after it: figures, the folder, and the place of a page.
+
+    Raises UnavailableError, MisuseError.
+    """
+    style()
+    there = next(place for place in (out, *out.absolute().parents) if place.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise MisuseError(f"{out} is no folder, and none can be made there" if not there.is_dir()
+                          else f"{there} cannot be written")
+    if page is not None:
+        _around(page, name)
+
+
+def machine(devices: Sequence[Device]) -> dict[str, str]:
+    """What the figures were measured on: CPU, cores, toolchains; and today's date (UTC)."""
+    models = dict.fromkeys(f"{device.model} ({device.architecture})" for device in devices if device.backend == "llvm")
+    cores = max((device.threads for device in devices), default=0)
+    return {"cpu": ", ".join(models or dict.fromkeys(device.model for device in devices)), "cores": f"{cores}",
+            "toolchain": ", ".join(dict.fromkeys(device.toolchain for device in devices)),
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+
+
+def words(found: Mapping[str, str]) -> str:
+    """The machine in a few words, without the date."""
+    cores = "1 core" if found["cores"] == "1" else f"{found['cores']} cores"
+    return f"{found['cpu']}, {cores}; {found['toolchain']}"
+
+
+def write_json(path: Path, found: Any) -> None:
+    """Readable, with a final newline."""
+    path.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
+
+
+def draw_speeds(path: Path, panels: Sequence[Panel], ylabel: str) -> None:
+    """Speeds relative to a baseline at 1: per panel a title, labels, and method -> (colour, a value per label)."""
+    pyplot = style()
+    figure, axes = pyplot.subplots(len(panels), 1, figsize=(8.4, 2.5 * len(panels)), squeeze=False)
+    for axis, (title, labels, methods) in zip(axes[:, 0], panels, strict=True):
+        width = 0.8 / len(methods)
+        for place, (method, (colour, values)) in enumerate(methods.items()):
+            places = [number + (place - (len(methods) - 1) / 2) * width for number in range(len(labels))]
+            axis.bar(places, [value or 0.0 for value in values], width, color=colour, label=method)
+        axis.axhline(1.0, color=BLACK, linewidth=0.8)
+        axis.set_xticks(range(len(labels)), labels)
+        axis.set_title(title, loc="left")
+        axis.set_ylabel(ylabel)
+    axes[0, 0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    pyplot.close(figure)

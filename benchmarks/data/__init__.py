@@ -1,0 +1,1 @@
+"""How the shipped data set is measured."""

@@ -1,0 +1,1 @@
+"""How fast the tuned kernels are, beside other libraries."""

@@ -1,0 +1,174 @@
+"""Whole networks in PyTorch: `python -m benchmarks.end_to_end [--json] [--out docs] [--journal J.sqlite]`.
+
+ResNet-18 and ResNet-50 from transformers' configurations with random weights, batch 1, fp32, two threads, inference
+mode; the input is an image in PyTorch's usual NCHW.
+
+`eager`: the model as it is, and `eager_channels_last`: its weights in that format. `compile`: torch.compile;
+`compile_freezing`: with constant weights, which oneDNN packs and into which batch normalisation is folded, and
+`compile_max_autotune`: the same with mode="max-autotune", which also tries generated kernels. `seqtune`:
+seqtune.pytorch.optimize. What PyTorch cannot do here (torch.compile needs a C++ compiler) is said and left out.
+
+All take turns, a forward pass each, after one that is not counted; the least of --rounds counts. `error` is
+max|difference| / max|eager's result|. Rows of the method "ratios": `ratio_eager` and `ratio_eager_channels_last`, these
+over ours, and `ratio_compile`, the fastest of torch.compile's ways over ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.common.program import llvm_devices, parser_of, positive, report, run_program, warm_threads
+from benchmarks.common.report import BLUE, GREY, ORANGE, SKY, Row, draw_speeds, markdown
+
+if TYPE_CHECKING:
+    from seqtune.kernels.device import Device
+
+MODELS: dict[str, dict[str, Any]] = {
+    "ResNet-18": {"depths": [2, 2, 2, 2], "hidden_sizes": [64, 128, 256, 512], "layer_type": "basic"},
+    "ResNet-50": {"depths": [3, 4, 6, 3], "hidden_sizes": [256, 512, 1024, 2048], "layer_type": "bottleneck"},
+}
+COLOURS = {"eager": GREY, "eager_channels_last": SKY, "compile": ORANGE, "compile_freezing": ORANGE,
+           "compile_max_autotune": ORANGE, "seqtune": BLUE}
+
+
+def build(name: str) -> Any:
+    """The model with seeded random weights, for evaluation."""
+    import torch
+    from transformers import AutoModelForImageClassification, ResNetConfig
+
+    torch.manual_seed(0)
+    config = ResNetConfig(**MODELS[name], num_labels=1000)
+    return AutoModelForImageClassification.from_config(config).eval()
+
+
+def compiled(model: Any, x: Any, freezing: bool, mode: str | None) -> Callable[[], Any]:
+    """A model through torch.compile, compiled by a first pass."""
+    import torch
+    import torch._inductor.config as inductor
+
+    torch._dynamo.reset()
+    with inductor.patch(freezing=freezing):
+        found: Callable[[Any], Any] = torch.compile(model, mode=mode)
+        with torch.inference_mode():
+            found(x)
+            found(x)
+    return lambda: found(x)
+
+
+def ways(name: str, device: Device, given: argparse.Namespace) -> dict[str, Callable[[], Any]]:
+    """What computes the model, by method; the first is the reference."""
+    import torch
+
+    from seqtune.pytorch import optimize
+
+    x = torch.randn(1, 3, 224, 224, generator=torch.Generator().manual_seed(1))
+    last = torch.channels_last
+    eager, eager_last = build(name), build(name).to(memory_format=last)
+    x_last = x.contiguous(memory_format=last)
+    found: dict[str, Callable[[], Any]] = {
+        "eager": lambda: eager(x), "eager_channels_last": lambda: eager_last(x_last)}
+    began = time.monotonic()
+    fast = optimize(build(name), x, device=device, seconds=given.seconds, journal=given.journal,
+                    checkpoint=given.checkpoint, saved=given.saved and given.saved / f"{name}.json",
+                    progress=lambda step: print(f"{name}: {step}", file=sys.stderr, flush=True))
+    kept = sum(choice.configuration is None for choice in fast.choices)
+    print(f"{name}: optimised in {time.monotonic() - began:.0f} s; {kept} of {len(fast.choices)} layers kept",
+          file=sys.stderr, flush=True)
+    if given.save is not None:
+        given.save.mkdir(parents=True, exist_ok=True)
+        fast.save(given.save / f"{name}.json")
+    found["seqtune"] = lambda: fast(x)
+    for method, freezing, mode in (("compile", False, None), ("compile_freezing", True, None),
+                                   ("compile_max_autotune", True, "max-autotune")):
+        if method in given.without:
+            continue
+        try:
+            found[method] = compiled(build(name).to(memory_format=last), x_last, freezing, mode)
+        except Exception as error:  # a missing compiler, or one that fails: torch raises many kinds
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            print(f"{name}: {method} is unavailable: {reason}", file=sys.stderr, flush=True)
+    return found
+
+
+def contest(name: str, device: Device, given: argparse.Namespace) -> list[Row]:
+    """A row per method, and the ratios."""
+    import torch
+
+    with torch.no_grad():
+        runs = ways(name, device, given)
+    least = dict.fromkeys(runs, math.inf)
+    with torch.inference_mode():
+        results = {method: run().logits.double() for method, run in runs.items()}
+        for turn in range(given.rounds):
+            order = list(runs)
+            for method in order[turn % len(order):] + order[:turn % len(order)]:
+                runs[method]()
+                begin = time.perf_counter()
+                runs[method]()
+                least[method] = min(least[method], time.perf_counter() - begin)
+    reference = results["eager"]
+    rows: list[Row] = [{"model": name, "threads": device.threads, "method": method, "seconds": least[method],
+                        "error": float((result - reference).abs().max() / reference.abs().max())}
+                       for method, result in results.items()]
+    tried = [seconds for method, seconds in least.items() if method.startswith("compile")]
+    ratios = {"ratio_eager": least["eager"] / least["seqtune"],
+              "ratio_eager_channels_last": least["eager_channels_last"] / least["seqtune"],
+              "ratio_compile": min(tried) / least["seqtune"] if tried else None}
+    print(f"{name}: " + ", ".join(f"{method} {one * 1e3:.2f} ms" for method, one in least.items()), file=sys.stderr)
+    return [*rows, {"model": name, "threads": device.threads, "method": "ratios", **ratios}]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A line per model and method."""
+    lines = []
+    for name in dict.fromkeys(row["model"] for row in rows):
+        mine = {row["method"]: row for row in rows if row["model"] == name}
+        for method, row in mine.items():
+            if method != "ratios":
+                ratio = row["seconds"] / mine["seqtune"]["seconds"]
+                lines.append([name, method, f"{row['seconds'] * 1e3:.2f}", f"{ratio:.2f}", f"{row['error']:.0e}"])
+    return markdown(["model", "method", "ms", "over seqtune's time", "error"], lines, left=2)
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """Speed over eager, per model and method."""
+    timed = [row for row in rows if row["method"] != "ratios"]
+    models, methods = (list(dict.fromkeys(row[key] for row in timed)) for key in ("model", "method"))
+    seconds = {(row["model"], row["method"]): row["seconds"] for row in timed}
+    draw_speeds(path, [("Whole networks, batch 1", models, {
+        method: (COLOURS[method], [seconds[name, "eager"] / one if (one := seconds.get((name, method))) else None
+                                   for name in models]) for method in methods})], "speed over eager")
+
+
+def main() -> None:
+    """The command."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--threads", type=positive, default=2)
+    parser.add_argument("--rounds", type=positive, default=30)
+    parser.add_argument("--seconds", type=float, default=2.0, help="for verifying a layer")
+    parser.add_argument("--checkpoint", default="default")
+    parser.add_argument("--journal", type=Path, help="keeps what was verified, so that a second time is quick")
+    parser.add_argument("--save", type=Path, help="folder for the choices")
+    parser.add_argument("--saved", type=Path, help="folder of choices to use instead of predicting")
+    parser.add_argument("--without", nargs="*", default=[], metavar="METHOD", help="of torch.compile's, not to try")
+    given = parser.parse_args()
+    run_program("end_to_end", lambda: run(given))
+
+
+def run(given: argparse.Namespace) -> None:
+    """The comparison."""
+    device, = llvm_devices([given.threads])
+    warm_threads(given.threads)
+    rows = [row for name in given.models for row in contest(name, device, given)]
+    report(given, "end_to_end", rows, [device], table(rows), "end_to_end", lambda path: draw(rows, path))
+
+
+if __name__ == "__main__":
+    main()

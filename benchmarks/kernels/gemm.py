@@ -1,0 +1,183 @@
+"""Our matrix products beside PyTorch's: `python -m benchmarks.gemm [--json] [--out docs] [--journal J.sqlite]`.
+
+Products from BERT, GPT-2, LSTM cells, ResNet's classifiers and ResNet-50's 1x1 convolutions; fp32, on one and two
+threads; C = A B with constant B, stored as its network does (torch.nn.Linear: (n, k)). Ours packs B into panels before.
+PyTorch's: `mm`, torch.mm on B as it is stored, which packs inside the call where it does at all; `onednn_packed`,
+torch.ops.mkldnn._linear_pointwise with B reordered before by _reorder_linear_weight; and `mkl_packed`, where there is
+MKL, torch.ops.mkl._mkl_linear with B packed before by _mkl_reorder_linear_weight (what torch.compile uses).
+
+Rows of the layer "geomean" are geometric means over the products: `ratio_mm`, torch.mm over our fastest family;
+`ratio_packed`, the fastest packed way of PyTorch (torch.mm where it has none) over it; `ratio_best`, PyTorch's fastest
+of all over it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.common.contest import (
+    Way,
+    checked,
+    geometric_mean,
+    our_way,
+    rows_of,
+    searched,
+    seconds_by_method,
+    take_turns,
+    tensor,
+)
+from benchmarks.common.program import (
+    add_search,
+    journal_of,
+    llvm_devices,
+    parser_of,
+    positive,
+    report,
+    run_program,
+    warm_threads,
+)
+from benchmarks.common.report import BLUE, ORANGE, Row, draw_speeds, markdown
+
+if TYPE_CHECKING:
+    from seqtune.kernels.problem import Problem
+    from seqtune.tuner.measuring.reference import Operands
+    from seqtune.tuner.measuring.timing import Expected
+
+# label -> m, n, k, whether B is stored as (n, k)
+SHAPES = {
+    "BERT-base attention": (128, 768, 768, True), "BERT-base up": (128, 3072, 768, True),
+    "BERT-base down": (128, 768, 3072, True), "BERT-base, 384 words": (384, 768, 768, True),
+    "BERT-base, 16 words": (16, 3072, 768, True), "BERT-large attention": (128, 1024, 1024, True),
+    "BERT-large up": (64, 4096, 1024, True), "GPT-2 query, key, value": (512, 2304, 768, False),
+    "GPT-2 up": (32, 3072, 768, False), "GPT-2 down": (32, 768, 3072, False), "LSTM 512": (64, 2048, 512, True),
+    "LSTM 256": (8, 1024, 256, True), "ResNet-18 classes": (1, 1000, 512, True),
+    "ResNet-50 classes, batch 16": (16, 1000, 2048, True), "ResNet-50 1x1, 56 x 56": (3136, 256, 64, True),
+    "ResNet-50 1x1, 14 x 14": (196, 256, 1024, True),
+}
+
+
+def problem_of(label: str) -> Problem:
+    """The product of that label."""
+    from seqtune.kernels.problem import Problem
+
+    m, n, k, by_column = SHAPES[label]
+    return Problem.make("gemm", m=m, n=n, k=k, trans_b="yes" if by_column else "no")
+
+
+def pytorch_ways(problem: Problem, operands: Operands, expected: Expected) -> list[Way]:
+    """PyTorch's ways, those that are there."""
+    import torch
+
+    a, stored = tensor(operands.x), tensor(operands.weights)
+    b = stored.t() if problem["trans_b"] == "yes" else stored
+    by_column, rows = b.t().contiguous(), problem.size("m")
+    runs: dict[str, Callable[[], Any]] = {"mm": lambda: torch.mm(a, b)}
+    if torch._C._has_mkldnn:
+        packed = torch.ops.mkldnn._reorder_linear_weight(by_column, rows)
+        runs["onednn_packed"] = lambda: torch.ops.mkldnn._linear_pointwise(a, packed, None, "none", [], "")
+    if torch._C.has_mkl:
+        panels = torch.ops.mkl._mkl_reorder_linear_weight(by_column, rows)
+        runs["mkl_packed"] = lambda: torch.ops.mkl._mkl_linear(a, panels, by_column, None, rows)
+
+    def result(run: Callable[[], Any]) -> Any:
+        return run().numpy()
+
+    return [Way(name, run, checked(expected, partial(result, run), name)) for name, run in runs.items()]
+
+
+def ratios(seconds: dict[str, float]) -> dict[str, float]:
+    """Of one product."""
+    ours = min(one for method, one in seconds.items() if method.startswith("llvm."))
+    packed = min((one for method, one in seconds.items() if method.endswith("_packed")), default=seconds["mm"])
+    return {"ratio_mm": seconds["mm"] / ours, "ratio_packed": packed / ours,
+            "ratio_best": min(packed, seconds["mm"]) / ours}
+
+
+def summaries(rows: Sequence[Row]) -> list[Row]:
+    """A row of geometric means per number of threads."""
+    by_layer = seconds_by_method(rows)
+    found = []
+    for threads in dict.fromkeys(row["threads"] for row in rows):
+        each = [ratios(seconds) for (_, count), seconds in by_layer.items() if count == threads]
+        found.append({"layer": "geomean", "threads": threads,
+                      **{name: geometric_mean([one[name] for one in each]) for name in each[0]}})
+    return found
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A line per product and number of threads; the means last."""
+    lines = []
+    for (label, threads), seconds in seconds_by_method([row for row in rows if row["layer"] != "geomean"]).items():
+        m, n, k, _ = SHAPES[label]
+        found = ratios(seconds)
+        ours = min(one for method, one in seconds.items() if method.startswith("llvm."))
+        lines.append([f"{label} ({m} × {n} × {k})", str(threads), f"{ours * 1e6:.0f}",
+                      f"{2 * m * n * k / ours / 1e9:.0f}", f"{found['ratio_mm']:.2f}", f"{found['ratio_packed']:.2f}"])
+    lines += [["**geometric mean**", str(row["threads"]), "", "", f"**{row['ratio_mm']:.2f}**",
+               f"**{row['ratio_packed']:.2f}**"] for row in rows if row["layer"] == "geomean"]
+    return markdown(["product (m × n × k)", "threads", "ours, µs", "GFLOP/s", "vs torch.mm", "vs packed"], lines)
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """Speed over PyTorch's, per product and number of threads."""
+    by_layer = seconds_by_method([row for row in rows if row["layer"] != "geomean"])
+    panels = []
+    for threads in dict.fromkeys(count for _, count in by_layer):
+        labels = [label for label, count in by_layer if count == threads]
+        each = [ratios(by_layer[label, threads]) for label in labels]
+        sizes = ["×".join(map(str, SHAPES[label][:3])) for label in labels]
+        panels.append((f"{threads} thread{'s' * (threads > 1)}", sizes,
+                       {"over torch.mm": (BLUE, [one["ratio_mm"] for one in each]),
+                        "over PyTorch's fastest packed": (ORANGE, [one["ratio_packed"] for one in each])}))
+    draw_speeds(path, panels, "speed over PyTorch's")
+
+
+def main() -> None:
+    """The command."""
+    parser = parser_of(__doc__)
+    add_search(parser)
+    parser.add_argument("--threads", type=positive, nargs="+", default=[1, 2])
+    parser.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES), metavar="LABEL")
+    given = parser.parse_args()
+    run_program("gemm", lambda: run(given))
+
+
+def run(given: argparse.Namespace) -> None:
+    """The search and the contest."""
+    from seqtune.kernels.registry import kernels_for
+    from seqtune.pytorch.optimized import caller_of
+    from seqtune.tuner.measuring.runner import Runner
+    from seqtune.tuner.measuring.timing import prepare
+
+    devices = llvm_devices(given.threads)
+    warm_threads(max(given.threads))
+    chosen = {}
+    with journal_of(given.journal) as journal:
+        for device in devices:
+            with Runner(device) as runner:
+                for label in given.shapes:
+                    problem = problem_of(label)
+                    chosen[label, device] = [searched(problem, device, family, journal, given.trials, runner)
+                                             for family in kernels_for(problem, device)]
+    rows: list[Row] = []
+    for (label, device), configurations in chosen.items():
+        warm_threads(device.threads)
+        problem = problem_of(label)
+        operands, expected = prepare(problem)
+        ways = pytorch_ways(problem, operands, expected)
+        ways += [our_way(caller_of(device), problem, operands, expected, one, one.kernel) for one in configurations]
+        seconds = take_turns(ways, given.rounds)
+        print(f"{label}, {device.threads} threads: " + ", ".join(
+            f"{method} {one * 1e6:.0f} us" for method, one in seconds.items()), file=sys.stderr, flush=True)
+        rows += rows_of(label, device.threads, ways, seconds, problem.size("flop"))
+    rows += summaries(rows)
+    report(given, "gemm", rows, devices, table(rows), "gemm", lambda path: draw(rows, path))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""How hard the search spaces are: `python -m benchmarks.hardness --out docs/ [--readme README.md]`.
+
+For every held-out problem of the shipped data: how many configurations are valid and measured, which kernel family
+wins, the share of the best known speed that 1, 5 and 10 random picks are expected to reach, that of the one
+configuration which serves the device's training problems best, and how many configurations come within 5 % of the best.
+Writes hardness.json, a row per problem, and prints a Markdown table with a line per device and type of problem.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.common.contest import geometric_mean
+from benchmarks.common.report import Row, insert, markdown, write_json
+from seqtune.errors import SeqtuneError
+from seqtune.learning import read_dataset
+
+PICKS = (1, 5, 10)
+NEAR = 0.95  # share of the best known speed
+
+
+def measure_hardness(path: Path | None) -> list[Row]:
+    """A row per problem and device of a data set."""
+    import numpy as np
+
+    from seqtune.data.cases import cases
+    from seqtune.kernels.union import numbered
+    from seqtune.predictor.times.evaluation import outcomes
+
+    data = read_dataset(path)
+    fixed_and_random = {(one.problem, one.device): one.log_shares
+                        for one in outcomes(data, None, ("random", "fixed"), (0, *PICKS),
+                                            progress=lambda step: print(step, file=sys.stderr))}
+    found = []
+    for case in cases(data, held_out=True):
+        shares = case.shares()[case.known]
+        log_shares = fixed_and_random[case.label]
+        wins = numbered(case.spaces, int(np.nanargmin(case.seconds))).kernel
+        found.append({
+            "device": case.device.name, "problem": case.problem.brief(), "type": case.problem.type,
+            "configurations": sum(map(len, case.spaces)), "measured": int(case.known.sum()), "family": wins,
+            "near": float((shares >= NEAR).mean()), "median": float(np.median(shares)),
+            **{f"random_{count}": math.exp(log_shares["random", count]) for count in PICKS},
+            "fixed": math.exp(log_shares["fixed", 0])})
+    return found
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A line per device and type of problem: means over the problems."""
+    lines = []
+    for device, kind in sorted({(row["device"], row["type"]) for row in rows}):
+        mine = [row for row in rows if (row["device"], row["type"]) == (device, kind)]
+        sizes = sorted(row["configurations"] for row in mine)
+        lines.append([
+            device, kind, str(len(mine)), f"{sizes[0]:,} – {sizes[len(sizes) // 2]:,} – {sizes[-1]:,}",
+            f"{100 * sum(row['near'] for row in mine) / len(mine):.1f} %",
+            *(f"{geometric_mean([row[name] for row in mine]):.3f}"
+              for name in (*(f"random_{count}" for count in PICKS), "fixed"))])
+    return markdown(["device", "problems", "", "configurations", "within 5 %", "1 random", "5", "10", "fixed"], lines,
+                    left=2)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="folder for hardness.json")
+    parser.add_argument("--data", type=Path, help="a data set (Parquet) other than the shipped one")
+    parser.add_argument("--readme", type=Path, help="also put the table between this page's hardness comments")
+    given = parser.parse_args()
+    try:
+        rows = measure_hardness(given.data)
+        given.out.mkdir(parents=True, exist_ok=True)
+        write_json(given.out / "hardness.json", rows)
+        print(table(rows))
+        if given.readme is not None:
+            insert(given.readme, "hardness", table(rows))
+    except SeqtuneError as error:
+        sys.exit(f"hardness: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""The README's main table and figure: `python -m benchmarks.results --out docs/ [--readme README.md]`.
+
+Every method on the shipped held-out problems, from the recorded measurements: the first proposal taken unmeasured, and
+the best of 3 and of 5 measured proposals. Writes results.json and results.svg and prints the table as Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common.report import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    VERMILION,
+    apart,
+    height,
+    insert,
+    machine,
+    markdown,
+    share_axis,
+    style,
+    words,
+    write_json,
+)
+from seqtune.errors import SeqtuneError
+from seqtune.learning import read_dataset
+
+COUNTS = (0, 3, 5)
+# name -> colour, marker, width, dashes; the order of the table's columns
+LINES: dict[str, tuple[str, str, float, str]] = {
+    "seq2seq": (BLUE, "o", 2.6, "-"), "trees": (VERMILION, "s", 1.3, "-"), "nearest": (GREEN, "^", 1.3, "-"),
+    "fixed": (PURPLE, "D", 1.3, "-"), "random": (ORANGE, "v", 1.3, "--"), "default": (GREY, "", 1.3, ":"),
+}
+
+Row = dict[str, Any]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A Markdown table: a line per device and number of measured proposals, a column per method."""
+    methods = [name for name in LINES if any(row["method"] == name for row in rows)]
+    lines = []
+    for device in dict.fromkeys(row["device"] for row in rows):
+        for count in COUNTS:
+            found = {row["method"]: row for row in rows if row["device"] == device and row["measured"] == count}
+            problems = next(iter(found.values()))["problems"]
+            first = f"{device} ({problems})" if count == COUNTS[0] else ""
+            lines.append([first, str(count), *(_cell(found[name]) for name in methods)])
+    return markdown(["device (problems)", "measured", *methods], lines)
+
+
+def _cell(row: Row) -> str:
+    share = f"{row['share']:.3f}"
+    if row["method"] == "seq2seq":
+        return f"**{share}**"
+    if row["low"] is None or row["low"] > 0:
+        return share
+    return share + ("†" if row["worse"] else "*")
+
+
+def caption(rows: Sequence[Row], where: dict[str, str]) -> str:
+    """What the numbers are, which of them say nothing, and where they come from."""
+    text = ("Share of the best known speed (geometric mean over held-out problems; 1 is the best that was found). "
+            "`measured` 0: the first proposal, unmeasured; 3 and 5: the best of so many measured proposals.")
+    marked = [_cell(row)[-1] for row in rows]
+    if "*" in [mark for mark, row in zip(marked, rows, strict=True) if row["method"] != "seq2seq"]:
+        text += " `*`: not distinguishable from seq2seq (95 % paired bootstrap over the problems)."
+    if "†" in marked:
+        text += " `†`: better than seq2seq (likewise)."
+    ratios = {row["device"]: row["regret_ratio"] for row in rows if row["regret_ratio"] is not None}
+    if ratios:
+        text += " What seq2seq's first proposal loses, over what the one best fixed configuration loses: "
+        text += ", ".join(f"{device} {ratio:.2f}" for device, ratio in ratios.items()) + "."
+    if any(row["unmeasured"] for row in rows):
+        text += " Where a space was not exhausted, every method chooses among its measured configurations."
+    return text + f"\n\nMeasured on {words(where)}. Evaluated on {where['date']}."
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """One panel per device, a line per method, labelled at its end."""
+    pyplot = style()
+    devices = list(dict.fromkeys(row["device"] for row in rows))
+    across = min(3, len(devices))
+    down = -(-len(devices) // across)
+    figure, panels = pyplot.subplots(down, across, figsize=(3.3 * across, 2.9 * down), squeeze=False)
+    least = min(row["share"] for row in rows)
+    lowest = max(0.0, math.floor(least * 20 - 0.2) / 20)
+    for place, panel in enumerate(panels.flat):
+        if place >= len(devices):
+            panel.set_axis_off()
+            continue
+        mine = [row for row in rows if row["device"] == devices[place]]
+        panel.set_title(f"{devices[place]}  ({mine[0]['problems']} held-out problems)", loc="left")
+        share_axis(panel, lowest)
+        _lines(panel, mine, lowest)
+        panel.set_xlim(-0.3, 7.4)
+        panel.set_xticks(COUNTS)
+        panel.spines["bottom"].set_bounds(0, 5)
+        if place % across:
+            panel.tick_params(labelleft=False)
+        if place + across >= len(devices):
+            panel.set_xlabel("measured proposals", loc="left")
+    figure.supylabel("share of the best known speed", fontsize=9)
+    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    pyplot.close(figure)
+
+
+def _lines(panel: Any, rows: Sequence[Row], lowest: float) -> None:
+    methods = [name for name in LINES if any(row["method"] == name for row in rows)]
+    ends = []
+    for name in methods:
+        colour, marker, width, dashes = LINES[name]
+        shares = {row["measured"]: height(row["share"]) for row in rows if row["method"] == name}
+        panel.plot(list(shares), list(shares.values()), dashes, color=colour, marker=marker, markersize=4,
+                   linewidth=width, zorder=3 if name == "seq2seq" else 2, clip_on=False)
+        ends.append(shares[max(shares)])
+    heights = [-math.log(1 - end) for end in ends]
+    span = math.log((1 - lowest) / (1 - 0.9975))
+    placed = apart(heights, 0.075 * span)
+    for name, own, label in zip(methods, heights, placed, strict=True):
+        colour = LINES[name][0]
+        panel.plot([5.12, 5.4], [1 - math.exp(-own), 1 - math.exp(-label)], color=colour, linewidth=0.6, clip_on=False)
+        panel.text(5.5, 1 - math.exp(-label), name, color=colour, va="center",
+                   fontweight="bold" if name == "seq2seq" else "normal")
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="folder for results.json and results.svg")
+    parser.add_argument("--checkpoint", default="default")
+    parser.add_argument("--data", type=Path, help="a data set (Parquet) other than the shipped one")
+    parser.add_argument("--methods", default=",".join(LINES), help="some of them, with commas between")
+    parser.add_argument("--readme", type=Path, help="also put the table between this page's results comments")
+    given = parser.parse_args()
+    try:
+        import seqtune
+
+        data = read_dataset(given.data)
+        rows = seqtune.evaluate(given.data, checkpoint=given.checkpoint, methods=given.methods.split(","),
+                                progress=lambda step: print(step, file=sys.stderr))
+        names = {row["device"] for row in rows}
+        where = machine([device for device in data.devices.values() if device.name in names])
+        given.out.mkdir(parents=True, exist_ok=True)
+        write_json(given.out / "results.json", {"machine": where, "rows": rows})
+        draw(rows, given.out / "results.svg")
+        text = f"{table(rows)}\n\n{caption(rows, where)}"
+        print(text)
+        if given.readme is not None:
+            insert(given.readme, "results", text)
+    except SeqtuneError as error:
+        sys.exit(f"results: {error}")
+
+
+if __name__ == "__main__":
+    main()

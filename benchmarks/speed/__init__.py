@@ -1,0 +1,1 @@
+"""How long seqtune itself takes."""

@@ -1,0 +1,184 @@
+"""How long an answer takes: `python -m benchmarks.latency [--out docs/] [--checkpoint FOLDER] [--devices ...]`.
+
+Warm: one prediction in a running process, beam 5, one thread, for many problems on each device: `new` shapes, whose
+search space has to be enumerated too, and the same ones `again`. Cold: the least of several fresh processes; `seqtune
+predict` searches with the beam of every answer there, which is wider. Calls: from Python and back, of a kernel with
+next to nothing to do, on threads that are awake; what the second row has more than the first is their dispatch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common.program import positive
+from benchmarks.common.report import insert, machine, markdown, words, write_json
+from seqtune.errors import KernelError, SeqtuneError
+
+PROBLEM = "conv2d n=1 c=64 h=56 w=56 k=64 r=3 s=3 pad=1"
+BEAM = 5
+WARM_UP = 5  # problems, of each type
+SEED = 77
+CALLS = 500  # in a block: under a millisecond or two, mostly between interruptions
+
+
+def least(arguments: list[str], times: int) -> float:
+    """Seconds of a fresh process."""
+    found = []
+    for _ in range(times):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+def cold(checkpoint: str, device: str, times: int) -> dict[str, float]:
+    """Seconds by what is started. Raises SeqtuneError where a command fails (it has said why)."""
+    from seqtune.predictor.trees.ranker import PROPOSALS
+
+    program = ["-m", "seqtune"]
+    commands = {"an empty interpreter": ["-c", "pass"], "import seqtune": ["-c", "import seqtune"],
+                "seqtune --help": [*program, "--help"], "seqtune devices": [*program, "devices"],
+                f"seqtune predict (beam {PROPOSALS})": [
+                    *program, "predict", PROBLEM, "--checkpoint", checkpoint, "--device", device]}
+    try:
+        return {name: least(arguments, times) for name, arguments in commands.items()}
+    except subprocess.CalledProcessError as error:
+        raise SeqtuneError(f"{' '.join(map(str, error.cmd[1:4]))} ended with exit code {error.returncode}") from None
+
+
+def warm(checkpoint: str, names: list[str], count: int) -> list[dict[str, Any]]:
+    """A row per device: milliseconds of new problems and of the same ones again."""
+    import torch
+
+    from seqtune.inputs import load_checkpoint
+    from seqtune.kernels.problem import Problem
+    from seqtune.kernels.problem_sets.sampler import sample_problems
+    from seqtune.kernels.space import spaces_for
+    from seqtune.tuner.backends.discovery import find
+
+    torch.set_num_threads(1)
+    loaded = load_checkpoint(checkpoint)
+    products = max(1, count // 5)
+    problems = sample_problems("conv2d", WARM_UP, SEED) + sample_problems("gemm", WARM_UP, SEED)
+    problems += sample_problems("conv2d", count - products, SEED + 1) + sample_problems("gemm", products, SEED + 1)
+    rows = []
+    for name in names:
+        device = find(name)
+
+        def answer(problem: Problem) -> None:
+            loaded.propose(spaces_for(problem, device), BEAM)  # noqa: B023 (called before it changes)
+
+        row: dict[str, Any] = {"device": device.name}
+        for which in ("new", "again"):
+            found = [milliseconds for problem in problems if (milliseconds := timed(answer, problem)) is not None]
+            found = sorted(found[2 * WARM_UP:])
+            if not found:
+                raise SeqtuneError(f"no kernel of {device.name} solves any of the problems; ask for more")
+            row[which] = {"problems": len(found), "median_ms": found[len(found) // 2],
+                          "p90_ms": found[len(found) * 9 // 10]}
+        rows.append(row)
+    return rows
+
+
+def calls(times: int) -> dict[str, float]:
+    """Microseconds of a call of a tiny product on one thread and on all, the median of `times` blocks."""
+    import numpy as np
+
+    from seqtune.kernels.kernel import Configuration
+    from seqtune.kernels.problem import Problem
+    from seqtune.tuner.backends.discovery import find
+    from seqtune.tuner.backends.llvm.calls import Caller, aligned
+    from seqtune.tuner.backends.llvm.compiler import Compiler
+    from seqtune.tuner.backends.llvm.threads import Threads
+
+    best = find("llvm:0")
+    problem = Problem.make("gemm", m=best.threads, n=4, k=1)
+    one_row = Configuration.of("llvm.gemm", {"vector": 4, "vectors_n": 1, "tile_m": 1, "unroll_k": 1, "chunk": 1})
+    x, y = aligned((best.threads, 1)), aligned((best.threads, 4))
+    found = {}
+    for count in dict.fromkeys((1, best.threads)):
+        device = find(f"llvm:{best.instruction_set}:{count}")
+        compiler = Compiler(device.instruction_set)
+        threads = Threads(compiler, count)
+        try:
+            call = Caller(device, compiler, threads).bind(problem, one_row, np.ones((1, 4), np.float32), None)
+            blocks = []
+            for _ in range(times):
+                start = time.perf_counter()
+                for _ in range(CALLS):
+                    call(x.ctypes.data, y.ctypes.data)
+                blocks.append((time.perf_counter() - start) / CALLS * 1e6)
+        finally:
+            threads.close()
+        found[f"{count} thread{'s' * (count > 1)}, pinned"] = sorted(blocks)[times // 2]
+    return found
+
+
+def timed(answer: Callable[[Any], None], problem: Any) -> float | None:
+    """Milliseconds; None where no kernel solves the problem."""
+    start = time.perf_counter()
+    try:
+        answer(problem)
+    except KernelError:
+        return None
+    return (time.perf_counter() - start) * 1e3
+
+
+def tables(rows: list[dict[str, Any]], starts: dict[str, float], dispatch: dict[str, float]) -> str:
+    """Three Markdown tables."""
+    lines = [[row["device"], str(row["new"]["problems"]), *(f"{row[which][value]:.1f}" for which in ("new", "again")
+                                                           for value in ("median_ms", "p90_ms"))] for row in rows]
+    header = ["device", "problems", "new: median, ms", "p90", "again: median, ms", "p90"]
+    return "\n\n".join([
+        markdown(header, lines),
+        markdown(["cold, a fresh process", "s"], [[name, f"{seconds:.2f}"] for name, seconds in starts.items()]),
+        markdown(["a call of next to nothing", "µs"], [[name, f"{each:.1f}"] for name, each in dispatch.items()])])
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="folder for latency.json")
+    parser.add_argument("--checkpoint", default="default")
+    parser.add_argument("--devices", nargs="+", help="[default: all that are here and the checkpoint knows]")
+    parser.add_argument("--problems", type=positive, default=100, help="sampled, a fifth of them matrix products")
+    parser.add_argument("--times", type=positive, default=5, help="fresh processes of each kind")
+    parser.add_argument("--readme", type=Path, help="also put the tables between this page's latency comments")
+    given = parser.parse_args()
+    try:
+        run(given)
+    except SeqtuneError as error:
+        sys.exit(f"latency: {error}")
+
+
+def run(given: argparse.Namespace) -> None:
+    """The measurements."""
+    from seqtune.inputs import load_checkpoint
+    from seqtune.tuner.backends.discovery import devices, find
+
+    known = load_checkpoint(given.checkpoint).vocabulary.words
+    names = given.devices or [device.name for device in devices() if f"backend={device.backend}" in known]
+    if not names:
+        raise SeqtuneError("no device here is of a kind that the checkpoint knows")
+    starts = cold(given.checkpoint, names[0], given.times)
+    dispatch = calls(20 * given.times + 1)
+    rows = warm(given.checkpoint, names, given.problems)
+    where = machine([find(name) for name in names])
+    text = f"{tables(rows, starts, dispatch)}\n\nMeasured on {words(where)}, on {where['date']}."
+    print(text)
+    if given.out is not None:
+        given.out.mkdir(parents=True, exist_ok=True)
+        write_json(given.out / "latency.json", {"machine": where, "beam": BEAM, "warm": rows, "cold_seconds": starts,
+                                                "call_microseconds": dispatch})
+    if given.readme is not None:
+        insert(given.readme, "latency", text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""How long MIOpen's parameters take: `OPENBLAS_NUM_THREADS=1 python -m benchmarks.miopen_latency [--json]`.
+
+Predictions of ConvAsm1x1U (eight words) for random convolutions, each asked once, in a running process: by the
+transformer alone and with the trees beside it, with a beam of 5, and greedily in one batch. The search spaces are built
+before, and timed apart. Processor time is told beside time, which is longer where other processes share the core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common.miopen_problems import draw, gpus, solved
+from benchmarks.common.program import positive, run_program
+from benchmarks.common.report import insert, markdown
+from seqtune.data.labels import Labels
+from seqtune.data.queries import Questions
+from seqtune.inputs import load_labels
+from seqtune.kernels.device import Device
+from seqtune.kernels.miopen.solver import PREFIX
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.labels.methods import Greedy
+from seqtune.predictor.labels.numpy_translator import ArrayTranslator
+from seqtune.predictor.sequence.beam import Candidate, NextWord, beam_search
+
+SOLVER = "ConvAsm1x1U"
+BEAM = 5
+WARM_UP = 5  # problems
+BATCH = 2000  # problems answered greedily at once
+BATCHES = 5
+SEED = 7
+
+
+def milliseconds(answer: Callable[[Any], object], asked: Sequence[Any]) -> dict[str, float]:
+    """Of the time that an answer takes, and of processor time: median, tenth and ninetieth percentile."""
+    times, processor = [], []
+    for one in asked:
+        start, begun = time.perf_counter(), time.process_time()
+        answer(one)
+        processor.append((time.process_time() - begun) * 1e3)
+        times.append((time.perf_counter() - start) * 1e3)
+    found: dict[str, float] = {"problems": len(times) - WARM_UP}
+    for name, some in (("", sorted(times[WARM_UP:])), ("processor_", sorted(processor[WARM_UP:]))):
+        found |= {f"{name}median_ms": statistics.median(some), f"{name}p10_ms": some[len(some) // 10],
+                  f"{name}p90_ms": some[len(some) * 9 // 10]}
+    return found
+
+
+def measure(checkpoint: str, problems: int) -> dict[str, Any]:
+    """Every figure, by what answers."""
+    loaded, generator = load_labels(checkpoint), np.random.default_rng(SEED)
+    kernel = loaded.kernels()[PREFIX + SOLVER]
+    pairs: list[tuple[Problem, Device]] = []
+    while len(pairs) < max(problems + WARM_UP, BATCH):
+        pairs += solved(kernel, draw(20_000, generator), gpus(), BATCH, generator)
+    spaces: list[SearchSpace] = []
+    found: dict[str, Any] = {"solver": SOLVER, "beam": BEAM, "openblas_threads": os.environ.get("OPENBLAS_NUM_THREADS")}
+    found["space"] = milliseconds(lambda pair: spaces.append(SearchSpace(kernel, *pair)), pairs[:problems + WARM_UP])
+    batch = Labels(kernel, Questions.of(pairs[:BATCH]), np.zeros((BATCH, len(kernel.parameters)), np.int16))
+    words: dict[str, NextWord[Any]] = {
+        "transformer": ArrayTranslator(loaded.size, loaded.state, loaded.vocabulary), "hybrid": loaded.next_word()}
+    for name, one in words.items():
+        greedy = Greedy(one)
+        rates, processor = [], []
+        for _ in range(BATCHES):
+            start, begun = time.perf_counter(), time.process_time()
+            greedy.answer(batch, 1)
+            processor.append(BATCH / (time.process_time() - begun))
+            rates.append(BATCH / (time.perf_counter() - start))
+        found[name] = {"beam": milliseconds(partial(_searched, one), spaces),
+                       "greedy_per_second": {"batch": BATCH, "median": statistics.median(rates), "least": min(rates),
+                                             "most": max(rates), "processor_median": statistics.median(processor)}}
+    return found
+
+
+def _searched(words: NextWord[Any], space: SearchSpace) -> list[Candidate]:
+    return beam_search(words, [space], BEAM, BEAM)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--checkpoint", default="miopen")
+    parser.add_argument("--problems", type=positive, default=200)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    parser.add_argument("--readme", type=Path, help="also put the table between this page's miopen-latency comments")
+    given = parser.parse_args()
+    found = measure(given.checkpoint, given.problems)
+    rows = [["the search space", *_told(found["space"]), "", "", ""]]
+    for name in ("transformer", "hybrid"):
+        rate = found[name]["greedy_per_second"]
+        rows.append([name, *_told(found[name]["beam"]), f"{rate['median']:.0f}",
+                     f"{rate['least']:.0f} to {rate['most']:.0f}", f"{rate['processor_median']:.0f}"])
+    table = markdown([f"{SOLVER}, beam {BEAM}", "median, ms", "p10 to p90", "processor, ms",
+                      f"greedy, {BATCH} at once: problems/s", "least to most", "per processor second"], rows)
+    print(json.dumps(found, allow_nan=False) if given.json else table)
+    if given.readme is not None:
+        insert(given.readme, "miopen-latency", table)
+
+
+def _told(times: dict[str, float]) -> list[str]:
+    return [f"{times['median_ms']:.2f}", f"{times['p10_ms']:.2f} to {times['p90_ms']:.2f}",
+            f"{times['processor_median_ms']:.2f}"]
+
+
+if __name__ == "__main__":
+    run_program("miopen_latency", main)

@@ -1,0 +1,1 @@
+"""Other tools' files, read and written: one file a format."""

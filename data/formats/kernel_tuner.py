@@ -1,0 +1,100 @@
+"""Import of Kernel Tuner's cache files (.json, .json.gz), which a brute-force run leaves, into a data set.
+
+A cache says the kernel, the device, the problem's size, all values of all parameters, and per configuration the mean
+time of its runs, or what went wrong. The restrictions are not in it: the space is made of the values listed, and what
+the cache does not hold of it counts as not measured. A cache of a run that was cut off lacks its last brackets.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import zlib
+from collections.abc import Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from seqtune.errors import FormatError
+from seqtune.kernels.files import read_bounded
+
+from ..record import Measurement, Status
+from .foreign_records import STATUSES, Recorded, Row, is_setting, milliseconds, setting
+
+LARGEST_FILE = 200_000_000  # bytes on disk
+LARGEST_CONTENT = 400_000_000  # bytes unpacked
+_GZIP = b"\x1f\x8b"
+
+
+def read_json(path: Path, mend: bool = False) -> dict[str, Any]:
+    """The object of a JSON file, compressed or not; `mend` closes what was cut off. Raises FormatError."""
+    content = read_bounded(path, LARGEST_FILE)
+    if content.startswith(_GZIP):
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+                content = file.read(LARGEST_CONTENT + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise FormatError(f"{path} is no sound gzip file: {error}") from None
+    if len(content) > LARGEST_CONTENT:
+        raise FormatError(f"{path} unpacks to more than {LARGEST_CONTENT // 1_000_000} MB")
+    try:
+        text = content.decode("utf-8").strip()
+        try:
+            found = json.loads(text)
+        except ValueError:
+            if not mend:
+                raise
+            found = json.loads(text.removesuffix(",") + "}}")
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{path} is not JSON: {str(error)[:100]}") from None
+    if not isinstance(found, dict):
+        raise FormatError(f"{path} holds no JSON object")
+    return found
+
+
+def read_cache(path: Path, device: str | None = None) -> Recorded:
+    """One cache; `device` names the device where the file leaves that blank. Raises FormatError."""
+    content = read_json(path, mend=True)
+    entries, names = content.get("cache"), content.get("tune_params_keys")
+    listed = content.get("tune_params", {})
+    if (not isinstance(entries, dict) or not isinstance(names, list) or not isinstance(listed, dict)
+            or not all(isinstance(name, str) and isinstance(listed.get(name, []), list) for name in names)
+            or not all(map(is_setting, chain.from_iterable(listed.get(name, []) for name in names)))):
+        raise FormatError(f"{path} is no cache of Kernel Tuner's: it needs cache, tune_params_keys and tune_params")
+    if len(set(names)) < len(names):
+        raise FormatError(f"{path} names a parameter twice")
+    sizes = content.get("problem_size", [])
+    said = str(content.get("device_name") or "").strip()
+    found = Recorded(
+        path.name, str(content.get("kernel_name") or path.name.partition(".")[0]),
+        device or said or path.name.partition(".")[0],
+        {name: [setting(value) for value in listed.get(name, [])] for name in names},
+        sizes if isinstance(sizes, list) else [sizes], model=said)
+    for entry in entries.values():
+        values = [entry.get(name) for name in names] if isinstance(entry, dict) else [None]
+        if not all(map(is_setting, values)):
+            found.skipped["a configuration without its parameters"] += 1
+            continue
+        row = _row(tuple(map(setting, values)), entry)
+        if row is None:
+            found.skipped["neither a time nor a failure that is known"] += 1
+        else:
+            found.rows.append(row)
+    if not any(row.status is Status.CORRECT for row in found.rows):
+        raise FormatError(f"{path} holds no time (its objective is {str(content.get('objective', 'time'))[:40]!r})")
+    return found
+
+
+def _row(settings: tuple[Any, ...], entry: Mapping[str, Any]) -> Row | None:
+    time, build = entry.get("time"), milliseconds(entry.get("compile_time"))
+    if isinstance(time, str):
+        status = STATUSES.get(time, Status.CORRECT)
+        return None if status is Status.CORRECT else Row(settings, status, math.inf, build_seconds=build)
+    seconds = milliseconds(time)
+    if seconds <= 0:
+        return None
+    times = entry.get("times")
+    samples = tuple(filter(None, map(milliseconds, times))) if isinstance(times, list) else ()
+    return Row(settings, Status.CORRECT, seconds, len(samples) or 1, Measurement(Status.CORRECT, samples).spread, build)

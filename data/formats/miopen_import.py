@@ -1,0 +1,214 @@
+"""Import of MIOpen's perf-dbs and find-dbs into a data set.
+
+A label of a perf-db becomes a row of status `chosen`, run `tuned`: the configuration that MIOpen's tuner found fastest;
+it kept no time. An item of a find-db becomes a `correct` row, run `find`: a solver's best time, its configuration
+unknown (`{}`), so it tells of solvers, not of configurations.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from seqtune.errors import DeviceError, FormatError
+from seqtune.kernels.device import Device
+from seqtune.kernels.membership import Membership
+from seqtune.kernels.miopen.gpus import device_of
+from seqtune.kernels.miopen.solver import PREFIX, SOLVERS, Solver, Written, find_solver
+from seqtune.kernels.miopen.xdlops_tables import RowSolver
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.columns import ProblemColumns
+
+from ..dataset import SCHEMA, Dataset
+from ..record import Status
+from .miopen_files import Labels, Times, read
+from .miopen_terms import true_terms
+
+TUNED, FIND = "tuned", "find"
+_TABLE = "miopen table"  # provenance: a text of each row of a solver's table
+Tables: TypeAlias = dict[str, dict[str, str]]  # solver -> a text by row and whether it splits
+
+
+@dataclass
+class Imported:
+    """One file's rows: the data set's columns of them, its device and problems, and what was left out."""
+
+    path: Path
+    device: Device
+    rows: pd.DataFrame
+    problems: dict[str, Problem]
+    skipped: Counter[str] = field(default_factory=Counter)
+    algorithms: dict[str, str] = field(default_factory=dict)
+
+    def report(self) -> dict[str, Any]:
+        """What a user reads of it."""
+        return {"path": str(self.path), "device": self.device.name, "kind": "find-db" if self.algorithms else "perf-db",
+                "rows": len(self.rows), "problems": len(self.problems),
+                "solvers": {str(name).removeprefix(PREFIX): int(count) for name, count in
+                            self.rows["kernel"].value_counts().sort_index().items()},
+                "skipped": dict(sorted(self.skipped.items()))}
+
+
+def read_files(paths: Sequence[Path], devices: Sequence[Device] = ()) -> tuple[Dataset, list[dict[str, Any]]]:
+    """One data set of all files, and a report of each; of several times of one solver, the least counts.
+
+    `devices` are those that a file's name doesn't tell, or not all of. Raises DeviceError where no file is of one.
+    """
+    tables: Tables = {}
+    places = [device_of(path, devices) for path in paths]
+    names = sorted({place.name for place in places})
+    for device in devices:
+        if device.name not in names:
+            raise DeviceError(f"none of the files is of {device.name:.60}; their names tell {', '.join(names):.200}")
+    found = [read_file(path, place, tables) for path, place in zip(paths, places, strict=True)]
+    rows = pd.concat([one.rows for one in found], ignore_index=True).sort_values("seconds", kind="stable")
+    rows = rows.drop_duplicates(["device", "problem", "kernel", "configuration", "run"]).sort_index()
+    provenance = {"source": "MIOpen: " + ", ".join(path.name for path in paths)}
+    algorithms = {name: algorithm for one in found for name, algorithm in one.algorithms.items()}
+    if algorithms:
+        provenance["miopen algorithms"] = json.dumps(algorithms, sort_keys=True)
+    provenance |= {f"{_TABLE} {name}": json.dumps(list(texts.values())) for name, texts in sorted(tables.items())}
+    problems = {key: problem for one in found for key, problem in one.problems.items()}
+    rows = rows.astype(dict.fromkeys(rows.select_dtypes(exclude="number").columns, object))
+    data = Dataset(rows.reset_index(drop=True), {one.device.key: one.device for one in found}, problems,
+                   provenance=provenance)
+    return data, [one.report() for one in found]
+
+
+def solver_of(data: Dataset, name: str) -> Solver:
+    """A solver as the data set knows it: with the rows of MIOpen's table that were seen. Raises KernelError."""
+    return with_table(find_solver(name), tables_of(data))
+
+
+def with_table(solver: Solver, tables: Mapping[str, Sequence[str]]) -> Solver:
+    """The solver with its rows, where these tables (from `tables_of`) have some. Raises FormatError, KernelError."""
+    if solver.name not in tables or not isinstance(solver, RowSolver):
+        return solver
+    return solver.with_rows(map(solver.read, tables[solver.name]))
+
+
+def tables_of(data: Dataset) -> dict[str, tuple[str, ...]]:
+    """The rows of MIOpen's tables that a data set has seen, as texts by solver. Raises FormatError."""
+    found = {}
+    for key, text in data.provenance.items():
+        if key.startswith(f"{_TABLE} "):
+            try:
+                found[key.removeprefix(f"{_TABLE} ")] = tuple(map(str, json.loads(text)))
+            except (ValueError, TypeError):
+                raise FormatError(f"the data set's {key:.80} is damaged") from None
+    return found
+
+
+def read_file(path: Path, device: Device, tables: Tables | None = None) -> Imported:
+    """The rows of one file of MIOpen's; `tables` gathers the table rows seen. Raises FormatError."""
+    content = read(path)
+    if not content.columns["direction"]:
+        raise FormatError(f"{path} holds no problem of MIOpen's")
+    columns = {name: column if isinstance(column[0], str) else np.array(column, dtype=np.int64)
+               for name, column in content.columns.items()}
+    problems, sound = ProblemColumns.read("convnd", true_terms(columns))  # type: ignore[arg-type]
+    skipped = content.skipped
+    reasons = np.full(len(problems), None, dtype=object)
+    reasons[~sound] = "a problem whose words or sizes are not known here"
+    for broken, reason in problems.refusals():
+        reasons[broken & sound] = f"a problem where {reason}"
+    if isinstance(content, Labels):
+        return _labels(path, device, content, problems, reasons, skipped, {} if tables is None else tables)
+    return _times(path, device, content, problems, reasons, skipped)
+
+
+def _times(path: Path, device: Device, content: Times, problems: ProblemColumns, reasons: Any,
+           skipped: Counter[str]) -> Imported:
+    made = problems.problems()
+    keys = np.array([key for key, _ in made], dtype=object)
+    frame = pd.DataFrame(content.times, columns=["place", "solver", "seconds", "workspace"])
+    frame = _kept(frame, reasons, skipped)
+    place = frame["place"].to_numpy()
+    rows = _rows(device, keys[place], PREFIX + frame["solver"], "{}", Status.CORRECT, frame["seconds"].to_numpy(), FIND,
+                 frame["workspace"].to_numpy())
+    used = dict(made[one] for one in np.unique(place).tolist())
+    return Imported(path, device, rows, used, skipped, content.algorithms)
+
+
+def _labels(path: Path, device: Device, content: Labels, problems: ProblemColumns, reasons: Any,
+            skipped: Counter[str], tables: Tables) -> Imported:
+    made = problems.problems()
+    keys = np.array([key for key, _ in made], dtype=object)
+    frame = pd.DataFrame(content.labels, columns=["place", "solver", "params"])
+    frame = _kept(frame, reasons, skipped)
+    parts = []
+    for name, labels in frame.groupby("solver", sort=True):
+        if name not in SOLVERS:
+            skipped[f"{name:.60}: no search space is known"] += len(labels)
+            continue
+        solver = find_solver(str(name))
+        place, settings = _settings(solver, labels, problems, device, skipped, tables)
+        parts.append(_rows(device, keys[place], solver.kernel.name, settings, Status.CHOSEN, np.inf, TUNED, 0))
+    rows = pd.concat(parts, ignore_index=True) if parts else _rows(device, keys[:0], "", "", Status.CHOSEN, 0, TUNED, 0)
+    used = set(rows["problem"])
+    return Imported(path, device, rows, {key: one for key, one in made if key in used}, skipped)
+
+
+def _kept(frame: pd.DataFrame, reasons: Any, skipped: Counter[str]) -> pd.DataFrame:
+    """Rows whose problem is sound; the others are counted."""
+    against = reasons[frame["place"].to_numpy()] if len(frame) else np.array([], dtype=object)
+    skipped.update(reason for reason in against if reason is not None)
+    return frame[np.array([reason is None for reason in against], dtype=bool)].reset_index(drop=True)
+
+
+def _settings(solver: Solver, labels: pd.DataFrame, problems: ProblemColumns, device: Device,
+              skipped: Counter[str], tables: Tables) -> tuple[Any, Any]:
+    """Of labels in their space: the place of the problem and the configuration's key."""
+    codes, texts = pd.factorize(labels["params"])
+    read: list[dict[str, int | str] | None] = []
+    for text in texts:
+        try:
+            read.append(solver.read(text))
+        except FormatError:
+            read.append(None)
+    sound = np.array([values is not None for values in read])
+    skipped.update([f"{solver.name}: not its parameters"] * int((~sound[codes]).sum()))
+    place = labels["place"].to_numpy()[sound[codes]]
+    codes = codes[sound[codes]]
+    distinct = [values for values in read if values is not None]
+    codes = (np.cumsum(sound) - 1)[codes]
+    if not distinct:
+        return place, np.array([], dtype=object)
+    columns = {name: np.array([values[name] for values in distinct])[codes] for name in distinct[0]}
+    free = {parameter.name: columns[parameter.name] for parameter in solver.kernel.parameters}
+    if isinstance(solver, RowSolver):
+        table = tables.setdefault(solver.name, {})
+        for text, values in zip(texts, read, strict=True):
+            if values is not None:
+                table.setdefault(f"{values['row']} {bool(values['gks'])}", str(text))
+        solver = solver.with_rows(solver.read(text) for text in table.values())
+    member = Membership(solver.kernel, problems.take(place), device, free)
+    for one in solver.fields:
+        if isinstance(one, Written) and not one.ignored and one.name in columns:
+            told = member.evaluate(one.expression) == columns[one.name]
+            member.require(told, f"{one.name} is not what the other parameters tell")
+    for reason in member.reasons:
+        if reason is not None:
+            skipped[f"{solver.name}: {reason}"] += 1
+    inside = np.array([reason is None for reason in member.reasons])
+    settings = np.array([solver.configuration(values).key for values in distinct], dtype=object)
+    return place[inside], settings[codes[inside]]
+
+
+def _rows(device: Device, problem: Any, kernel: Any, configuration: Any, status: Status, seconds: Any, run: str,
+          workspace: Any) -> pd.DataFrame:
+    rows = pd.DataFrame({
+        "device": device.key, "problem": problem, "kernel": kernel, "kernel_version": np.int32(1),
+        "configuration": configuration, "status": status.value, "seconds": np.float32(seconds),
+        "spread": np.float32(0), "samples": np.int32(status is Status.CORRECT), "error": np.float32("nan"),
+        "build_seconds": np.float32(0), "run": run, "toolchain": device.toolchain, "workspace": workspace,
+    }, index=range(len(problem)))
+    ordered: pd.DataFrame = rows[SCHEMA.names].astype({"workspace": np.int64})
+    return ordered

@@ -1,0 +1,163 @@
+"""Recorded spaces on disk: a Parquet file per kernel, a row per device and configuration, and `spaces.json` beside it.
+
+`spaces.json` holds, by the Parquet file's name: kernel, tune_params (name -> values), restrictions, problem_size and
+devices (name -> device_name, vendor). A Parquet file that stands alone has its part of it as the metadata `space`.
+Columns: device, one per parameter, status (`ok` or what Kernel Tuner calls the failure), time_ms (mean of the runs),
+and where they are there `measured`, `n_runs` and `compile_ms`. Rows that are not `measured` were made up, and are left
+out: what the restrictions allow beyond the rows was not measured.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from seqtune.errors import FormatError
+from seqtune.kernels.files import read_bounded
+
+from ..dataset import LARGEST_FILE, Dataset
+from ..record import Status
+from .foreign_records import MOST_ROWS, STATUSES, Recorded, Row, is_setting, milliseconds, setting, to_dataset
+
+SPACES = "spaces.json"
+MOST_RUNS = 1_000_000  # of one configuration
+LARGEST_SPACES = 10_000_000  # bytes
+_TYPES = {"device": pa.string(), "status": pa.string(), "time_ms": pa.float64(), "measured": pa.bool_(),
+          "n_runs": pa.float64(), "compile_ms": pa.float64()}
+
+
+class _Device(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    device_name: str = ""
+    vendor: str = ""
+
+
+class _Space(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    kernel: str
+    tune_params: dict[str, list[int | float | str]]
+    restrictions: list[str] = []
+    problem_size: list[int] | int = []
+    devices: dict[str, _Device] = {}
+
+
+def is_recorded(path: Path) -> bool:
+    """Whether it is a folder with a spaces.json, or a Parquet file of one."""
+    if path.is_dir():
+        return (path / SPACES).is_file()
+    try:
+        schema = pq.read_schema(path)
+    except (OSError, pa.ArrowException):
+        return False
+    metadata = schema.metadata or {}
+    return b"seqtune" not in metadata and (
+        b"space" in metadata or (path.with_name(SPACES).is_file() and "time_ms" in schema.names))
+
+
+def read_recorded(path: Path) -> Dataset:
+    """A folder's or a file's recordings as a data set. Raises FormatError."""
+    return to_dataset(list(recordings(path)), "recorded spaces")
+
+
+def recordings(path: Path) -> Iterator[Recorded]:
+    """One per kernel and device."""
+    place = path / SPACES if path.is_dir() else path.with_name(SPACES)
+    spaces = _spaces(place) if place.is_file() else {}
+    if not path.is_dir():
+        yield from _of_file(path, spaces.get(path.stem))
+        return
+    for name, space in spaces.items():
+        yield from _of_file(path / f"{Path(name).name}.parquet", space)
+
+
+def _spaces(path: Path) -> dict[str, _Space]:
+    try:
+        found = json.loads(read_bounded(path, LARGEST_SPACES))
+        if not isinstance(found, dict):
+            raise FormatError(f"{path} is not an object of spaces")
+        return {str(name): _Space.model_validate(space) for name, space in found.items()}
+    except ValidationError as error:
+        raise FormatError(f"{path} does not describe recorded spaces: {_first(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{path} is not JSON: {str(error)[:100]}") from None
+
+
+def _first(error: ValidationError) -> str:
+    one = error.errors()[0]
+    return f"{'.'.join(map(str, one['loc']))}: {one['msg']}"[:300]
+
+
+def _of_file(path: Path, space: _Space | None) -> Iterator[Recorded]:
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise FormatError(f"{path} is larger than {LARGEST_FILE >> 20} MiB")
+        file = pq.ParquetFile(path)
+        if file.metadata.num_rows > MOST_ROWS:
+            raise FormatError(f"{path} has more than {MOST_ROWS} rows")
+        if space is None:
+            space = _Space.model_validate_json((file.schema_arrow.metadata or {}).get(b"space", b""))
+        if not space.tune_params:
+            raise FormatError(f"{path}: its space names no parameter")
+        there = set(file.schema_arrow.names)
+        needed = ["device", "status", "time_ms", *space.tune_params]
+        for name in needed:
+            if name not in there:
+                raise FormatError(f"{path} has no column {name!r:.40}")
+        names = [*needed, *(name for name in ("measured", "n_runs", "compile_ms") if name in there)]
+        table = file.read(columns=list(dict.fromkeys(names)))
+        columns = {name: (table.column(name).cast(_TYPES[name]) if name in _TYPES else table.column(name)).to_pylist()
+                   for name in table.column_names}
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror or error}") from None
+    except ValidationError as error:
+        raise FormatError(f"{path} says nothing about its space: {_first(error)}") from None
+    except pa.ArrowException as error:
+        said = " ".join(str(error).split())[:200]
+        raise FormatError(f"{path} is no Parquet file of a recorded space: {said}") from None
+    sizes: Sequence[int] = space.problem_size if isinstance(space.problem_size, list) else [space.problem_size]
+    parameters = {name: [setting(value) for value in values] for name, values in space.tune_params.items()}
+    found: dict[str, Recorded] = {}
+    settings = list(zip(*(columns[name] for name in parameters), strict=True))
+    blank = [None] * len(settings)
+    rest = zip(columns["device"], columns["status"], columns["time_ms"], columns.get("measured", blank),
+               columns.get("n_runs", blank), columns.get("compile_ms", blank), strict=True)
+    for values, (device, status, time, measured, runs, compiling) in zip(settings, rest, strict=True):
+        if device not in found:
+            facts = space.devices.get(str(device), _Device())
+            found[device] = Recorded(str(path), space.kernel, str(device), parameters, sizes, space.restrictions,
+                                     facts.device_name, facts.vendor)
+        one = found[device]
+        if measured is False:
+            one.skipped["not measured, but made up"] += 1
+            continue
+        outcome = _outcome(path, status, time)
+        if not all(map(is_setting, values)):
+            one.skipped["a configuration without its parameters"] += 1
+        elif not outcome:
+            one.skipped["a time that no clock shows"] += 1
+        else:
+            one.rows.append(Row(tuple(map(setting, values)), *outcome, _count(runs), 0.0, milliseconds(compiling)))
+    yield from found.values()
+
+
+def _outcome(path: Path, status: Any, time: Any) -> tuple[Status, float] | None:
+    if status not in STATUSES:
+        raise FormatError(f"{path}: unknown status {status!r:.40}")
+    if STATUSES[status] is not Status.CORRECT:
+        return STATUSES[status], math.inf
+    seconds = milliseconds(time)
+    return (Status.CORRECT, seconds) if seconds else None
+
+
+def _count(runs: float | None) -> int:
+    """How many there were; 1 where the file does not say it."""
+    return int(runs) if runs is not None and 1 <= runs <= MOST_RUNS else 1

@@ -1,0 +1,122 @@
+"""Declared kernels: kernel families as JSON, as `seqtune kernels --json` prints them, and read from a file.
+
+Recorded and foreign kernels come this way: parameters, constraints, derived quantities and default make a search space
+like any other. What runs a kernel never comes from a file, so a kernel read from one has nothing to run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from seqtune.errors import FormatError, MisuseError
+
+from .expression import Expression
+from .files import read_bounded
+from .kernel import Constraint, Kernel, Parameter
+from .problem import problem_type
+
+LARGEST_FILE = 10_000_000  # bytes
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class _Condition(_Part):
+    expression: str
+    reason: str = Field(min_length=1)
+
+
+class _Quantity(_Part):
+    name: str
+    expression: str
+
+
+class _Parameter(_Part):
+    name: str = Field(pattern=r"^[A-Za-z_][A-Za-z_0-9]*$")
+    values: list[int | str]
+    meaning: str = ""
+
+
+class _Declaration(_Part):
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_.<>-]+$")  # backend.family
+    problem_type: str
+    backends: list[str] = Field(min_length=1)
+    parameters: list[_Parameter] = Field(min_length=1)
+    default: dict[str, int | str]
+    version: int = Field(default=1, ge=1)
+    meaning: str = ""
+    solves: list[_Condition] = []
+    derived: list[_Quantity] = []
+    constraints: list[_Condition] = []
+    prior: list[_Condition] = []
+    includes: str | None = None  # printed for people, not read
+
+
+class _File(_Part):
+    kernels: list[_Declaration] = Field(min_length=1)
+
+
+def to_json(kernel: Kernel) -> dict[str, object]:
+    """A kernel family as a JSON object, without what runs it."""
+    return {
+        "name": kernel.name, "problem_type": kernel.problem_type, "backends": list(kernel.backends),
+        "version": kernel.version, "meaning": kernel.meaning,
+        "solves": [{"expression": one.expression.text, "reason": one.reason} for one in kernel.solves],
+        "parameters": [{"name": one.name, "values": list(one.values), "meaning": one.meaning}
+                       for one in kernel.parameters],
+        "derived": [{"name": name, "expression": expression.text} for name, expression in kernel.derived],
+        "constraints": [{"expression": one.expression.text, "reason": one.reason} for one in kernel.constraints],
+        **({"prior": [{"expression": one.expression.text, "reason": one.reason} for one in kernel.prior]}
+           if kernel.prior else {}),
+        "default": dict(kernel.default)}
+
+
+def from_json(found: Mapping[str, object]) -> Kernel:
+    """The inverse of `to_json`. Raises FormatError."""
+    try:
+        return _kernel(_Declaration.model_validate(found))
+    except ValidationError as error:
+        raise FormatError(_first(error)) from None
+
+
+def read_kernels(path: str | Path) -> tuple[Kernel, ...]:
+    """The kernels of a file: JSON, `{"kernels": [...]}`. Raises FormatError."""
+    place = Path(path)
+    content = read_bounded(place, LARGEST_FILE)
+    try:
+        return tuple(map(_kernel, _File.model_validate_json(content).kernels))
+    except ValidationError as error:
+        raise FormatError(f"{place} does not declare kernels: {_first(error)}") from None
+    except FormatError as error:
+        raise FormatError(f"{place}: {error}") from None
+
+
+def _kernel(found: _Declaration) -> Kernel:
+    try:
+        problem_type(found.problem_type)
+        names = [*(one.name for one in found.parameters), *(one.name for one in found.derived)]
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
+        if twice is not None:
+            raise FormatError(f"{found.name} declares {twice!r:.40} twice")
+        parameters = {one.name: Parameter(one.name, tuple(one.values), one.meaning) for one in found.parameters}
+        for name, value in found.default.items():
+            if name not in parameters or value not in parameters[name].values:
+                raise FormatError(f"{found.name}: the default {name[:40]}={value!s:.40} is no value of a parameter")
+        solves, constraints, prior = (tuple(Constraint.of(one.expression, one.reason) for one in part)
+                                      for part in (found.solves, found.constraints, found.prior))
+        derived = tuple((one.name, Expression(one.expression)) for one in found.derived)
+    except MisuseError as error:
+        raise error if isinstance(error, FormatError) else FormatError(f"{found.name}: {error}") from None
+    return Kernel(found.name, found.problem_type, tuple(found.backends), tuple(parameters.values()), constraints,
+                  tuple(found.default.items()), found.meaning, solves, derived, found.version, prior)
+
+
+def _first(error: ValidationError) -> str:
+    one = error.errors()[0]
+    place = ".".join(map(str, one["loc"]))
+    return f"{place}: {one['msg']}"[:300] if place else str(one["msg"])[:300]

@@ -1,0 +1,109 @@
+"""llvm.gemm: fp32 matrix product by llvm.direct's register tile, whose pixels are rows of A."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..cache_lines import gemm_lines
+from ..device import Device
+from ..expression import Expression
+from ..implementation import Array, Launch, Phase, Source
+from ..kernel import Configuration, Constraint, Kernel, Parameter
+from ..problem import Problem
+from .ir.task_loops import arguments
+from .ir.tile import Tile
+from .ir.tiling import Work, pack
+
+# SSE multiplies in place, so its inputs need no register of their own to be tried (some spill: that is learnable).
+_INPUT_REGISTER = "(0 if instruction_set == 'sse' else 1)"
+
+KERNEL = Kernel(
+    name="llvm.gemm",
+    problem_type="gemm",
+    backends=("llvm",),
+    parameters=(
+        Parameter("vector", (1, 4, 8, 16), "columns of C in a vector"),
+        Parameter("vectors_n", (1, 2, 3, 4, 6), "vectors of columns in a tile"),
+        Parameter("tile_m", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 20, 28), "rows in a tile"),
+        Parameter("unroll_k", (1, 2, 4, 8), "steps of the reduction in the innermost loop's body"),
+        Parameter("chunk", (0, 1, 2, 4, 8, 16, 32, 64), "tiles that all columns visit before the next; 0: all"),
+    ),
+    derived=tuple((name, Expression(text)) for name, text in (
+        ("lanes_n", "vector * vectors_n"),
+        ("accumulators", "tile_m * vectors_n"),
+        ("unrolled", "accumulators * unroll_k"),
+        ("loads_per_fma", "(tile_m + vectors_n) / accumulators"),
+        ("n_blocks", "ceil_div(n, lanes_n)"),
+        ("tiles", "ceil_div(m, tile_m)"),
+        ("m_waste", "tiles * tile_m / m"),
+        ("n_waste", "n_blocks * lanes_n / n"),
+        ("tasks", "ceil_div(tiles, chunk) if chunk > 0 else n_blocks * min(threads, tiles)"),
+        ("tasks_per_thread", "tasks / threads"),
+        ("idle", "ceil_div(tasks, threads) * threads / tasks"),
+        ("panel_bytes", "k * lanes_n * 4"),
+        ("chunk_bytes", "(min(chunk, tiles) if chunk > 0 else ceil_div(tiles, threads)) * tile_m * k * 4"),
+    )) + gemm_lines("lanes_n"),
+    solves=(Constraint.of("dtype == 'fp32'", "it computes in fp32 only"),),
+    constraints=(
+        Constraint.of("vector <= vector_floats", "a vector must fit the widest register"),
+        Constraint.of("vector == min(vector_floats, 16) or n % min(vector_floats, 16) > 0 and n < 4 * vector_floats",
+                      "vectors below the register's width pay only where they divide few columns better"),
+        Constraint.of("vector * 2 >= min(vector_floats, 16) or vector * 4 > n",
+                      "vectors below half the register's width pay only where there are few columns"),
+        Constraint.of("vector > 1 or n < 4", "single columns pay only below 4 columns"),
+        Constraint.of("vector * vectors_n <= n", "a tile must not have more columns than C"),
+        Constraint.of("tile_m <= m", "a tile must not have more rows than C"),
+        Constraint.of(f"accumulators + vectors_n + {_INPUT_REGISTER} <= vector_registers",
+                      "accumulators, B and one element of A must fit the registers"),
+        Constraint.of("accumulators >= 8 or tile_m * 2 > m or vector < 4",
+                      "fewer than 8 accumulators only wait for each other"),
+        Constraint.of("k % unroll_k == 0", "unrolled steps must divide the reduction"),
+        Constraint.of("chunk == 0 or n_blocks > 1", "one block of columns visits all tiles in any case"),
+        Constraint.of("chunk == 0 or chunk == 1 or chunk * threads <= tiles", "chunks this large leave threads idle"),
+    ),
+    default=(("vector", 16), ("vectors_n", 2), ("tile_m", 8), ("unroll_k", 2), ("chunk", 4)),
+    meaning="matrix product in registers: tile_m rows by vectors_n vectors of columns, B packed in panels",
+    version=2,
+    implementation="seqtune.kernels.llvm.gemm:IMPLEMENTATION",
+)
+
+
+class Gemm:
+    """Runs llvm.gemm."""
+
+    includes = "bias and activation; B is packed into panels before, as for constant weights"
+
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
+        """One text per tile, step between rows of A and epilogue."""
+        return Tile(
+            vector=configuration.number("vector"), vectors=configuration.number("vectors_n"), tile_h=1,
+            tile_w=configuration.number("tile_m"), body=f"c{configuration.number('unroll_k')}", r=1, s=1,
+            pixel_step=1 if problem["trans_a"] == "yes" else problem.size("k"), channels_last=True,
+            bias=problem["bias"] == "yes", relu=problem["activation"] == "relu").source()
+
+    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
+        """Sizes of this problem."""
+        m, n, k = problem.size("m"), problem.size("n"), problem.size("k")
+        work = Work(row_w=m, rows=1, k=n, c=k, tile_w=configuration.number("tile_m"), tile_h=1,
+                    lanes=_lanes(configuration), chunk=configuration.number("chunk"), threads=device.threads)
+        step, along = (1, m) if problem["trans_a"] == "yes" else (k, 1)
+        given = work.arguments(1)
+        given |= {"groups": 1, "x_channel": along, "x_column": step, "y_pixel": n, "y_channel": 1,
+                  "filter_rows": 1, "inside_rows": 1, "tap_row_step": 1}
+        return Launch(arguments(**given), (Phase("direct", work.tasks),))
+
+    def packing(self, problem: Problem, configuration: Configuration) -> int:
+        """What `pack` depends on besides the weights: equal packings are equal arrays."""
+        return _lanes(configuration)
+
+    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
+        """[block of columns][k][column]; the last block overlaps its predecessor."""
+        rows = weights if problem["trans_b"] == "yes" else weights.T
+        return pack(np.asarray(rows)[:, :, None, None], 1, _lanes(configuration), True)
+
+
+def _lanes(configuration: Configuration) -> int:
+    return configuration.number("vector") * configuration.number("vectors_n")
+
+
+IMPLEMENTATION = Gemm()

@@ -1,0 +1,1 @@
+"""Generators of LLVM IR that the families share."""

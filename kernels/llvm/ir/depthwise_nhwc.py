@@ -1,0 +1,155 @@
+"""Depthwise convolution of channels-last images as LLVM IR text: a vector holds channels.
+
+A task is (image, chunk of channels, row of tiles), the latter innermost. There is no padding copy: rows outside the
+image are skipped when it runs, columns when it is written, in a tile of its own for every such border of the problem.
+The last tile of a row and of a column overlaps its predecessor, as does the last vector of channels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...implementation import Launch, Phase, Source
+from ...problem import Problem
+from .writer import ENTRY, Writer, declarations, in_order
+
+# What arrives at run time, in order, as i64, before the border of every column of tiles; steps in floats.
+FIELDS = (
+    "chunks", "chunk", "vectors", "tile_rows", "tile_columns", "last_row", "last_column", "last_channel", "channels",
+    "height", "pad_h", "pad_w", "x_image", "x_row", "y_image", "y_row")
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelTile:
+    """What decides the text."""
+
+    vector: int
+    tile_w: int
+    tile_h: int
+    r: int
+    s: int
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    bias: bool
+    relu: bool
+
+    @property
+    def high(self) -> int:
+        """Input rows that a tile sees."""
+        return (self.tile_h - 1) * self.stride[0] + (self.r - 1) * self.dilation[0] + 1
+
+    @property
+    def wide(self) -> int:
+        """Input columns that a tile sees."""
+        return (self.tile_w - 1) * self.stride[1] + (self.s - 1) * self.dilation[1] + 1
+
+    def borders(self, problem: Problem) -> list[tuple[int, int]]:
+        """For every column of tiles, how many of its input columns lie left and right of the image."""
+        width, pad, out_w = problem.size("w"), problem.size("pad_w"), problem.size("out_w")
+        lefts = [min(first, out_w - self.tile_w) * self.stride[1] - pad for first in range(0, out_w, self.tile_w)]
+        return [(max(0, -left), max(0, left + self.wide - width)) for left in lefts]
+
+    def source(self, problem: Problem) -> Source:
+        """One text per tile, filter, strides, dilation, epilogue and kinds of borders."""
+        return _source(self, tuple(sorted(set(self.borders(problem)))))
+
+    def launch(self, problem: Problem, chunk: int) -> Launch:
+        """Sizes of this problem."""
+        names = ("n", "c", "h", "w", "pad_h", "pad_w", "out_h", "out_w")
+        n, c, h, w, pad_h, pad_w, out_h, out_w = (problem.size(name) for name in names)
+        vectors, tile_rows = -(-c // self.vector), -(-out_h // self.tile_h)
+        chunk = min(chunk or vectors, vectors)
+        chunks = -(-vectors // chunk)
+        borders = self.borders(problem)
+        kinds = sorted(set(borders))
+        given = in_order(
+            FIELDS, chunks=chunks, chunk=chunk, vectors=vectors, tile_rows=tile_rows, tile_columns=len(borders),
+            last_row=out_h - self.tile_h, last_column=out_w - self.tile_w, last_channel=c - self.vector, channels=c,
+            height=h, pad_h=pad_h, pad_w=pad_w, x_image=h * w * c, x_row=w * c, y_image=out_h * out_w * c,
+            y_row=out_w * c)
+        return Launch((*given, *(kinds.index(border) for border in borders)),
+                      (Phase("depthwise", n * chunks * tile_rows),))
+
+
+@lru_cache(maxsize=512)
+def _source(tile: ChannelTile, borders: tuple[tuple[int, int], ...]) -> Source:
+    return Source("\n".join([
+        declarations(tile.vector), *(_tile(tile, number, *border) for number, border in enumerate(borders)),
+        _run(tile, len(borders))]))
+
+
+def _tile(tile: ChannelTile, number: int, left: int, right: int) -> str:
+    """Vectors [first, last) of one tile. Its input rows [low, high) lie inside the image."""
+    kind = f"<{tile.vector} x float>"
+    write = Writer(FIELDS)
+    channels, x_row, y_row, last_channel = (
+        write.argument(name) for name in ("channels", "x_row", "y_row", "last_channel"))
+    reading: dict[int, list[tuple[int, int]]] = {}  # input row -> (output row, filter row)
+    for t in range(tile.tile_h):
+        for r in range(tile.r):
+            reading.setdefault(t * tile.stride[0] + r * tile.dilation[0], []).append((t, r))
+    inside = {}
+    for i in sorted(reading):
+        low, high = write.let(f"icmp sle i64 %low, {i}"), write.let(f"icmp sgt i64 %high, {i}")
+        inside[i] = write.let(f"and i1 {low}, {high}")
+    with write.loop("%first", "%last") as vector:
+        channel = write.i64("umin", write.mul(vector, tile.vector), last_channel)
+        x, y, w = write.at("%x", channel), write.at("%y", channel), write.at("%w", channel)
+        start = write.load(kind, write.at("%bias", channel)) if tile.bias else "zeroinitializer"
+        sums = {(t, j): start for t in range(tile.tile_h) for j in range(tile.tile_w)}
+        for i in sorted(reading):
+            before, old, name = write.block, dict(sums), write.fresh()[1:]
+            write.do(f"br i1 {inside[i]}, label %row{name}, label %next{name}")
+            write.label(f"row{name}")
+            line = write.at(x, write.mul(x_row, i)) if i else x
+            taps = {(r, s): write.load(kind, write.at(w, write.mul(channels, r * tile.s + s) if r + s else 0))
+                    for r in sorted({r for _, r in reading[i]}) for s in range(tile.s)}
+            for column in range(left, tile.wide - right):
+                users = [(t, j, r, s) for t, r in reading[i] for s in range(tile.s) for j in range(tile.tile_w)
+                         if j * tile.stride[1] + s * tile.dilation[1] == column]
+                if not users:
+                    continue
+                value = write.load(kind, write.at(line, write.mul(channels, column) if column else 0))
+                for t, j, r, s in users:
+                    sums[t, j] = write.fma(tile.vector, value, taps[r, s], sums[t, j])
+            write.do(f"br label %next{name}")
+            write.label(f"next{name}")
+            for place, value in sums.items():
+                if value != old[place]:
+                    sums[place] = write.let(f"phi {kind} [ {old[place]}, %{before} ], [ {value}, %row{name} ]")
+        for t in range(tile.tile_h):
+            line = write.at(y, write.mul(y_row, t)) if t else y
+            for j in range(tile.tile_w):
+                value = write.relu(tile.vector, sums[t, j]) if tile.relu else sums[t, j]
+                write.store(kind, value, write.at(line, write.mul(channels, j) if j else 0))
+    return write.function(f"internal void @tile{number}(ptr %x, ptr %w, ptr %bias, ptr %y, i64 %low, i64 %high, "
+                          "i64 %first, i64 %last, ptr %a) noinline")
+
+
+def _run(tile: ChannelTile, kinds: int) -> str:
+    write = Writer(FIELDS)
+    of = {name: write.argument(name) for name in FIELDS}
+    with write.loop("%begin", "%end") as task:
+        row, rest = write.i64("urem", task, of["tile_rows"]), write.i64("udiv", task, of["tile_rows"])
+        chunk, image = write.i64("urem", rest, of["chunks"]), write.i64("udiv", rest, of["chunks"])
+        first = write.mul(chunk, of["chunk"])
+        last = write.i64("umin", write.add(first, of["chunk"]), of["vectors"])
+        top = write.i64("umin", write.mul(row, tile.tile_h), of["last_row"])
+        above = write.i64("sub", write.mul(top, tile.stride[0]), of["pad_h"])
+        low = write.i64("sub", 0, above)
+        high = write.i64("sub", of["height"], above)
+        x = write.at(write.at("%x", write.mul(image, of["x_image"])), write.mul(above, of["x_row"]))
+        y = write.at(write.at("%y", write.mul(image, of["y_image"])), write.mul(top, of["y_row"]))
+        with write.loop(0, of["tile_columns"]) as column:
+            place = write.let(f"getelementptr i64, ptr %a, i64 {write.add(column, len(FIELDS))}")
+            border = write.let(f"load i64, ptr {place}, align 8")
+            left = write.i64("umin", write.mul(column, tile.tile_w), of["last_column"])
+            from_ = write.at(x, write.mul(write.i64("sub", write.mul(left, tile.stride[1]), of["pad_w"]),
+                                          of["channels"]))
+            to = write.at(y, write.mul(left, of["channels"]))
+            for number in range(kinds):
+                with write.when(write.let(f"icmp eq i64 {border}, {number}")):
+                    write.do(f"call void @tile{number}(ptr {from_}, ptr %w, ptr %bias, ptr {to}, i64 {low}, "
+                             f"i64 {high}, i64 {first}, i64 {last}, ptr %a)")
+    return write.function(f"void @depthwise({ENTRY})")

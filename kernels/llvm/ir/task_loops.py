@@ -1,0 +1,199 @@
+"""What surrounds a tile: the loops over tasks, channel blocks and tiles, and the padding copy, as LLVM IR text.
+
+They are one module for all tiles, built once: compiled with each tile, they would double the time that takes.
+"""
+
+from __future__ import annotations
+
+from .writer import ENTRY, Writer, in_order
+
+# What arrives at run time, in order, as i64; steps and offsets are floats, x_tap_* those between filter taps, w_*
+# those in packed weights. The filter's rows that a tile sees are those on the input's `inside_rows`, the first of
+# which is `above` rows below the first tile's first tap.
+FIELDS = (
+    "tile_columns", "tiles", "last_column", "last_row", "chunk", "chunks", "k_tasks", "k_blocks_per_task", "k_blocks",
+    "last_k", "groups", "x_image", "x_group", "x_row", "x_tap_row", "x_tap_column", "x_channel", "channels", "y_image",
+    "y_group", "y_row", "y_pixel", "y_channel", "weights_block", "pad_rows", "pad_top", "pad_left", "pad_right",
+    "source_rows", "source_row", "padded_row", "x_column", "block", "tile_w", "tile_h", "x_first", "last_inner",
+    "filter_rows", "inside_rows", "above", "row_step", "tap_row_step", "w_channel", "w_tap")
+
+
+def arguments(**given: int) -> tuple[int, ...]:
+    """The launch arguments in order; what is not given is 0."""
+    return in_order(FIELDS, **{**dict.fromkeys(FIELDS, 0), **given})
+
+
+_RUN = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %a, i64 %begin, i64 %end, ptr %tile"
+_PADS = "ptr %x, ptr %workspace, ptr %a, i64 %begin, i64 %end"
+# Filter rows from %row_begin before %row_end; %place 0 is at the left end of a row of tiles, 2 at the right end.
+TILE = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %a, i64 %row_begin, i64 %row_end, i64 %place"
+ENTRIES = f"""declare void @seqtune_tiles({_RUN})
+declare void @seqtune_pad({_PADS})
+define void @direct({ENTRY}) nounwind {{
+  call void @seqtune_tiles({_RUN.replace('%tile', '@tile')})
+  ret void
+}}
+define void @padded({ENTRY}) nounwind {{
+  call void @seqtune_tiles({_RUN.replace('%tile', '@tile').replace('%x', '%workspace')})
+  ret void
+}}
+define void @pad({ENTRY}) nounwind {{
+  call void @seqtune_pad({_PADS})
+  ret void
+}}"""
+
+
+def _driver() -> str:
+    """Tasks -> channel blocks -> tiles. A task is (image, group, channel blocks, chunk of tiles), chunks innermost."""
+    write = Writer(FIELDS)
+    i64 = write.i64
+    names = (*FIELDS[:FIELDS.index("x_row") + 1], "x_column", "y_image", "y_group", "y_row", "y_pixel", "y_channel",
+             "weights_block", "block", "tile_w", "tile_h", *FIELDS[FIELDS.index("x_first"):])
+    of = {name: write.argument(name) for name in names}
+    per_group = i64("add", of["last_k"], of["block"])
+    final_column = i64("sub", of["tile_columns"], 1)
+    round_up = i64("sub", of["tap_row_step"], 1)
+    x_first = write.at("%x", of["x_first"])
+
+    def tap_rows(input_rows: str) -> str:
+        """How many filter rows begin in so many input rows."""
+        found = i64("udiv", i64("add", i64("smax", input_rows, 0), round_up), of["tap_row_step"])
+        return i64("umin", found, of["filter_rows"])
+
+    write.do("%some = icmp ult i64 %begin, %end")
+    write.do("br i1 %some, label %task, label %done")
+    write.label("task")
+    write.do("%t = phi i64 [ %begin, %entry ], [ %tn, %task_next ]")
+    chunk, rest = i64("urem", "%t", of["chunks"]), i64("udiv", "%t", of["chunks"])
+    k_task, rest = i64("urem", rest, of["k_tasks"]), i64("udiv", rest, of["k_tasks"])
+    group, image = i64("urem", rest, of["groups"]), i64("udiv", rest, of["groups"])
+    x = write.at(write.at(x_first, i64("mul", image, of["x_image"])), i64("mul", group, of["x_group"]))
+    y = write.at(write.at("%y", i64("mul", image, of["y_image"])), i64("mul", group, of["y_group"]))
+    first = i64("mul", chunk, of["chunk"])
+    last = i64("umin", i64("add", first, of["chunk"]), of["tiles"])
+    k_first = i64("mul", k_task, of["k_blocks_per_task"])
+    k_last = i64("umin", i64("add", k_first, of["k_blocks_per_task"]), of["k_blocks"])
+    column, row = i64("urem", first, of["tile_columns"]), i64("udiv", first, of["tile_columns"])
+    panels = i64("mul", group, of["k_blocks"])
+    bias = write.at("%bias", i64("mul", group, per_group))
+    write.do("br label %block")
+    write.label("block")
+    write.do(f"%k = phi i64 [ {k_first}, %task ], [ %kn, %block_next ]")
+    k = i64("umin", i64("mul", "%k", of["block"]), of["last_k"])
+    weights = write.at("%w", i64("mul", i64("add", panels, "%k"), of["weights_block"]))
+    k_bias = write.at(bias, k)
+    k_y = write.at(y, i64("mul", k, of["y_channel"]))
+    write.do("br label %each")
+    write.label("each")
+    write.do(f"%i = phi i64 [ {first}, %block ], [ %in, %each ]")
+    write.do(f"%column = phi i64 [ {column}, %block ], [ %columnn, %each ]")
+    write.do(f"%row = phi i64 [ {row}, %block ], [ %rn, %each ]")
+    write.do(f"%at_end = icmp eq i64 %column, {final_column}")
+    write.do(f"%limit = select i1 %at_end, i64 {of['last_column']}, i64 {of['last_inner']}")
+    write.do("%between = select i1 %at_end, i64 2, i64 1")
+    write.do("%at_begin = icmp eq i64 %column, 0")
+    write.do("%place = select i1 %at_begin, i64 0, i64 %between")
+    left = i64("umin", i64("mul", "%column", of["tile_w"]), "%limit")
+    top = i64("umin", i64("mul", "%row", of["tile_h"]), of["last_row"])
+    below_above = i64("sub", of["above"], i64("mul", top, of["row_step"]))
+    row_begin = tap_rows(below_above)
+    row_end = tap_rows(i64("add", below_above, of["inside_rows"]))
+    from_ = write.at(write.at(x, i64("mul", top, of["x_row"])), i64("mul", left, of["x_column"]))
+    to = write.at(write.at(k_y, i64("mul", top, of["y_row"])), i64("mul", left, of["y_pixel"]))
+    write.do(f"call void %tile(ptr {from_}, ptr {weights}, ptr {k_bias}, ptr {to}, ptr %a, i64 {row_begin}, "
+             f"i64 {row_end}, i64 %place)")
+    write.do(f"%wrap = icmp eq i64 %column, {final_column}")
+    right, below = i64("add", "%column", 1), i64("add", "%row", 1)
+    write.do(f"%columnn = select i1 %wrap, i64 0, i64 {right}")
+    write.do(f"%rn = select i1 %wrap, i64 {below}, i64 %row")
+    write.do("%in = add i64 %i, 1")
+    write.do(f"%again = icmp ult i64 %in, {last}")
+    write.do("br i1 %again, label %each, label %block_next")
+    write.label("block_next")
+    write.do("%kn = add i64 %k, 1")
+    write.do(f"%moreblocks = icmp ult i64 %kn, {k_last}")
+    write.do("br i1 %moreblocks, label %block, label %task_next")
+    write.label("task_next")
+    write.do("%tn = add i64 %t, 1")
+    write.do("%moretasks = icmp ult i64 %tn, %end")
+    write.do("br i1 %moretasks, label %task, label %done")
+    write.label("done")
+    return "\n".join(["declare i64 @llvm.umin.i64(i64, i64)", "declare i64 @llvm.smax.i64(i64, i64)",
+                      write.function(f"void @seqtune_tiles({_RUN})")])
+
+
+def _move(name: str, load: str, load_wide: str, value: str) -> str:
+    """`name(to, from, count)`: eight floats at a time, the last eight overlapping; one by one where there are fewer."""
+    return f"""
+define internal void @{name}(ptr %to, ptr %from, i64 %count) noinline nounwind {{
+entry:
+  %last = sub i64 %count, 8
+  %none = icmp eq i64 %count, 0
+  br i1 %none, label %done, label %some
+some:
+  %wide = icmp uge i64 %count, 8
+  br i1 %wide, label %eight, label %one
+eight:
+  %i = phi i64 [ 0, %some ], [ %inext, %eight ]
+  %b = getelementptr float, ptr %to, i64 %i
+  {load_wide}
+  store <8 x float> {value}8, ptr %b, align 4
+  %i8 = add i64 %i, 8
+  %inext = call i64 @llvm.umin.i64(i64 %i8, i64 %last)
+  %more8 = icmp ult i64 %i, %last
+  br i1 %more8, label %eight, label %done
+one:
+  %j = phi i64 [ 0, %some ], [ %jnext, %one ]
+  %d = getelementptr float, ptr %to, i64 %j
+  {load}
+  store float {value}1, ptr %d, align 4
+  %jnext = add i64 %j, 1
+  %more1 = icmp ult i64 %jnext, %count
+  br i1 %more1, label %one, label %done
+done:
+  ret void
+}}"""
+
+
+def _pad() -> str:
+    """A task is one row of the padded input: zeros, or zeros, a copy, zeros."""
+    write = Writer(FIELDS)
+    names = ("pad_rows", "pad_top", "pad_left", "pad_right", "source_rows", "source_row", "padded_row")
+    of = {name: write.argument(name) for name in names}
+    write.do("br label %check")
+    write.label("check")
+    write.do("%t = phi i64 [ %begin, %entry ], [ %tn, %next ]")
+    write.do("%some = icmp ult i64 %t, %end")
+    write.do("br i1 %some, label %row, label %done")
+    write.label("row")
+    to = write.at("%workspace", write.mul("%t", of["padded_row"]))
+    plane = write.i64("udiv", "%t", of["pad_rows"])
+    padded_line = write.i64("urem", "%t", of["pad_rows"])
+    line = write.i64("sub", padded_line, of["pad_top"])
+    write.do(f"%inside = icmp ult i64 {line}, {of['source_rows']}")
+    write.do("br i1 %inside, label %copy, label %zero")
+    write.label("copy")
+    source = write.add(write.mul(plane, of["source_rows"]), line)
+    from_ = write.at("%x", write.mul(source, of["source_row"]))
+    write.do(f"call void @zeros(ptr {to}, ptr null, i64 {of['pad_left']})")
+    middle = write.at(to, of["pad_left"])
+    write.do(f"call void @floats(ptr {middle}, ptr {from_}, i64 {of['source_row']})")
+    write.do(f"call void @zeros(ptr {write.at(middle, of['source_row'])}, ptr null, i64 {of['pad_right']})")
+    write.do("br label %next")
+    write.label("zero")
+    write.do(f"call void @zeros(ptr {to}, ptr null, i64 {of['padded_row']})")
+    write.do("br label %next")
+    write.label("next")
+    write.do("%tn = add i64 %t, 1")
+    write.do("br label %check")
+    write.label("done")
+    copy = "%p{0} = getelementptr float, ptr %from, i64 %{1}\n  %v{0} = load {2}, ptr %p{0}, align 4"
+    none = "%v{0} = select i1 true, {2} zeroinitializer, {2} zeroinitializer"
+    return "\n".join([
+        _move("floats", copy.format(1, "j", "float"), copy.format(8, "i", "<8 x float>"), "%v"),
+        _move("zeros", none.format(1, "", "float").replace("zeroinitializer", "0.0"),
+              none.format(8, "", "<8 x float>"), "%v"),
+        write.function(f"void @seqtune_pad({_PADS})")])
+
+
+LOOPS = "\n".join([_driver(), _pad()])

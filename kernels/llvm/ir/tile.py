@@ -1,0 +1,264 @@
+"""The register-blocked tile that llvm.direct and llvm.gemm are made of, as LLVM IR text.
+
+A tile is `tile_h` x `tile_w` output pixels by `vectors` vectors of `vector` output channels, kept in registers while
+the reduction (input channels x filter taps) passes. A matrix product is the same tile: its pixels are rows of A.
+The text holds no size of the problem but the filter's width and the step between pixels; the rest comes in
+`arguments`, so one compiled tile serves every problem that shares those.
+
+With `borders` the input is not padded: the caller bounds the filter's rows, and at either end of an output row the
+taps that fall on padding are left out of the text.
+
+The last tile of a row, of a column and of the channels overlaps its predecessor: whole sums are stored, so storing one
+twice does no harm. Only `llvm.fmuladd` is used: it is a fused multiply-add where the target has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import groupby
+
+from ...implementation import Source
+from .epilogue import Store
+from .task_loops import ENTRIES, FIELDS, LOOPS, TILE
+from .writer import Writer
+
+# What one pass of the innermost loop does; c<n> is n input channels of one filter tap.
+BODIES = ("row", "filter", "c1", "c2", "c4", "c8")
+
+Taps = tuple[tuple[int, ...], ...]  # of every filter column, the tile's pixels that it applies to
+
+
+@dataclass(frozen=True, slots=True)
+class Borders:
+    """Zero padding that tiles leave out. A tile has one row; it reaches the padding in the first or last one only."""
+
+    left: int  # columns of padding before the first pixel's first tap
+    right: int  # columns from the input's last to the last pixel's last tap
+    stride: int
+    dilation: int
+    whole: bool  # a tile is a whole row
+
+    def taps(self, s: int, tile_w: int, left: bool, right: bool) -> Taps:
+        """Of a tile at these ends of its row."""
+        def inside(pixel: int, column: int) -> bool:
+            begin = pixel * self.stride + column * self.dilation
+            end = (tile_w - 1 - pixel) * self.stride + (s - 1 - column) * self.dilation
+            return (not left or begin >= self.left) and (not right or end >= self.right)
+
+        return tuple(tuple(pixel for pixel in range(tile_w) if inside(pixel, column)) for column in range(s))
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What decides a tile's text."""
+
+    vector: int
+    vectors: int
+    tile_h: int
+    tile_w: int
+    body: str
+    r: int
+    s: int
+    pixel_step: int  # floats between neighbouring output pixels' inputs
+    channels_last: bool  # the output's channels are neighbours in memory; else its pixels are
+    bias: bool
+    relu: bool
+    borders: Borders | None = None
+
+    def source(self) -> Source:
+        """Entries `direct` (x as given), `padded` (x in the workspace) and `pad` (fills that)."""
+        rows = self.r if self.body == "filter" else 1 if self.r == 1 and self.borders is None else 2
+        return _source(replace(self, r=rows))
+
+    @property
+    def lanes(self) -> int:
+        """Output channels."""
+        return self.vector * self.vectors
+
+    @property
+    def each(self) -> int:
+        """Channels of one tap in the innermost loop's body."""
+        return int(self.body[1:]) if self.body.startswith("c") else 1
+
+    def places(self) -> tuple[Taps, Taps, Taps]:
+        """At the left end of a row, inside and at its right end."""
+        if self.borders is None:
+            taps = (tuple(range(self.tile_h * self.tile_w)),) * self.s
+            return taps, taps, taps
+        whole = self.borders.whole
+        left, inside, right = (self.borders.taps(self.s, self.tile_w, *ends)
+                               for ends in ((True, whole), (whole, whole), (whole, True)))
+        return left, inside, right
+
+
+@lru_cache(maxsize=512)  # configurations that differ in what arrives at run time follow each other
+def _source(tile: Tile) -> Source:
+    return Source("\n".join([_tile(tile), ENTRIES]), (LOOPS,))
+
+
+def _tile(tile: Tile) -> str:
+    write = Writer(FIELDS)
+    store = Store(tile.vector, tile.vectors, tile.tile_h, tile.tile_w, tile.channels_last, tile.bias, tile.relu)
+    kind, count = store.kind, tile.tile_h * tile.tile_w * tile.vectors
+    step = {name: write.argument(name) for name in (
+        "x_row", "x_tap_row", "x_tap_column", "x_channel", "channels", "w_channel", "w_tap", "y_row", "y_pixel",
+        "y_channel")}
+    sums = ["zeroinitializer"] * count
+    store.write(write, _Reduction(write, tile, kind, step).everywhere(sums), step)
+    return "\n".join([
+        f"declare {kind} @llvm.fmuladd.v{tile.vector}f32({kind}, {kind}, {kind})",
+        write.function(f"internal void @tile({TILE}) noinline")])
+
+
+@dataclass(frozen=True, slots=True)
+class _Reduction:
+    """The loops over taps and channels. Sums go in and come out by name."""
+
+    write: Writer
+    tile: Tile
+    kind: str
+    step: dict[str, str]
+
+    def everywhere(self, sums: list[str]) -> list[str]:
+        """The reduction, at whichever place of its row the tile is, between the rows that the caller allows."""
+        write, borders = self.write, self.tile.borders
+        if borders is None:
+            return self.of(self.tile.places()[0], "%x", "%w", "%row_end", sums)
+        some = write.let("icmp ult i64 %row_begin, %row_end")
+        ends = [(write.block, sums)]
+        write.do(f"br i1 {some}, label %rows, label %all")
+        write.label("rows")
+        rows = write.i64("sub", "%row_end", "%row_begin")
+        x = write.at("%x", write.mul("%row_begin", self.step["x_tap_row"]))
+        tap = self.step["w_tap"] if self.tile.body != "row" else str(self.tile.lanes)
+        above = write.mul(tap, self.tile.s)
+        w = write.at("%w", write.mul("%row_begin", above))
+        places = self.tile.places()
+        different = list(dict.fromkeys(places))
+        cases = " ".join(f"i64 {place}, label %place{different.index(taps)}" for place, taps in enumerate(places))
+        write.do(f"switch i64 %place, label %place{different.index(places[1])} [ {cases} ]")
+        for number, taps in enumerate(different):
+            write.label(f"place{number}")
+            ends.append((f"place{number}", self.of(taps, x, w, rows, sums)))
+            ends[-1] = (write.block, ends[-1][1])
+            write.do("br label %all")
+        write.label("all")
+        return [write.let(f"phi {self.kind} " + ", ".join(f"[ {end[index]}, %{block} ]" for block, end in ends))
+                for index in range(len(sums))]
+
+    def of(self, taps: Taps, x: str, w: str, rows: str, sums: list[str]) -> list[str]:
+        """The reduction over these taps of `rows` rows."""
+        if self.tile.body == "row":
+            return self._channels_outside(taps, x, w, rows, sums)
+        if self.tile.body == "filter":
+            return self._filter_inside(taps, x, w, sums)
+        return self._taps_outside(taps, x, w, rows, sums)
+
+    def _filter_inside(self, taps: Taps, x: str, w: str, sums: list[str]) -> list[str]:
+        def channel(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
+            row = x
+            for i in range(self.tile.r):
+                row = self.write.at(row, self.step["x_tap_row"]) if i else row
+                sums = self._filter_row(taps, row, self.write.at(w, i * self.tile.s * self.tile.lanes), sums)
+            return (self.write.at(x, self.step["x_channel"]),
+                    self.write.at(w, self.tile.r * self.tile.s * self.tile.lanes), sums)
+
+        return self._loop(self.step["channels"], x, w, sums, channel)[2]
+
+    def _channels_outside(self, taps: Taps, x: str, w: str, rows: str, sums: list[str]) -> list[str]:
+        def row(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
+            sums = self._filter_row(taps, x, w, sums)
+            return (self.write.at(x, self.step["x_tap_row"]),
+                    self.write.at(w, self.tile.s * self.tile.lanes), sums)
+
+        def channel(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
+            sums = self._loop(rows, x, w, sums, row)[2]
+            return self.write.at(x, self.step["x_channel"]), self.write.at(w, self.step["w_channel"]), sums
+
+        return self._loop(self.step["channels"], x, w, sums, channel)[2]
+
+    def _taps_outside(self, taps: Taps, x: str, w: str, rows: str, sums: list[str]) -> list[str]:
+        write, step, tile = self.write, self.step, self.tile
+        runs = [(pixels, len(list(run))) for pixels, run in groupby(taps)]  # neighbouring columns of the same pixels
+        passes = step["channels"] if tile.each == 1 else write.i64("udiv", step["channels"], tile.each)
+        advance = step["x_channel"] if tile.each == 1 else write.mul(step["x_channel"], tile.each)
+
+        def row(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
+            column = x
+            for place, (pixels, length) in enumerate(runs):
+                if not pixels:
+                    w = write.at(w, write.mul(step["w_tap"], length))
+                else:
+                    mine = [sum_ for pixel in pixels for sum_ in self._of(pixel, sums)]
+                    if length > 1:
+                        _, w, mine = self._loop(str(length), column, w, mine, tap(pixels))
+                    else:
+                        _, w, mine = tap(pixels)(column, w, mine)
+                    sums = self._replaced(sums, pixels, mine)
+                if place < len(runs) - 1:
+                    column = write.at(column, write.mul(step["x_tap_column"], length))
+            return write.at(x, step["x_tap_row"]), w, sums
+
+        def tap(pixels: tuple[int, ...]) -> Callable[[str, str, list[str]], tuple[str, str, list[str]]]:
+            def channels(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
+                pointer = x
+                for place in range(tile.each):
+                    pointer = write.at(pointer, step["x_channel"]) if place else pointer
+                    sums = self._multiply(pixels, pointer, write.at(w, place * tile.lanes), sums)
+                return write.at(x, advance), write.at(w, tile.each * tile.lanes), sums
+
+            def column(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
+                _, w, sums = self._loop(passes, x, w, sums, channels)
+                return write.at(x, step["x_tap_column"]), w, sums
+
+            return column
+
+        return (row(x, w, sums) if tile.r == 1 else self._loop(rows, x, w, sums, row))[2]
+
+    def _filter_row(self, taps: Taps, x: str, w: str, sums: list[str]) -> list[str]:
+        for column, pixels in enumerate(taps):
+            x = self.write.at(x, self.step["x_tap_column"]) if column else x
+            if pixels:
+                mine = [sum_ for pixel in pixels for sum_ in self._of(pixel, sums)]
+                mine = self._multiply(pixels, x, self.write.at(w, column * self.tile.lanes), mine)
+                sums = self._replaced(sums, pixels, mine)
+        return sums
+
+    def _of(self, pixel: int, sums: list[str]) -> list[str]:
+        return sums[pixel * self.tile.vectors:(pixel + 1) * self.tile.vectors]
+
+    def _replaced(self, sums: list[str], pixels: Sequence[int], mine: list[str]) -> list[str]:
+        sums = list(sums)
+        for place, pixel in enumerate(pixels):
+            sums[pixel * self.tile.vectors:(pixel + 1) * self.tile.vectors] = self._of(place, mine)
+        return sums
+
+    def _multiply(self, pixels: Sequence[int], x: str, w: str, sums: list[str]) -> list[str]:
+        """One tap of one channel: these pixels' inputs times every vector of weights, added to these pixels' sums."""
+        write, tile, kind = self.write, self.tile, self.kind
+        loaded = [write.load(kind, write.at(w, vector * tile.vector)) for vector in range(tile.vectors)]
+        found: list[str] = []
+        above, row = 0, x
+        for pixel in pixels:
+            i, j = divmod(pixel, tile.tile_w)
+            while above < i:
+                row, above = write.at(row, self.step["x_row"]), above + 1
+            value = write.load("float", write.at(row, j * tile.pixel_step))
+            first = write.let(f"insertelement {kind} poison, float {value}, i32 0")
+            splat = write.let(f"shufflevector {kind} {first}, {kind} poison, <{tile.vector} x i32> zeroinitializer")
+            found += [write.fma(tile.vector, splat, weights, sums[len(found) + vector])
+                      for vector, weights in enumerate(loaded)]
+        return found
+
+    def _loop(self, count: str, x: str, w: str, sums: list[str],
+              body: Callable[[str, str, list[str]], tuple[str, str, list[str]]]) -> tuple[str, str, list[str]]:
+        """`body` `count` times, at least once; what it returns goes into the next pass."""
+        x, w, *sums = self.write.repeat(count, [("ptr", x), ("ptr", w), *((self.kind, one) for one in sums)],
+                                        lambda values: _flat(body(values[0], values[1], values[2:])))
+        return x, w, sums
+
+
+def _flat(found: tuple[str, str, list[str]]) -> list[str]:
+    return [found[0], found[1], *found[2]]

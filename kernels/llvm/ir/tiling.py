@@ -1,0 +1,80 @@
+"""How work is cut into tiles, tasks and packed panels: alike for convolutions and products, whose columns are k."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...implementation import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one image and group asks for, and how it is cut. A matrix product has one row, of m pixels."""
+
+    row_w: int  # output pixels of a row
+    rows: int
+    k: int  # output channels of a group
+    c: int  # input channels of a group
+    tile_w: int
+    tile_h: int
+    lanes: int  # output channels of a tile
+    chunk: int  # tiles that all output channels visit before the next; 0: one block is a task
+    threads: int
+    images: int = 1  # times groups
+
+    @property
+    def columns(self) -> int:
+        """Tiles of a row."""
+        return -(-self.row_w // self.tile_w)
+
+    @property
+    def k_blocks(self) -> int:
+        """Tiles of output channels."""
+        return -(-self.k // self.lanes)
+
+    @property
+    def _tiles(self) -> int:
+        return self.columns * -(-self.rows // self.tile_h)
+
+    @property
+    def _k_tasks(self) -> int:
+        return 1 if self.chunk else self.k_blocks
+
+    @property
+    def _chunk(self) -> int:
+        return self.chunk or -(-self._tiles // min(self.threads, self._tiles))
+
+    @property
+    def tasks(self) -> int:
+        """Of all images and groups."""
+        return self.images * self._k_tasks * -(-self._tiles // self._chunk)
+
+    def arguments(self, taps: int) -> dict[str, int]:
+        """Of the launch; packed weights as `pack` makes them."""
+        return {
+            "block": self.lanes, "tile_w": self.tile_w, "tile_h": self.tile_h, "tile_columns": self.columns,
+            "tiles": self._tiles, "last_column": self.row_w - self.tile_w, "last_inner": self.row_w - self.tile_w,
+            "last_row": self.rows - self.tile_h, "chunk": self._chunk, "chunks": -(-self._tiles // self._chunk),
+            "k_tasks": self._k_tasks, "k_blocks_per_task": self.k_blocks // self._k_tasks, "k_blocks": self.k_blocks,
+            "last_k": self.k - self.lanes, "channels": self.c,
+            "weights_block": self.c * taps * self.lanes, "w_channel": taps * self.lanes,
+            "w_tap": self.c * self.lanes}
+
+
+def pack(weights: Array, groups: int, lanes: int, taps_outside: bool) -> Array:
+    """Panels of (k, c // groups, r, s) weights: [group][block of k][tap and c in this order][k].
+
+    The last block of k overlaps its predecessor.
+    """
+    k, c, r, s = weights.shape
+    per_group = k // groups
+    order = (0, 3, 2, 1) if taps_outside else (0, 2, 3, 1)
+    panels = weights.reshape(groups, per_group, c, r * s).transpose(order).reshape(groups, c * r * s, per_group)
+    blocks = -(-per_group // lanes)
+    packed = np.empty((groups, blocks, c * r * s, lanes), np.float32)
+    for block in range(blocks):
+        first = min(block * lanes, per_group - lanes)
+        packed[:, block] = panels[:, :, first:first + lanes]
+    return packed

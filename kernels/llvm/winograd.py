@@ -1,0 +1,224 @@
+"""llvm.winograd: fp32 3x3 convolution by Winograd's F(2x2, 3x3) and F(4x4, 3x3), fused per block of tile rows.
+
+A tile of m x m outputs takes (m + 2)^2 multiplications per channel instead of 9 m^2: 2.25 times fewer for m = 2, 4
+times for m = 4 [S. Winograd, "Arithmetic Complexity of Computations", 1980; A. Lavin, S. Gray, "Fast Algorithms for
+Convolutional Neural Networks", CVPR 2016]. Rounding errors, max|difference| / max|reference|, stay below 2e-6 and 1e-5
+(64 to 2048 channels); a problem's tolerance must be five times as large.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from ..cache_lines import conv2d_lines
+from ..device import Device
+from ..expression import Expression
+from ..implementation import Array, Launch, Phase, Source
+from ..kernel import Configuration, Constraint, Kernel, Parameter
+from ..problem import Problem
+from .ir.winograd_stages import FIELDS, RUN, stages
+from .ir.winograd_transforms import filter_transform
+from .ir.workspace import pieces
+from .ir.writer import ENTRY, Writer, declarations, in_order
+
+PREFETCH = 8192  # bytes ahead in the packed filter, which is read but once where tiles are few: up to twice as fast
+
+KERNEL = Kernel(
+    name="llvm.winograd",
+    problem_type="conv2d",
+    backends=("llvm",),
+    parameters=(
+        Parameter("m", (2, 4), "output pixels of a tile, each way: F(m x m, 3 x 3)"),
+        Parameter("vector", (4, 8, 16), "channels in a vector"),
+        Parameter("vectors_k", (1, 2, 3, 4), "vectors of output channels in a register block"),
+        Parameter("group", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28), "tiles in a register block"),
+        Parameter("block_rows", (1, 2, 3, 4, 5, 7, 8, 14, 16, 28), "rows of tiles that are transformed at once"),
+        Parameter("split", (0, 1, 2, 4, 8), "blocks of output channels in a task; 0: all"),
+        Parameter("unroll", (1, 2), "input channels in the innermost loop's body"),
+    ),
+    derived=tuple((name, Expression(text)) for name, text in (
+        ("points", "(m + 2) * (m + 2)"),
+        ("tile_rows", "ceil_div(out_h, m)"),
+        ("tile_columns", "ceil_div(out_w, m)"),
+        ("lanes_k", "vector * vectors_k"),
+        ("accumulators", "group * vectors_k"),
+        ("unrolled", "accumulators * unroll"),
+        ("loads_per_fma", "(group + vectors_k) / accumulators"),
+        ("k_blocks", "ceil_div(k, lanes_k)"),
+        ("k_waste", "k_blocks * lanes_k / k"),
+        ("blocks", "ceil_div(tile_rows, block_rows)"),
+        ("block_tiles", "block_rows * tile_columns"),
+        ("group_waste", "ceil_div(block_tiles, group) * group / block_tiles"),
+        ("tile_waste", "tile_rows * tile_columns * m * m / (out_h * out_w)"),
+        ("splits", "ceil_div(k_blocks, split) if split > 0 else 1"),
+        ("tasks", "n * blocks * splits"),
+        ("tasks_per_thread", "tasks / threads"),
+        ("idle", "ceil_div(tasks, threads) * threads / tasks"),
+        ("v_bytes", "points * ceil_div(block_tiles, group) * group * round_up(c, vector) * 4"),
+        ("sums_bytes",
+         "points * ceil_div(block_tiles, group) * group * (split if split > 0 else k_blocks) * lanes_k * 4"),
+        ("u_bytes", "points * c * k_blocks * lanes_k * 4"),
+        ("panel_bytes", "c * lanes_k * 4"),
+        ("work_bytes", "(block_rows * m + 2) * (w + 2 * pad_w) * c * 4 + v_bytes + sums_bytes"),
+        ("multiplied", "points * n * blocks * ceil_div(block_tiles, group) * group * c * k_blocks * lanes_k"),
+    )) + conv2d_lines("vector", "h * w", "m"),
+    solves=(
+        Constraint.of("dtype == 'fp32'", "it computes in fp32 only"),
+        Constraint.of("direction == 'forward'", "it computes the forward direction only"),
+        Constraint.of("r == 3 and s == 3", "it is for 3x3 filters"),
+        Constraint.of("stride_h == 1 and stride_w == 1", "it is for stride 1"),
+        Constraint.of("dilation_h == 1 and dilation_w == 1", "it is for dilation 1"),
+        Constraint.of("groups == 1", "it is for ungrouped convolutions"),
+        Constraint.of("out_h >= 2 and out_w >= 2", "the output must hold a tile of 2x2 pixels"),
+        Constraint.of("k >= 4", "it needs at least 4 output channels"),
+        Constraint.of("c * 2 >= min(vector_floats, 8)",
+                      "on wide vectors the transforms of so few input channels cost more than they save"),
+        Constraint.of("tolerance >= 1e-5", "its rounding errors reach 2e-6 of the largest output where channels are "
+                                           "many: it needs a tolerance of 1e-5"),
+    ),
+    constraints=(
+        Constraint.of("m == 2 or tolerance >= 5e-5", "the rounding errors of F(4x4, 3x3) reach 1e-5 of the largest "
+                                                     "output where channels are many: a tolerance of 5e-5 allows it"),
+        Constraint.of("m <= out_h and m <= out_w", "a tile must not be larger than the output"),
+        Constraint.of("vector <= vector_floats", "a vector must fit the widest register"),
+        Constraint.of("vector == min(vector_floats, 16) or vector * 4 > min(c, k)",
+                      "vectors below the register's width pay only where there are few channels"),
+        Constraint.of("vector * vectors_k <= k", "a register block must not have more channels than the output"),
+        Constraint.of("accumulators + vectors_k + 1 <= vector_registers",
+                      "sums, filter and one input must fit the registers"),
+        Constraint.of("accumulators >= 8 or accumulators >= tile_rows * tile_columns",
+                      "fewer than 8 sums only wait for each other"),
+        Constraint.of("unrolled <= 64", "longer bodies gain nothing"),
+        Constraint.of("c % unroll == 0", "unrolled channels must divide the input channels"),
+        Constraint.of("block_rows <= tile_rows", "a block must not have more rows than there are"),
+        Constraint.of("group_waste <= 1.34 or group == 1", "too many tiles of the last group would be empty"),
+        Constraint.of("block_rows == 1 or v_bytes <= 4 * max(l2_bytes, 262144)",
+                      "V must not be far larger than the second-level cache"),
+        Constraint.of("split == 0 or split < k_blocks", "0 stands for all blocks"),
+    ),
+    default=(("m", 4), ("vector", 16), ("vectors_k", 2), ("group", 7), ("block_rows", 2), ("split", 1),
+             ("unroll", 1)),
+    meaning="Winograd convolution: input transformed per block of tile rows, a small matrix product per point",
+    implementation="seqtune.kernels.llvm.winograd:IMPLEMENTATION",
+)
+
+
+class Winograd:
+    """Runs llvm.winograd."""
+
+    includes = "transforms of input and output, bias and activation; weights are transformed and packed before"
+
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
+        """One text per register block; the stages around it are one per tile size, vector, layout and epilogue."""
+        names = ("vector", "vectors_k", "group", "unroll")
+        around = stages(configuration.number("m"), configuration.number("vector"), problem["layout"] == "NHWC",
+                        problem["bias"] == "yes", problem["activation"] == "relu")
+        return Source(_source(*(configuration.number(name) for name in names)), (around,))
+
+    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
+        """Sizes of this problem and the division of a thread's workspace."""
+        names = ("n", "c", "h", "w", "k", "pad_h", "pad_w", "out_h", "out_w")
+        n, c, h, w, k, pad_h, pad_w, out_h, out_w = (problem.size(name) for name in names)
+        m, vector, group, block_rows, split = (
+            configuration.number(name) for name in ("m", "vector", "group", "block_rows", "split"))
+        lanes = vector * configuration.number("vectors_k")
+        tile_rows, tile_columns, k_blocks, vectors = -(-out_h // m), -(-out_w // m), -(-k // lanes), -(-c // vector)
+        blocks, split = -(-tile_rows // block_rows), split or k_blocks
+        splits = -(-k_blocks // split)
+        groups = -(-block_rows * tile_columns // group)
+        padded_row = (w + 2 * pad_w) * c
+        v_group = vectors * group * vector
+        v_point, sums_point = _apart(groups * v_group), _apart(groups * group * lanes)
+        v_offset = _lines((block_rows * m + 2) * padded_row + vector)  # the last pixel's vectors read on
+        sums_offset = v_offset + (m + 2) ** 2 * v_point
+        piece = sums_offset + _lines(split * (m + 2) ** 2 * sums_point)
+        tasks = n * blocks * splits
+        last = problem["layout"] == "NHWC"
+        given = in_order(
+            FIELDS, threads=device.threads, tasks=tasks, piece=piece, v_offset=v_offset, sums_offset=sums_offset,
+            splits=splits, blocks=blocks, block_rows=block_rows, tile_rows=tile_rows, tile_columns=tile_columns,
+            last_row=out_h - m, last_column=out_w - m, x_image=c * h * w, x_row=w * (c if last else 1),
+            x_channel=1 if last else h * w, height=h, width=w, pad_h=pad_h, pad_w=pad_w, channels=c,
+            channel_vectors=vectors, padded_row=padded_row,
+            turn=max(size for size in (1, 4, 8, 16) if size <= min(max(vector, 4), max(1, min(w, c)))),
+            v_point=v_point, v_group=v_group, sums_point=sums_point, group=group, lanes=lanes, k_blocks=k_blocks,
+            split_blocks=split, last_k=k - lanes, u_block=c * lanes, y_image=k * out_h * out_w,
+            y_row=out_w * (k if last else 1), y_pixel=k if last else 1, y_channel=1 if last else out_h * out_w)
+        return Launch(given, (Phase("winograd", tasks),), pieces(device.threads, tasks) * piece)
+
+    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int]:
+        """What `pack` depends on besides the weights: equal packings are equal arrays."""
+        return configuration.number("m"), configuration.number("vector") * configuration.number("vectors_k")
+
+    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
+        """[block of output channels][point][input channel][output channel], transformed; the last block overlaps."""
+        m, lanes = self.packing(problem, configuration)
+        k, c = weights.shape[:2]
+        taps = weights.reshape(k, c, 9).transpose(2, 1, 0)
+        packed = np.empty((-(-k // lanes), (m + 2) ** 2, c, lanes), np.float32)
+        for block in range(len(packed)):
+            first = min(block * lanes, k - lanes)
+            chosen = taps[:, :, first:first + lanes].reshape(9, c * lanes)
+            packed[block] = (filter_transform(m) @ chosen).reshape(packed.shape[1:])
+        return packed
+
+
+def _lines(floats: int) -> int:
+    """Rounded up to whole cache lines."""
+    return -(-floats // 16) * 16
+
+
+def _apart(floats: int) -> int:
+    """An odd number of cache lines: what lies that far apart falls into different sets of the cache."""
+    return (-(-floats // 16) | 1) * 16
+
+
+@lru_cache(maxsize=512)  # configurations that differ in what arrives at run time follow each other
+def _source(vector: int, vectors: int, group: int, unroll: int) -> str:
+    """sums[tile][lane] = the sum over channels of V[channel][tile] * filter[channel][lane], all in registers."""
+    kind, count = f"<{vector} x float>", group * vectors
+    write = Writer(FIELDS)
+    channels = write.argument("channels")
+    write.do("br label %channel")
+    write.label("channel")
+    write.do("%i = phi i64 [ 0, %entry ], [ %i1, %channel ]")
+    write.do("%v = phi ptr [ %from, %entry ], [ %v1, %channel ]")
+    write.do("%u = phi ptr [ %filter, %entry ], [ %u1, %channel ]")
+    carried = [f"%s{index}" for index in range(count)]
+    place_of_phis = len(write.lines)
+    sums = list(carried)
+    for step in range(unroll):
+        loaded = [write.load(kind, write.at("%u", (step * vectors + place) * vector)) for place in range(vectors)]
+        for tile in range(group):
+            value = write.splat(vector, write.load("float", write.at("%v", tile * vector + step)))
+            for place in range(vectors):
+                index = tile * vectors + place
+                sums[index] = write.fma(vector, value, loaded[place], sums[index])
+    for line in range(0, unroll * vectors * vector * 4, 64):
+        ahead = write.let(f"getelementptr i8, ptr %u, i64 {PREFETCH + line}")
+        write.do(f"call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)")
+    write.lines[place_of_phis:place_of_phis] = [
+        f"  {name} = phi {kind} [ zeroinitializer, %entry ], [ {value}, %channel ]"
+        for name, value in zip(carried, sums, strict=True)]
+    write.do(f"%u1 = getelementptr float, ptr %u, i64 {unroll * vectors * vector}")
+    write.do(f"%i1 = add nuw i64 %i, {unroll}")
+    lane = write.i64("and", "%i1", vector - 1)
+    wrap = write.let(f"icmp eq i64 {lane}, 0")
+    step_v = write.let(f"select i1 {wrap}, i64 {unroll + (group - 1) * vector}, i64 {unroll}")
+    write.do(f"%v1 = getelementptr float, ptr %v, i64 {step_v}")
+    write.do(f"%more = icmp ult i64 %i1, {channels}")
+    write.do("br i1 %more, label %channel, label %store")
+    write.label("store")
+    for index, value in enumerate(sums):
+        write.store(kind, value, write.at("%to", index * vector))
+    multiply = write.function("internal void @multiply(ptr %to, ptr %from, ptr %filter, ptr %a) noinline")
+    return "\n".join([
+        declarations(vector), "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)", multiply,
+        f"declare void @seqtune_winograd({RUN})",
+        f"define void @winograd({ENTRY}) nounwind {{",
+        f"  call void @seqtune_winograd({RUN.replace('%multiply', '@multiply')})", "  ret void", "}"])
+
+
+IMPLEMENTATION = Winograd()

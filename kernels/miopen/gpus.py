@@ -1,0 +1,128 @@
+"""AMD GPUs as MIOpen names them in its files, and their facts, opened nowhere: no GPU need be here.
+
+A file name begins with the architecture and the compute units, in decimal after `_` or, above 64, in hexadecimal:
+`gfx906_60.db`, `gfx90878.HIP.fdb.txt`. What the tables lack, the user says: `gfx1201_32 compute_units=64`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from seqtune.errors import DeviceError, FormatError
+
+from ..device import Device, Fact
+from .solver import BACKEND
+
+_NAME = re.compile(r"(gfx(?:[89][0-9a-f]{2}|1[0-9a-f]{3}))(?:_(\d{1,3})|([0-9a-f]{2,3}))?(?=$|[^0-9a-z])")
+
+# What the solvers' constraints name. `legacy`: MIOpen still runs its deprecated solvers there.
+_GCN: dict[str, Fact] = {"wave_size": 64, "scalar_registers": 102, "group_waves": 16, "dot2": 0, "matrix_units": 0,
+                         "legacy": 0, "alloc_bytes": 1 << 34}
+_GENERATIONS: dict[str, dict[str, Fact]] = {
+    "gfx8": {"generation": 8, "legacy": 1}, "gfx9": {"generation": 9},
+    "gfx10": {"generation": 10}, "gfx11": {"generation": 11}, "gfx12": {"generation": 12},
+}
+_ARCHITECTURES: dict[str, dict[str, Fact]] = {
+    "gfx803": {}, "gfx900": {"legacy": 1}, "gfx906": {"legacy": 1, "dot2": 1},
+    "gfx908": {"legacy": 1, "dot2": 1, "matrix_units": 1}, "gfx90a": {"legacy": 1, "dot2": 1, "matrix_units": 1},
+    "gfx940": {"matrix_units": 1}, "gfx941": {"matrix_units": 1}, "gfx942": {"matrix_units": 1},
+    "gfx950": {"matrix_units": 1}, "gfx1030": {"legacy": 1}, "gfx1031": {"legacy": 1}, "gfx1032": {"legacy": 1},
+}
+# The makers' figures: model, fp32 GFLOP/s without matrix units, GB/s, bytes of the last cache.
+_CARDS: dict[tuple[str, int], tuple[str, float, float, int]] = {
+    ("gfx803", 36): ("Radeon RX 580", 6175, 256, 2 << 20),
+    ("gfx803", 64): ("Radeon R9 Fury X", 8602, 512, 2 << 20),
+    ("gfx900", 56): ("Radeon RX Vega 56", 10544, 410, 4 << 20),
+    ("gfx900", 64): ("Radeon RX Vega 64", 12583, 484, 4 << 20),
+    ("gfx906", 60): ("Radeon Instinct MI50", 13300, 1024, 4 << 20),
+    ("gfx906", 64): ("Radeon Instinct MI60", 14746, 1024, 4 << 20),
+    ("gfx908", 120): ("Instinct MI100", 23100, 1229, 8 << 20),
+    ("gfx90a", 104): ("Instinct MI210", 22600, 1638, 8 << 20),
+    ("gfx90a", 110): ("Instinct MI250X, one die", 23950, 1638, 8 << 20),
+    ("gfx942", 228): ("Instinct MI300A", 122600, 5300, 256 << 20),
+    ("gfx942", 304): ("Instinct MI300X", 163400, 5300, 256 << 20),
+    ("gfx1030", 72): ("Radeon RX 6800 XT", 20740, 512, 128 << 20),
+    ("gfx1030", 80): ("Radeon RX 6900 XT", 23040, 512, 128 << 20),
+    ("gfx1031", 40): ("Radeon RX 6700 XT", 13210, 384, 96 << 20),
+    ("gfx1100", 96): ("Radeon RX 7900 XTX", 61390, 960, 96 << 20),
+    ("gfx1100", 84): ("Radeon RX 7900 XT", 51480, 800, 80 << 20),
+    ("gfx1101", 60): ("Radeon RX 7800 XT", 37320, 624, 64 << 20),
+}
+_EXTRA = ("generation", *_GCN)
+
+
+def device(words: str) -> Device:
+    """The device of `gfx906_60`, also with `miopen:` before and facts after: `gfx906_60 local_memory=32768`.
+
+    Facts named there replace the table's. Raises DeviceError.
+    """
+    name, *facts = words.split() or [""]
+    name = name.removeprefix(f"{BACKEND}:")
+    found = re.fullmatch(_NAME, name)
+    given = _given(facts)
+    if not given.keys().isdisjoint(("name", "backend")):
+        raise DeviceError(f"{words!r:.60}: name and backend of a GPU are what stands before its facts")
+    if found is None and "architecture" not in given:
+        raise DeviceError(f"{name!r:.60} is no AMD GPU as MIOpen names them (gfx906_60, gfx90878); "
+                          "or say its architecture=... compute_units=... after the name")
+    architecture = str(given.pop("architecture", found[1] if found else name))
+    generation = next((part for part in sorted(_GENERATIONS, key=len, reverse=True) if architecture.startswith(part)
+                       and len(architecture) == len(part) + 2), None)
+    if generation is None and "generation" not in given:
+        raise DeviceError(f"the generation of {architecture:.40} is not known here; say generation=... after the name")
+    units = given.pop("compute_units", _units(found, architecture) if found else 0)
+    if not isinstance(units, int) or not 0 < units <= 4096:
+        raise DeviceError(f"how many compute units has {name:.60}? Say compute_units=... after the name")
+    extra: dict[str, Fact] = {**_GCN, **_GENERATIONS.get(generation or "", {}), **_ARCHITECTURES.get(architecture, {})}
+    extra |= {key: given.pop(key) for key in _EXTRA if key in given}
+    model, peak, bandwidth, cache = _CARDS.get((architecture, units), ("", 0.0, 0.0, 0))
+    made = Device(f"{BACKEND}:{name}", BACKEND, architecture, architecture, model, threads=0, compute_units=units,
+                  vector_bits=int(extra["wave_size"]) * 32, vector_registers=256, l1_bytes=16 << 10, l3_bytes=cache,
+                  local_memory=64 << 10, max_work_group=1024, peak_gflops=float(peak), bandwidth_gbs=float(bandwidth),
+                  extra=tuple(sorted(extra.items())))
+    try:
+        return Device.from_json({**made.to_json(), **given})
+    except FormatError as error:
+        raise DeviceError(str(error)) from None
+
+
+def is_known(device: Device) -> bool:
+    """Whether the tables here have facts of its architecture; those of another are guessed from its name."""
+    return device.architecture in _ARCHITECTURES or any(device.architecture == name for name, _ in _CARDS)
+
+
+def device_of(path: Path, said: Sequence[Device]) -> Device:
+    """The device whose data a file holds, by its name; `said` holds what the user says of some. Raises DeviceError."""
+    found = _NAME.match(path.name)
+    for one in said:
+        if found is not None and one.name == f"{BACKEND}:{found[0]}":
+            return one
+    if found is not None:
+        return device(found[0])
+    if len(said) == 1:
+        return said[0]
+    raise DeviceError(f"the name of {path} tells no GPU (gfx906_60.db would); say --device gfx906_60")
+
+
+def _units(found: re.Match[str], architecture: str) -> int:
+    if found[2]:
+        count = int(found[2])
+        return 2 * count if architecture.startswith("gfx1") else count  # there MIOpen counts pairs of units
+    return int(found[3], 16) if found[3] else 0
+
+
+def _given(words: Iterable[str]) -> dict[str, Fact]:
+    found: dict[str, Fact] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not text:
+            raise DeviceError(f"{word!r:.60} is no fact of a device; write compute_units=60, for example")
+        if re.fullmatch(r"[0-9]{1,15}", text):
+            found[name] = int(text)
+        elif re.fullmatch(r"[0-9]{1,15}\.[0-9]{1,15}", text):
+            found[name] = float(text)
+        else:
+            found[name] = text
+    return found

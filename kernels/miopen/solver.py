@@ -1,0 +1,166 @@
+"""AMD's MIOpen: its tunable solvers as kernel families, and how it writes their configurations.
+
+A solver's kernel family is named `miopen.<solver>`. Its parameters are the free ones: what MIOpen writes down besides
+is constant, follows from them, or is ignored by the solver (`Written`). The facts are those of MIOpen 3.3 (2d1fd997).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from seqtune.errors import FormatError, KernelError
+
+from ..expression import Expression
+from ..kernel import Configuration, Constraint, Kernel, Parameter, Setting
+from ..registry import resolve
+
+BACKEND = "miopen"
+PREFIX = f"{BACKEND}."
+LONGEST_TEXT = 400  # characters of one configuration as MIOpen writes it
+
+Condition: TypeAlias = tuple[str, str]  # expression, reason
+
+
+@dataclass(frozen=True, slots=True)
+class Tunable:
+    """A parameter and, where they are fewer, the values that MIOpen's own tuner tries."""
+
+    name: str
+    values: Sequence[int]
+    meaning: str
+    tried: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A value that MIOpen writes in its place although it is no free parameter."""
+
+    name: str
+    expression: Expression  # over problem, device, parameters and derived quantities
+    ignored: bool = False  # MIOpen recomputes or ignores it: whatever stands there says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Solver:
+    """A tunable solver: its kernel family, and what its text form holds, in order: parameters by name, and the rest."""
+
+    kernel: Kernel
+    fields: tuple[str | Written, ...]
+
+    @property
+    def name(self) -> str:
+        """As MIOpen calls it."""
+        return self.kernel.name.removeprefix(PREFIX)
+
+    def read(self, text: str) -> dict[str, int | str]:
+        """The values of a text such as `4,8,4,16` by name, not checked against the space. Raises FormatError."""
+        words = text.split(",") if len(text) <= LONGEST_TEXT else []
+        if len(words) != len(self.fields):
+            raise FormatError(f"{self.name} has {len(self.fields)} values, not {text!r:.80}")
+        values: dict[str, int | str] = {}
+        for field, word in zip(self.fields, words, strict=True):
+            if not (word.isascii() and word.removeprefix("-").isdigit() and len(word) < 10):
+                raise FormatError(f"{self.name}: {word!r:.40} is not a whole number")
+            values[field if isinstance(field, str) else field.name] = int(word)
+        return values
+
+    def configuration(self, values: Mapping[str, int | str]) -> Configuration:
+        """The free parameters among what `read` gives."""
+        return Configuration.of(self.kernel.name, {one.name: values[one.name] for one in self.kernel.parameters})
+
+    def write(self, values: Sequence[int | str]) -> str:
+        """What `read` reads: values of all fields, in order, as MIOpen writes them."""
+        return ",".join(map(str, values))
+
+    def renamed(self, name: str) -> Solver:
+        """Another solver of the same space."""
+        return replace(self, kernel=replace(self.kernel, name=PREFIX + name))
+
+
+def solver(name: str, fields: str, tunables: Sequence[Tunable], constraints: Iterable[Condition],
+           default: Sequence[Setting], *, meaning: str, solves: Iterable[Condition] = (),
+           derived: Iterable[tuple[str, str]] = (), prior: Iterable[Condition] = (),
+           written: Mapping[str, str] | None = None, ignored: Mapping[str, str] | None = None) -> Solver:
+    """A declaration. `fields` names the text's values in order; those that are no tunable stand in `written` (checked
+    when read) or in `ignored`; `default` is in the order of the tunables."""
+    tried = [(f"{one.name} in ({', '.join(map(str, one.tried))},)", f"the tuner tries no other {one.name}")
+             for one in tunables if one.tried]
+    kernel = Kernel(
+        PREFIX + name, "convnd", (BACKEND,), tuple(Parameter(one.name, tuple(one.values), one.meaning)
+                                                   for one in tunables),
+        _conditions(constraints), tuple((one.name, value) for one, value in zip(tunables, default, strict=True)),
+        meaning, _conditions(solves), tuple((word, Expression(text)) for word, text in derived),
+        prior=_conditions([*tried, *prior]))
+    others = {word: Written(word, Expression(text)) for word, text in (written or {}).items()}
+    others |= {word: Written(word, Expression(text), True) for word, text in (ignored or {}).items()}
+    return Solver(kernel, tuple(others.get(word, word) for word in fields.split()))
+
+
+def _conditions(found: Iterable[Condition]) -> tuple[Constraint, ...]:
+    return tuple(Constraint.of(expression, reason) for expression, reason in found)
+
+
+# Conditions on the problem that several solvers share.
+FORWARD_OR_DATA = ("direction in ('forward', 'backward_data')", "it goes forward or computes the data gradient")
+FORWARD = ("direction == 'forward'", "it goes forward only")
+BACKWARD_DATA = ("direction == 'backward_data'", "it computes the data gradient only")
+BACKWARD_WEIGHTS = ("direction == 'backward_weights'", "it computes the weight gradient only")
+NCHW = ("layout == 'NCHW'", "it reads NCHW only")
+TWO_D = ("layout in ('NCHW', 'NHWC')", "it solves 2-D convolutions only")
+CHANNELS_SECOND = ("layout in ('NCHW', 'NCDHW')", "channels must be the second axis")
+ONE_GROUP = ("groups == 1", "it knows no groups")
+NO_BIAS = ("bias == 'no'", "it adds no bias")
+POINTWISE = ("r == 1 and s == 1 and pad_h == 0 and pad_w == 0", "its filter is 1x1 without padding")
+NO_DILATION = ("dilation_h == 1 and dilation_w == 1", "its filter is not dilated")
+LEGACY = ("legacy == 1", "MIOpen runs this deprecated solver on older GPUs only")
+GFX9 = ("generation == 9", "its assembly is for gfx9")
+
+
+def dtypes(*names: str) -> Condition:
+    """The condition that the elements are of one of these types."""
+    return f"dtype in ({', '.join(map(repr, names))},)", f"it computes in {', '.join(names)} only"
+
+
+# A new solver is one declaration and one line here: its name -> `module:attribute`.
+SOLVERS: dict[str, str] = {
+    "ConvAsm1x1U": "seqtune.kernels.miopen.assembly:ASM_1X1U",
+    "ConvBiasActivAsm1x1U": "seqtune.kernels.miopen.assembly:ASM_1X1U_FUSED",
+    "ConvAsm1x1UV2": "seqtune.kernels.miopen.assembly:ASM_1X1U_V2",
+    "ConvAsm3x3U": "seqtune.kernels.miopen.assembly:ASM_3X3U",
+    "ConvAsmBwdWrW1x1": "seqtune.kernels.miopen.assembly:ASM_WEIGHTS_1X1",
+    "ConvAsmBwdWrW3x3": "seqtune.kernels.miopen.assembly:ASM_WEIGHTS_3X3",
+    "ConvOclDirectFwd": "seqtune.kernels.miopen.opencl:DIRECT",
+    "ConvOclDirectFwdFused": "seqtune.kernels.miopen.opencl:DIRECT_FUSED",
+    "ConvOclDirectFwd1x1": "seqtune.kernels.miopen.opencl:DIRECT_1X1",
+    "ConvOclBwdWrW2<1>": "seqtune.kernels.miopen.opencl:WEIGHTS_1",
+    "ConvOclBwdWrW2<2>": "seqtune.kernels.miopen.opencl:WEIGHTS_2",
+    "ConvOclBwdWrW2<4>": "seqtune.kernels.miopen.opencl:WEIGHTS_4",
+    "ConvOclBwdWrW2<8>": "seqtune.kernels.miopen.opencl:WEIGHTS_8",
+    "ConvOclBwdWrW2<16>": "seqtune.kernels.miopen.opencl:WEIGHTS_16",
+    "ConvHipImplicitGemmV4R1Fwd": "seqtune.kernels.miopen.implicit_gemm:V4R1_FORWARD",
+    "ConvHipImplicitGemmV4R1WrW": "seqtune.kernels.miopen.implicit_gemm:V4R1_WEIGHTS",
+    "ConvHipImplicitGemmV4R4Fwd": "seqtune.kernels.miopen.implicit_gemm:V4R4_FORWARD",
+    "ConvHipImplicitGemmV4R4WrW": "seqtune.kernels.miopen.implicit_gemm:V4R4_WEIGHTS",
+    "ConvHipImplicitGemmBwdDataV1R1": "seqtune.kernels.miopen.implicit_gemm:V1R1_DATA",
+    "ConvMlirIgemmFwd": "seqtune.kernels.miopen.implicit_gemm:MLIR_FORWARD",
+    "ConvMlirIgemmBwd": "seqtune.kernels.miopen.implicit_gemm:MLIR_DATA",
+    "ConvMlirIgemmWrW": "seqtune.kernels.miopen.implicit_gemm:MLIR_WEIGHTS",
+    "ConvCkIgemmFwdV6r1DlopsNchw": "seqtune.kernels.miopen.implicit_gemm:CK_V6R1",
+    "ConvBinWinogradRxSf2x3": "seqtune.kernels.miopen.implicit_gemm:WINOGRAD_2X3",
+    "ConvBinWinogradRxSf3x2": "seqtune.kernels.miopen.implicit_gemm:WINOGRAD_3X2",
+    "ConvAsmImplicitGemmGTCDynamicFwdXdlopsNHWC": "seqtune.kernels.miopen.xdlops_tables:FORWARD_ROWS",
+    "ConvAsmImplicitGemmGTCDynamicBwdXdlopsNHWC": "seqtune.kernels.miopen.xdlops_tables:DATA_ROWS",
+    "ConvAsmImplicitGemmGTCDynamicWrwXdlopsNHWC": "seqtune.kernels.miopen.xdlops_tables:WEIGHTS_ROWS",
+}
+KERNELS: dict[str, str] = {PREFIX + name: f"{home}.kernel" for name, home in SOLVERS.items()}
+
+
+def find_solver(name: str) -> Solver:
+    """The solver of that name, as MIOpen calls it. Raises KernelError."""
+    if name not in SOLVERS:
+        raise KernelError(f"no tunable MIOpen solver {name!r:.60}; there are {', '.join(SOLVERS)}")
+    found = resolve(SOLVERS[name])
+    assert isinstance(found, Solver)
+    return found

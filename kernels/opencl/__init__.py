@@ -1,0 +1,1 @@
+"""Kernel families in OpenCL C: one file a family."""

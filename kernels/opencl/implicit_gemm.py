@@ -1,0 +1,132 @@
+"""opencl.implicit_gemm: a convolution as the matrix product of gathered pixels and filters, local memory or not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..cache_lines import conv2d_lines
+from ..device import Device
+from ..expression import Expression
+from ..implementation import Array, Launch, Phase, Source
+from ..kernel import Configuration, Constraint, Kernel, Parameter
+from ..problem import Problem
+from .source.block import ARGUMENTS, Block, source
+
+
+class ImplicitGemm:
+    """Runs opencl.implicit_gemm; every Source serves all shapes of one layout and epilogue, padded or not."""
+
+    includes = "everything, from the input as it is; filters packed before, once"
+
+    def block(self, problem: Problem, configuration: Configuration) -> Block:
+        """What enters the text."""
+        number = configuration.number
+        return Block(number("vector"), number("vectors_n"), number("tile_m"), number("group_m"), number("group_n"),
+                     number("block_k"), bool(number("local_a")), bool(number("local_b")), number("unroll"),
+                     problem["layout"] == "NHWC", problem.size("pad_h") + problem.size("pad_w") > 0,
+                     problem["bias"] == "yes", problem["activation"] == "relu")
+
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
+        """The text of the block."""
+        return source(self.block(problem, configuration))
+
+    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
+        """One phase over blocks of pixels and of output channels."""
+        size, block = problem.size, self.block(problem, configuration)
+        c, h, w, k = size("c"), size("h"), size("w"), size("k")
+        pixels, kg = size("out_h") * size("out_w"), size("k_per_group")
+        nhwc = problem["layout"] == "NHWC"
+        spots, blocks = -(-pixels // block.pixels), -(-kg // block.outputs)
+        channels_first = configuration["order"] == "channels"
+        values = {
+            "channels": size("c_per_group"), "filter_h": size("r"), "filter_w": size("s"), "height": h, "width": w,
+            "columns": size("out_w"), "above": size("pad_h"), "before": size("pad_w"),
+            **{name: size(name) for name in ("stride_h", "stride_w", "dilation_h", "dilation_w")},
+            "x_image": c * h * w, "x_group": size("c_per_group") * (1 if nhwc else h * w),
+            "x_line": w * (c if nhwc else 1), "x_pixel": c if nhwc else 1, "x_channel": 1 if nhwc else h * w,
+            "y_image": k * pixels, "y_group": kg * (1 if nhwc else pixels),
+            "y_pixel": k if nhwc else 1, "y_channel": 1 if nhwc else pixels,
+            "pixels": pixels, "outputs": kg, "spots": spots, "blocks": blocks, "channels_first": int(channels_first),
+        }
+        across, deep = spots * size("n"), blocks * size("groups")
+        first, second = (deep, across) if channels_first else (across, deep)
+        return Launch(tuple(values[name] for name in ARGUMENTS), (
+            Phase("implicit_gemm", global_size=(first * block.group_m, second * block.group_n),
+                  local_size=(block.group_m, block.group_n)),))
+
+    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
+        """[group][block][r][s][c][output channel]; the last block overlaps the one before."""
+        block = self.block(problem, configuration).outputs
+        groups, kg, cg = problem.size("groups"), problem.size("k_per_group"), problem.size("c_per_group")
+        firsts = np.minimum(np.arange(-(-kg // block)) * block, kg - block)
+        chosen = weights.reshape(groups, kg, cg, *weights.shape[2:])[:, firsts[:, None] + np.arange(block)]
+        return np.ascontiguousarray(chosen.transpose(0, 1, 4, 5, 3, 2))  # from (group, block, k, c, r, s)
+
+
+IMPLEMENTATION = ImplicitGemm()
+
+KERNEL = Kernel(
+    name="opencl.implicit_gemm",
+    problem_type="conv2d",
+    backends=("opencl",),
+    meaning="convolution as a matrix product of gathered pixels, through local memory or not",
+    parameters=(
+        Parameter("local_a", (0, 1), "the work-group copies pixels into local memory"),
+        Parameter("local_b", (0, 1), "the work-group copies filters into local memory"),
+        Parameter("vector", (4, 8, 16), "output channels in one vector variable"),
+        Parameter("vectors_n", (1, 2, 4), "vectors of output channels of one work-item"),
+        Parameter("tile_m", (1, 2, 3, 4, 6, 7, 8, 10, 12, 14, 16, 24, 28), "pixels of one work-item"),
+        Parameter("group_m", (1, 4, 8, 16, 32), "work-items of a group along the pixels"),
+        Parameter("group_n", (1, 4, 8, 16), "work-items of a group along the output channels"),
+        Parameter("block_k", (0, 8, 16), "channels of a tap in local memory at a time; 0: none"),
+        Parameter("unroll", (1, 2, 4), "channels of one pass of the innermost loop"),
+        Parameter("order", ("pixels", "channels"), "what neighbouring work-groups differ in"),
+    ),
+    solves=(
+        Constraint.of("direction == 'forward'", "only the forward direction"),
+        Constraint.of("dtype == 'fp32'", "only fp32"),
+        Constraint.of("k_per_group >= 4", "it gathers for at least 4 output channels"),
+    ),
+    derived=(
+        ("pixels", Expression("out_h * out_w")),
+        ("block_m", Expression("tile_m * group_m")),
+        ("block_n", Expression("vector * vectors_n * group_n")),
+        ("items", Expression("group_m * group_n")),
+        ("registers", Expression("ceil_div(vector, vector_floats) * vectors_n * tile_m")),
+        ("m_waste", Expression("ceil_div(pixels, block_m) * block_m / pixels")),
+        ("n_waste", Expression("ceil_div(k_per_group, block_n) * block_n / k_per_group")),
+        ("local_floats", Expression("local_a * (block_k * (block_m + 1) + block_m) + local_b * block_k * block_n")),
+        ("work_groups", Expression("n * groups * ceil_div(pixels, block_m) * ceil_div(k_per_group, block_n)")),
+        ("groups_per_unit", Expression("work_groups / compute_units")),
+        ("idle", Expression("ceil_div(work_groups, compute_units) * compute_units / work_groups")),
+        ("item_fmas", Expression("block_m * block_n * c_per_group * r * s")),
+        ("loads_per_fma", Expression("(tile_m + vectors_n) / (tile_m * vectors_n)")),
+        ("panel_bytes", Expression("c_per_group * r * s * block_n * 4")),
+        *conv2d_lines("block_n", "h * w", "tile_m"),
+    ),
+    constraints=(
+        Constraint.of("block_n <= k_per_group", "the block must fit in the output channels of a group"),
+        Constraint.of("block_m <= pixels", "the block must fit in the pixels of an image"),
+        Constraint.of("vector <= vector_floats and vector * 2 >= vector_floats or vector * 2 > k_per_group",
+                      "vectors are a register or half of one"),
+        Constraint.of("registers * (4 if threads > 0 else 16) >= vector_registers or tile_m * 2 > pixels",
+                      "a few accumulators wait for each other"),
+        Constraint.of("registers + vectors_n < vector_registers if threads > 0 else registers * 2 <= vector_registers",
+                      "so many accumulators only spill"),
+        Constraint.of("items <= max_work_group", "the device has smaller work-groups"),
+        Constraint.of("items <= 4 if threads > 0 else items >= 32 and items <= 256",
+                      "a CPU runs a work-group on one thread, a GPU fills some warps with it"),
+        Constraint.of("threads == 0 or items == (4 if local_a + local_b > 0 else 1)",
+                      "a CPU's work-items have nothing to share but local memory"),
+        Constraint.of("threads == 0 or local_a + local_b == 0 or order == 'pixels' and vector * 2 > vector_floats",
+                      "on a CPU local memory is slow enough to try it one way only"),
+        Constraint.of("(block_k > 0) == (local_a + local_b > 0)", "a block of channels is what local memory holds"),
+        Constraint.of("block_k == 0 or c_per_group % block_k == 0", "blocks must divide the channels"),
+        Constraint.of("c_per_group % unroll == 0", "unrolled channels must divide the channels"),
+        Constraint.of("unroll == 1 or block_k == 0", "compilers unroll loops of known length themselves"),
+        Constraint.of("local_floats * 4 <= local_memory", "the device has less local memory"),
+    ),
+    default=(("local_a", 0), ("local_b", 0), ("vector", 16), ("vectors_n", 2), ("tile_m", 8), ("group_m", 1),
+             ("group_n", 1), ("block_k", 0), ("unroll", 1), ("order", "pixels")),
+    implementation="seqtune.kernels.opencl.implicit_gemm:IMPLEMENTATION",
+)

@@ -1,0 +1,1 @@
+"""Generators of OpenCL C that the families share."""

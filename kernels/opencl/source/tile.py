@@ -1,0 +1,189 @@
+"""OpenCL C text of one register tile: what the direct convolution and the matrix product share.
+
+A work-item computes a chunk of tiles, one after the other; a tile is tile_h x tile_w output pixels of vectors_k x
+vector output channels. The text holds the shape of the tile alone: the shape of the problem arrives as `int` arguments
+(ARGUMENTS). The last tile along each axis is moved back to overlap the one before it, and writes the same numbers
+again; nothing else handles tails.
+
+The sum runs over three axes, `outer`, `middle` and `inner`, which are filter rows, filter columns and channels in some
+order. The inner axis may come in pieces: all tiles of a chunk take one piece before the next, so that its weights stay
+in the first-level cache; between the pieces the sums wait in the workspace.
+
+Padding is either a copy of the input with zeros around it (`pad`, a phase of its own), or peeled: the tile leaves out
+the filter rows outside the input, and at the left and right borders the one pixel whose tap is outside.
+
+A matrix product is a convolution with one tap whose pixels are the rows of A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...device import Device
+from ...implementation import Launch, Phase, Source
+from .text import OPTIONS, accumulator, head, signature, store
+
+# Steps and offsets count floats. x_* walk the input as the tile reads it (the padded copy where there is one).
+ARGUMENTS = (
+    "outer", "middle", "inner", "x_outer", "x_middle", "x_inner",  # the sum's axes: lengths and steps
+    "piece",  # of the inner axis, which it divides
+    "x_image", "x_group", "x_row", "x_pixel", "x_origin",  # x_row, x_pixel: from one output pixel's input to the next
+    "y_image", "y_group", "y_channel", "y_row", "y_pixel",
+    "images", "groups", "rows", "columns", "outputs",  # outputs: channels of y in one group
+    "tiles_w", "tiles", "chunk", "spots", "blocks", "channels_first",  # tiles of an image; spots: chunks of all tiles
+    "waiting",  # where in the workspace sums wait
+    "padded", "planes", "padded_height", "row_floats", "margin",  # of the padded copy
+    "height", "width", "above", "before", "stride_h", "stride_w", "dilation_h", "dilation_w",  # of what is peeled
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What enters the text."""
+
+    vector: int  # floats of one vector variable
+    vectors_k: int
+    tile_w: int
+    tile_h: int
+    pixel_step: int  # floats between the inputs of neighbouring pixels; 0: x_pixel says it, and channels are adjacent
+    channels_last: bool  # the output's channels are adjacent, else its pixels
+    bias: bool
+    relu: bool
+    peeled: bool = False  # tile_h is 1, and so is what a border cuts off from a row of pixels
+
+    @property
+    def block(self) -> int:
+        """Output channels of one work-item."""
+        return self.vector * self.vectors_k
+
+
+@lru_cache(maxsize=512)  # configurations that differ in what arrives at run time follow each other
+def source(tile: Tile) -> Source:
+    """The kernels `pad` and `tile`."""
+    return Source(head(tile.vector) + ("" if tile.peeled else _PAD) + _tile(tile), OPTIONS)
+
+
+def launch(tile: Tile, device: Device, pixels_first: bool, chunk: int, work_group: int,
+           sizes: Mapping[str, int]) -> Launch:
+    """The phases for a problem described by ARGUMENTS; `sizes` leaves out what is 0 and what follows from the tile.
+
+    `pixels_first`: neighbouring work-items share their output channels, else their pixels; a work-group holds
+    `work_group` of them. `chunk` tiles are a work-item's, 0 stands for all of an image.
+    """
+    values = {**dict.fromkeys(ARGUMENTS, 0), **sizes}
+    values["tiles_w"] = -(-values["columns"] // tile.tile_w)
+    values["tiles"] = values["tiles_w"] * -(-values["rows"] // tile.tile_h)
+    values["blocks"] = -(-values["outputs"] // tile.block)
+    values["channels_first"] = int(not pixels_first)
+    values["chunk"] = chunk or values["tiles"]
+    values["spots"] = -(-values["tiles"] * values["images"] // values["chunk"])
+    deep = values["blocks"] * values["groups"]
+    first, second = (values["spots"], deep) if pixels_first else (deep, values["spots"])
+    phases = [Phase("tile", global_size=(-(-first // work_group) * work_group, second), local_size=(work_group, 1))]
+    workspace = 0
+    if values["padded"]:
+        rows = values["planes"] * values["padded_height"]
+        workspace = rows * (values["row_floats"] + 2 * values["margin"])
+        items = min(rows, 32 * device.compute_units)
+        phases.insert(0, Phase("pad", global_size=(items,), local_size=(1,)))
+    if values["piece"] < values["inner"]:
+        values["waiting"] = workspace = -(-workspace // 16) * 16
+        workspace += deep * values["images"] * values["tiles"] * tile.tile_h * tile.tile_w * tile.block
+    return Launch(tuple(values[name] for name in ARGUMENTS), tuple(phases), workspace)
+
+
+_PAD = f"""
+__kernel void pad({signature(ARGUMENTS)}) {{
+  const int total = planes * padded_height, length = row_floats + 2 * margin;
+  const int items = get_global_size(0), item = get_global_id(0);
+  const int share = (total + items - 1) / items;
+  for (int row = item * share; row < min(total, (item + 1) * share); row++) {{
+    const int line = row % padded_height - above;
+    __global float *to = workspace + row * length;
+    if (line < 0 || line >= height) {{
+      for (int i = 0; i < length; i++) to[i] = 0.0f;
+    }} else {{
+      __global const float *from = x + (row / padded_height * height + line) * row_floats;
+      for (int i = 0; i < margin; i++) to[i] = 0.0f;
+      for (int i = 0; i < row_floats; i++) to[margin + i] = from[i];
+      for (int i = margin + row_floats; i < length; i++) to[i] = 0.0f;
+    }}
+  }}
+}}
+"""
+
+
+def _tile(tile: Tile) -> str:
+    names = [accumulator(j, i, v)
+             for j in range(tile.tile_h) for i in range(tile.tile_w) for v in range(tile.vectors_k)]
+    lines = [
+        f"\n__kernel WIDE void tile({signature(ARGUMENTS)}) {{",
+        "  const int i0 = get_global_id(0), i1 = get_global_id(1);",
+        "  const int spot = channels_first ? i1 : i0, deep = channels_first ? i0 : i1;",
+        "  if (spot >= spots || deep >= blocks * groups) return;",
+        f"  const int group = deep / blocks, first = min(deep % blocks * {tile.block}, outputs - {tile.block});",
+        "  const int end = min(images * tiles, (spot + 1) * chunk);",
+        "  for (int begin = 0; begin < inner; begin += piece) for (int t = spot * chunk; t < end; t++) {",
+        "  const int image = t / tiles, place = t % tiles;",
+        f"  const int top = min(place / tiles_w * {tile.tile_h}, rows - {tile.tile_h});",
+        f"  const int left = min(place % tiles_w * {tile.tile_w}, columns - {tile.tile_w});",
+        "  const int corner = image * x_image + group * x_group + top * x_row + left * x_pixel"
+        " + begin * x_inner - x_origin;",
+        "  __global const floats *w = (__global const floats *)"
+        f"(weights + (deep * inner + begin) * outer * middle * {tile.block});",
+        "  __global floats *sums = (__global floats *)"
+        f"(workspace + waiting + (deep * images * tiles + t) * {tile.block * tile.tile_h * tile.tile_w});",
+        "  floats " + ", ".join(f"{name} = 0.0f" for name in names) + ";",
+        "  if (begin > 0) { " + " ".join(f"{name} = sums[{at}];" for at, name in enumerate(names)) + " }",
+        *(_peeled(tile) if tile.peeled else _taps(tile)),
+        "  if (begin + piece < inner) { "
+        + " ".join(f"sums[{at}] = {name};" for at, name in enumerate(names)) + " continue; }",
+        "  __global const float *bias_at = bias + group * outputs + first;",
+        "  __global float *to = y + image * y_image + group * y_group + top * y_row"
+        + (" + left * y_pixel + first;" if tile.channels_last else " + left + first * y_channel;"),
+        *store(tile.tile_h, tile.tile_w, tile.vectors_k, tile.vector, tile.channels_last, tile.bias, tile.relu),
+        "  } }\n",
+    ]
+    return "\n".join(lines)
+
+
+def _taps(tile: Tile) -> list[str]:
+    return ["  for (int o = 0; o < outer; o++) for (int m = 0; m < middle; m++) {",
+            *_inner(tile, range(tile.tile_w), "(padded ? workspace : x)"), "  }"]
+
+
+def _peeled(tile: Tile) -> list[str]:
+    """The filter rows that meet the input; at the borders, all pixels but the first or all but the last."""
+    width = tile.tile_w
+    return [
+        "  const int row = top * stride_h - above, column = left * stride_w - before;",
+        "  const int o0 = row < 0 ? (dilation_h - 1 - row) / dilation_h : 0;",
+        "  const int o1 = min(outer, (height - row + dilation_h - 1) / dilation_h);",
+        f"  w += o0 * middle * piece * {tile.vectors_k};",
+        "  for (int o = o0; o < o1; o++) for (int m = 0; m < middle; m++) {",
+        f"    const int from = column + m * dilation_w, last = from + {width - 1} * stride_w;",
+        "    if (from >= 0 && last < width) {", *_inner(tile, range(width), "x"),
+        "    } else if (from < 0 && last >= 0) {", *_inner(tile, range(1, width), "x"),
+        "    } else if (from >= 0 && from < width) {", *_inner(tile, range(width - 1), "x"),
+        f"    }} else w += piece * {tile.vectors_k};", "  }"]
+
+
+def _inner(tile: Tile, pixels: range, x: str) -> list[str]:
+    """The sum over a piece of the inner axis, of these pixels of every row of the tile."""
+    if not pixels:
+        return [f"    w += piece * {tile.vectors_k};"]
+    pixel_step = str(tile.pixel_step) if tile.pixel_step else "x_pixel"
+    lines = [f"    __global const float *p0 = {x}",
+             f"        + (corner + o * x_outer + m * x_middle + {pixels[0]} * {pixel_step});",
+             *(f"    __global const float *p{j} = p0 + {j} * x_row;" for j in range(1, tile.tile_h)),
+             f"    for (int i = 0; i < piece; i++, w += {tile.vectors_k}) {{",
+             "      const floats " + ", ".join(f"w{v} = w[{v}]" for v in range(tile.vectors_k)) + ";"]
+    for j in range(tile.tile_h):
+        for i in pixels:
+            lines.append(f"      {{ const float s = p{j}[{i - pixels[0]} * {pixel_step}]; "
+                         + " ".join(f"{accumulator(j, i, v)} += s * w{v};" for v in range(tile.vectors_k)) + " }")
+    step = "x_inner" if tile.pixel_step else "1"
+    lines.append("      " + " ".join(f"p{j} += {step};" for j in range(tile.tile_h)) + " }")
+    return lines

@@ -1,0 +1,60 @@
+"""Registry: the tables of kernel families, and look-up in them by name or backend."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+from seqtune.errors import KernelError
+
+from .device import Device
+from .kernel import Kernel
+from .problem import Problem
+
+# A new kernel family is one new file and one line here.
+KERNELS: dict[str, str] = {
+    "llvm.direct": "seqtune.kernels.llvm.direct:KERNEL",
+    "llvm.winograd": "seqtune.kernels.llvm.winograd:KERNEL",
+    "llvm.depthwise": "seqtune.kernels.llvm.depthwise:KERNEL",
+    "llvm.gemm": "seqtune.kernels.llvm.gemm:KERNEL",
+    "opencl.direct": "seqtune.kernels.opencl.direct:KERNEL",
+    "opencl.gemm": "seqtune.kernels.opencl.gemm:KERNEL",
+    "opencl.implicit_gemm": "seqtune.kernels.opencl.implicit_gemm:KERNEL",
+}
+# Foreign kernel families, known by their names but not listed among ours: backend -> their table.
+FOREIGN = {"miopen": "seqtune.kernels.miopen.solver:KERNELS"}
+
+
+def table(backend: str) -> Mapping[str, str]:
+    """The kernel families of a backend: name -> `module:attribute`."""
+    if backend not in FOREIGN:
+        return {name: home for name, home in KERNELS.items() if name.startswith(f"{backend}.")}
+    found = resolve(FOREIGN[backend])
+    assert isinstance(found, Mapping)
+    return found
+
+
+def resolve(reference: str) -> object:
+    """The object behind `module:attribute` (or `module:attribute.attribute`). Only given strings of our own tables."""
+    module, _, attributes = reference.partition(":")
+    found: object = importlib.import_module(module)
+    for attribute in attributes.split("."):
+        found = getattr(found, attribute)
+    return found
+
+
+def kernel(name: str) -> Kernel:
+    """The kernel family of that name. Raises KernelError."""
+    backend = name.partition(".")[0]
+    known = table(backend) if backend in FOREIGN else KERNELS
+    if name not in known:
+        raise KernelError(f"no kernel {name!r:.60}; there are {', '.join(known)} (seqtune kernels lists them)")
+    found = resolve(known[name])
+    assert isinstance(found, Kernel)
+    return found
+
+
+def kernels_for(problem: Problem, device: Device) -> tuple[Kernel, ...]:
+    """Every kernel family that solves the problem on the device, in table order; may be empty."""
+    candidates = [kernel(name) for name in table(device.backend)]
+    return tuple(found for found in candidates if found.why_not(problem, device) is None)

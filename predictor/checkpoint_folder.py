@@ -1,0 +1,227 @@
+"""What checkpoints of every kind share: a folder found by name, written whole or not at all, and read with bounds.
+
+Imports no torch. Nothing in a checkpoint is trusted: only JSON and safetensors are read, sizes are bounded, and every
+tensor's shape is compared with the configuration before anything is loaded. Raises CheckpointError.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from platformdirs import user_data_dir
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError, safe_open
+
+from seqtune.errors import CheckpointError
+
+from .networks.dimensions import Dimensions
+from .sequence.numeric_codes import codes
+from .sequence.vocabulary import MOST_WORDS, Declaration, Vocabulary
+
+MODEL_TYPE = "seqtune-translator"
+SHIPPED = Path(__file__).parent / "checkpoints"
+MOST_DERIVED = 10_000  # names of derived quantities
+LARGEST_JSON = 50_000_000  # bytes
+LARGEST_WEIGHTS = 2_000_000_000  # bytes
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class Config(BaseModel):
+    """config.json; what transformers adds to it is ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    names: int = Field(ge=2, le=MOST_WORDS)
+    words: int = Field(ge=2, le=MOST_WORDS)
+    targets: int = Field(ge=2, le=MOST_WORDS)
+    groups: int = Field(ge=2, le=MOST_WORDS)
+    derived: int = Field(ge=0, le=MOST_DERIVED)
+    longest: int = Field(ge=1, le=1000)
+    code: int = Field(ge=1, le=10_000)
+    quantities: int = Field(ge=1, le=10_000)
+    width: int = Field(ge=1, le=8192)
+    layers: int = Field(ge=1, le=100)
+    heads: int = Field(ge=1, le=128)
+    hidden: int = Field(ge=1, le=32768)
+    dropout: float = Field(ge=0, lt=1)
+    word_dropout: float = Field(ge=0, lt=1)
+    number_dropout: float = Field(ge=0, lt=1)
+
+
+class _Kind(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    model_type: str = Field(default=MODEL_TYPE, max_length=100)
+
+
+class WordLists(BaseModel):
+    """The words of a vocabulary."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    names: tuple[str, ...] = Field(max_length=MOST_WORDS)
+    words: tuple[str, ...] = Field(max_length=MOST_WORDS)
+    targets: tuple[str, ...] = Field(max_length=MOST_WORDS)
+    derived: tuple[str, ...] = Field(max_length=MOST_DERIVED)
+
+
+def word_lists(vocabulary: Vocabulary) -> WordLists:
+    """What `make_vocabulary` reads."""
+    return WordLists(names=vocabulary.names, words=vocabulary.words, targets=vocabulary.targets,
+                     derived=vocabulary.derived)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A fresh folder to write a checkpoint into, then renamed to `path`: a reader sees the old one or the new one,
+    never half. (Between two renames there is none for an instant; the old one is then beside it, named `.old`.)
+
+    A folder that is no checkpoint is not overwritten. Tensors are to be written as bytes: `save_file` of safetensors
+    lets only the owner read them. Raises CheckpointError.
+    """
+    if path.exists() and not (path / "seqtune.json").is_file() and (not path.is_dir() or any(path.iterdir())):
+        raise CheckpointError(f"{path} exists and is no checkpoint; remove it or choose another folder")
+    fresh = path.parent / f".{path.name}.{uuid.uuid4().hex}"
+    try:
+        fresh.mkdir(parents=True)
+        yield fresh
+        aside = fresh.with_name(fresh.name + ".old")
+        if path.exists():
+            path.rename(aside)
+        fresh.rename(path)
+        shutil.rmtree(aside, ignore_errors=True)
+    except OSError as error:
+        raise CheckpointError(f"cannot write the checkpoint {path}: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of each file of weights or trees of a checkpoint."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())
+            if path.suffix in (".safetensors", ".zlib") and path.is_file()}
+
+
+def read_size(folder: Path) -> Dimensions:
+    """What a checkpoint's config.json says. Raises CheckpointError."""
+    return Dimensions(**read_json(folder / "config.json", Config).model_dump())
+
+
+def seal(folder: Path, about: BaseModel) -> None:
+    """Writes seqtune.json, whose `sha256` are those of the files that lie beside it by now."""
+    sealed = about.model_copy(update={"sha256": digests(folder)})
+    (folder / "seqtune.json").write_text(sealed.model_dump_json(indent=1) + "\n")
+
+
+def check_digests(folder: Path, wanted: Mapping[str, str]) -> None:
+    """Refuse a file that is not as it was written, such as one with a flipped bit, which no check of shapes finds."""
+    if wanted:
+        found = digests(folder)
+        for name in [*wanted, *found]:
+            if found.get(name) != wanted.get(name):
+                raise CheckpointError(f"{folder / name[:80]} is not the file that seqtune.json was written with: it is "
+                                      "damaged, or another's; copy the whole checkpoint again")
+
+
+def model_type(folder: Path) -> str:
+    """What kind of model a checkpoint's config.json names; of one without a word, this module's."""
+    return read_json(folder / "config.json", _Kind).model_type
+
+
+def user_folder() -> Path:
+    """Where the user's own checkpoints are kept by name."""
+    return Path(user_data_dir("seqtune")) / "checkpoints"
+
+
+def find(name: str | Path) -> Path:
+    """The folder of a checkpoint given by path or by name. Raises CheckpointError."""
+    plain = isinstance(name, str) and name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0"}
+    folders = [SHIPPED / name, user_folder() / name, Path(name)] if plain else [Path(name)]
+    with suppress(OSError, ValueError):  # a name that no file system takes
+        for folder in folders:
+            if folder.is_dir():
+                return folder
+    known = sorted({path.name for parent in (SHIPPED, user_folder()) if parent.is_dir()
+                    for path in parent.iterdir() if path.is_dir() and not path.name.startswith(".")})
+    raise CheckpointError(f"no checkpoint {str(name)!r:.200}: not a folder, and the named ones are "
+                          f"{', '.join(known) or 'none'} (seqtune train makes one)")
+
+
+def read_json(path: Path, kind: type[_Model]) -> _Model:
+    """A checked JSON file of a checkpoint. Raises CheckpointError."""
+    try:
+        if not path.is_file():
+            raise CheckpointError(f"{path.parent} is no checkpoint: {path.name} is missing")
+        if path.stat().st_size > LARGEST_JSON:
+            raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's")
+        return kind.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise CheckpointError(f"{path} cannot be read: {where + ': ' if where else ''}{first['msg']:.200}") from None
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def make_vocabulary(words: WordLists, declared: Sequence[Declaration], path: Path) -> Vocabulary:
+    """A checked vocabulary; `path` is named where it is not sound."""
+    kernels = tuple(kernel.name for kernel in declared)
+    begins = {words.names[:2] == ("<pad>", "<unknown>"), words.words[:2] == ("<pad>", "<unknown>"),
+              words.targets[:2] == ("<pad>", "<begin>")}
+    if begins != {True} or any(len(set(part)) != len(part) for part in (words.names, words.words, words.targets,
+                                                                        words.derived, kernels)):
+        raise CheckpointError(f"{path}: its vocabulary has no proper beginning or repeats a word")
+    vocabulary = Vocabulary(words.names, words.words, words.targets, tuple(declared), words.derived)
+    try:
+        codes(vocabulary.target_values())
+        vocabulary.target_groups()
+    except (ValueError, OverflowError, RecursionError):
+        raise CheckpointError(f"{path}: its vocabulary has a word that is not parameter=value") from None
+    return vocabulary
+
+
+def check_size(folder: Path, size: Dimensions, vocabulary: Vocabulary) -> None:
+    """Refuses dimensions that do not fit the vocabulary or each other."""
+    fits = Dimensions.of(vocabulary)
+    for name in ("names", "words", "targets", "groups", "derived", "longest", "code", "quantities"):
+        found, wanted = getattr(size, name), getattr(fits, name)
+        if found != wanted and not (name == "longest" and found > wanted):
+            raise CheckpointError(f"{folder}: config.json says {name}={found}, its vocabulary needs {wanted}")
+    if size.width % size.heads:
+        raise CheckpointError(f"{folder}: width {size.width} is not a multiple of heads {size.heads}")
+
+
+def read_tensors(path: Path, wanted: Mapping[str, tuple[list[int], str]]) -> dict[str, NDArray[Any]]:
+    """The tensors of a safetensors file, which must have just these names, shapes and types, and be finite."""
+    try:
+        if path.stat().st_size > LARGEST_WEIGHTS:
+            raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's")
+        with safe_open(path, framework="np") as file:
+            shapes = {name: (piece.get_shape(), piece.get_dtype())
+                      for name in file.keys() for piece in [file.get_slice(name)]}  # noqa: SIM118 (not a dict)
+            for name in [*wanted, *shapes]:
+                if shapes.get(name) != wanted.get(name):
+                    raise CheckpointError(f"{path}: the tensor {name:.80} is {_shape(shapes.get(name))}, "
+                                          f"config.json needs {_shape(wanted.get(name))}")
+            tensors = {name: file.get_tensor(name) for name in wanted}
+    except FileNotFoundError:
+        raise CheckpointError(f"{path.parent} is no checkpoint: {path.name} is missing") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is no safetensors file ({error!s:.100}); nothing else is read") from None
+    for name, tensor in tensors.items():
+        if not np.isfinite(tensor).all():
+            raise CheckpointError(f"{path}: the tensor {name} has values that are not finite")
+    return tensors
+
+
+def _shape(found: tuple[list[int], str] | None) -> str:
+    return "absent" if found is None else f"{found[1]}{found[0]}"

@@ -1,0 +1,36 @@
+"""Dimensions: the sizes of a translator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..sequence.numeric_codes import CODE_SIZE, QUANTITIES
+from ..sequence.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Dimensions:
+    """Sizes of a Translator. The first six follow from the vocabulary (`of`); the next two are fixed."""
+
+    names: int
+    words: int
+    targets: int
+    groups: int
+    derived: int
+    longest: int  # target words of the longest sentence
+    code: int = CODE_SIZE
+    quantities: int = len(QUANTITIES)
+    width: int = 128
+    layers: int = 3  # of the encoder, and of the decoder
+    heads: int = 4
+    hidden: int = 256  # of the feed-forward blocks
+    dropout: float = 0.1
+    word_dropout: float = 0.05  # source words read as <unknown> in training, so that <unknown> gets a meaning
+    number_dropout: float = 0.01  # the same for numbers
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary, **options: Any) -> Dimensions:
+        """Sized for a vocabulary; `options` are the fields from `width` on."""
+        return cls(len(vocabulary.names), len(vocabulary.words), len(vocabulary.targets),
+                   len(vocabulary.parameter_names), len(vocabulary.derived), vocabulary.longest, **options)

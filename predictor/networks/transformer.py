@@ -1,0 +1,81 @@
+"""Transformer: attention and the encoder and decoder layers that every model here is built from."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .dimensions import Dimensions
+
+Pairs = tuple[tuple[Tensor, Tensor], ...]  # per decoder layer: keys and values, each (B, heads, positions, W / heads)
+
+
+class Attention(nn.Module):
+    """Multi-head attention whose keys and values are made apart, so that they can be kept."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, width)
+        self.pair = nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+
+    def pairs(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of x (B, positions, W)."""
+        count, length, _ = x.shape
+        keys, values = self.pair(x).view(count, length, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
+        return keys, values
+
+    def forward(self, x: Tensor, pair: tuple[Tensor, Tensor], mask: Tensor | None = None,
+                causal: bool = False) -> Tensor:
+        """x (B, T, W) attends to the pair's positions where `mask` (broadcast to B, heads, T, positions) is True."""
+        count, length, width = x.shape
+        query = self.query(x).view(count, length, self.heads, -1).transpose(1, 2)
+        found = F.scaled_dot_product_attention(query, pair[0], pair[1], attn_mask=mask, is_causal=causal)
+        out: Tensor = self.out(found.transpose(1, 2).reshape(count, length, width))
+        return out
+
+
+def _feed_forward(size: Dimensions) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(size.width, size.hidden), nn.GELU(), nn.Linear(size.hidden, size.width))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention over the source, then a feed-forward block."""
+
+    def __init__(self, size: Dimensions, attention: type[Attention] = Attention,
+                 dropout: type[nn.Dropout] = nn.Dropout) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(size.width), nn.LayerNorm(size.width)
+        self.attention, self.feed = attention(size.width, size.heads), _feed_forward(size)
+        self.drop = dropout(size.dropout)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """(B, S, W) -> (B, S, W)."""
+        normed = self.norm1(x)
+        x = x + self.drop(self.attention(normed, self.attention.pairs(normed), mask))
+        return x.add(self.drop(self.feed(self.norm2(x))))
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention over the words so far, attention to the source, then a feed-forward block."""
+
+    def __init__(self, size: Dimensions, attention: type[Attention] = Attention,
+                 dropout: type[nn.Dropout] = nn.Dropout) -> None:
+        super().__init__()
+        self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(size.width) for _ in range(3))
+        self.attention, self.cross = attention(size.width, size.heads), attention(size.width, size.heads)
+        self.feed, self.drop = _feed_forward(size), dropout(size.dropout)
+
+    def forward(self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor | None,
+                past: tuple[Tensor, Tensor] | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """(B, T, W) -> (B, T, W) and the keys and values of all words so far. With a past, T is 1."""
+        normed = self.norm1(x)
+        pair = self.attention.pairs(normed)
+        if past is not None:
+            pair = (torch.cat((past[0], pair[0]), dim=2), torch.cat((past[1], pair[1]), dim=2))
+        x = x + self.drop(self.attention(normed, pair, causal=past is None))
+        asked = self.norm2(x).reshape(memory[0].shape[0], -1, x.shape[2])  # sentences of one source ask it together
+        x = x + self.drop(self.cross(asked, memory, mask).reshape(x.shape))
+        return x + self.drop(self.feed(self.norm3(x))), pair

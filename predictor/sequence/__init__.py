@@ -1,0 +1,1 @@
+"""What all models of sentences share: vocabulary, constrained beam search, numeric codes."""

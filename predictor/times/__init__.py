@@ -1,0 +1,1 @@
+"""Models learned from measured times."""

@@ -1,0 +1,197 @@
+"""Baselines: what a prediction must be compared with. Each is fitted on training cases and proposes configurations.
+
+Proposals are distinct and come out of the spaces handed in, best first; fewer than asked for only where there are
+fewer. A new method is one class here, a word in METHODS and one in `fitted` of `seqtune.predictor.times.evaluation`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from math import lgamma
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.data.cases import Case, Floats
+from seqtune.kernels.kernel import Configuration, Setting
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.union import find_rows
+
+from ..trees.cost_trees import Trees
+
+Wish = tuple[str, dict[str, Setting]]  # a kernel's name and settings that need not be valid
+
+
+class Predictor(Protocol):
+    """Proposes configurations for a problem without measuring."""
+
+    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
+        """Up to `count` distinct configurations of these spaces (all of one problem and device), best first."""
+        ...
+
+
+class Default:
+    """The safe default, whatever the number asked for."""
+
+    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
+        return [spaces[0].default]
+
+
+class Fixed:
+    """The configurations that serve the device's training problems best: a greedy portfolio, made legal.
+
+    The first is the one with the best geometric mean over the training problems of that type; each next one adds most
+    to the mean of the best so far. Training problems were sampled, so what was not measured is filled in by trees
+    fitted on the same training rows: without that most candidates would be judged on a handful of problems.
+    """
+
+    candidates = 150  # looked at in full: those with the best mean where they are valid as they are
+    length = 16  # of the portfolio: more than are asked for, since made legal some become equal
+
+    def __init__(self, fitting: Sequence[Case], trees: Trees) -> None:
+        groups: dict[tuple[str, str], list[Case]] = {}
+        for case in fitting:
+            groups.setdefault((case.device.name, case.problem.type), []).append(case)
+        self._portfolios = {group: self._portfolio(found, trees) for group, found in groups.items()}
+
+    def _portfolio(self, fitting: list[Case], trees: Trees) -> list[Wish]:
+        seen: dict[tuple[str, str], Wish] = {}
+        for case in fitting:
+            offset = 0
+            for space in case.spaces:
+                for row in np.flatnonzero(case.known[offset:offset + len(space)]):
+                    configuration = space[int(row)]
+                    seen.setdefault((configuration.kernel, configuration.key),
+                                    (configuration.kernel, dict(configuration.settings)))
+                offset += len(space)
+        wishes = list(seen.values())
+        filled = [-np.log1p(trees.fill(case)) for case in fitting]
+        direct = np.full((len(wishes), len(fitting)), np.nan)
+        for column, (case, scores) in enumerate(zip(fitting, filled, strict=True)):
+            offset = 0
+            for space in case.spaces:
+                mine = np.array([place for place, wish in enumerate(wishes) if wish[0] == space.kernel.name], int)
+                rows = find_rows(space, [wishes[place][1] for place in mine])
+                direct[mine[rows >= 0], column] = scores[rows[rows >= 0] + offset]
+                offset += len(space)
+        # for this first cut, a wish that is not valid as it is counts as the problem's average one
+        missing = np.nanmean(direct, axis=0)
+        hopeful = np.where(np.isnan(direct), missing, direct).mean(axis=1)
+        chosen = np.argsort(-hopeful, kind="stable")[:self.candidates]
+        scores = np.array([[self._legal_score(wishes[place], case, log_shares) for case, log_shares
+                            in zip(fitting, filled, strict=True)] for place in chosen])
+        best = np.full(len(fitting), -np.inf)
+        portfolio: list[Wish] = []
+        for _ in range(min(self.length, len(chosen))):
+            gains = np.maximum(scores, best).mean(axis=1)
+            pick = int(np.argmax(gains))
+            portfolio.append(wishes[chosen[pick]])
+            best = np.maximum(best, scores[pick])
+            scores[pick] = -np.inf
+        return portfolio
+
+    @staticmethod
+    def _legal_score(wish: Wish, case: Case, log_shares: Floats) -> float:
+        offset = 0
+        for space in case.spaces:
+            if space.kernel.name == wish[0]:
+                return float(log_shares[offset + nearest_row(space, wish[1])])
+            offset += len(space)
+        return float(log_shares[nearest_row(case.spaces[0], dict(case.spaces[0].kernel.default))])
+
+    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
+        portfolio = self._portfolios.get((spaces[0].device.name, spaces[0].problem.type), [])
+        return made_legal(portfolio, spaces, count)
+
+
+class Nearest:
+    """The best measured configurations of the training problem most like this one on the same device, made legal."""
+
+    def __init__(self, fitting: Sequence[Case]) -> None:
+        self._groups: dict[tuple[str, str], list[Case]] = {}
+        for case in fitting:
+            self._groups.setdefault((case.device.name, case.problem.type), []).append(case)
+        self._points = {group: np.array([_point(case.problem) for case in found])
+                        for group, found in self._groups.items()}
+
+    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
+        group = spaces[0].device.name, spaces[0].problem.type
+        if group not in self._groups:
+            return [spaces[0].default]
+        points = self._points[group]
+        scale = np.maximum(points.std(axis=0), 1e-9)
+        scale[points.std(axis=0) == 0] = 1.0
+        distance = (((points - _point(spaces[0].problem)) / scale) ** 2).sum(axis=1)
+        neighbour = self._groups[group][int(np.argmin(distance))]
+        order = np.argsort(np.where(np.isnan(neighbour.seconds), np.inf, neighbour.seconds), kind="stable")
+        good = order[:int(np.isfinite(neighbour.seconds).sum())][:50]
+        return made_legal([_wish(neighbour, int(row)) for row in good], spaces, count)
+
+
+class TreesMethod:
+    """Every valid configuration scored by trees; the best scores."""
+
+    def __init__(self, trees: Trees) -> None:
+        self._trees = trees
+
+    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
+        scores = self._trees.predict(spaces)
+        offsets = np.cumsum([0, *map(len, spaces)])
+        found = []
+        for row in np.argsort(scores, kind="stable")[:count]:
+            number = int(np.searchsorted(offsets, row, side="right")) - 1
+            found.append(spaces[number][int(row - offsets[number])])
+        return found
+
+
+def random_log_share(shares: Floats, count: int) -> float:
+    """Exact expectation of the log of the best of `count` shares drawn without replacement.
+
+    The i-th smallest of m (from 1) is the best of n with probability C(i-1, n-1) / C(m, n).
+    """
+    ordered = np.log(np.sort(shares))
+    total, count = len(ordered), min(count, len(ordered))
+    ways = [_log_choose(place, count - 1) - _log_choose(total, count) for place in range(count - 1, total)]
+    return float(np.exp(ways) @ ordered[count - 1:])
+
+
+def _log_choose(total: int, count: int) -> float:
+    return lgamma(total + 1) - lgamma(count + 1) - lgamma(total - count + 1)
+
+
+def made_legal(wishes: Iterable[Wish], spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
+    """The nearest valid configuration of each wish, distinct, up to `count`; the default where no wish fits."""
+    found: dict[Configuration, None] = {}
+    by_name = {space.kernel.name: space for space in spaces}
+    for name, wish in wishes:
+        if name in by_name and len(found) < count:
+            found.setdefault(by_name[name][nearest_row(by_name[name], wish)])
+    return list(found) or [spaces[0].default]
+
+
+def nearest_row(space: SearchSpace, wish: Mapping[str, Setting]) -> int:
+    """The row that `SearchSpace.nearest` gives; quick where the wish is valid as it is."""
+    row = int(find_rows(space, [wish])[0])
+    return row if row >= 0 else int(find_rows(space, [dict(space.nearest(wish).settings)])[0])
+
+
+def _wish(case: Case, row: int) -> Wish:
+    for space in case.spaces:
+        if row < len(space):
+            return space.kernel.name, dict(space[row].settings)
+        row -= len(space)
+    raise IndexError(row)
+
+
+def _point(problem: Problem) -> NDArray[np.float64]:
+    """Features and derived quantities as numbers: sizes by their logarithm, words by which they are, unknown as 0."""
+    found = []
+    for value in problem.names().values():
+        if isinstance(value, int | float):
+            found.append(np.log2(value + 1.0))
+        else:
+            found.append(0.0 if value is None else float(zlib.crc32(str(value).encode()) % 97))
+    return np.array(found)

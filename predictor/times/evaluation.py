@@ -1,0 +1,242 @@
+"""Evaluation: how close to the best known time the methods get, with no measurement and with a few, side by side.
+
+Only held-out problems are judged; every method learns from the training part alone. Replayed from a data set, every
+method chooses among the measured configurations of a problem (all of them, where the space was exhausted); `measure`
+makes it live instead: what the methods propose is measured on the spot, with a random sample of the space.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+
+import numpy as np
+
+from seqtune.data.cases import Case, Data, Floats, cases, counted
+from seqtune.data.record import Measurement
+from seqtune.errors import MisuseError, SeqtuneError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.space import SearchSpace, spaces_for
+
+from ..trees.cost_trees import Trees
+from .baselines import Default, Fixed, Nearest, Predictor, TreesMethod, random_log_share
+from .checkpoint import Checkpoint
+
+METHODS = ("seq2seq", "random", "fixed", "nearest", "trees", "default")
+COUNTS = (0, 3, 5)
+
+Measure = Callable[[Problem, Device, Sequence[Configuration]], Sequence[Measurement]]
+OnSkip = Callable[[Problem, str], None]  # told of a problem on which nothing ran, and why
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table: a method on a device."""
+
+    device: str
+    method: str
+    measured: int  # 0: the first proposal, unmeasured; n: the best of n measured proposals
+    share: float  # geometric mean over problems of best known time / time of the pick
+    problems: int
+    low: float | None = None  # 95 % interval of seq2seq's share minus this method's, problems drawn again in pairs
+    high: float | None = None
+    worse: bool = False  # seq2seq is below this method: the whole interval is
+    regret_ratio: float | None = None  # of seq2seq at 0: (1 - share) / (1 - share of fixed)
+    unmeasured: int = 0  # configurations of these problems that nobody measured and no method could choose
+
+    def to_json(self) -> dict[str, object]:
+        """A flat JSON object."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateOptions:
+    """How to judge."""
+
+    sample: int = 100  # live: random configurations measured per problem; best known is over them and all proposals
+    draws: int = 4000  # of the bootstrap: the ends of the interval move by less than 0.001
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the methods reached on one problem: log shares by (method, measured)."""
+
+    problem: str
+    device: str
+    log_shares: Mapping[tuple[str, int], float]
+    unmeasured: int
+
+
+def evaluate(data: Data, checkpoint: Checkpoint | None, methods: Sequence[str] = METHODS,
+             counts: Sequence[int] = COUNTS, options: EvaluateOptions | None = None, measure: Measure | None = None,
+             questions: Sequence[tuple[Problem, Device]] | None = None, on_skip: OnSkip | None = None,
+             progress: Callable[[str], None] = lambda step: None) -> list[Row]:
+    """Rows for every device, method and number. `questions` are judged live (by default the held-out problems); those
+    on which nothing runs are left out."""
+    return rows(outcomes(data, checkpoint, methods, counts, options, measure, questions, on_skip, progress), options)
+
+
+def outcomes(data: Data, checkpoint: Checkpoint | None, methods: Sequence[str] = METHODS,
+             counts: Sequence[int] = COUNTS, options: EvaluateOptions | None = None, measure: Measure | None = None,
+             questions: Sequence[tuple[Problem, Device]] | None = None, on_skip: OnSkip | None = None,
+             progress: Callable[[str], None] = lambda step: None) -> list[Outcome]:
+    """The outcome of every problem: what `rows` sums up."""
+    options = options or EvaluateOptions()
+    progress("reading the data set")
+    proposers = fitted(cases(data, held_out=False), checkpoint, methods, progress)
+    if measure is not None:
+        if questions is None:
+            questions = [(case.problem, case.device) for case in cases(data, held_out=True)]
+        live: list[Outcome] = []
+        failed: SeqtuneError | None = None
+        for problem, device in questions:
+            try:
+                live.append(_live(problem, device, proposers, methods, counts, measure, options))
+            except SeqtuneError as error:
+                if type(error) is not SeqtuneError:
+                    raise  # a misuse, or a device that does not open
+                failed = error
+                if on_skip is not None:
+                    on_skip(problem, str(error))
+        if failed is not None and not live:
+            raise failed
+        return live
+    found = cases(data, held_out=True)
+    if not found:
+        raise MisuseError("the data set holds out no problem that a kernel here solves; nothing to evaluate on")
+    replayed: list[Outcome] = []
+    for place, case in enumerate(found, start=1):
+        progress(f"problem {place} of {len(found)}: {case.problem.brief()} on {case.device.name}")
+        replayed.append(_replayed(case, proposers, methods, counts))
+    return replayed
+
+
+def judged(data: Data, checkpoint: Checkpoint, counts: Sequence[int] = COUNTS) -> list[Outcome]:
+    """The checkpoint alone on the held-out problems, if any, without fitting anything."""
+    proposers: dict[str, Predictor] = {"seq2seq": Seq2seq(checkpoint)}
+    return [_replayed(case, proposers, ["seq2seq"], counts) for case in cases(data, held_out=True)]
+
+
+class Seq2seq:
+    """The first proposals of a checkpoint: its constrained beam, in its ranker's order."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+
+    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
+        return [candidate.configuration for candidate in self._checkpoint.propose(spaces, count)]
+
+
+def check_methods(methods: Sequence[str]) -> None:
+    """Refuse what is no method."""
+    for name in methods:
+        if name not in METHODS:
+            raise MisuseError(f"no method {name!r:.40}; there are {', '.join(METHODS)}")
+
+
+def fitted(training: Sequence[Case], checkpoint: Checkpoint | None, methods: Sequence[str],
+           progress: Callable[[str], None] = lambda step: None) -> dict[str, Predictor]:
+    """The methods by name, fitted on training cases; `random` needs none."""
+    check_methods(methods)
+
+    def seq2seq() -> Predictor:
+        if checkpoint is None:
+            raise MisuseError("seq2seq needs a checkpoint")
+        return Seq2seq(checkpoint)
+
+    trees = cache(lambda: Trees(training))  # two methods share them
+    makers: dict[str, Callable[[], Predictor]] = {
+        "seq2seq": seq2seq, "fixed": lambda: Fixed(training, trees()), "nearest": lambda: Nearest(training),
+        "trees": lambda: TreesMethod(trees()), "default": Default}
+    found: dict[str, Predictor] = {}
+    for name in methods:
+        if name != "random":
+            progress(f"fitting {name} to {len(training)} training cases" if name != "seq2seq" else "reading seq2seq")
+            found[name] = makers[name]()
+    return found
+
+
+def _replayed(case: Case, proposers: Mapping[str, Predictor], methods: Sequence[str], counts: Sequence[int]) -> Outcome:
+    left_out = int((~case.known).sum())
+    case = case.measured_only()
+    most = max(1, *counts)
+    times = {name: [float(case.seconds[case.row(pick)]) for pick in method.propose(case.spaces, most)]
+             for name, method in proposers.items()}
+    default = float(case.seconds[case.row(case.spaces[0].default)])
+    return _outcome(case.problem, case.device, times, default, case.seconds, case.best, methods, counts, left_out)
+
+
+def _live(problem: Problem, device: Device, proposers: Mapping[str, Predictor], methods: Sequence[str],
+          counts: Sequence[int], measure: Measure, options: EvaluateOptions) -> Outcome:
+    spaces = spaces_for(problem, device)
+    most = max(1, *counts)
+    picks = {name: method.propose(spaces, most) for name, method in proposers.items()}
+    safe = spaces[0].default
+    drawn = _sample(spaces, options.sample, options.seed)
+    wanted = list(dict.fromkeys([safe, *(pick for some in picks.values() for pick in some), *drawn]))
+    known = {configuration: measurement.seconds
+             for configuration, measurement in zip(wanted, measure(problem, device, wanted), strict=True)}
+    best = min(known.values())
+    if math.isinf(best):
+        raise SeqtuneError(f"no configuration of {problem.brief()} ran on {device.name}")
+    times = {name: [known[pick] for pick in some] for name, some in picks.items()}
+    return _outcome(problem, device, times, known[safe], np.array([known[pick] for pick in drawn]), best, methods,
+                    counts, sum(map(len, spaces)) - len(wanted))
+
+
+def _sample(spaces: Sequence[SearchSpace], count: int, seed: int) -> list[Configuration]:
+    generator = np.random.default_rng(seed)
+    offsets = np.cumsum([0, *map(len, spaces)])
+    chosen = generator.choice(offsets[-1], size=min(count, int(offsets[-1])), replace=False)
+    numbers = np.searchsorted(offsets, chosen, side="right") - 1
+    return [spaces[number][int(row - offsets[number])] for number, row in zip(numbers, chosen, strict=True)]
+
+
+def _outcome(problem: Problem, device: Device, times: Mapping[str, Sequence[float]], default: float, drawn: Floats,
+             best: float, methods: Sequence[str], counts: Sequence[int], unmeasured: int) -> Outcome:
+    """`times` of each method's proposals in order; `drawn` are those that random chooses from."""
+    everything = np.concatenate([drawn, *times.values()])
+    found: dict[tuple[str, int], float] = {}
+    for name in methods:
+        for count in counts:
+            if name == "random":
+                log_share = random_log_share(best / counted(drawn, default, everything), max(1, count))
+            else:
+                tried = times[name][:max(1, count)] or [default]
+                log_share = math.log(best / float(counted(tried, default, everything).min()))
+            found[name, count] = log_share
+    return Outcome(problem.key, device.name, found, unmeasured)
+
+
+def rows(found: Sequence[Outcome], options: EvaluateOptions | None = None) -> list[Row]:
+    """Geometric means by device, method and number, each compared with seq2seq's."""
+    options = options or EvaluateOptions()
+    table: list[Row] = []
+    for device in dict.fromkeys(outcome.device for outcome in found):
+        mine = [outcome for outcome in found if outcome.device == device]
+        columns = {key: np.array([outcome.log_shares[key] for outcome in mine]) for key in mine[0].log_shares}
+        unmeasured = sum(outcome.unmeasured for outcome in mine)
+        for (method, count), logs in columns.items():
+            low = high = ratio = None
+            if method == "seq2seq":
+                if count == 0 and ("fixed", 0) in columns:
+                    fixed_regret = -math.expm1(columns["fixed", 0].mean())
+                    ratio = -math.expm1(logs.mean()) / fixed_regret if fixed_regret > 0 else None
+            elif ("seq2seq", count) in columns:
+                low, high = bootstrap(columns["seq2seq", count], logs, options.draws, options.seed)
+            table.append(Row(device, method, count, math.exp(logs.mean()), len(mine), low, high,
+                             high is not None and high < 0, ratio, unmeasured))
+    return table
+
+
+def bootstrap(ours: Floats, theirs: Floats, draws: int, seed: int) -> tuple[float, float]:
+    """95 % interval of the difference of geometric means; the same problems are drawn for both. From log shares."""
+    chosen = np.random.default_rng(seed).integers(0, len(ours), (draws, len(ours)))
+    difference = np.exp(ours[chosen].mean(axis=1)) - np.exp(theirs[chosen].mean(axis=1))
+    low, high = np.quantile(difference, [0.025, 0.975])
+    return float(low), float(high)

@@ -1,0 +1,1 @@
+"""What all training shares: the loop, the learning rate and the state it resumes from."""

@@ -1,0 +1,1 @@
+"""Boosted trees: fitted cost models, their compact form and the ranker of a beam."""

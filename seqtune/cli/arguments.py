@@ -1,0 +1,61 @@
+"""Words: what stands on the command line, as problems, names and numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import MisuseError
+
+
+def parts(text: str | None) -> list[str]:
+    """What stands between commas."""
+    return [part.strip() for part in text.split(",") if part.strip()] if text else []
+
+
+def numbers(option: str, text: str) -> list[int]:
+    """Whole numbers with commas between. Raises MisuseError."""
+    found = parts(text)
+    if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in found):
+        raise MisuseError(f"{option} {text!r:.60} is not whole numbers with commas between")
+    return list(map(int, found))
+
+
+def refuse_options(words: list[str]) -> None:
+    """An option that nobody knows, where the words are not a MIOpenDriver line."""
+    from seqtune.kernels.miopen.driver_command import driver_words
+
+    if driver_words(words) is None:
+        for word in words:
+            if word.startswith("-") and len(word) > 1 and not word[1:2].isdigit():
+                raise MisuseError(f"no option {word.partition('=')[0]!r:.40} (--help lists them)")
+
+
+def one_problem(words: list[str] | None) -> Any:
+    """Raises MisuseError, ProblemError."""
+    from seqtune.kernels.problem_sets.parse import parse_problem
+
+    if not words:
+        raise MisuseError("no problem given; for example: conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad=1")
+    refuse_options(words)
+    return parse_problem(words)
+
+
+def several_problems(words: list[str] | None, named: str | None) -> list[Any]:
+    """A problem, several quoted ones, or those of a set, all or of one type. Raises MisuseError, ProblemError."""
+    from seqtune.kernels.problem import PROBLEM_TYPES
+    from seqtune.kernels.problem_sets.parse import parse_problem, problem_set
+
+    if named and words and len(words) == 1 and words[0] in PROBLEM_TYPES:
+        found = [problem for problem in problem_set(named) if problem.type == words[0]]
+        if not found:
+            raise MisuseError(f"there is no {words[0]} in {named!r:.200}")
+        return found
+    if bool(words) == bool(named):
+        raise MisuseError("give either a problem or --problems SET_OR_FILE, which a type of problem may go before")
+    if named:
+        return list(problem_set(named))
+    assert words
+    refuse_options(words)
+    if len(words) > 1 and all(" " in word.strip() for word in words):  # several problems, each quoted
+        return [parse_problem([word]) for word in words]
+    return [parse_problem(words)]

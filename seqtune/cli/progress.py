@@ -1,0 +1,111 @@
+"""What people see while they wait, on standard error: on a terminal a line that changes, else lines now and then."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from ..results import duration
+
+if TYPE_CHECKING:
+    from seqtune.kernels.problem import Problem
+    from seqtune.predictor.times.training import Progress as TrainingProgress
+    from seqtune.predictor.training.loop import LabelProgress
+    from seqtune.tuner.tune import Progress as TuningProgress
+
+QUIET_SECONDS = 10.0  # between lines where there is no terminal
+
+
+@contextlib.contextmanager
+def spinner() -> Iterator[Callable[[str], None]]:
+    """Says what is being done: on a terminal in one changing line, else in lines now and then."""
+    errors = Console(stderr=True, highlight=False)
+    if not errors.is_terminal:
+        said = time.monotonic()
+
+        def say(step: str) -> None:
+            nonlocal said
+            if time.monotonic() - said > QUIET_SECONDS:
+                said = time.monotonic()
+                errors.print(step, markup=False, soft_wrap=True)
+
+        yield say
+        return
+    with errors.status("working") as status:
+        yield lambda step: status.update(step)
+
+
+def line(step: str) -> None:
+    """Says what begins, a line each."""
+    print(step, file=sys.stderr, flush=True)
+
+
+def note(text: str) -> None:
+    """A line that should not be missed."""
+    print(f"note: {text}", file=sys.stderr, flush=True)
+
+
+class Tuning:
+    """Progress of a search: trials done, rate, best so far, time left. A bar on a terminal, else lines now and then."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self.seconds = seconds  # the budget of each problem
+        self.console = Console(stderr=True, highlight=False)
+        self.bar: Progress | None = None
+        self.task: Problem | str | None = None  # what the trials are counted of: a problem, or how many there are
+        self.began = self.said = 0.0
+        self.last = ""
+
+    def __enter__(self) -> Tuning:
+        if self.console.is_terminal:
+            self.bar = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                                TextColumn("{task.fields[rest]}"), console=self.console, transient=True)
+            self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+        self._end()
+
+    def __call__(self, step: TuningProgress) -> None:
+        task = step.problem if step.problems == 1 else f"{step.problems} problems"
+        name = task if isinstance(task, str) else task.brief()
+        if task != self.task:
+            self._end()
+            self.task, self.began, self.said = task, time.monotonic(), time.monotonic()
+            if self.bar is not None:
+                for shown in self.bar.task_ids:
+                    self.bar.remove_task(shown)
+                self.bar.add_task(name, total=step.total, rest="")
+        elapsed = time.monotonic() - self.began
+        rate = (step.done - step.resumed) / elapsed if elapsed > 0 else 0.0
+        seconds = (step.total - step.done) / rate if rate else math.inf
+        seconds = min(seconds, math.inf if self.seconds is None else max(0.0, self.seconds - elapsed))
+        left = f", {seconds:.0f} s left" if math.isfinite(seconds) else ""
+        of = "" if step.problems == 1 else f" of {step.problem.brief()}"
+        rest = f"{rate:.1f}/s, best {duration(step.best)}{of}{left}"
+        self.last = f"{name}: {step.done}/{step.total}, {rest}"
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], completed=step.done, total=step.total, rest=rest)
+        elif time.monotonic() - self.said > QUIET_SECONDS:
+            self.said = time.monotonic()
+            self._end()
+
+    def _end(self) -> None:
+        """Say where the search stood, once."""
+        if self.last:
+            self.console.print(self.last, markup=False, soft_wrap=True)
+            self.last = ""
+
+
+def epoch(step: TrainingProgress | LabelProgress) -> None:
+    """A line for each epoch."""
+    line(step.text)

@@ -1,0 +1,227 @@
+"""What people see as answers: tables on standard output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from ..results import duration
+from .progress import note
+
+if TYPE_CHECKING:
+    from seqtune.kernels.kernel import Kernel
+
+    from ..results import Candidate, Demonstration, Devices, Prediction, TuningReport
+    from ..strategy_replay import Replayed
+
+WIDTH = 200  # columns where there is no terminal
+LATE = 1.25  # times its budget that a verification takes before it is worth a word
+_LONG = ("configuration", "problem", "winner", "status")  # columns that wrap where the terminal is narrow
+_COLUMNS = """measured: 0 is the first proposal, unmeasured; n is the best of n measured proposals
+share: geometric mean over the problems of best known time / time of the pick
+low, high: 95 % interval of seq2seq's share minus this method's; worse: seq2seq is below it, the whole interval is
+regret_ratio: (1 - share) / (1 - share of fixed); unmeasured: configurations that nobody measured, so none could pick"""
+_out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+
+
+def _table(*columns: str, right: Sequence[str] = ()) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in columns:
+        wraps = column in _LONG
+        table.add_column(column, justify="right" if column in right else "left", no_wrap=not wraps,
+                         overflow="fold" if wraps else "ellipsis")
+    return table
+
+
+def devices(found: Devices) -> None:
+    """The devices with the facts that matter, then what is unavailable."""
+    table = _table("", "device", "bits", "threads", "units", "L1", "L2", "L3", "GFLOP/s", "GB/s",
+                   right=("bits", "threads", "units", "L1", "L2", "L3", "GFLOP/s", "GB/s"))
+    alike: dict[str, list[str]] = {}
+    for alias, device in found.listed:
+        table.add_row(alias, device.name, str(device.vector_bits), str(device.threads), str(device.compute_units),
+                      *(_size(size) for size in (device.l1_bytes, device.l2_bytes, device.l3_bytes)),
+                      f"{device.peak_gflops:.0f}" if device.peak_gflops else "-",
+                      f"{device.bandwidth_gbs:.0f}" if device.bandwidth_gbs else "-")
+        alike.setdefault(f"{device.model} ({device.architecture}), {device.toolchain}", []).append(alias)
+    if found.listed:
+        _out.print(table)
+    for text, aliases in alike.items():
+        _out.print(f"{' '.join(aliases)}: {text}", markup=False, soft_wrap=True)
+    for backend, reason in found.unavailable.items():
+        _out.print(f"{backend} is unavailable: {reason}", markup=False)
+    _out.print("replay: `seqtune tune --replay DATASET` searches the records of any device, and measures nothing")
+
+
+def _size(size: int) -> str:
+    if not size:
+        return "-"
+    return f"{size // 1024}K" if size < 1 << 20 else f"{size / (1 << 20):.4g}M"
+
+
+def kernels(found: Sequence[Kernel]) -> None:
+    """Each family with its parameters, constraints, default and what its times include."""
+    from seqtune.kernels.implementation import includes
+
+    for kernel in found:
+        _out.print(f"{kernel.name} (version {kernel.version}): {kernel.meaning or kernel.problem_type}", markup=False)
+        for condition in kernel.solves:
+            _out.print(f"  solves {kernel.problem_type} where {condition.expression.text}: {condition.reason}",
+                       markup=False)
+        for parameter in kernel.parameters:
+            values = " ".join(map(str, parameter.values))
+            _out.print(f"  {parameter.name}: {values}" + (f"  ({parameter.meaning})" if parameter.meaning else ""),
+                       markup=False)
+        for name, expression in kernel.derived:
+            _out.print(f"  {name} = {expression.text}", markup=False)
+        for constraint in kernel.constraints:
+            _out.print(f"  {constraint.expression.text}: {constraint.reason}", markup=False)
+        _out.print("  default: " + " ".join(f"{name}={value}" for name, value in kernel.default), markup=False)
+        _out.print(f"  a time includes: {includes(kernel) or 'nothing, it cannot be run'}\n", markup=False)
+
+
+def prediction(found: Prediction) -> None:
+    """Candidates, the default, and the winner where it was measured."""
+    _out.print(f"{found.problem.brief()} on {found.device.name}", markup=False)
+    measured = found.verified
+    columns = ["", "configuration", "probability"]
+    columns += ["time", "spread", "error", "status"] if measured else []
+    table = _table(*columns, right=("probability", "time", "spread", "error"))
+
+    def add(label: str, candidate: Candidate) -> None:
+        cells = [label, f"{candidate.configuration.kernel} {candidate.configuration.brief()}",
+                 "-" if candidate.probability is None else f"{candidate.probability:.3f}"]
+        if measured and candidate.measurement is not None:
+            one = candidate.measurement
+            cells += [duration(one.seconds), f"{100 * one.spread:.1f} %",
+                      "-" if one.error is None else f"{one.error:.1e}",
+                      one.status.value + (f": {one.message}" if one.message else "")]
+        table.add_row(*cells)
+
+    for number, candidate in enumerate(found.candidates, start=1):
+        add(str(number), candidate)
+    add("default", found.default)
+    _out.print(table)
+    if measured:
+        _out.print(f"winner: {found.conclusion()}", markup=False, soft_wrap=True)
+        took, given = found.elapsed_seconds, found.budget_seconds
+        if took is not None and given is not None and took > LATE * given:
+            note(f"the verification took {duration(took)} where {duration(given)} were given: the "
+                 "reference and the fewest measurements that a comparison needs take that long here")
+
+
+def demo(found: Demonstration) -> None:
+    """A line per problem and device."""
+    table = _table("problem", "device", "winner", "default", "best", "speed-up", "GFLOP/s", "significant",
+                   right=("default", "best", "speed-up", "GFLOP/s"))
+    for one in found.predictions:
+        winner = one.winner
+        assert winner.measurement is not None
+        seconds = winner.measurement.seconds
+        flop = one.problem.names().get("flop")
+        table.add_row(
+            one.problem.brief(), one.device.name, f"{winner.configuration.kernel} {winner.configuration.brief()}",
+            duration(one.default.measurement.seconds if one.default.measurement else None), duration(seconds),
+            "-" if one.speedup is None else f"{one.speedup:.2f}x",
+            f"{flop / seconds / 1e9:.0f}" if isinstance(flop, int) else "-", "yes" if one.significant else "no")
+    _out.print(table)
+    for backend, reason in found.unavailable.items():
+        _out.print(f"{backend} is left out: {reason}", markup=False)
+
+
+def tuned(found: TuningReport) -> None:
+    """A line per problem."""
+    table = _table("problem", "trials", "new", "failed", "default", "best", "sure", "configuration",
+                   right=("trials", "new", "failed", "default", "best", "sure"))
+    for one in found.results:
+        best = one.best
+        table.add_row(one.problem.brief(), str(one.trials), str(one.measured), str(one.failed),
+                      duration(one.default_seconds), duration(one.best_seconds),
+                      "-" if one.confidence is None else f"{one.confidence:.0%}",
+                      "-" if best is None else f"{best.kernel} {best.brief()}")
+    _out.print(table)
+    kept = f"journal: {found.journal}" if found.replayed is None else (
+        f"replayed from {found.replayed}, {found.device.name}: nothing was measured, and no journal is kept")
+    _out.print(kept, markup=False, soft_wrap=True)
+    if found.replayed is None:
+        _out.print("times are those of the finals, where the fastest and the default are measured again, interleaved: "
+                   "the least of many trials flatters; sure: how surely the best is faster than the second (t-test)")
+
+
+def evaluation(found: Sequence[Mapping[str, Any]]) -> None:
+    """The rows of an evaluation, and what its columns mean."""
+    rows(found)
+    _out.print(_COLUMNS, markup=False, soft_wrap=True)
+
+
+def judged(found: Sequence[Mapping[str, Any]]) -> None:
+    """A line per device, solver and method (or part); then the choice of solvers, a line per device."""
+    lines = []
+    for row in found:
+        if "solver" in row:
+            own = {name: value for name, value in row.items() if name not in ("baselines", "parts")}
+            names = {name: own.pop(name) for name in ("device", "solver")}
+            scores = {"seqtune": own, **row.get("parts", {}), **row.get("baselines", {})}
+            lines += [{**names, "method": method, **score} for method, score in scores.items()]
+    rows(lines)
+    rows([row for row in found if "solver" not in row])
+
+
+def rows(found: Sequence[Mapping[str, Any]], right: Sequence[str] = ()) -> None:
+    """A table of rows; numbers stand on the right, and so do these columns."""
+    if not found:
+        return
+    columns = list(found[0])
+    numbers = [name for name in columns if name in right or isinstance(found[0][name], int | float)]
+    table = _table(*columns, right=numbers)
+    for row in found:
+        table.add_row(*(_cell(row[name]) for name in columns))
+    _out.print(table)
+
+
+def replayed(found: Replayed) -> None:
+    """Rows by budget, then the medians, and what they mean."""
+    rows(found.rows())
+    rows([{name: f"{value:g}" if isinstance(value, float) else value for name, value in row.items()}
+          for row in found.medians()], right=("to_95", "to_99"))
+    _out.print("share_mean: optimum / best found, mean over the repeats; share_sem: its standard error\nto_95, to_99: "
+               "median evaluations until that share; -: half of the searches end without", markup=False)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def imported(found: Mapping[str, Any]) -> None:
+    """What an import read, file by file, and what it left out and why."""
+    rows([{"file": Path(one["path"]).name,
+           **{name: len(value) if name == "solvers" else value for name, value in one.items()
+              if name not in ("path", "skipped")},
+           "left_out": sum(one["skipped"].values())} for one in found["files"]])
+    for one in found["files"]:
+        for reason, count in one["skipped"].items():
+            _out.print(f"{Path(one['path']).name}: left out {count}: {reason}", markup=False, soft_wrap=True)
+    report({name: found[name] for name in ("out", "records", "problems")})
+
+
+def report(found: Mapping[str, Any], indent: str = "") -> None:
+    """Names and values, nested ones indented; lists of objects as tables."""
+    for name, value in found.items():
+        if isinstance(value, Mapping):
+            _out.print(f"{indent}{name}:", markup=False)
+            report(value, indent + "  ")
+        elif isinstance(value, Sequence) and value and isinstance(value[0], Mapping):
+            _out.print(f"{indent}{name}:", markup=False)
+            rows(value)
+        else:
+            _out.print(f"{indent}{name}: {_cell(value)}", markup=False, soft_wrap=True)

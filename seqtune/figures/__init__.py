@@ -1,0 +1,1 @@
+"""Figures: the style of all of them, and search curves. Needs matplotlib."""

@@ -1,0 +1,11 @@
+"""PyTorch models with tuned kernels.
+
+    >>> from seqtune.pytorch import optimize
+    >>> fast = optimize(model, example)  # doctest: +SKIP
+
+Importing this package loads PyTorch.
+"""
+
+from .optimized import Optimized, optimize
+
+__all__ = ["Optimized", "optimize"]

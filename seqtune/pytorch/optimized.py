@@ -1,0 +1,257 @@
+"""For PyTorch: `optimize(model, example_input)` puts tuned kernels into a copy of an eval-mode CPU model.
+
+    >>> from seqtune.pytorch import optimize
+    >>> fast = optimize(model.eval(), torch.randn(1, 3, 224, 224))  # doctest: +SKIP
+    >>> fast.save("choice.json")  # doctest: +SKIP
+
+The model is exported to a graph (torch.export); where a whole model cannot be, those of its parts that can. Batch
+normalisation is folded into the convolution before it, and a ReLU is computed with it where nothing else reads its
+input. The graph runs in channels_last throughout, whose memory the kernels read and write as it is. Each convolution
+and linear layer is predicted, verified against the safe default, and measured beside PyTorch's own operation on equal
+terms (channels_last, weights packed before): PyTorch's is kept where ours does not win. Results come in the memory
+format that they had.
+
+Only inputs of the example's shape are computed so; others go through the copied original, as slowly as before. The
+kernels run on the OpenMP threads that PyTorch has; calls from several threads take turns. NaNs are not passed on as
+PyTorch does: a ReLU makes 0 of them, a max-pool passes them by.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.fx import GraphModule
+from torch.fx.graph import CodeGen
+from torch.utils import _pytree as pytree
+
+from seqtune.kernels.device import Device
+from seqtune.tuner.backends.llvm.calls import Caller, Team
+from seqtune.tuner.backends.llvm.compiler import Compiler
+from seqtune.tuner.backends.llvm.openmp import OpenMP, loaded_runtime
+from seqtune.tuner.backends.llvm.threads import Threads
+from seqtune.tuner.measuring.budget import SECONDS
+from seqtune.tuner.measuring.timing import one_line
+
+from ..errors import FormatError, MisuseError, SeqtuneError
+from ..inputs import Say, as_device, check_positive, silent, warned
+from .fused_steps import link
+from .graph import Layer, constants_of, find_layers, keep_strides, replace_glue, replace_layer
+from .saved_choices import Choice, choices_of, read_choices, write_choices
+from .selection import TOLERANCE, choose, difference, module_of
+
+BUSY = 5.0  # on an idle machine no kernel here takes so many times as long as PyTorch's operation
+
+
+class Optimized(nn.Module):
+    """A model with tuned kernels in it; made by `optimize`. `choices` says what was chosen for each layer."""
+
+    def __init__(self, model: nn.Module, device: Device, choices: Sequence[Choice], error: float) -> None:
+        super().__init__()
+        self.model = model
+        self.device = device
+        self.choices = tuple(choices)
+        self.error = error  # max|difference| / max|reference| on the example
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the model returns."""
+        return self.model(*args, **kwargs)
+
+    def save(self, path: str | Path) -> None:
+        """Keep the choice, without the weights, for `optimize(..., saved=path)`."""
+        write_choices(Path(path), self.device, self.choices)
+
+    def train(self, mode: bool = True) -> Optimized:
+        """Only for evaluation."""
+        if mode:
+            raise MisuseError("an optimised model does not train; train the original and optimise it again")
+        return super().train(False)
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        raise MisuseError("an optimised model stays on the CPU in fp32; convert the original and optimise it again")
+
+    def __deepcopy__(self, memo: object) -> Any:
+        raise MisuseError("an optimised model cannot be copied; save() the choice and optimise the original with it")
+
+    def __reduce__(self) -> Any:
+        raise MisuseError("an optimised model cannot be pickled; save() the choice and optimise the original with it")
+
+
+class Compiled(nn.Module):
+    """An exported graph with kernels in it, and the module that it was exported from for inputs of other shapes."""
+
+    def __init__(self, original: nn.Module, graph: GraphModule, examples: Sequence[Tensor],
+                 unflatten: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.original = original
+        self.graph = graph
+        self._known = [(example.shape, example.dtype, "cpu") for example in examples]
+        self._unflatten = unflatten
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the original returns."""
+        if kwargs or len(args) != len(self._known):
+            return self.original(*args, **kwargs)
+        for given, known in zip(args, self._known, strict=True):
+            if not isinstance(given, Tensor) or (given.shape, given.dtype, given.device.type) != known:
+                return self.original(*args, **kwargs)
+        with _TURN, torch.no_grad():
+            return self._unflatten(self.graph(*args))
+
+
+_TURN = threading.RLock()  # the kernels share their workspace, and their jobs
+
+
+def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, device: Device | str = "llvm:0",
+             verify: bool = True, seconds: float = SECONDS, checkpoint: str | Path = "default",
+             journal: str | Path | None = None, saved: str | Path | None = None,
+             progress: Say = silent) -> Optimized:
+    """A copy of an eval-mode CPU model that computes faster what it computes on inputs of the example's shape.
+
+    `seconds` is the time that verifying one layer may take; verdicts are kept in the journal, so that a second time is
+    quick. `saved` is what `Optimized.save` wrote: nothing is predicted or verified then. Without `verify` the first
+    prediction of every layer is taken as it is. `progress` is told what is done, and what could not be. Raises
+    MisuseError on what cannot be optimised, SeqtuneError where any result differs from the model's by more than
+    TOLERANCE of its largest number.
+    """
+    examples = _examples(example_input)
+    check_positive("seconds", seconds)
+    _check(model, examples)
+    place = as_device(device)
+    caller = caller_of(place)
+    choices = read_choices(Path(saved), place) if saved is not None else None
+    original = copy.deepcopy(model)
+    with torch.no_grad():
+        expected = _tensors(original(*examples))
+
+    def chosen(layers: Sequence[Layer]) -> list[Choice]:
+        if choices is not None:
+            return choices_of(choices, [layer.problem for layer in layers], str(saved))
+        return choose(layers, caller, verify=verify, seconds=seconds, checkpoint=checkpoint, journal=journal,
+                      progress=progress)
+
+    made: list[Choice] = []
+    result = _compile_parts(original, examples, caller, chosen, made, progress)
+    if not made:
+        raise MisuseError(f"no layer of this {type(model).__name__} can be optimised: torch.export finds, for this "
+                          "input, no convolution of images nor linear layer with constant fp32 weights")
+    if choices is not None and len(made) != len(choices):
+        raise FormatError(f"{saved} was saved for another model: it has {len(choices)} layers, this one {len(made)}")
+    disturbed = sum((one.seconds or 0.0) > BUSY * (one.pytorch_seconds or math.inf) for one in made)
+    if disturbed:
+        warned(f"{disturbed} of {len(made)} layers took over {BUSY:.0f} times as long as PyTorch's own when they were "
+               "measured: other programs were busy; optimise again when they are not")
+    with torch.no_grad():
+        error = difference(expected, _tensors(result(*examples)))
+    if not error < TOLERANCE:
+        raise SeqtuneError(f"the optimised model's results differ by {error:.1e} of the largest; {TOLERANCE:.0e} is "
+                           "allowed")
+    return Optimized(result, place, made, error).eval()
+
+
+def _examples(given: object) -> tuple[Tensor, ...]:
+    found = tuple(given) if isinstance(given, list | tuple) else (given,)
+    if not found or not all(isinstance(one, Tensor) for one in found):
+        raise MisuseError("the example input must be a tensor, or a tuple of the tensors that the model is called with")
+    return found
+
+
+def _check(model: object, examples: Sequence[Tensor]) -> None:
+    if not isinstance(model, nn.Module):
+        raise MisuseError(f"a {type(model).__name__} is no torch.nn.Module")
+    if isinstance(model, Optimized):
+        raise MisuseError("this model is optimised already")
+    if any(module.training for module in model.modules()):
+        raise MisuseError("the model is in training mode; call .eval() first")
+    for what, tensors in (("model", [*model.parameters(), *model.buffers()]), ("example input", examples)):
+        for tensor in tensors:
+            if tensor.device.type != "cpu":
+                raise MisuseError(f"the {what} is on {tensor.device}; only CPU models are optimised")
+            if tensor.is_floating_point() and tensor.dtype != torch.float32:
+                raise MisuseError(f"the {what} is of {tensor.dtype}; only torch.float32 is optimised")
+
+
+@lru_cache(maxsize=4)
+def caller_of(device: Device) -> Caller:
+    """One per device and process: all models share threads and workspace.
+
+    Where PyTorch's OpenMP runtime is not found, threads of our own run the kernels, and pin the calling one.
+    """
+    if device.backend != "llvm":
+        raise MisuseError(f"{device.name} does not compute in PyTorch's memory; choose an llvm device")
+    compiler = Compiler(device.instruction_set)
+    runtime = loaded_runtime(Path(torch.__file__).parent)
+    team: Team = Threads(compiler, device.threads) if runtime is None else OpenMP(compiler, device.threads, runtime)
+    return Caller(device, compiler, team)
+
+
+def _compile_parts(module: nn.Module, examples: Sequence[Tensor], caller: Caller,
+                   chosen: Callable[[Sequence[Layer]], list[Choice]], made: list[Choice], progress: Say) -> nn.Module:
+    """The module compiled, or else itself with those of its children compiled that can be; choices go to `made`."""
+    if next(module.parameters(), None) is None:
+        return module
+    try:
+        with torch.no_grad():
+            program = torch.export.export(module, tuple(examples))
+    except Exception as error:  # whatever its code does that cannot be exported; there are many kinds
+        progress(f"{type(module).__name__} cannot be exported, its parts are tried: {one_line(error, 100)}")
+        inputs = _inputs_of_children(module, examples)
+        for name, child in list(module.named_children()):
+            if inputs.get(name):
+                setattr(module, name, _compile_parts(child, inputs[name], caller, chosen, made, progress))
+        return module
+    graph = _plain(program.module(check_guards=False))
+    layers = find_layers(graph)
+    if not layers:
+        return module
+    choices = chosen(layers)
+    made.extend(choices)
+    for layer, choice in zip(layers, choices, strict=True):
+        replace_layer(graph, layer, module_of(layer, choice, caller))
+    replace_glue(graph, caller)
+    keep_strides(graph)
+    link(graph, caller)
+    for node in list(constants_of(graph)):
+        graph.graph.erase_node(node)
+    graph.recompile()
+    graph.delete_all_unused_submodules()
+    spec = program.call_spec.out_spec
+    assert spec is not None
+    return Compiled(module, graph, examples, lambda flat: pytree.tree_unflatten(flat, spec))
+
+
+def _plain(module: GraphModule) -> GraphModule:
+    """The graph on tensors alone: without the wrapping and checking of inputs and outputs."""
+    module.graph.set_codegen(CodeGen())
+    return GraphModule(module, module.graph)
+
+
+def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[str, tuple[Tensor, ...]]:
+    """What each child is called with, where that is tensors of the same shapes each time; else ()."""
+    found: dict[str, tuple[Tensor, ...]] = {}
+    handles = []
+    for name, child in module.named_children():
+        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str = name) -> None:
+            usable = not kwargs and all(isinstance(one, Tensor) for one in args)
+            same = [one.shape for one in found.get(name, args)] == [one.shape for one in args] if usable else False
+            found[name] = tuple(one.clone() for one in args) if same else ()
+
+        handles.append(child.register_forward_pre_hook(hook, with_kwargs=True))
+    try:
+        with torch.no_grad():
+            module(*examples)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+def _tensors(found: Any) -> list[Tensor]:
+    return [leaf.clone() for leaf in pytree.tree_leaves(found) if isinstance(leaf, Tensor)]

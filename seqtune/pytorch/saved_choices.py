@@ -1,0 +1,93 @@
+"""Choices: what computes each layer of an optimised model, and the JSON file that keeps them without the weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqtune.kernels.device import Device
+from seqtune.kernels.files import read_bounded
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.measuring.timing import one_line
+
+from ..errors import FormatError, MisuseError, SeqtuneError
+
+SCHEMA = 1
+MOST_BYTES = 4_000_000  # of a file: thousands of layers
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What computes one layer. `configuration` is None where PyTorch's operation is kept."""
+
+    problem: Problem
+    configuration: Configuration | None
+    seconds: float | None = None  # ours, measured beside PyTorch's; None where it was not
+    pytorch_seconds: float | None = None
+
+
+def write_choices(path: Path, device: Device, choices: Sequence[Choice]) -> None:
+    """For `read_choices`. Raises SeqtuneError where it cannot be written."""
+    layers = [{"problem": choice.problem.to_json(),
+               "kernel": None if choice.configuration is None else choice.configuration.kernel,
+               "version": None if choice.configuration is None else kernel(choice.configuration.kernel).version,
+               "configuration": None if choice.configuration is None else dict(choice.configuration.settings)}
+              for choice in choices]
+    text = json.dumps({"seqtune": SCHEMA, "device": device.key, "layers": layers}, indent=1)
+    try:
+        path.write_text(text + "\n")
+    except OSError as error:
+        raise SeqtuneError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def read_choices(path: Path, device: Device) -> list[Choice]:
+    """A saved choice. Raises FormatError in one line where it is not one, or not for this device or these kernels."""
+    content = read_bounded(path, MOST_BYTES)
+    try:
+        found = json.loads(content)
+        schema, key, layers = found["seqtune"], str(found["device"]), found["layers"]
+        if not isinstance(layers, list):
+            raise TypeError
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise FormatError(f"{path} is no saved choice of an optimised model") from None
+    if schema != SCHEMA:
+        raise FormatError(f"{path} is of schema {schema!r:.20}; this seqtune reads {SCHEMA}")
+    if key != device.key:
+        raise FormatError(f"{path} was saved on {one_line(key, 100)}; this is {device.key}: optimise the model here")
+    try:
+        return [_read_layer(layer, device) for layer in layers]
+    except MisuseError as error:
+        raise FormatError(f"{path}: {one_line(error)}") from None
+
+
+def _read_layer(layer: Any, device: Device) -> Choice:
+    try:
+        problem, name = Problem.from_json(layer["problem"]), layer["kernel"]
+        if name is None:
+            if layer["version"] is not None or layer["configuration"] is not None:
+                raise ValueError
+            return Choice(problem, None)
+        family, version = kernel(str(name)), layer["version"]
+        given = Configuration.of(family.name, layer["configuration"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise FormatError("it is no saved choice of an optimised model") from None
+    if version != family.version:
+        raise FormatError(f"it was saved with version {version!r:.20} of {family.name}, which is {family.version} now: "
+                          "optimise the model again")
+    space = SearchSpace(family, problem, device)
+    return Choice(problem, space[space.row(given)])  # the space's own values: 1 is not True here
+
+
+def choices_of(choices: Sequence[Choice], problems: Sequence[Problem], name: str) -> list[Choice]:
+    """The saved choices of these problems. Raises FormatError."""
+    by_problem = {choice.problem: choice for choice in choices}
+    for problem in problems:
+        if problem not in by_problem:
+            raise FormatError(f"{name} was saved for another model: it has no {problem.brief()}")
+    return [by_problem[problem] for problem in problems]

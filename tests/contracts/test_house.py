@@ -1,0 +1,138 @@
+"""The house as a reader sees it: import arrows drawn from the source files alone, without importing them.
+
+Relative imports are resolved from where a file lies, as editors and indexers do. Absolute imports go through the links
+in `seqtune/` and are therefore kept for crossings between floors.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FLOORS = ("kernels", "data", "tuner", "predictor", "seqtune")  # each may import itself and those before it
+LINKS = frozenset(FLOORS[:-1])  # links in seqtune/ to the folders of the same name
+FRONT = ("seqtune", "seqtune.errors")  # modules of the top floor that every floor may import
+MOST_FILES = 20  # in one folder
+
+
+def sources(floor: str) -> list[Path]:
+    """The Python files of a floor, links not followed."""
+    files = (path.relative_to(ROOT) for path in (ROOT / floor).rglob("*.py"))
+    return sorted(path for path in files if "__pycache__" not in path.parts
+                  and not (floor == "seqtune" and path.parts[1] in LINKS))
+
+
+def name_of(path: Path) -> str:
+    """The dotted name by which a file is imported."""
+    parts = [*path.with_suffix("").parts]
+    if parts[-1] == "__init__":
+        parts.pop()
+    return ".".join(parts if parts[0] == "seqtune" else ["seqtune", *parts])
+
+
+NAMES = {name_of(path): path for floor in FLOORS for path in sources(floor)}
+
+
+def floor_of(name: str) -> str:
+    """The floor of a dotted name that begins with seqtune."""
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in LINKS else "seqtune"
+
+
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    """The modules of seqtune that a file imports, anywhere in it, and the level of each import (0: absolute)."""
+    package = name_of(path) if path.name == "__init__.py" else name_of(path).rpartition(".")[0]
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, 0) for alias in node.names if alias.name.split(".")[0] == "seqtune")
+        elif isinstance(node, ast.ImportFrom):
+            home = package.split(".")
+            base = ".".join([*home[:len(home) - node.level + 1], *filter(None, [node.module])]) if node.level else (
+                node.module or "")
+            if base.split(".")[0] == "seqtune":
+                for alias in node.names:
+                    whole = f"{base}.{alias.name}"
+                    yield (whole if whole in NAMES else base), node.level
+
+
+def arrows(floor: str) -> dict[str, set[str]]:
+    """Module to module, within one floor."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in sources(floor):
+        for target, _ in imports(path):
+            if floor_of(target) == floor and target in NAMES and target != name_of(path):
+                found[name_of(path)].add(target)
+    return found
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """The modules of one circle in the order of its arrows; empty where there is none."""
+    state: dict[str, int] = {}
+    trail: list[str] = []
+
+    def visit(node: str) -> list[str]:
+        state[node] = 1
+        trail.append(node)
+        for following in sorted(graph.get(node, ())):
+            if state.get(following) == 1:
+                return trail[trail.index(following):]
+            if following not in state and (found := visit(following)):
+                return found
+        state[node] = 2
+        trail.pop()
+        return []
+
+    for node in sorted(graph):
+        if node not in state and (found := visit(node)):
+            return found
+    return []
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_no_arrow_runs_up(floor: str) -> None:
+    above = FLOORS[FLOORS.index(floor) + 1:]
+    wrong = [f"{path} imports {target}" for path in sources(floor) for target, _ in imports(path)
+             if floor_of(target) in above and target not in FRONT]
+    assert sources(floor)
+    assert not wrong
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_imports_are_relative_within_a_floor_and_absolute_across(floor: str) -> None:
+    wrong = [f"{path}: {target}" for path in sources(floor) for target, level in imports(path)
+             if (floor_of(target) == floor) != bool(level) and target != "seqtune"]
+    assert not wrong
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_every_floor_shows_its_arrows_and_no_circle(floor: str) -> None:
+    graph = arrows(floor)
+    for path in sources(floor):  # a package's own __init__ passes names on; that is no dependency of its modules
+        if path.name == "__init__.py":
+            graph.pop(name_of(path), None)
+    assert len(graph) >= len(sources(floor)) / 3
+    assert circle(graph) == []
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_strings_in_tables_point_down_too(floor: str) -> None:
+    above = FLOORS[FLOORS.index(floor) + 1:]
+    for path in sources(floor):
+        for node in ast.walk(ast.parse((ROOT / path).read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and ":" in node.value:
+                module = node.value.partition(":")[0]
+                if module.startswith("seqtune.") and module in NAMES:
+                    assert floor_of(module) not in above, f"{path}: {node.value}"
+
+
+def test_folders_are_small() -> None:
+    counts: dict[Path, int] = defaultdict(int)
+    for floor in (*FLOORS, "benchmarks", "tests"):
+        for path in sources(floor):
+            counts[path.parent] += path.name != "__init__.py"
+    assert {folder: count for folder, count in counts.items() if count > MOST_FILES} == {}

@@ -1,0 +1,180 @@
+"""The Python front."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import seqtune
+from seqtune.api import DEFAULT_TRIALS
+from seqtune.data.record import Measurement, Status
+from seqtune.errors import CheckpointError, DeviceError, KernelError, MisuseError, ProblemError
+from seqtune.inputs import _loaded, as_problem, as_problems
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.networks import network
+from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.predictor.sequence.vocabulary import Vocabulary
+from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.translator import Translator
+from seqtune.results import Candidate
+from seqtune.tuner.backends.discovery import find
+from seqtune.tuner.measuring.runner import Runner
+from seqtune.tuner.measuring.verification import verify
+from seqtune.tuner.tune import Budget
+from tests.support import planted
+
+CONV = Problem.make("conv2d", c=16, h=14, w=14, k=32, r=3, s=3, pad_h=1, pad_w=1)
+LLVM = [name for name in KERNELS if name.startswith("llvm.")]
+TEXT = "conv2d c=16 h=14 w=14 k=32 r=3 s=3 pad=1"
+
+
+def save(folder: Path, device: Device, *kernels: str) -> Path:
+    vocabulary = Vocabulary.build([kernel(name) for name in kernels], [device])
+    torch.manual_seed(0)
+    return Checkpoint(Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16), vocabulary).save(folder)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("checkpoint") / "tiny", find("llvm:0"), *LLVM)
+
+
+def test_a_problem_may_be_an_object_a_text_a_mapping_or_a_module(checkpoint: Path) -> None:
+    forms = [CONV, TEXT, {"type": "conv2d", "c": 16, "h": 14, "w": 14, "k": 32, "r": 3, "s": 3, "pad": 1}]
+    answers = [seqtune.predict(form, "llvm:0", top=3, checkpoint=checkpoint) for form in forms]
+    module = nn.Conv2d(16, 32, 3, padding=1, bias=False)
+    answers.append(seqtune.predict(module, "llvm:0", top=3, checkpoint=checkpoint, input_shape=(1, 16, 14, 14)))
+    assert all(answer == answers[0] for answer in answers)
+    assert answers[0].problem == CONV
+    assert answers[0].configuration == answers[0].candidates[0].configuration
+
+
+def test_a_linear_layer_is_a_matrix_product() -> None:
+    assert as_problem(nn.Linear(8, 4, bias=False), (2, 8)).key == "gemm m=2 n=4 k=8 trans_b=yes"
+
+
+@pytest.mark.parametrize(("problem", "says"), [
+    (nn.Conv2d(3, 8, 3), "needs input_shape"), (nn.ReLU(), "a ReLU is no problem"), (7, "a int is no problem"),
+    ({"type": 3}, "the type of a problem is a word"), ("", "no problem")])
+def test_what_is_no_problem_is_refused(problem: object, says: str) -> None:
+    with pytest.raises(ProblemError, match=says):
+        as_problem(problem)
+
+
+def test_predictions_are_deterministic(checkpoint: Path) -> None:
+    first = seqtune.predict(CONV, checkpoint=checkpoint)
+    _loaded.cache_clear()
+    assert seqtune.predict(CONV, checkpoint=checkpoint) == first
+
+
+def test_a_checkpoint_that_changes_on_disk_is_read_again(tmp_path: Path) -> None:
+    folder = save(tmp_path / "changing", find("llvm:0"), *(name for name in LLVM if name != "llvm.gemm"))
+    seqtune.predict(CONV, checkpoint=folder)
+    with pytest.raises(CheckpointError, match=r"llvm\.gemm is not in it"):
+        seqtune.predict("gemm m=8 n=8 k=8", checkpoint=folder)
+    save(folder, find("llvm:0"), *LLVM)
+    assert seqtune.predict("gemm m=8 n=8 k=8", checkpoint=folder).candidates
+
+
+def test_there_is_no_silent_fall_back_where_the_checkpoint_does_not_know_the_kind_of_device(tmp_path: Path) -> None:
+    other = Device("other:0", "other", "x", "y")
+    folder = save(tmp_path / "foreign", other, *LLVM)
+    with pytest.raises(CheckpointError, match="not trained for llvm devices"):
+        seqtune.predict(CONV, checkpoint=folder)
+
+
+def test_mistakes_have_their_own_exceptions(checkpoint: Path) -> None:
+    with pytest.raises(DeviceError, match="llvm:77"):
+        seqtune.predict(CONV, "llvm:77", checkpoint=checkpoint)
+    with pytest.raises(KernelError, match="fp32 only"):
+        seqtune.predict("gemm m=8 n=8 k=8 dtype=int8", checkpoint=checkpoint)
+    with pytest.raises(MisuseError, match="top=0"):
+        seqtune.predict(CONV, top=0, checkpoint=checkpoint)
+    with pytest.raises(MisuseError, match="trials=0"):
+        seqtune.tune(CONV, trials=0)
+
+
+def test_a_device_may_be_an_object(checkpoint: Path) -> None:
+    device = find("llvm:0")
+    assert seqtune.predict(CONV, device, checkpoint=checkpoint) == seqtune.predict(CONV, checkpoint=checkpoint)
+
+
+def test_an_infinite_error_is_null_in_json() -> None:
+    wrong = Measurement(Status.CORRECTNESS, error=math.inf, message="wrong result")
+    shown = Candidate(Configuration.of("llvm.gemm", {}), 0.5, wrong).to_json()
+    assert (shown["seconds"], shown["error"]) == (None, None)
+    json.dumps(shown, allow_nan=False)
+
+
+def test_only_searches_that_do_not_end_need_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    budgets: list[int | None] = []
+
+    def tune_all(problems: object, device: object, journal: object, strategy: str, budget: Budget,
+                 **_: object) -> list[object]:
+        budgets.append(budget.trials)
+        return []
+
+    monkeypatch.setattr("seqtune.tuner.tune.tune_all", tune_all)
+    for strategy in ("random", "exhaustive", "local", "portfolio"):
+        seqtune.tune("gemm m=16 n=16 k=16", strategy=strategy, journal=tmp_path / "j.sqlite")
+    assert budgets == [DEFAULT_TRIALS, None, None, DEFAULT_TRIALS]
+
+
+def test_tuning_in_python_returns_what_was_found(tmp_path: Path) -> None:
+    steps: list[int] = []
+    report = seqtune.tune("gemm m=16 n=16 k=16", trials=6, journal=tmp_path / "j.sqlite",
+                          progress=lambda step: steps.append(step.done))
+    result, = report.results
+    assert steps == [1, 2, 3, 4, 5, 6]
+    assert result.trials == result.measured == 6
+    assert result.best_seconds is not None
+    assert result.default_seconds is not None
+    assert result.best_seconds <= result.default_seconds
+    assert result.confidence is not None
+    assert 0 <= result.confidence <= 1
+
+
+def planted_runner() -> Runner:
+    return Runner(planted.DEVICE, planted.BACKEND, planted.KERNELS, planted.PATH)
+
+
+def test_a_planted_wrong_candidate_never_wins() -> None:
+    """The default sleeps a millisecond; what is faster is wrong in every way that there is."""
+    wrong = [planted.deed(name) for name in ("wrong", "nan", "unwritten", "overrun", "compile", "launch", "segv")]
+    with planted_runner() as runner:
+        verdict = verify(runner, planted.PROBLEM, wrong, planted.deed("good", wait=1), seconds=1.0)
+    assert verdict.winner == planted.deed("good", wait=1)
+    assert not verdict.significant
+    assert all(verdict.measurements[one].status is not Status.CORRECT for one in wrong)
+
+
+def test_a_planted_slow_candidate_never_wins_and_a_fast_one_does() -> None:
+    slow, fast = planted.deed("good", wait=200), planted.deed("good", number=1)  # both by a factor of 100 or more
+    default = planted.deed("good", wait=2)
+    with planted_runner() as runner:
+        verdict = verify(runner, planted.PROBLEM, [slow], default, seconds=1.0)
+        assert (verdict.winner, verdict.significant) == (default, False)
+        verdict = verify(runner, planted.PROBLEM, [slow, fast], default, seconds=1.0)
+        assert (verdict.winner, verdict.significant) == (fast, True)
+        assert verdict.speedup is not None
+        assert verdict.speedup > 1
+
+
+def test_a_named_set_is_as_good_as_its_problems() -> None:
+    assert as_problems("resnet18") == network("resnet18")
+    assert as_problems(TEXT) == as_problems([CONV]) == [CONV]
+
+
+@pytest.mark.parametrize(("device", "options", "says"), [
+    (None, {}, "NoneType is no device"), ("llvm:0", {"top": 2.5}, "top=2.5"), ("llvm:0", {"seconds": None}, "seconds")])
+def test_values_of_another_type_are_refused_in_one_line(device: Any, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(MisuseError, match=says):
+        seqtune.predict(CONV, device, **options)

@@ -1,0 +1,295 @@
+"""Bad input through the real command line: one clear line, exit code 2, nothing on stdout, nothing written."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pickle
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from seqtune.__main__ import main
+from seqtune.data.dataset import Dataset
+from seqtune.data.journal import Journal
+from seqtune.data.record import Measurement, Record, Status
+from seqtune.kernels.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.sequence.vocabulary import Vocabulary
+from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.translator import Translator
+
+DEVICE = Device("llvm:sse:1", "llvm", "x86-64", "sse", threads=1, toolchain="test")
+PROBLEM = Problem.make("gemm", m=16, n=16, k=16)
+GEMM = ["gemm", "m=16", "n=16", "k=16"]
+CONV = ["conv2d", "c=64", "h=56", "w=56", "k=64", "r=3", "s=3"]
+
+
+def checkpoint(folder: Path, *kernels: str) -> None:
+    vocabulary = Vocabulary.build([kernel(name) for name in kernels], [DEVICE])
+    torch.manual_seed(0)
+    Checkpoint(Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16), vocabulary).save(folder)
+
+
+def edited(path: Path, change: Callable[[dict[str, object]], object]) -> None:
+    """A JSON file with something changed."""
+    found = json.loads(path.read_text())
+    change(found)
+    path.write_text(json.dumps(found))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one good file of each kind and many bad ones."""
+    folder = tmp_path_factory.mktemp("bad")
+    space = SearchSpace(kernel("llvm.gemm"), PROBLEM, DEVICE)
+    with Journal(folder / "good.sqlite") as journal:
+        journal.add_device(DEVICE)
+        for row in range(20):
+            journal.add(Record(PROBLEM, DEVICE.key, 1, space[row], DEVICE.toolchain,
+                               Measurement(Status.CORRECT, (1e-6 * (row + 1),), 1e-7), run="random"))
+        Dataset.from_journal(journal).write(folder / "good.parquet")
+    whole = sqlite3.connect(folder / "good.sqlite")
+    whole.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    whole.close()
+    content = (folder / "good.sqlite").read_bytes()
+    (folder / "truncated.sqlite").write_bytes(content[:len(content) // 2])
+    (folder / "stub.sqlite").write_bytes(content[:50])
+    (folder / "text.sqlite").write_text("problem,seconds\nconv2d,1\n")
+    (folder / "garbled.sqlite").write_bytes(content[:200] + b"\xff" * (len(content) - 200))
+    foreign = sqlite3.connect(folder / "foreign.sqlite")
+    foreign.execute("CREATE TABLE trials (a, b)")
+    foreign.commit()
+    foreign.close()
+    shutil.copy(folder / "good.sqlite", folder / "newer.sqlite")
+    newer = sqlite3.connect(folder / "newer.sqlite")
+    newer.execute("PRAGMA user_version = 99")
+    newer.commit()
+    newer.execute("PRAGMA journal_mode = DELETE")
+    newer.close()
+
+    parquet = (folder / "good.parquet").read_bytes()
+    (folder / "truncated.parquet").write_bytes(parquet[:len(parquet) // 2])
+    (folder / "text.parquet").write_text("not parquet at all")
+    (folder / "empty.parquet").write_bytes(b"")
+    pq.write_table(pa.table({"x": [1, 2], "y": ["a", "b"]}), folder / "foreign.parquet")
+    good = pq.read_table(folder / "good.parquet")
+    metadata = json.loads(good.schema.metadata[b"seqtune"])
+    pq.write_table(good.drop_columns(["seconds"]), folder / "column.parquet")
+    later = good.replace_schema_metadata({"seqtune": json.dumps({**metadata, "version": 99})})
+    pq.write_table(later, folder / "newer.parquet")
+    strange = good.set_column(good.schema.get_field_index("status"), "status", pa.array(["fine"] * len(good)))
+    pq.write_table(strange, folder / "status.parquet")
+    lost = good.replace_schema_metadata({"seqtune": json.dumps({**metadata, "devices": {}})})
+    pq.write_table(lost, folder / "device.parquet")
+
+    (folder / "empty.csv").write_bytes(b"")
+    (folder / "header.csv").write_text("n,c,h,w,k,r,s\n")
+    (folder / "column.csv").write_text("n,c,h,w,r,s\n1,64,56,56,3,3\n")
+    (folder / "unknown.csv").write_text("n,c,h,w,k,r,s,colour\n1,64,56,56,64,3,3,7\n")
+    (folder / "ragged.csv").write_text("n,c,h,w,k,r,s\n1,64,56,56,64,3\n")
+    (folder / "words.csv").write_text("n,c,h,w,k,r,s\n1,many,56,56,64,3,3\n")
+    (folder / "latin.csv").write_bytes("n,c,h,w,k,r,s,name\n1,64,56,56,64,3,3,größe\n".encode("latin-1"))
+    (folder / "utf16.csv").write_bytes("n,c,h,w,k,r,s\n1,64,56,56,64,3,3\n".encode("utf-16"))
+    (folder / "lines.txt").write_text("gemm m=4 n=4 k=4\ngemm m=4 n=4\n")
+    with (folder / "quote.csv").open("w") as file:
+        csv.writer(file).writerow(["c", "h", "w", "k", "r", "s"])
+        file.write('64,56,56,64,3,"3\n')
+
+    checkpoint(folder / "good", *(name for name in KERNELS if name.startswith("llvm.")))
+    checkpoint(folder / "lacking", "llvm.direct")
+    checkpoint(folder / "opencl", "opencl.gemm")
+    (folder / "hollow").mkdir()
+    for name in ("vocabulary", "values", "pickle", "cut", "shapes", "nan", "config", "format", "unparsed", "missing"):
+        shutil.copytree(folder / "good", folder / name)
+    edited(folder / "vocabulary" / "seqtune.json", lambda found: found["vocabulary"]["targets"].pop())  # type: ignore[index]
+    edited(folder / "values" / "seqtune.json", lambda found: found["kernels"][-1].update(version=99))  # type: ignore[index]
+    edited(folder / "config" / "config.json", lambda found: found.update(width=10**9))
+    edited(folder / "format" / "seqtune.json", lambda found: found.update(format=99))
+    (folder / "pickle" / "model.safetensors").write_bytes(pickle.dumps({"weights": [1.0, 2.0]}))
+    weights = folder / "cut" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    tensors = load_file(folder / "good" / "model.safetensors")
+    name = next(iter(tensors))
+    save_file({**tensors, name: torch.zeros(3, 3)}, folder / "shapes" / "model.safetensors")
+    floats = next(name for name, tensor in tensors.items() if tensor.is_floating_point())
+    save_file({**tensors, floats: torch.full_like(tensors[floats], float("nan"))}, folder / "nan" / "model.safetensors")
+    (folder / "unparsed" / "seqtune.json").write_text("{" * 1000)
+    (folder / "missing" / "model.safetensors").unlink()
+    (folder / "folder").mkdir()
+    os.mkfifo(folder / "pipe")
+    (folder / "file").write_text("x")
+    return folder
+
+
+NESTED = '{"type": "gemm", "m": [[16]], "n": 16, "k": 16}'
+BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the folder), what the line must say
+    "no problem": (["predict"], "no problem given"),
+    "an empty problem": (["predict", ""], "problem"),
+    "a strange type": (["predict", "conv9d", "c=1"], "conv9d"),
+    "a negative size": (["predict", *CONV, "n=-1"], "n=-1"),
+    "a zero size": (["predict", *CONV, "n=0"], "n=0"),
+    "a zero stride": (["predict", *CONV, "stride=0"], "stride_h=0"),
+    "a negative padding": (["predict", *CONV, "pad=-1"], "pad_h=-1"),
+    "a zero dilation": (["predict", *CONV, "dilation=0"], "dilation_h=0"),
+    "text where a number goes": (["predict", "gemm", "m=many", "n=16", "k=16"], "m=many"),
+    "a fraction of a size": (["predict", "gemm", "m=1.5", "n=16", "k=16"], "m=1.5"),
+    "a size of nan": (["predict", "gemm", "m=nan", "n=16", "k=16"], "m=nan"),
+    "an infinite tolerance": (["predict", *GEMM, "tolerance=1e999"], "tolerance"),
+    "a negative tolerance": (["predict", *GEMM, "tolerance=-1"], "tolerance"),
+    "groups that do not divide": (["predict", *CONV, "groups=3"], "groups must divide"),
+    "a filter larger than the input": (["predict", "conv2d", "c=8", "h=2", "w=2", "k=8", "r=5", "s=5"], "filter"),
+    "a huge size": (["predict", *CONV, "n=99999999999999999999999999"], "n=9999"),
+    "a huge tensor": (["predict", "gemm", "m=1000000", "n=1000000", "k=2"], "too large"),
+    "a missing feature": (["predict", "gemm", "m=16", "n=16"], "needs k"),
+    "an unknown feature": (["predict", *GEMM, "colour=7"], "colour"),
+    "a feature given twice": (["predict", *GEMM, "m=17"], "twice"),
+    "a word without a value": (["predict", *GEMM, "bias"], "bias"),
+    "an unknown data type": (["predict", *GEMM, "dtype=fp7"], "fp7"),
+    "an unsolved data type": (["predict", *GEMM, "dtype=int8"], "fp32 only"),
+    "an unsolved direction": (["predict", *CONV, "direction=backward_data"], "forward"),
+    "an unknown size": (["predict", "gemm", "m=unknown", "n=16", "k=16"], "m"),
+    "broken JSON": (["predict", '{"type": "gemm", "m": 16'], "not JSON"),
+    "JSON with a list in it": (["predict", NESTED], "'m'"),
+    "JSON with NaN in it": (["predict", '{"type": "gemm", "m": NaN, "n": 16, "k": 16}'], "m=nan"),
+    "JSON nested deeply": (["predict", '{"m": ' * 5000], "JSON"),
+    "an unclosed quote": (["predict", "gemm m='16 n=16 k=16"], "quot"),
+    "a MIOpenDriver line without sizes": (["predict", "conv", "-n", "1"], "needs -c"),
+    "a MIOpenDriver line in 3D": (
+        ["predict", "conv -n 1 -c 8 -H 8 -W 8 -k 8 -y 1 -x 1 --spatial_dim 3"], "spatial_dim"),
+    "a strange MIOpenDriver option": (["predict", "conv", "-n", "1", "-Y", "3"], "'-Y'"),
+    "an unknown backend": (["predict", *GEMM, "--device", "abacus:0"], "abacus:0"),
+    "an unknown device": (["predict", *GEMM, "--device", "llvm:999"], "llvm:999"),
+    "an unknown instruction set": (["predict", *GEMM, "--device", "llvm:mmx"], "llvm:mmx"),
+    "an empty device": (["predict", *GEMM, "--device", ""], "device"),
+    "no candidates": (["predict", *GEMM, "--top", "0"], "--top"),
+    "too many to compare": (["predict", *GEMM, "--top", "51", "--verify"], "at most 50"),
+    "a word as a count": (["predict", *GEMM, "--top", "few"], "--top"),
+    "an unknown option": (["predict", *GEMM, "--tpo", "5"], "--tpo"),
+    "an option without its value": (["predict", *GEMM, "--device"], "--device"),
+    "a budget of nothing": (["predict", *GEMM, "--verify", "--seconds", "0"], "seconds"),
+    "a budget of nan": (["predict", *GEMM, "--verify", "--seconds", "nan"], "seconds"),
+    "a relu that is neither": (["predict", *GEMM, "relu=maybe"], "relu"),
+    "a name twice in JSON": (["predict", '{"type": "gemm", "m": 1, "n": 2, "k": 3, "m": 4}'], "given twice"),
+    "a pipe as a journal": (["tune", *GEMM, "--trials", "3", "--journal", "{}/pipe"], "no regular file"),
+    "a pipe as an output": (
+        ["export", "--out", "{}/pipe", "--force", "--journal", "{}/good.sqlite"], "no regular file"),
+    "a journal in no folder": (["tune", *GEMM, "--trials", "3", "--journal", "{}/none/j.sqlite"], "does not exist"),
+    "a journal where none can be made": (
+        ["tune", *GEMM, "--trials", "3", "--journal", "/proc/journal.sqlite"], "cannot make the journal"),
+    "a training kept in a file": (
+        ["train", "{}/good.parquet", "--out", "{}/new", "--state", "{}/file"], "no folder"),
+    "a demonstration without time": (["demo", "--seconds", "0"], "seconds"),
+    "a demonstration without checkpoint": (["demo", "--checkpoint", "{}/nowhere"], "nowhere"),
+    "no command": ([], "no command given"),
+    "an unknown command": (["predikt"], "predikt"),
+    "a folder that is no checkpoint": (["predict", *GEMM, "--checkpoint", "{}/hollow"], "hollow is no checkpoint"),
+    "a checkpoint that is not there": (["predict", *GEMM, "--checkpoint", "{}/nowhere"], "nowhere"),
+    "a checkpoint of another vocabulary": (["predict", *GEMM, "--checkpoint", "{}/vocabulary"], "vocabulary"),
+    "a checkpoint of another kernel version": (["predict", *GEMM, "--checkpoint", "{}/values"], "version 99"),
+    "a checkpoint without the kernel": (["predict", *GEMM, "--checkpoint", "{}/lacking"], "llvm.gemm is not in it"),
+    "a checkpoint of another device kind": (["predict", *GEMM, "--checkpoint", "{}/opencl"], "llvm.gemm is not in it"),
+    "a pickle named safetensors": (["predict", *GEMM, "--checkpoint", "{}/pickle"], "no safetensors file"),
+    "truncated weights": (["predict", *GEMM, "--checkpoint", "{}/cut"], "no safetensors file"),
+    "weights of wrong shapes": (["predict", *GEMM, "--checkpoint", "{}/shapes"], "[3, 3]"),
+    "weights of nan": (["predict", *GEMM, "--checkpoint", "{}/nan"], "not finite"),
+    "absurd dimensions": (["predict", *GEMM, "--checkpoint", "{}/config"], "width"),
+    "a checkpoint of a later format": (["predict", *GEMM, "--checkpoint", "{}/format"], "format"),
+    "a checkpoint that is not JSON": (["predict", *GEMM, "--checkpoint", "{}/unparsed"], "JSON"),
+    "a checkpoint without weights": (["predict", *GEMM, "--checkpoint", "{}/missing"], "model.safetensors is missing"),
+    "a file as a checkpoint": (["predict", *GEMM, "--checkpoint", "{}/file"], "checkpoint"),
+    **{f"{what} as a journal of {command[0]}": ([*command, "--journal", f"{{}}/{name}"], says)
+       for what, name, says in (
+           ("a truncated journal", "truncated.sqlite", "truncated"), ("a stub", "stub.sqlite", "not a journal"),
+           ("a text file", "text.sqlite", "not a journal"), ("another schema", "foreign.sqlite", "not a journal"),
+           ("a later version", "newer.sqlite", "version 99"), ("garbage", "garbled.sqlite", "journal"),
+           ("a folder", "folder", "folder"))
+       for command in (["predict", *GEMM, "--verify", "--checkpoint", "{}/good"], ["tune", *GEMM, "--trials", "3"],
+                       ["export", "--out", "{}/new.parquet"])},
+    "a journal that is not there": (
+        ["export", "--out", "{}/new.parquet", "--journal", "{}/none.sqlite"], "none.sqlite"),
+    "an output that is there": (["export", "--out", "{}/good.parquet", "--journal", "{}/good.sqlite"], "--force"),
+    "an output in no folder": (["export", "--out", "{}/none/x.parquet", "--journal", "{}/good.sqlite"], "folder"),
+    "an output that is a folder": (
+        ["export", "--out", "{}/folder", "--force", "--journal", "{}/good.sqlite"], "folder"),
+    "no output": (["export", "--journal", "{}/good.sqlite"], "--out"),
+    "holding out an unknown set": (
+        ["export", "--out", "{}/new.parquet", "--journal", "{}/good.sqlite", "--hold-out", "resnet1"], "resnet1"),
+    "nothing to tune": (["tune"], "either"),
+    "two kinds of problems": (["tune", *GEMM, "--problems", "resnet18"], "either"),
+    "no trials": (["tune", *GEMM, "--trials", "0"], "--trials"),
+    "two budgets": (["tune", *GEMM, "--trials", "5", "--total", "9"], "shared by all problems"),
+    "no total": (["tune", *GEMM, "--total", "0"], "--total"),
+    "negative trials": (["tune", *GEMM, "--trials", "-5"], "--trials"),
+    "a negative time": (["tune", *GEMM, "--seconds", "-1"], "seconds"),
+    "a negative seed": (["tune", *GEMM, "--seed", "-1"], "--seed"),
+    "an unknown strategy": (["tune", *GEMM, "--strategy", "magic"], "magic"),
+    "an unknown problem set": (["tune", "--problems", "resnet19"], "resnet19"),
+    "an unknown batch": (["tune", "--problems", "resnet18:x"], "batch"),
+    **{f"{what} of problems": (["tune", "--problems", f"{{}}/{name}"], says) for what, name, says in (
+        ("an empty file", "empty.csv", "empty"), ("a header alone", "header.csv", "no problem"),
+        ("a missing column", "column.csv", "needs k"), ("an unknown column", "unknown.csv", "colour"),
+        ("a ragged row", "ragged.csv", "cells"), ("words for numbers", "words.csv", "c=many"),
+        ("Latin-1", "latin.csv", "UTF-8"), ("UTF-16", "utf16.csv", "UTF-8"), ("a bad line", "lines.txt", "lines.txt:2"),
+        ("an open quote", "quote.csv", "quote.csv"), ("a folder", "folder", "folder"))},
+    **{f"{what} to {command}": ([command, *before, f"{{}}/{name}", *after], says)
+       for what, name, says in (
+           ("a truncated data set", "truncated.parquet", "truncated.parquet"),
+           ("a text file", "text.parquet", "text.parquet"), ("an empty file", "empty.parquet", "empty.parquet"),
+           ("another schema", "foreign.parquet", "not a data set"), ("a missing column", "column.parquet", "seconds"),
+           ("a later version", "newer.parquet", "version 99"), ("an unknown status", "status.parquet", "fine"),
+           ("an unknown device", "device.parquet", "device"), ("no file", "none.parquet", "none.parquet"))
+       for command, before, after in (("train", [], ["--out", "{}/new"]),
+                                      ("retrain", ["{}/good"], ["--out", "{}/new"]),
+                                      ("evaluate", [], ["--methods", "default,random"]))},
+    "an unknown method": (["evaluate", "{}/good.parquet", "--methods", "magic"], "magic"),
+    "nothing held out": (["evaluate", "{}/good.parquet", "--methods", "default"], "holds out no problem"),
+    "a device that the data lack": (
+        ["evaluate", "{}/good.parquet", "--methods", "default", "--device", "abacus"], "abacus"),
+    "a live evaluation of nothing": (["evaluate", "--live"], "--problems"),
+    "no epochs": (["train", "{}/good.parquet", "--out", "{}/new", "--epochs", "0"], "--epochs"),
+    "training over a checkpoint": (["train", "{}/good.parquet", "--out", "{}/good"], "--force"),
+    "training over a folder of something else": (
+        ["train", "{}/good.parquet", "--out", "{}", "--force", "--epochs", "1"], "no checkpoint"),
+}
+
+
+def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """What lies in a folder, with modification times."""
+    return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+            for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_one_clear_line_and_changes_nothing(
+        what: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    arguments, says = BAD[what]
+    before = tree(made), tree(tmp_path)
+    code = main([argument.replace("{}", str(made)) for argument in arguments])
+    shown = capsys.readouterr()
+    assert code == 2, shown.err
+    assert shown.out == ""
+    assert shown.err.endswith("\n")
+    assert len(shown.err.splitlines()) == 1, shown.err
+    assert shown.err.startswith("seqtune: ")
+    assert says in shown.err
+    assert "Traceback" not in shown.err
+    assert len(shown.err) < 600
+    assert (tree(made), tree(tmp_path)) == before
+
+
+def test_there_are_at_least_fifty_kinds() -> None:
+    assert len(BAD) >= 50

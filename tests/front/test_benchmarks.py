@@ -1,0 +1,311 @@
+"""The programs that make the README's tables and figures: those of their parts that measure nothing."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from benchmarks.common import peers
+from benchmarks.common.contest import Way, rows_of, take_turns
+from benchmarks.common.report import apart, insert, markdown
+from benchmarks.kernels import end_to_end, gemm, opencl_layers, resnet18_layers
+from benchmarks.prediction import hardness
+from benchmarks.prediction.results import draw, table
+from benchmarks.search import across, live_search, space_building
+from benchmarks.search import recorded as search
+from seqtune.errors import FormatError, MisuseError
+from seqtune.learning import read_dataset
+from seqtune.strategy_replay import tasks
+from seqtune.tuner.simulation import Method, Task
+from tests.support.recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, write_recorded
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ("results", "new_device", "resnet18_layers", "gemm", "opencl_layers", "end_to_end", "latency",
+            "hardness", "shipped_data", "search", "space_building", "miopen_paper", "miopen_gpu", "miopen_latency",
+            "miopen_decodes", "live_search", "across")
+
+
+def rows(share: float, low: float) -> list[dict[str, object]]:
+    """Of seq2seq and of a fixed configuration that `share` of the speed is reached by."""
+    return [{"device": "toy:0", "method": method, "measured": count, "share": 0.9 if method == "seq2seq" else share,
+             "problems": 7, "low": None if method == "seq2seq" else low, "high": None if method == "seq2seq" else 0.1,
+             "worse": False} for method in ("seq2seq", "fixed") for count in (0, 3, 5)]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_says_what_it_does_without_data(program: str, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", f"benchmarks.{program}", "--help"], cwd=ROOT, capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"python -m benchmarks.{program}" in done.stdout
+
+
+def test_a_data_set_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "benchmarks.results", "--out", str(tmp_path / "out"), "--data",
+                           str(tmp_path / "none.parquet")], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "none.parquet" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("program", "option"), [
+    ("latency", "--problems"), ("latency", "--times"), ("gemm", "--rounds"), ("end_to_end", "--threads")])
+@pytest.mark.parametrize("number", ["0", "many"])
+def test_counts_are_above_0(program: str, option: str, number: str) -> None:
+    done = subprocess.run([sys.executable, "-m", f"benchmarks.{program}", option, number], cwd=ROOT,
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "above 0" in done.stderr.splitlines()[-1]
+
+
+def test_what_cannot_be_told_apart_is_marked() -> None:
+    assert "| toy:0 (7) | 0 | **0.900** | 0.800 |" in table(rows(0.8, low=0.02))
+    assert "| toy:0 (7) | 0 | **0.900** | 0.800* |" in table(rows(0.8, low=-0.02))
+
+
+def test_the_figure_is_the_same_for_the_same_numbers(tmp_path: Path) -> None:
+    for name in ("a.svg", "b.svg"):
+        draw(rows(0.8, low=0.02), tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_a_table_replaces_the_one_between_its_comments(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- results -->\nold\n<!-- /results -->\nafter\n")
+    insert(page, "results", markdown(["a", "b"], [["x", "1"]]))
+    assert page.read_text() == (
+        "before\n<!-- results -->\n| a | b |\n| :-- | --: |\n| x | 1 |\n<!-- /results -->\nafter\n")
+    with pytest.raises(MisuseError, match="latency"):
+        insert(page, "latency", "")
+
+
+def test_labels_are_moved_apart_and_no_further_than_needed() -> None:
+    assert apart([1.0, 3.0], 1.0) == [1.0, 3.0]
+    assert apart([1.0, 1.2, 5.0], 1.0) == pytest.approx([0.6, 1.6, 5.0])
+    found = apart([2.0, 1.9, 2.1, 2.4], 1.0)
+    assert sorted(found) == [found[1], found[0], found[2], found[3]]
+    assert min(b - a for a, b in zip(sorted(found), sorted(found)[1:], strict=False)) >= 1.0 - 1e-12
+
+
+def timed(label: str, threads: int, **seconds: float) -> list[dict[str, object]]:
+    """Rows of a contest that took these times; `__` stands for a dot, `_first` for NCHW."""
+    ways = [Way(name.replace("__", ".").replace("_first", " nchw"), int, 1e-6) for name in seconds]
+    return rows_of(label, threads, ways, {way.method: one for way, one in zip(ways, seconds.values(), strict=True)}, 9)
+
+
+LAYERS = [*timed("C1", 1, onednn=2.0, conv2d_channels_last=3.0, conv2d_nchw=4.0, llvm__direct=1.0,
+                 llvm__direct_first=2.0),
+          *timed("C2", 1, onednn=9.0, conv2d_channels_last=4.0, conv2d_nchw=8.0, llvm__direct=8.0, llvm__other=2.0,
+                 llvm__direct_first=1.0)]
+
+
+def test_ratios_are_of_the_fastest_on_both_sides() -> None:
+    found, = resnet18_layers.summaries(LAYERS)
+    assert (found["layer"], found["threads"]) == ("geomean", 1)
+    assert found["ratio_direct"] == pytest.approx((2.0 * 0.5) ** 0.5)
+    assert found["ratio_best"] == pytest.approx((2.0 * 2.0) ** 0.5)
+    assert found["ratio_nchw"] == pytest.approx((2.0 * 8.0) ** 0.5)
+    assert (found["least_ratio_direct"], found["least_layer"]) == (0.5, "C2")
+
+
+def test_products_are_compared_with_the_plain_and_with_the_packed_ways() -> None:
+    label = next(iter(gemm.SHAPES))
+    found, = gemm.summaries(timed(label, 2, mm=3.0, onednn_packed=2.0, mkl_packed=4.0, llvm__gemm=1.0))
+    assert [found[name] for name in ("ratio_mm", "ratio_packed", "ratio_best")] == pytest.approx([3.0, 2.0, 2.0])
+
+
+def test_layers_that_are_fast_enough_are_counted() -> None:
+    rows = [*timed("C1", 2, onednn=8.0, conv2d_channels_last=9.0, opencl__direct=10.0),
+            *timed("C2", 2, onednn=9.0, conv2d_channels_last=8.9, opencl__direct=99.0, opencl__gemm=10.0)]
+    assert opencl_layers.summary(rows)["layers_at_least_0.85"] == 1
+
+
+def test_every_kernel_table_and_figure_can_be_drawn(tmp_path: Path) -> None:
+    label = next(iter(gemm.SHAPES))
+    products = timed(label, 1, mm=3.0, onednn_packed=2.0, llvm__gemm=1.0)
+    opencl = timed("C1", 2, onednn=8.0, conv2d_channels_last=9.0, opencl__direct=10.0)
+    models = [{"model": "ResNet-18", "threads": 2, "method": name, "seconds": one, "error": 0.0}
+              for name, one in (("eager", 2.0), ("seqtune", 1.0))]
+    for module, rows in ((resnet18_layers, LAYERS + resnet18_layers.summaries(LAYERS)),
+                         (gemm, products + gemm.summaries(products)),
+                         (opencl_layers, [*opencl, opencl_layers.summary(opencl)]),
+                         (end_to_end, [*models, {"model": "ResNet-18", "method": "ratios", "ratio_eager": 2.0}])):
+        assert module.table(rows).startswith("|")
+        module.draw(rows, tmp_path / "figure.svg")
+        assert (tmp_path / "figure.svg").stat().st_size > 1000
+
+
+def test_hardness_is_a_line_per_device_and_type() -> None:
+    rows = [{"device": "toy:0", "type": kind, "configurations": size, "near": 0.25, "random_1": share,
+             "random_5": share, "random_10": 0.9, "fixed": 0.5}
+            for kind, size, share in (("conv2d", 10, 0.2), ("conv2d", 3000, 0.8), ("gemm", 700, 0.3))]
+    assert hardness.table(rows).splitlines()[2:] == [
+        "| toy:0 | conv2d | 2 | 10 – 3,000 – 3,000 | 25.0 % | 0.400 | 0.400 | 0.900 | 0.500 |",
+        "| toy:0 | gemm | 1 | 700 – 700 – 700 | 25.0 % | 0.300 | 0.300 | 0.900 | 0.500 |"]
+
+
+def test_turns_are_taken_by_all_and_the_least_time_counts() -> None:
+    order: list[str] = []
+    seconds = take_turns([Way(name, partial(order.append, name), 0.0) for name in "ab"], rounds=2)
+    assert set(order) == {"a", "b"}
+    assert order[0] == "a"
+    assert 0 < min(seconds.values()) < 1e-4
+
+
+def test_spaces_of_all_ways_are_equally_large() -> None:
+    found = space_building.measure(VALUES, RESTRICTIONS, 1)
+    assert (found["configurations"], found["cartesian"]) == (len(CONFIGURATIONS), 24)
+    assert min(found["ours"], found["plain"]) > 0
+
+
+def test_definitions_of_spaces_are_read_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "definitions.json"
+    path.write_text(json.dumps({"toy": {"params": [{"name": "p", "values": [1, 2]}], "restrictions": ["p < 2"]}}))
+    assert space_building.definitions(path) == {"toy": ({"p": [1, 2]}, ["p < 2"])}
+    for text in ("[]", "{", '{"toy": 3}'):
+        path.write_text(text)
+        with pytest.raises(FormatError, match="does not define"):
+            space_building.definitions(path)
+
+
+@pytest.mark.parametrize("restriction", ["p ** 2 < 9", "p in (1, 2)"])
+def test_what_plain_numpy_does_not_know_is_one_line(restriction: str) -> None:
+    with pytest.raises(FormatError, match="plain NumPy does not know"):
+        space_building.plain({"p": [1, 2]}, [restriction])
+
+
+def shares(**by_method: float) -> list[dict[str, object]]:
+    """Rows of one space at one budget."""
+    return [{"space": "s", "device": "d", "budget": 50, "strategy": name, "share_mean": share, "share_sem": 0.01}
+            for name, share in by_method.items()]
+
+
+def test_regret_is_compared_with_the_best_other_method_of_each_space() -> None:
+    one, overall = search.ratios(shares(ours=0.9, a=0.7, b=0.8), "ours")
+    assert (one["best_peer"], one["ratio"], overall["ratio"]) == ("b", pytest.approx(0.5), pytest.approx(0.5))
+    assert one["behind"] == pytest.approx(-0.1 / (0.01 * 2**0.5))
+    assert search.ratios(shares(ours=1.0, a=1.0), "ours")[0]["ratio"] == 1.0  # none is nearer than 0.001
+    rows = shares(ours=0.9, a=0.7, b=0.8)
+    assert "| s | d | 0.900 (0.800 b) |" in search.brief(rows, search.ratios(rows, "ours"), "ours")
+
+
+def test_searches_across_problems_are_compared_by_medians(tmp_path: Path) -> None:
+    row = across.compared("transfer", "d", [1.0, 3.0, math.inf], [9.0, 12.0, math.inf, math.inf])
+    assert (row["median"], row["instead_of"], row["ratio"], row["missed"]) == (3.0, math.inf, 0.0, 1)
+    campaign = {"part": "campaign", "device": "d", "problems": 3, "trials": 9.5, "share": 0.9, "random": None,
+                "random_share": 0.7}
+    rows = [row, {**campaign, "budget": "trials"}, {**campaign, "budget": "total", "random": 40}]
+    assert "| transfer | d | 3 | 3 | > 200 | 0.00 |" in across.table(rows)
+    assert "| d | total | 3 | 9.5 | 0.900 | 0.700 | 40 |" in across.table(rows)
+    across.draw(rows, tmp_path / "figure.svg")
+    assert (tmp_path / "figure.svg").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("program", [search, across])
+@pytest.mark.parametrize(("page", "out", "says"), [
+    ("none.md", "out", "cannot read"), ("bare.md", "out", "once each"), (None, "bare.md", "no folder"),
+    (None, "bare.md/out", "no folder")])
+def test_what_cannot_be_written_is_refused_before_the_search(
+        program: ModuleType, page: str | None, out: str, says: str, tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bare.md").write_text("nothing")
+    monkeypatch.setattr(program, "read_dataset", lambda _: pytest.fail("it began"))
+    monkeypatch.setattr(sys, "argv", [
+        "program", *(["none.parquet"] if program is search else []), "--out", str(tmp_path / out),
+        *(["--readme", str(tmp_path / page)] if page else [])])
+    with pytest.raises(MisuseError, match=says):
+        program.main()
+
+
+def test_a_device_that_the_data_lack_is_said_before_anything_is_searched(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["across", "--out", str(tmp_path), "--devices", "abacus", "--data",
+                                      str(write_recorded(tmp_path / "recorded"))])
+    with pytest.raises(MisuseError, match="no device 'abacus' in these data; there are recorded:fast"):
+        across.main()
+
+
+def test_one_strategy_alone_is_searched_without_a_comparison(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", [
+        "search", str(write_recorded(tmp_path / "recorded")), "--out", str(tmp_path / "out"), "--peers", "",
+        "--strategies", "random", "--repeats", "1", "--budgets", "3", "--jobs", "1"])
+    search.main()
+    assert "regret" not in capsys.readouterr().out
+    (tmp_path / "page.md").write_text("<!-- search -->\n<!-- /search -->\n")
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--readme", str(tmp_path / "page.md")])
+    with pytest.raises(MisuseError, match="name a second strategy"):
+        search.main()
+
+
+def test_what_is_done_across_problems_is_not_done_again(tmp_path: Path) -> None:
+    path = tmp_path / "state.jsonl"
+    assert across.State(path).get("one", lambda: [1.0, math.inf]) == [1.0, math.inf]
+    assert across.State(path).get("one", lambda: [2.0]) == [1.0, math.inf]
+    with path.open("a") as file:
+        file.write('["two", [3.')  # it was stopped there
+    assert across.State(path).get("two", lambda: [4.0]) == [4.0]
+    assert across.State(path).done == {"one": [1.0, math.inf], "two": [4.0]}
+    path.write_text("nonsense")
+    with pytest.raises(FormatError, match="no state"):
+        across.State(path)
+
+
+def test_finished_searches_of_peers_are_kept_and_ours_are_made_anew(tmp_path: Path) -> None:
+    asked = tasks(read_dataset(write_recorded(tmp_path / "recorded")), devices=["fast"])
+    given = argparse.Namespace(work=tmp_path / "work", repeats=2, jobs=1)
+    made: list[str] = []
+
+    def method(name: str) -> Method:
+        def one(task: Task, trials: int, seed: int) -> list[int]:
+            made.append(name)
+            return [0, 1, 2]
+        return one
+
+    methods = {name: method(name) for name in ("ours", "kt:theirs")}
+    first, again = (list(search.searched(given, asked, methods, 3)) for _ in range(2))
+    assert made == ["ours"] * 2 + ["kt:theirs"] * 2 + ["ours"] * 2
+    assert [one.method for one in again] == list(methods)
+    assert all((one.shares == other.shares).all() for one, other in zip(first, again, strict=True))
+    assert [one.method for one in search.clearest(first, "kt:theirs")] == list(methods)
+
+
+@pytest.mark.parametrize("device", ["fast", "odd"])
+def test_a_task_is_kernel_tuners_cache_whose_space_is_what_was_recorded(device: str, tmp_path: Path) -> None:
+    task, = tasks(read_dataset(write_recorded(tmp_path / "recorded")), devices=[device])
+    assert peers.searchable(task) is None
+    peers.write_cache(tmp_path, task)
+    written = json.loads(peers.cache_path(tmp_path, task).read_text())
+    assert len(written["cache"]) == len(task.seconds)
+    assert written["tune_params"]["order"] == ([0, 1] if device == "fast" else [1])
+    if importlib.util.find_spec("kernel_tuner") is not None:
+        numbers = peers.Peer("random_sample", tmp_path)(task, 5, 1)
+        assert len(set(numbers)) == len(numbers) == 5
+        assert 0 < len(peers.Peer("genetic_algorithm", tmp_path)(task, 5, 1)) <= 5  # ends early in a space so small
+
+
+def test_a_live_search_is_judged_by_what_was_recorded(tmp_path: Path) -> None:
+    task = tasks(read_dataset(write_recorded(tmp_path)))[0]
+    order = [int(number) for number in task.seconds.argsort()]
+    slow, fast = order[5], order[0]
+    found = live_search.judged(task, [(slow, 1.0), (fast, 2.0), (order[1], 3.0)], slow)
+    assert (found["trials_to_95"], found["seconds_to_99"]) == (2, 2.0)
+    assert found["share"] == task.seconds[fast] / task.seconds[slow]  # the winner was not the best of what was tried
+    lost = live_search.judged(task, [(slow, 1.0)], None)
+    assert (lost["trials_to_99"], lost["seconds_to_95"], lost["share"]) == (None, None, 0.0)
+
+
+def test_live_searches_that_never_come_there_say_so() -> None:
+    row = {"device": "a", "problem": "gemm m=1", "method": "random", "share": 0.9,
+           **{f"{what}_to_{level}": None for what in ("trials", "seconds") for level in (95, 97, 99)}}
+    assert "| > 60 | > 60 | > 60 | 2 |" in live_search.table([row, row], 60)

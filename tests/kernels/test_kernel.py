@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from seqtune.errors import ConfigurationError, ExpressionError, KernelError
+from seqtune.kernels.device import Device
+from seqtune.kernels.expression import Expression
+from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter, Setting
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
+
+DEVICE = Device("recorded:test", "recorded", "none", "none")
+KERNEL = Kernel(
+    "recorded.test",
+    "gemm",
+    ("recorded",),
+    (Parameter("tile", (1, 2)),),
+    (Constraint.of("area <= m", "fits"),),
+    (),
+    solves=(Constraint.of("dtype == 'fp32'", "only fp32"), Constraint.of("k <= 64", "a short k")),
+    derived=(("area", Expression("tile * step")),),
+)
+
+
+def test_a_kernel_says_why_it_does_not_solve_a_problem() -> None:
+    kernel_ = Kernel(KERNEL.name, "gemm", ("recorded",), KERNEL.parameters, (), (), solves=KERNEL.solves)
+    assert kernel_.why_not(Problem.make("gemm", m=4, n=4, k=64), DEVICE) is None
+    for problem, device, reason in (
+        (Problem.make("gemm", m=4, n=4, k=65), DEVICE, "a short k"),
+        (Problem.make("gemm", m=4, n=4, k=4, dtype="fp16"), DEVICE, "only fp32"),
+        (Problem.make("gemm", m=4, n=4, k=None), DEVICE, "needs to know k"),
+        (Problem.make("recorded", k=4), DEVICE, "solves gemm, not recorded"),
+        (Problem.make("gemm", m=4, n=4, k=4), Device("x", "llvm", "a", "b"), "runs on recorded, not on llvm"),
+    ):
+        assert reason in str(kernel_.why_not(problem, device))
+
+
+def test_names_seen_are_those_of_the_problem_and_the_device() -> None:
+    assert KERNEL.names_seen() == ("step", "m")
+    assert "needs to know step" in str(KERNEL.why_not(Problem.make("gemm", m=4, n=4, k=4), DEVICE))
+
+
+def test_a_configuration_has_one_key_and_its_values() -> None:
+    settings: dict[str, Setting] = {"tile": 2, "order": "nk"}
+    one = Configuration.of("recorded.test", settings)
+    assert one.key == '{"tile":2,"order":"nk"}'
+    assert one.brief() == "tile=2 order=nk"
+    assert one.number("tile") == 2
+    assert one == Configuration.of("recorded.test", list(settings.items()))
+    with pytest.raises(ConfigurationError, match="order='nk' is not a number"):
+        one.number("order")
+    with pytest.raises(KeyError):
+        _ = one["absent"]
+
+
+@pytest.mark.parametrize("values", [(), (1, 2, 1), tuple(range(40_000))])
+def test_a_parameter_has_distinct_values_that_fit_a_row(values: tuple[int, ...]) -> None:
+    with pytest.raises(KernelError, match="different values"):
+        Parameter("tile", values)
+
+
+def test_an_unknown_kernel_and_a_bad_constraint_are_refused() -> None:
+    with pytest.raises(KernelError, match=r"no kernel 'llvm.magic'; there are llvm.direct"):
+        kernel("llvm.magic")
+    with pytest.raises(ExpressionError):
+        Constraint.of("tile.__class__", "no")
+
+
+def test_a_quantity_of_the_problem_alone_is_settled_and_stands_for_what_it_reads() -> None:
+    one = replace(KERNEL, constraints=(Constraint.of("few % tile == 0 and size <= step", "it must fit"),), derived=(
+        ("few", Expression("min(m, 4)")), ("size", Expression("tile * few"))))
+    settled, needed = one.settled()
+    assert [name for name, _ in settled] == ["few"]
+    assert set(needed) == {"few", "step"}

@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from seqtune.errors import FormatError, ProblemError
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.from_torch import from_conv2d, from_linear
+from seqtune.kernels.problem_sets.networks import network
+from seqtune.kernels.problem_sets.parse import LARGEST_FILE, parse_problem, problem_set, read_problems
+
+C2 = Problem.make("conv2d", c=64, h=56, w=56, k=64, r=3, s=3, pad_h=1, pad_w=1)
+MIOPEN = "conv -n 128 -c 1024 -H 14 -W 14 -k 2048 -y 1 -x 1 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "conv2d n=1 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 stride=1",
+        "n=1 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 stride=1",
+        "conv2d c=64 size=56 k=64 filter=3 pad=1",
+        "CONV C=64 H=56 K=64 R=3 PAD=1",
+        "conv2d c=64 h=56 k=64 r=3 pad=7 pad_h=1 pad_w=1",
+        '{"type": "conv2d", "c": 64, "h": 56, "w": 56, "k": 64, "r": 3, "s": 3, "pad": 1}',
+        '  {"c": 64, "size": 56, "k": 64, "filter": 3, "pad": 1, "bias": false}',
+        "conv -n 1 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -F 1",
+    ],
+)
+def test_many_forms_say_the_same_problem(form: str) -> None:
+    assert parse_problem(form) == C2
+    assert parse_problem([form]) == C2
+    if not form.strip().startswith("{"):
+        assert parse_problem(form.split()) == C2
+
+
+def test_a_gemm_takes_yes_in_all_spellings() -> None:
+    wanted = Problem.make("gemm", m=4, n=5, k=6, trans_a="yes", bias="yes", activation="relu")
+    for yes in ("1", "yes", "true", "TRUE"):
+        assert parse_problem(f"gemm m=4 n=5 k=6 trans_a={yes} bias={yes} relu={yes}") == wanted
+        assert parse_problem(f"gemm m=4 n=5 k=6 trans_a={yes} bias={yes} activation=relu") == wanted
+    assert parse_problem("m=4 n=5 k=6 trans_a=0 relu=no") == Problem.make("gemm", m=4, n=5, k=6)
+
+
+def test_a_feature_may_be_unknown() -> None:
+    for text in ("unknown", "?", "UNKNOWN"):
+        assert parse_problem(f"conv2d c=64 h={text} w=56 k=64 r=3 pad=1")["h"] is None
+        assert parse_problem(f"gemm m={text} n=3 k=4 bias=?").features[0] == ("m", None)
+
+
+def test_a_recorded_problem_keeps_its_names() -> None:
+    assert parse_problem("recorded Size=3 mode='a b' rate=1.5").features == (
+        ("Size", 3),
+        ("mode", "a b"),
+        ("rate", 1.5),
+    )
+
+
+def test_miopen_command_lines_are_read() -> None:
+    wanted = Problem.make("conv2d", n=128, c=1024, h=14, w=14, k=2048, r=1, s=1)
+    long = (
+        "--batchsize 128 --in_channels 1024 --in_h 14 --in_w 14 --out_channels 2048 --fil_h 1 --fil_w=1 "
+        "--pad_h 0 --pad_w 0 --conv_stride_h 1 --conv_stride_w 1 --dilation_h 1 --dilation_w 1 --group_count 1"
+    )
+    for line in (
+        MIOPEN,
+        f"./bin/MIOpenDriver {MIOPEN} -m conv -g 1 -F 1 -t 1 -V 0 -i 3 -s 0",
+        f"MIOpenDriver conv {long} --search 1",
+        f"{MIOPEN} -S -1 --in_layout NCHW --fil_layout NCHW --out_layout NCHW",
+    ):
+        assert parse_problem(line) == wanted
+        assert parse_problem(line.split()) == wanted
+    other = parse_problem(
+        "convfp16 -n 2 -c 8 -H 14 -W 15 -k 4 -y 3 -x 5 -p 1 -q 2 -u 2 -v 3 -l 2 -j 1 -g 4 -F 4 -b 1 -I NHWC"
+    )
+    assert other == Problem.make(
+        "conv2d",
+        n=2,
+        c=8,
+        h=14,
+        w=15,
+        k=4,
+        r=3,
+        s=5,
+        pad_h=1,
+        pad_w=2,
+        stride_h=2,
+        stride_w=3,
+        dilation_h=2,
+        groups=4,
+        direction="backward_weights",
+        bias="yes",
+        layout="NHWC",
+        dtype="fp16",
+    )
+    for forw, direction in (
+        ("0", "forward"),
+        ("1", "forward"),
+        ("2", "backward_data"),
+        ("3", "forward"),
+        ("6", "backward_data"),
+    ):
+        assert parse_problem(f"{MIOPEN} -F {forw}")["direction"] == direction
+    assert parse_problem("convbfp16 -c 8 -H 14 -W 15 -k 4 -y 3 -x 3")["n"] == 100  # the driver's own default
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ("", "no problem given"),
+        ("conv3d c=3", "no problem type"),
+        ("conv2d c", "not name=value"),
+        ("conv2d c=", "not name=value"),
+        ("conv2d c=64 c=3", "given twice"),
+        ("conv2d c=sixty h=56 k=64 r=3", "c=sixty is not a whole number"),
+        ("conv2d c=64 h=-56 k=64 r=3", "h=-56 is outside"),
+        ("conv2d c=64 h=56 k=64 r=3 stride=0", "stride_h=0"),
+        ("conv2d c=64 h=56 k=64", "needs r"),
+        ("conv2d c=64 h=56 k=64 r=3 colour=1", "no feature 'colour'"),
+        ("n=3", "cannot tell the type"),
+        ("gemm m=4 n=4 k=4 trans_a=maybe", "trans_a=maybe is not one of no, yes"),
+        ("conv2d 'c=3", "cannot split"),
+        ('{"type": "conv2d"', "not JSON"),
+        ('{"type": 3}', "is a word"),
+        ('{"type": "gemm", "m": [1], "n": 1, "k": 1}', "number, a word or null"),
+        ("gemm m=" + "9" * 400 + " n=1 k=1", "whole number|outside"),
+        ("gemm m=3 n=4 k=5 " + "x" * 200_000, "too long"),
+        ("conv -c 3 -H 4", "needs -W"),
+        (f"{MIOPEN} -m trans", "cannot be read here"),
+        (f"{MIOPEN} --spatial_dim 3", "spatial_dim"),
+        (f"{MIOPEN} -Q 3", "no option '-Q'"),
+        (f"{MIOPEN} -g", "needs a value"),
+        (f"{MIOPEN} -F 9", "forw 9"),
+        (f"{MIOPEN} -I NHWC -O NCHW", "mixed layouts"),
+        ("MIOpenDriver pool -n 3", "only conv"),
+        ("MIOpenDriver", "nothing"),
+        (f"{MIOPEN} -z same", "pad_mode"),
+        ("conv2d c=64 h=56 k=64 r=3 pad=?x", "not a whole number"),
+    ],
+)
+def test_a_bad_form_is_refused_in_one_line(form: str, message: str) -> None:
+    with pytest.raises(ProblemError, match=message) as refusal:
+        parse_problem(form)
+    assert "\n" not in str(refusal.value)
+    assert len(str(refusal.value)) < 400
+
+
+def write(folder: Path, name: str, content: str | bytes) -> Path:
+    place = folder / name
+    place.write_bytes(content.encode() if isinstance(content, str) else content)
+    return place
+
+
+def test_csv_and_text_files_hold_many_problems_once_each(tmp_path: Path) -> None:
+    table = write(
+        tmp_path,
+        "a.csv",
+        "\ufeffName,type,c,H,k,r,pad,m,n,count\nfirst,conv2d,64,56,64,3,1,,,7\n\n"
+        "again,conv2d,64,56,64,3,1,,1,2\nlast,gemm,,,3,,,1,2,\n",
+    )
+    assert read_problems(table) == [C2, Problem.make("gemm", m=1, n=2, k=3)]
+    lines = write(
+        tmp_path, "a.txt", f"# layers\n{C2.key}  # the second\n{MIOPEN}\n\n" + '{"type":"gemm","m":1,"n":2,"k":3}\n'
+    )
+    assert read_problems(lines) == [C2, parse_problem(MIOPEN), Problem.make("gemm", m=1, n=2, k=3)]
+    assert problem_set(table) == problem_set(str(table)) == read_problems(table)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "", "is empty"),
+        ("a.csv", "c,h,k,r\n", "holds no problem"),
+        ("a.csv", "c,h,k\n3,8,4\n", "a.csv:2: .*needs r"),
+        ("a.csv", "c,h,k,r\n3,8,4,3\n3,x,4,3\n", "a.csv:3: h=x"),
+        ("a.csv", "c,h,k,r\n3,8,4\n", "a.csv:2: 3 cells under 4"),
+        ("a.csv", "c,h,k,r,zip\n3,8,4,3,1\n", "a.csv:2: .*no feature 'zip'"),
+        ("a.csv", "c,c\n1,2\n", "named twice"),
+        ("a.csv", b"c,h\n\xff\xfe,3\n", "not UTF-8"),
+        ("a.csv", 'c,h\n"3,4\n', "not CSV"),
+        ("a.csv", "type,m\npool,3\n", "a.csv:2: no problem type"),
+        ("a.txt", "\n# nothing\n", "holds no problem"),
+        ("a.txt", "gemm m=1 n=2 k=3\ngemm m=1\n", "a.txt:2: gemm needs n"),
+        ("a.txt", b"x" * (LARGEST_FILE + 1), "more than 10 MB"),
+        ("a.txt", b"PAR1\x00\x9c\xff", "not UTF-8"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_line(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
+    with pytest.raises(FormatError, match=message) as refusal:
+        read_problems(write(tmp_path, name, content))
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_file_that_is_not_there_and_a_folder_are_refused(tmp_path: Path) -> None:
+    for place in (tmp_path / "absent.csv", tmp_path):
+        with pytest.raises(FormatError, match="cannot read"):
+            read_problems(place)
+    for name in ("resnet19", "x" * 5000, "a\x00b"):
+        with pytest.raises(ProblemError, match=r"no problem set and no file .*; the sets are resnet18"):
+            problem_set(name)
+
+
+def test_a_problem_set_is_a_network_or_a_file() -> None:
+    assert problem_set("ResNet18") == network("resnet18")
+    assert problem_set("vgg16:4") == network("vgg16", batch=4)
+    with pytest.raises(ProblemError, match="'many' is no batch"):
+        problem_set("vgg16:many")
+
+
+def fake_conv(**change: object) -> SimpleNamespace:
+    return SimpleNamespace(
+        **{
+            "in_channels": 64,
+            "out_channels": 64,
+            "kernel_size": (3, 3),
+            "stride": 1,
+            "padding": (1, 1),
+            "dilation": 1,
+            "groups": 1,
+            "padding_mode": "zeros",
+            "bias": None,
+            **change,
+        }
+    )
+
+
+def test_a_pytorch_convolution_is_a_problem() -> None:
+    torch = pytest.importorskip("torch")
+    conv = torch.nn.Conv2d(8, 16, (3, 5), stride=(1, 2), padding=(1, 2), dilation=(2, 1), groups=4).half()
+    problem = from_conv2d(conv, (2, 8, 20, 21), layout="NHWC")
+    assert problem == Problem.make(
+        "conv2d",
+        n=2,
+        c=8,
+        h=20,
+        w=21,
+        k=16,
+        r=3,
+        s=5,
+        pad_h=1,
+        pad_w=2,
+        stride_w=2,
+        dilation_h=2,
+        groups=4,
+        bias="yes",
+        dtype="fp16",
+        layout="NHWC",
+    )
+    shape = conv.float()(torch.zeros(2, 8, 20, 21)).shape
+    assert tuple(shape[2:]) == (problem.size("out_h"), problem.size("out_w"))
+    same = torch.nn.Conv2d(8, 16, (3, 5), padding="same", dilation=2, bias=False)
+    assert from_conv2d(same, (8, 20, 21)) == parse_problem(
+        "conv2d c=8 h=20 w=21 k=16 r=3 s=5 pad_h=2 pad_w=4 dilation=2"
+    )
+    valid = torch.nn.Conv2d(8, 16, 3, padding="valid", bias=False)
+    assert from_conv2d(valid, torch.zeros(1, 8, 20, 21).shape) == parse_problem("conv2d c=8 h=20 w=21 k=16 r=3")
+    linear = torch.nn.Linear(32, 10)
+    assert from_linear(linear, (4, 5, 32)) == Problem.make("gemm", m=20, n=10, k=32, trans_b="yes", bias="yes")
+    for other in (torch.nn.Conv1d(8, 8, 3), torch.nn.ConvTranspose2d(8, 8, 3), torch.nn.ReLU()):
+        with pytest.raises(ProblemError):
+            from_conv2d(other, (1, 8, 20, 20))
+
+
+@pytest.mark.parametrize(
+    ("change", "shape", "message"),
+    [
+        ({"padding_mode": "reflect"}, (1, 64, 56, 56), "reflect"),
+        ({}, (1, 32, 56, 56), "should be .batch, 64"),
+        ({}, (56, 56), "does not fit"),
+        ({"padding": "same", "kernel_size": (2, 2)}, (1, 64, 56, 56), "even 2x2"),
+        ({"kernel_size": (3,)}, (1, 64, 56, 56), "kernel_size"),
+        ({"weight": SimpleNamespace(dtype="torch.float64")}, (1, 64, 56, 56), "float64"),
+    ],
+)
+def test_a_module_that_cannot_be_described_is_refused(
+    change: dict[str, object], shape: tuple[int, ...], message: str
+) -> None:
+    assert from_conv2d(fake_conv(), (1, 64, 56, 56)) == C2
+    with pytest.raises(ProblemError, match=message):
+        from_conv2d(fake_conv(**change), shape)
+
+
+def test_a_linear_layer_needs_its_features_last() -> None:
+    with pytest.raises(ProblemError, match="does not end in 32"):
+        from_linear(SimpleNamespace(in_features=32, out_features=3), (4, 31))
+    with pytest.raises(ProblemError, match="no Linear"):
+        from_linear(object(), (4, 31))

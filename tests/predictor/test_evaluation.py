@@ -1,0 +1,181 @@
+"""Evaluation: shares, failing picks, intervals, replayed and live."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from seqtune.data.cases import cases
+from seqtune.data.record import Measurement, Status
+from seqtune.errors import MisuseError, SeqtuneError, UnavailableError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.predictor.times import evaluation as module
+from seqtune.predictor.times.baselines import random_log_share
+from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.evaluation import EvaluateOptions, Outcome, Row, bootstrap, evaluate, outcomes, rows
+from seqtune.predictor.times.training import vocabulary_of
+from seqtune.predictor.times.translator import Translator
+from tests.support.synthetic import Data, data, direct_is_known, time_of  # noqa: F401
+
+DATA = data(10, held_out=4, sampled=80)
+
+
+def _checkpoint() -> Checkpoint:
+    import torch
+
+    torch.manual_seed(0)
+    vocabulary = vocabulary_of(cases(DATA, held_out=False))
+    return Checkpoint(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval(), vocabulary)
+
+
+def _measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> list[Measurement]:
+    times = [time_of(problem, device, configuration) for configuration in configurations]
+    return [Measurement(Status.CORRECT, (time,)) if math.isfinite(time) else Measurement(Status.COMPILE)
+            for time in times]
+
+
+def test_every_device_method_and_number_has_a_row() -> None:
+    found = evaluate(DATA, _checkpoint())
+    assert len(found) == 2 * 6 * 3
+    assert len({(row.device, row.method, row.measured) for row in found}) == len(found)
+    at = {(row.device, row.method, row.measured): row for row in found}
+    for row in found:
+        assert 0 < row.share <= 1
+        assert row.problems == 4
+        assert row.unmeasured == 0
+        assert row.measured == 0 or row.share >= at[row.device, row.method, 0].share
+        assert (row.low is None) == (row.method == "seq2seq")
+        assert row.worse == (row.high is not None and row.high < 0)
+        json.dumps(row.to_json())
+    for device in DATA.devices:
+        ours, fixed = at[device, "seq2seq", 0], at[device, "fixed", 0]
+        assert ours.regret_ratio == pytest.approx((1 - ours.share) / (1 - fixed.share))
+        assert at[device, "trees", 0].share > at[device, "random", 0].share
+
+
+def test_random_rows_hold_the_exact_expectation() -> None:
+    (row,) = (row for row in evaluate(DATA, None, ("random",), (5,)) if row.device == "fake:narrow")
+    expected = []
+    for case in cases(DATA, held_out=True):
+        if case.device.name == row.device:
+            default = case.seconds[case.row(case.spaces[0].default)]
+            times = np.where(np.isfinite(case.seconds), case.seconds, default)
+            expected.append(random_log_share(case.best / times, 5))
+    assert row.share == pytest.approx(math.exp(np.mean(expected)))
+
+
+class _Failing:
+    """Proposes configurations that fail first, then the best one."""
+
+    def propose(self, spaces: Sequence[object], count: int) -> list[Configuration]:
+        case = next(case for case in cases(DATA, held_out=True) if case.spaces[0].problem == spaces[0].problem  # type: ignore[attr-defined]
+                    and case.device == spaces[0].device)  # type: ignore[attr-defined]
+        failing = np.flatnonzero(np.isinf(case.seconds))[:2]
+        return [case.spaces[0][int(row)] for row in [*failing, int(np.nanargmin(case.seconds))]][:count]
+
+
+def test_a_failing_pick_counts_as_the_default() -> None:
+    failing = [case for case in cases(DATA, held_out=True) if np.isinf(case.seconds).sum() >= 2]
+    assert failing, "the synthetic kernel fails somewhere"
+    for case in failing:
+        found = module._replayed(case, {"trees": _Failing()}, ["trees"], (0, 3))
+        default = case.seconds[case.row(case.spaces[0].default)]
+        assert found.log_shares["trees", 0] == pytest.approx(math.log(case.best / default))
+        assert found.log_shares["trees", 3] == pytest.approx(0.0)
+
+
+def test_where_a_space_was_not_exhausted_all_methods_choose_among_what_was_measured() -> None:
+    frame = DATA.frame[~DATA.frame["held_out"] | (np.arange(len(DATA.frame)) % 2 == 0)]
+    found = evaluate(Data(frame, DATA.devices), _checkpoint(), counts=(0,))
+    left_out = sum(int((~case.known).sum()) for case in cases(Data(frame, DATA.devices), held_out=True))
+    assert sum(row.unmeasured for row in found if row.method == "trees") == left_out > 0
+    assert all(0 < row.share <= 1 for row in found)
+
+
+def test_a_live_evaluation_measures_what_the_methods_propose() -> None:
+    asked: dict[tuple[str, str], list[Configuration]] = {}
+
+    def measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> list[Measurement]:
+        assert len(set(configurations)) == len(configurations)
+        asked[problem.key, device.name] = list(configurations)
+        return _measure(problem, device, configurations)
+
+    questions = [(case.problem, case.device) for case in cases(DATA, held_out=True)][:3]
+    options = EvaluateOptions(sample=40)
+    live = outcomes(DATA, None, ("random", "trees", "default"), (0, 5), options, measure, questions)
+    assert [(verdict.problem, verdict.device) for verdict in live] == list(asked)
+    for verdict, (problem, device) in zip(live, questions, strict=True):
+        times = [time_of(problem, device, configuration) for configuration in asked[verdict.problem, verdict.device]]
+        assert verdict.log_shares["default", 0] == pytest.approx(math.log(min(times) / times[0]))
+        assert verdict.log_shares["trees", 5] >= verdict.log_shares["trees", 0]
+    table = rows(live, options)
+    assert {row.problems for row in table} <= {1, 2, 3}
+
+
+def test_a_problem_on_which_nothing_runs_is_left_out_of_a_live_evaluation() -> None:
+    place = DATA.devices["fake:wide"]
+    broken, unprepared, good = [one.problem for one in cases(DATA, held_out=True) if one.device == place][:3]
+    questions = [(problem, place) for problem in (broken, unprepared, good)]
+
+    def measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> list[Measurement]:
+        if problem == unprepared:
+            raise SeqtuneError("the operands cannot be prepared")
+        failed = [Measurement(Status.CRASH)] * len(configurations)
+        return failed if problem == broken else _measure(problem, device, configurations)
+
+    told: list[tuple[Problem, str]] = []
+    found = outcomes(DATA, None, ("random", "default"), (0,), None, measure, questions,
+                     lambda problem, reason: told.append((problem, reason)))
+    assert [outcome.problem for outcome in found] == [good.key]
+    assert told == [(broken, f"no configuration of {broken.brief()} ran on {place.name}"),
+                    (unprepared, "the operands cannot be prepared")]
+    with pytest.raises(SeqtuneError, match="operands"):
+        evaluate(DATA, None, ("default",), measure=measure, questions=questions[:2])
+
+    def closed(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> list[Measurement]:
+        raise UnavailableError("it does not open")
+
+    with pytest.raises(UnavailableError):
+        evaluate(DATA, None, ("default",), measure=closed, questions=questions)
+
+
+def test_live_and_replayed_agree_where_everything_is_measured() -> None:
+    methods = ("fixed", "nearest", "trees", "default")
+    exhausted = EvaluateOptions(sample=100_000)
+    live = evaluate(DATA, None, methods, measure=_measure, options=exhausted)
+    replayed = evaluate(DATA, None, methods)
+    assert [row.share for row in live] == pytest.approx([row.share for row in replayed])
+
+
+def test_the_interval_tells_a_real_difference_from_none() -> None:
+    generator = np.random.default_rng(0)
+    base = -generator.uniform(0, 0.3, 60)
+    low, high = bootstrap(base, base - 0.1 + generator.normal(0, 0.02, 60), 2000, 0)
+    assert 0 < low < high
+    low, high = bootstrap(base, base + generator.normal(0, 0.05, 60), 2000, 0)
+    assert low < 0 < high
+    assert bootstrap(base, base, 500, 0) == (0, 0)
+
+
+def test_being_worse_is_said_only_where_the_whole_interval_is_below() -> None:
+    found = [Outcome(str(number), "d", {("seq2seq", 0): -0.2, ("trees", 0): -0.01 * (number % 3), ("default", 0): -0.4,
+                                        ("fixed", 0): -0.2 - 0.3 * (-1) ** number}, 0) for number in range(20)]
+    at: dict[str, Row] = {row.method: row for row in rows(found)}
+    assert at["trees"].worse
+    assert not at["default"].worse
+    assert not at["fixed"].worse
+
+
+def test_misuse_is_one_clear_line() -> None:
+    with pytest.raises(MisuseError, match="no method 'oracle'"):
+        evaluate(DATA, None, ("oracle",))
+    with pytest.raises(MisuseError, match="needs a checkpoint"):
+        evaluate(DATA, None, ("seq2seq",))
+    with pytest.raises(MisuseError, match="holds out no problem"):
+        evaluate(Data(DATA.frame[~DATA.frame["held_out"]], DATA.devices), None, ("default",))

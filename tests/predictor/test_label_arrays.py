@@ -1,0 +1,107 @@
+"""A translator of labels on NumPy arrays says what it says in PyTorch, and never anything invalid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from benchmarks.common.miopen_problems import draw, gpus, solved
+from benchmarks.speed.miopen_decodes import count_decodes
+from seqtune.data.labels import Labels
+from seqtune.data.queries import Questions
+from seqtune.kernels.device import Device
+from seqtune.kernels.miopen.solver import SOLVERS, find_solver
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.labels.methods import Greedy
+from seqtune.predictor.labels.numpy_translator import ArrayTranslator, gelu, shapes
+from seqtune.predictor.labels.translator import LabelTranslator, LabelWords
+from seqtune.predictor.networks.dimensions import Dimensions
+from seqtune.predictor.sequence.beam import Allowed, Scores, beam_search_many
+from seqtune.predictor.sequence.vocabulary import Vocabulary
+from tests.front.test_layout import loaded_after
+
+KERNELS = [find_solver(name).kernel for name in SOLVERS if "GTC" not in name]  # those get their rows from labels
+SIZES = [{"width": 32, "heads": 2, "layers": 1, "hidden": 64}, {"width": 48, "heads": 4, "layers": 3, "hidden": 40}]
+
+
+class Both:
+    """A NextWord that asks both, and notes how far apart the probabilities are that they give."""
+
+    def __init__(self, size: dict[str, int]) -> None:
+        torch.manual_seed(0)
+        built = Vocabulary.build(KERNELS, gpus())
+        self.vocabulary = Vocabulary(built.names, built.words, built.targets, built.kernels)
+        self.model = LabelTranslator(Dimensions.of(self.vocabulary, **size), self.vocabulary)
+        for name, weight in self.model.named_parameters():
+            if "norm" in name or "coded" in name:  # which begin as ones and zeros
+                torch.nn.init.normal_(weight, mean=float(name.endswith("weight")), std=0.3)
+        self._one = LabelWords(self.model, self.vocabulary)
+        self._other = ArrayTranslator(self.model.size, self.model.arrays(), self.vocabulary)
+        self.worst, self.compared = 0.0, 0
+
+    def start(self, questions: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[Any, Scores]:
+        return self._answer(self._one.start(questions, allowed), self._other.start(questions, allowed), allowed)
+
+    def advance(self, state: Any, said: Allowed, allowed: Allowed) -> tuple[Any, Scores]:
+        return self._answer(self._one.advance(state[0], said, allowed), self._other.advance(state[1], said, allowed),
+                            allowed)
+
+    def _answer(self, one: tuple[Any, Scores], other: tuple[Any, Scores], allowed: Allowed) -> tuple[Any, Scores]:
+        apart = np.abs(logs(one[1], allowed) - logs(other[1], allowed))
+        self.worst, self.compared = max(self.worst, float(apart.max())), self.compared + len(apart)
+        return (one[0], other[0]), one[1]
+
+
+def logs(scores: Scores, allowed: Allowed) -> NDArray[np.float64]:
+    """Log-probabilities among the words that may follow the same hypothesis."""
+    rows = [scores[allowed.after == one].astype(np.float64) for one in np.unique(allowed.after)]
+    return np.concatenate([row - row.max() - np.log(np.exp(row - row.max()).sum()) for row in rows])
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_arrays_give_the_probabilities_of_the_model(size: dict[str, int]) -> None:
+    both, generator = Both(size), np.random.default_rng(1)
+    columns = draw(3000, generator)
+    problems = []
+    for kernel in KERNELS:
+        for problem, device in solved(kernel, columns, gpus(), 2, generator):
+            others = (one for one in KERNELS[:5] if one != kernel and one.why_not(problem, device) is None)
+            problems.append([SearchSpace(one, problem, device) for one in (kernel, *others)])
+    problems = [spaces for spaces in problems if any(map(len, spaces))]
+    beam_search_many(both, problems[::2], 4, 4)  # many questions at once,
+    for spaces in problems[1::8]:  # and one at a time
+        beam_search_many(both, [spaces], 4, 4)
+    asked = solved(KERNELS[0], columns, gpus(), 50, generator)
+    Greedy(both).answer(Labels(KERNELS[0], Questions.of(asked), np.zeros((len(asked), 8), np.int16)), 1)
+    assert both.compared > 5000
+    assert both.worst < 1e-4
+
+
+def test_the_shapes_of_a_state_are_told_without_torch() -> None:
+    for size in SIZES:
+        model = Both(size).model
+        assert shapes(model.size) == {name: tuple(one.shape) for name, one in model.state_dict().items()}
+
+
+def test_the_gelu_of_arrays_is_that_of_the_normal_distribution() -> None:
+    x = np.linspace(-12, 12, 20001, dtype=np.float32)
+    wanted = torch.nn.functional.gelu(torch.from_numpy(x).double()).numpy()
+    assert np.abs(gelu(x) - wanted).max() < 1e-6
+
+
+def test_predicting_miopens_parameters_loads_neither_torch_nor_pandas() -> None:
+    code = "import seqtune\nseqtune.predict('conv2d c=64 h=28 k=96 r=3', device='miopen:gfx906_60')"
+    assert not loaded_after(code) & {"torch", "transformers", "pandas", "pyarrow", "xgboost"}
+
+
+def test_decodes_of_every_solver_are_valid() -> None:
+    counts = count_decodes(1, seed=3, greedy=12, searched=2)
+    assert len(counts) == len(SOLVERS)
+    assert sum(sum(count.decodes.values()) for count in counts.values()) > 4000
+    assert [line for count in counts.values() for line in count.invalid] == []

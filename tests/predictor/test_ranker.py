@@ -1,0 +1,153 @@
+"""The ranker: trees in plain arrays say what xgboost says and lose no proposal; damaged ones are refused."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from seqtune.data.cases import Case, cases
+from seqtune.errors import CheckpointError
+from seqtune.kernels.device import Device
+from seqtune.kernels.problem_sets.sampler import sample_problems
+from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.kernels.space import spaces_for
+from seqtune.predictor.sequence.beam import WIDTH, beam_search
+from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.training import vocabulary_of
+from seqtune.predictor.times.translator import Translator
+from seqtune.predictor.trees import forest as forests
+from seqtune.predictor.trees.cost_trees import Trees, TreesOptions, features
+from seqtune.predictor.trees.ranker import PROPOSALS, TAU, Ranker
+from tests.support.synthetic import data, direct_is_known, registered  # noqa: F401
+
+DATA = data(8, held_out=2, sampled=60)
+with registered():
+    TRAINING, TEST = cases(DATA, held_out=False), cases(DATA, held_out=True)
+TREES = Trees(TRAINING, TreesOptions(rounds=40, models=2, threads=1))
+RANKER = Ranker.of(TREES)
+VOCABULARY = vocabulary_of(TRAINING)
+
+
+def made(ranker: Ranker | None = RANKER) -> Checkpoint:
+    torch.manual_seed(0)
+    return Checkpoint(Translator.of(VOCABULARY, width=32, layers=1, heads=2, hidden=32).eval(), VOCABULARY,
+                      ranker=ranker)
+
+
+def test_the_arrays_say_what_xgboost_says() -> None:
+    for case in TEST:
+        assert _said(case) == pytest.approx(TREES.predict(case.spaces), abs=2e-3)  # leaves are kept to 11 bits
+
+
+def _said(case: Case) -> NDArray[np.float32]:
+    table = features(case.spaces[0])
+    return np.asarray(np.stack([forest.margins(table)[:, 0] for forest in RANKER.forests["fake.direct"]]).mean(axis=0))
+
+
+def test_what_trees_expect_to_be_faster_comes_first_and_nothing_is_lost() -> None:
+    moved = 0
+    for case in TEST:
+        before = beam_search(made().next_word(), case.spaces, PROPOSALS, PROPOSALS)
+        after = RANKER.reorder(case.spaces, before)
+        assert {one.configuration for one in after} == {one.configuration for one in before}
+        assert sum(one.probability for one in after) == pytest.approx(sum(one.probability for one in before))
+        expected = _said(case)
+        wanted = {one.configuration: one.log_probability - expected[case.row(one.configuration)] / TAU
+                  for one in before}
+        assert [one.configuration for one in after] == sorted(wanted, key=lambda one: -wanted[one])
+        assert made().propose(case.spaces, 3) == after[:3]
+        moved += after[0].configuration != before[0].configuration
+    assert moved, "an untrained translator is put right somewhere"
+
+
+def test_without_trees_of_a_kernel_the_beam_stands_as_it_is() -> None:
+    spaces = TEST[0].spaces
+    found = beam_search(made().next_word(), spaces, WIDTH, WIDTH)
+    assert Ranker({}, {}).reorder(spaces, found) == found
+    assert made(None).propose(spaces, 5) == found[:5]
+
+
+def test_every_feature_of_the_kernels_here_is_a_number(a_device: Device) -> None:
+    counts: dict[str, set[int]] = {}
+    for kind in ("conv2d", "gemm"):
+        for problem in sample_problems(kind, 12, seed=5):
+            for space in spaces_for(problem, a_device, [kernel(name) for name in KERNELS if name.startswith(
+                    f"{a_device.backend}.")]):
+                rows = np.zeros(len(space), np.bool_)
+                rows[:20] = True
+                table = features(space.only(rows))
+                assert np.isfinite(table).all(), "trees in plain arrays know no missing values"
+                counts.setdefault(space.kernel.name, set()).add(table.shape[1])
+    assert counts
+    assert all(len(found) == 1 and max(found) <= 256 for found in counts.values())
+
+
+@pytest.fixture(params=["llvm", "opencl"])
+def a_device(request: pytest.FixtureRequest) -> Device:
+    return replace(
+        Device(f"{request.param}:x", request.param, "znver5", "avx512"), threads=2, compute_units=2, vector_bits=512,
+        vector_registers=32, l1_bytes=32768, l2_bytes=1 << 20, l3_bytes=1 << 24, local_memory=32768,
+        max_work_group=4096, peak_gflops=200.0, bandwidth_gbs=20.0)
+
+
+def test_a_saved_ranker_comes_back_and_orders_the_same(tmp_path: Path) -> None:
+    loaded = Checkpoint.load(made().save(tmp_path / "with"))
+    for case in TEST:
+        assert loaded.propose(case.spaces, 5) == made().propose(case.spaces, 5)
+    plain = Checkpoint.load(made(None).save(tmp_path / "without"))
+    assert plain.ranker is None
+    assert not (tmp_path / "without" / "trees.safetensors").exists()
+
+
+Arrays = dict[str, NDArray[np.generic]]
+
+
+def _changed(change: Callable[[Arrays], object]) -> Callable[[Path], None]:
+    def apply(file: Path) -> None:
+        found = {name: array.copy() for name, array in load_file(file).items()}
+        change(found)
+        save_file(found, file)
+    return apply
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "gone": lambda file: file.unlink(),
+    "cut short": lambda file: os.truncate(file, file.stat().st_size // 2),
+    "no safetensors": lambda file: file.write_bytes(b"\x80\x04 trees"),
+    "a forest missing": _changed(lambda found: [found.pop(name) for name in list(found) if "/1/" in name]),
+    "a forest of other arrays": _changed(lambda found: found.update({"fake.direct/0/extra": np.ones(3, np.float32)})),
+    "a feature that there is not": _changed(lambda found: found["fake.direct/0/feature"].fill(255)),
+    "a tree that bites its tail": _changed(lambda found: found["fake.direct/0/left"].fill(1)),
+    "a threshold that is no number": _changed(lambda found: found["fake.direct/0/thresholds"].fill(np.nan)),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damaged_trees_are_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    folder = made().save(tmp_path / "toy")
+    DAMAGE[name](folder / "trees.safetensors")
+    with pytest.raises(CheckpointError) as caught:
+        Checkpoint.load(folder)
+    assert 10 < len(str(caught.value)) < 600
+    assert "\n" not in str(caught.value)
+
+
+def test_enormous_trees_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = made().save(tmp_path / "toy")
+    monkeypatch.setattr(forests, "LARGEST_FILE", 100)
+    with pytest.raises(CheckpointError, match=r"trees\.safetensors has \d+ bytes"):
+        Checkpoint.load(folder)
+
+
+def test_trees_that_know_other_features_are_refused() -> None:
+    stranger = Ranker({"fake.direct": 3}, RANKER.forests)
+    with pytest.raises(CheckpointError, match="know 3 features"):
+        made(stranger).propose(TEST[0].spaces, 3)

@@ -1,0 +1,230 @@
+"""Training and retraining on synthetic measurements."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from seqtune.data.cases import cases
+from seqtune.errors import FormatError, MisuseError
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.similarity import near
+from seqtune.predictor.sequence.vocabulary import Sentence
+from seqtune.predictor.times import training
+from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.evaluation import judged
+from seqtune.predictor.times.loss import sentence_loss
+from seqtune.predictor.times.retraining import RETRAINING, retrain
+from seqtune.predictor.times.targets import Examples
+from seqtune.predictor.times.training import Progress, TrainingOptions, make_lessons, make_teacher, train, vocabulary_of
+from seqtune.predictor.times.translator import Translator
+from seqtune.predictor.training.schedule import schedule
+from seqtune.predictor.trees.cost_trees import TreesOptions
+from tests.support.synthetic import MIDDLE, NARROW, WIDE, Data, data, direct_is_known  # noqa: F401
+
+DATA = data(16, held_out=4, sampled=80)
+QUICK = TrainingOptions(epochs=6, batch=16, sentences=4, rate=3e-3, average=0.9, extra=0, width=32, layers=1, heads=2,
+                        hidden=64, validation=0.2, threads=1, save_every=3,
+                        trees=TreesOptions(rounds=60, models=1))
+
+
+def _share(checkpoint: Checkpoint, where: Data = DATA) -> float:
+    return math.exp(float(np.mean([verdict.log_shares["seq2seq", 0] for verdict in judged(where, checkpoint)])))
+
+
+def _weights(checkpoint: Checkpoint) -> torch.Tensor:
+    return torch.cat([tensor.flatten().float() for tensor in checkpoint.model.state_dict().values()])
+
+
+def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> None:
+    vocabulary = vocabulary_of(cases(DATA, held_out=False))
+    torch.manual_seed(0)
+    untrained = Checkpoint(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval(), vocabulary)
+    told: list[Progress] = []
+    trained, report = train(DATA, replace(QUICK, epochs=40, patience=40, extra=60), told.append)
+    assert _share(trained) > _share(untrained) + 0.1
+    assert report["cases"] + report["validation_cases"] == 24
+    assert report["lessons"] == report["cases"] + 60
+    assert len(told) == len(report["history"]) == report["epochs"]
+    assert told[-1].loss < told[0].loss
+    assert told[-1].best == pytest.approx(report["validation_share"])
+    json.dumps(report)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: Path) -> None:
+    first, second = train(DATA, QUICK)[0], train(DATA, QUICK)[0]
+    assert torch.equal(_weights(first), _weights(second))
+    assert not torch.equal(_weights(first), _weights(train(DATA, replace(QUICK, seed=1))[0]))
+    first.save(tmp_path / "kept")
+    assert torch.equal(_weights(Checkpoint.load(tmp_path / "kept")), _weights(first))
+
+
+def test_an_epoch_has_all_measured_problems_and_as_many_sampled_ones_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = cases(DATA, held_out=False)
+    options = replace(QUICK, extra=30, lessons=len(found) + 7)
+    vocabulary = vocabulary_of(found)
+    lessons = make_lessons(found, make_teacher(found, options), vocabulary, options, [])
+    seen: list[bytes] = []
+
+    def listening(model: Translator, sources: Sequence[Sentence], examples: Examples, *rest: Any) -> torch.Tensor:
+        seen.extend(source.codes.tobytes() for source in sources)
+        return sentence_loss(model, sources, examples, *rest)
+
+    monkeypatch.setattr(training, "sentence_loss", listening)
+    training.fit(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64), vocabulary, lessons, [],
+                 replace(options, epochs=2))
+    first, second = seen[:len(found) + 7], seen[len(found) + 7:]
+    measured = {lesson.source.codes.tobytes() for lesson in lessons if not lesson.sampled}
+    for epoch in (first, second):
+        assert len(set(epoch)) == len(found) + 7
+        assert measured <= set(epoch)
+    assert set(first) != set(second)
+
+
+def test_what_is_held_to_an_anchor_is_learned_already_where_the_translator_is_the_anchor() -> None:
+    found = cases(DATA, held_out=False)[:6]
+    vocabulary = vocabulary_of(found)
+    lessons = make_lessons(found, None, vocabulary, QUICK, [])
+    model = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval()
+    generator = np.random.default_rng(0)
+    examples = Examples.joined([lesson.tree.sample(generator, 2, 0.0) for lesson in lessons])
+    sources = [lesson.source for lesson in lessons]
+
+    def loss(held: float) -> float:
+        return float(sentence_loss(model, sources, examples, model, np.full(2 * len(lessons), held)).detach())
+
+    assert loss(1.0) == pytest.approx(0.0, abs=1e-5)
+    assert 0.001 < loss(0.5) < loss(0.0) == pytest.approx(
+        float(sentence_loss(model, sources, examples).detach()))
+
+
+class _Stop(Exception):
+    pass
+
+
+def test_a_resumed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
+    def stop(progress: Progress) -> None:
+        if progress.epoch == 4:
+            raise _Stop
+
+    options = replace(QUICK, state=tmp_path)
+    with pytest.raises(_Stop):
+        train(DATA, options, stop)
+    told: list[Progress] = []
+    resumed, report = train(DATA, options, told.append)
+    assert told[0].epoch == 4, "it goes on after the state saved at 3"
+    plain, plain_report = train(DATA, QUICK)
+    assert torch.equal(_weights(resumed), _weights(plain))
+    assert report["history"] == plain_report["history"]
+    assert str(tmp_path) not in json.dumps(resumed.provenance), "where it was kept is nobody's business"
+
+
+def test_the_state_of_another_training_and_a_damaged_one_are_refused(tmp_path: Path) -> None:
+    train(DATA, replace(QUICK, epochs=3, state=tmp_path))
+    with pytest.raises(FormatError, match="other data, options or vocabulary"):
+        train(DATA, replace(QUICK, epochs=3, seed=5, state=tmp_path))
+    (tmp_path / "state.safetensors").write_bytes(b"\x80\x04 no tensors")
+    with pytest.raises(FormatError, match="damaged"):
+        train(DATA, replace(QUICK, epochs=3, state=tmp_path))
+
+
+def test_ctrl_c_keeps_the_best_so_far() -> None:
+    def stop(progress: Progress) -> None:
+        if progress.epoch == 3:
+            raise KeyboardInterrupt
+
+    checkpoint, report = train(DATA, QUICK, stop)
+    assert report["interrupted"]
+    assert report["epochs"] == 3
+    assert 0 < _share(checkpoint) <= 1
+
+
+def test_without_a_teacher_only_measured_rows_are_learned_from() -> None:
+    found = cases(DATA, held_out=False)
+    lessons = make_lessons(found, None, vocabulary_of(found), replace(QUICK, extra=50), [])
+    assert len(lessons) == len(found)
+    checkpoint, report = train(DATA, replace(QUICK, teacher=False))
+    assert report["teacher_share"] is None
+    assert 0 < _share(checkpoint) <= 1
+
+
+def test_refitting_uses_every_training_problem() -> None:
+    told: list[Progress] = []
+    checkpoint, report = train(DATA, replace(QUICK, epochs=3, refit=True), told.append)
+    assert [progress.stage for progress in told].count("refitting") == report["best_epoch"]
+    assert 0 < _share(checkpoint) <= 1
+
+
+def test_the_rate_warms_up_and_then_falls() -> None:
+    rates = [schedule(done, 0.1) for done in np.linspace(0, 1, 50)]
+    peak = int(np.argmax(rates))
+    assert rates[0] < 0.05
+    assert 4 <= peak <= 6
+    assert rates[peak:] == sorted(rates[peak:], reverse=True)
+    assert rates[-1] == pytest.approx(0.02)
+
+
+def test_data_without_training_problems_is_refused() -> None:
+    with pytest.raises(MisuseError, match="nothing to learn from"):
+        train(Data(DATA.frame[DATA.frame["held_out"]], DATA.devices), QUICK)
+
+
+def test_retraining_adapts_to_a_new_device_and_reports_before_and_after() -> None:
+    options = replace(QUICK, epochs=25, validation=0.0)
+    new = data(14, held_out=4, sampled=80, devices=(MIDDLE,), seed=3)
+    new.frame["seconds"] = 1e-6 / new.frame["seconds"]  # what was slow is fast: nothing old is of use
+    old, _ = train(DATA, options)
+    adapted, report = retrain(old, new, DATA, replace(RETRAINING, epochs=40, rate=2e-3, average=0.9, extra=20, batch=16,
+                                                      sentences=4, threads=1, trees=QUICK.trees), scratch=False)
+    before, after = (report["new"][name][MIDDLE.name]["0"] for name in ("before", "after"))
+    assert after > before + 0.1
+    assert set(report["old"]["after"]) == {WIDE.name, NARROW.name}
+    for name in (WIDE.name, NARROW.name):
+        assert report["old"]["after"][name]["0"] > report["old"]["before"][name]["0"] - 0.15
+    assert report["new_words"] > 0
+    assert adapted.vocabulary.words[:len(old.vocabulary.words)] == old.vocabulary.words
+    assert adapted.provenance["retrained_on"]
+    json.dumps(report)
+
+
+def test_what_the_old_records_hold_out_is_not_learned_from_nor_are_near_twins() -> None:
+    held, known = (list({case.problem: None for case in cases(DATA, held_out=part)}) for part in (True, False))
+    far = [problem for problem in known if not any(near(problem, other) for other in held)]
+    twin = Problem.make("conv2d", **{**dict(held[0]), "k": held[0].size("k") + 1})
+    assert near(twin, held[0])
+    used = [far[0], far[1], far[2], held[0], held[1]]
+    frame = DATA.frame[(DATA.frame["device"] == WIDE.name) & DATA.frame["problem"].isin([one.key for one in used])]
+    renamed = frame["problem"].replace(held[0].key, twin.key)
+    new = Data(frame.assign(held_out=renamed == far[0].key, problem=renamed, device=MIDDLE.name), {MIDDLE.name: MIDDLE})
+    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
+    told: list[Progress] = []
+    _, report = retrain(old, new, DATA, replace(QUICK, epochs=1, validation=0.0), told.append, scratch=False)
+    assert (report["left_out"], report["new_problems"], report["new_cases"]) == (2, 2, 2)
+    assert report["old_cases"] == 2 * (len(known) - 1), "nor is rehearsed what the new ones hold out"
+    for name in DATA.devices:
+        logs = [outcome.log_shares["seq2seq", 0] for outcome in judged(DATA, old) if outcome.device == name]
+        assert report["old"]["before"][name]["0"] == pytest.approx(math.exp(np.mean(logs)))
+    with pytest.raises(MisuseError, match=r"all 2 training problems .* held out"):
+        retrain(old, Data(new.frame[new.frame["problem"].isin([twin.key, held[1].key])], new.devices), DATA, QUICK)
+
+
+def test_a_training_from_scratch_leaves_out_the_same_problems() -> None:
+    known = list({case.problem: None for case in cases(DATA, held_out=False)})
+    _, report = train(DATA, replace(QUICK, epochs=1, validation=0.0), leave_out=known[:3])
+    assert report["problems"] == len(known) - 3
+
+
+def test_retraining_is_shown_beside_training_from_scratch() -> None:
+    new = data(8, held_out=2, sampled=60, devices=(MIDDLE,), seed=3)
+    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
+    _, report = retrain(old, new, DATA, replace(QUICK, epochs=1, validation=0.0))
+    assert set(report["new"]) == {"before", "after", "scratch"}
+    assert set(report["old"]) == {"before", "after"}

@@ -1,0 +1,136 @@
+"""Words and numeric codes: what the translator reads and says."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from seqtune.errors import CheckpointError, ConfigurationError
+from seqtune.kernels.device import Device
+from seqtune.kernels.expression import Expression
+from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
+from seqtune.kernels.problem import Problem
+from seqtune.predictor.sequence.numeric_codes import CODE_SIZE, MODULI, QUANTITIES, codes
+from seqtune.predictor.sequence.vocabulary import PAD, UNKNOWN, Batch, Vocabulary
+
+DEVICE = Device("toy:a", "toy", "arch1", "simd", threads=2, extra=(("flavour", "mint"), ("queues", 3)))
+FIRST = Kernel("toy.first", "conv2d", ("toy",), (
+    Parameter("tile", (1, 2, 14)), Parameter("order", ("a", "b")), Parameter("eight", (8, "8"))),
+    (Constraint.of("tile <= row_w", "too wide"),), (("tile", 1),))
+SECOND = Kernel("toy.second", "conv2d", ("toy",), (Parameter("tile", (2, 28)),), (), (("tile", 2),))
+PROBLEM = Problem.make("conv2d", c=64, h=56, w=56, k=64, r=3, s=3)
+VOCABULARY = Vocabulary.build([FIRST, SECOND], [DEVICE])
+
+
+def test_a_code_shows_divisibility_exactly_and_magnitude_smoothly() -> None:
+    divisible = slice(-5 * len(MODULI), -4 * len(MODULI))  # the first of the five patterns
+    for value in (1, 7, 56, 96, 224, 1000):
+        assert [bool(bit) for bit in codes([value])[0][divisible]] == [value % modulus == 0 for modulus in MODULI]
+    near, far = np.abs(np.diff(codes([1000.5, 1001.5, 4000.5]), axis=0)).sum(axis=1)
+    assert near < 0.01 < far
+
+
+def test_codes_of_unlike_small_numbers_differ_and_unknown_is_neither_zero_nor_a_word() -> None:
+    found = codes([*range(65), None, "word", 0.5, -3])
+    assert found.shape == (69, CODE_SIZE)
+    assert len(np.unique(found.round(5), axis=0)) == len(found)
+    assert found[65, 0] == 1
+    assert found[65].sum() == 1
+    assert not found[66].any()
+
+
+def test_codes_stay_finite_for_any_number() -> None:
+    assert np.isfinite(codes([float("nan"), float("inf"), -float("inf"), 2**62, 1e-300, -1, 1e300])).all()
+
+
+def test_a_source_names_every_feature_derived_quantity_and_device_fact() -> None:
+    sentence = VOCABULARY.source(PROBLEM, DEVICE)
+    said = [VOCABULARY.names[name] for name in sentence.names]
+    assert "<unknown>" not in said
+    assert {"type", "conv2d.out_h", "conv2d.row_w", "conv2d.flop", "device.peak_gflops", "device.queues"} <= set(said)
+    words = {VOCABULARY.words[word] for word in sentence.words if word != PAD}
+    assert {"type=conv2d", "dtype=fp32", "layout=NCHW", "architecture=arch1", "flavour=mint"} <= words
+    assert "<unknown>" not in words
+    numbers = sentence.words == PAD
+    assert sentence.codes[numbers].any(axis=1).all()
+    assert not sentence.codes[~numbers].any()
+    assert sentence.quantities[QUANTITIES.index("conv2d.row_w")] == 54
+
+
+def test_what_was_never_seen_is_unknown_but_keeps_its_numbers() -> None:
+    other = Device("toy:b", "toy", "arch2", "wide", threads=5, extra=(("colour", 7),))
+    sentence = VOCABULARY.source(PROBLEM, other)
+    said = [VOCABULARY.names[name] for name in sentence.names]
+    assert sentence.words[said.index("device.architecture")] == UNKNOWN
+    assert sentence.names[-1] == UNKNOWN
+    assert np.array_equal(sentence.codes[-1], codes([7])[0])
+    assert np.array_equal(sentence.codes[said.index("device.threads")], codes([5])[0])
+
+
+def test_an_unknown_feature_sets_the_unknown_flag() -> None:
+    sentence = VOCABULARY.source(Problem.make("recorded", size=None), DEVICE)
+    assert sentence.codes[1, 0] == 1
+    assert Vocabulary.build([], [], [Problem.make("recorded", size=3)]).source(
+        Problem.make("recorded", size=None), DEVICE).names[1] > UNKNOWN
+
+
+def test_kernels_share_the_words_of_parameters_with_the_same_name() -> None:
+    assert VOCABULARY.places("toy.first")[0][1] == VOCABULARY.places("toy.second")[0][0]
+    assert len(set(VOCABULARY.places("toy.first")[2].tolist())) == 2, "8 and '8' are two words"
+    assert VOCABULARY.longest == 4
+    groups = VOCABULARY.target_groups()
+    assert groups[VOCABULARY.kernel("toy.first")] == groups[VOCABULARY.kernel("toy.second")]
+    assert groups.max() < len(VOCABULARY.parameter_names)
+
+
+def test_a_target_is_the_kernel_and_its_settings_in_order() -> None:
+    configuration = Configuration("toy.first", (("tile", 14), ("order", "b"), ("eight", "8")))
+    said = [VOCABULARY.targets[word] for word in VOCABULARY.target(configuration)]
+    assert said == ["kernel:toy.first", "tile=14", 'order="b"', 'eight="8"']
+    with pytest.raises(ConfigurationError, match="tile=3"):
+        VOCABULARY.target(Configuration.of("toy.first", {"tile": 3}))
+    with pytest.raises(CheckpointError, match="does not know the kernel"):
+        VOCABULARY.target(Configuration.of("toy.third", {}))
+
+
+def test_extending_keeps_every_number_and_takes_the_newer_declaration() -> None:
+    newer = dataclasses.replace(SECOND, version=2, parameters=(Parameter("tile", (2, 28, 30)), Parameter("deep", (1,))))
+    device = Device("toy:c", "toy", "arch3", "simd")
+    larger = VOCABULARY.extended([newer], [device])
+    assert larger.targets[:len(VOCABULARY.targets)] == VOCABULARY.targets
+    assert larger.words[:len(VOCABULARY.words)] == VOCABULARY.words
+    assert larger.names[:len(VOCABULARY.names)] == VOCABULARY.names
+    assert np.array_equal(larger.target_groups()[:len(VOCABULARY.targets)], VOCABULARY.target_groups())
+    assert "architecture=arch3" in larger.words
+    larger.check([FIRST, newer])
+    with pytest.raises(CheckpointError, match="another vocabulary"):
+        VOCABULARY.check([FIRST, newer])
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"name": "toy.new"}, "toy.new is not in it"),
+    ({"version": 7}, "toy.second has version 1 in it and 7 here"),
+    ({"parameters": (Parameter("tile", (2, 29)),)}, "toy.second.tile has the values 2,28 in it and 2,29 here"),
+    ({"parameters": (Parameter("tail", (2, 28)),)}, "toy.second has the parameters tile in it and tail here"),
+    ({"derived": (("area", Expression("tile * tile")),)},
+     "toy.second derives other quantities in it than here (area)"),
+])
+def test_a_kernel_that_differs_is_named_with_what_differs(change: dict[str, object], said: str) -> None:
+    with pytest.raises(CheckpointError) as caught:
+        VOCABULARY.check([FIRST, dataclasses.replace(SECOND, **change)])  # type: ignore[arg-type]
+    assert said in str(caught.value)
+
+
+def test_changed_constraints_alone_still_fit() -> None:
+    VOCABULARY.check([dataclasses.replace(FIRST, constraints=())])
+
+
+def test_a_batch_pads_to_the_longest_and_masks_the_padding() -> None:
+    short = VOCABULARY.source(Problem.make("recorded", size=3), DEVICE)
+    long = VOCABULARY.source(PROBLEM, DEVICE)
+    batch = Batch.of([short, long])
+    assert batch.mask.sum(axis=1).tolist() == [len(short.names), len(long.names)]
+    assert not batch.names[0, len(short.names):].any()
+    assert np.array_equal(batch.codes[1], long.codes)

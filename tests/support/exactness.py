@@ -1,0 +1,51 @@
+"""A kernel's answers against the definition; for the tests of kernel families."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from seqtune.kernels.implementation import Array
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.problem import Problem
+from seqtune.tuner.backends.backend import Backend
+from seqtune.tuner.measuring.reference import Operands, make_operands, reference
+
+
+def answer(backend: Backend, family: Kernel, problem: Problem, configuration: Configuration,
+           operands: Operands) -> Array:
+    """The output on poisoned buffers: all of it written, nothing outside it, and a second launch gives the same."""
+    executable = backend.build(problem, family, configuration)
+    try:
+        executable.load(operands.x, operands.weights, operands.bias)
+        executable.poison()
+        executable.run()
+        first = executable.output()
+        executable.run()
+        assert not np.isnan(first).any(), (problem.brief(), configuration.brief())
+        assert (first == executable.output()).all(), (problem.brief(), configuration.brief())
+        assert executable.overrun() is None, (problem.brief(), configuration.brief())
+    finally:
+        executable.close()
+    return first
+
+
+def errors(backend: Backend, family: Kernel, problem: Problem, configurations: Iterable[Configuration]) -> list[float]:
+    """max|difference| / max|reference in float64| of each."""
+    operands = make_operands(problem, seed=3)
+    expected = reference(problem, operands)
+    found = []
+    for configuration in configurations:
+        output = answer(backend, family, problem, configuration, operands)
+        assert output.shape == expected.shape
+        found.append(float(np.abs(output - expected).max() / max(np.abs(expected).max(), 1e-6)))
+    return found
+
+
+def check(backend: Backend, family: Kernel, problem: Problem, configurations: Iterable[Configuration]) -> None:
+    """Each is right to 1e-5 of the largest output."""
+    chosen = list(configurations)
+    found = errors(backend, family, problem, chosen)
+    worst = int(np.argmax(found)) if found else 0
+    assert not found or found[worst] < 1e-5, (problem.brief(), chosen[worst].brief())

@@ -1,0 +1,124 @@
+"""Every llvm kernel between guard pages: `python -m tests.support.guarded`. A mistake ends this process.
+
+Each buffer ends (or begins) where a page begins (or ends) that may be neither read nor written. The line printed last
+names what was run then. There are more threads than tasks, too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.kernels.device import Device
+from seqtune.kernels.implementation import Array, Implementation, Launch, Source
+from seqtune.kernels.llvm.network_operations import channels_last, max_pool, sums
+from seqtune.kernels.registry import kernel, resolve, table
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, instruction_sets
+from seqtune.tuner.backends.llvm.threads import Threads, make_job
+from seqtune.tuner.measuring.reference import make_operands, reference
+from tests.support.oddities import odd_problems
+
+PAGE = mmap.PAGESIZE
+THREADS = 3
+PROBLEMS = 5  # of each family
+NO_ACCESS = 0
+
+
+def guarded(shape: tuple[int, ...], at_end: bool) -> Array:
+    """NaNs between two pages without access, and right before the second or right behind the first."""
+    size = 4 * int(np.prod(shape))
+    inside = -(-max(size, 1) // PAGE) * PAGE
+    memory = mmap.mmap(-1, inside + 2 * PAGE)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    for page in (address, address + PAGE + inside):
+        if protect(ctypes.c_void_p(page), ctypes.c_size_t(PAGE), NO_ACCESS):
+            raise OSError(ctypes.get_errno(), "mprotect")
+    begin = PAGE + (inside - size if at_end else 0)
+    found: Array = np.frombuffer(memory, np.float32, size // 4, begin).reshape(shape)
+    found.fill(np.nan)
+    return found
+
+
+class Place:
+    """One instruction set: a compiler and threads."""
+
+    def __init__(self, instruction_set: str) -> None:
+        _, _, bits, registers = INSTRUCTION_SETS[instruction_set]
+        self.device = Device(
+            f"llvm:{instruction_set}:{THREADS}", "llvm", "here", instruction_set, threads=THREADS,
+            compute_units=THREADS, vector_bits=bits, vector_registers=registers, l1_bytes=32 << 10, l2_bytes=1 << 20,
+            l3_bytes=8 << 20)
+        self.compiler = Compiler(instruction_set)
+        self.threads = Threads(self.compiler, THREADS)
+
+    def run(self, what: str, source: Source, launch: Launch, inputs: tuple[Array | None, Array | None, Array | None],
+            expected: NDArray[Any]) -> None:
+        """x, weights and bias to y, with the buffers at either end of their pages."""
+        built, _ = self.compiler.build(source.text, source.options)
+        for at_end in (True, False):
+            print(self.device.name, what, "before" if at_end else "behind", "a guard page", flush=True)
+            given = []
+            for array in inputs:
+                given.append(guarded((0,) if array is None else array.shape, at_end))
+                if array is not None:
+                    np.copyto(given[-1], array)
+            y, workspace = guarded(expected.shape, at_end), guarded((launch.workspace,), at_end)
+            arguments = np.array(launch.arguments, np.int64)
+            x, weights, bias = (int(array.ctypes.data) for array in given)
+            job = make_job((x, weights, bias, int(y.ctypes.data), int(workspace.ctypes.data)), arguments,
+                           [(built.address(phase.entry), phase.tasks) for phase in launch.phases])
+            self.threads.run(int(job.ctypes.data))
+            if not np.abs(y - expected).max() <= 1e-5 * max(np.abs(expected).max(), 1e-6):
+                sys.exit("the result is wrong")
+
+
+def run_family(place: Place, name: str) -> None:
+    """The default and some random configurations of odd problems."""
+    family, device = kernel(name), place.device
+    implementation: Implementation = resolve(str(family.implementation))  # type: ignore[assignment]
+    for number, problem in enumerate(odd_problems(family, device, PROBLEMS, seed=2)):
+        space = SearchSpace(family, problem, device)
+        operands = make_operands(problem)
+        expected = reference(problem, operands)
+        for configuration in [space.default, *space.sample(np.random.default_rng(number), 2)]:
+            packed = implementation.pack(problem, device, configuration, operands.weights)
+            place.run(f"{problem.brief()}: {name} {configuration.brief()}",
+                      implementation.source(problem, device, configuration),
+                      implementation.launch(problem, device, configuration), (operands.x, packed, operands.bias),
+                      expected)
+
+
+def run_glue(place: Place) -> None:
+    """Sums, a max-pool and a change of layout."""
+    generator, lanes = np.random.default_rng(0), place.device.vector_floats
+    for count in (1, 5 * lanes, 1025):
+        x, other = generator.standard_normal((2, count), dtype=np.float32)
+        place.run(f"sums of {count}", *sums(count, lanes, False), (x, other, None), x + other)
+    x = generator.standard_normal((2, 5, 6, 4), dtype=np.float32)
+    pooled = np.maximum.reduce([x[:, i:i + 3:2, j:j + 5:2] for i in range(3) for j in range(2)])
+    place.run("max_pool", *max_pool(2, 4, 5, 6, 2, 3, (3, 2), (2, 2), (0, 0), 4), (x, None, None), pooled)
+    planes = generator.standard_normal((2, 3, 1030), dtype=np.float32)
+    place.run("channels_last", *channels_last(2, 3, 1030), (planes, None, None),
+              planes.transpose(0, 2, 1))
+
+
+def main() -> None:
+    """All families on all instruction sets that are here."""
+    for instruction_set in instruction_sets():
+        place = Place(instruction_set)
+        for name in table("llvm"):
+            run_family(place, name)
+        run_glue(place)
+        place.threads.close()
+    print("done")
+
+
+if __name__ == "__main__":
+    main()

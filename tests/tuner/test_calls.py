@@ -1,0 +1,175 @@
+"""Calls on the caller's own memory, the glue between kernels, and the threads that run both."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqtune.errors import DeviceError, UnavailableError
+from seqtune.kernels.device import Device
+from seqtune.kernels.implementation import Launch, Phase, Source
+from seqtune.kernels.llvm.network_operations import channels_last, max_pool, sums
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernels_for
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.backends.llvm import backend as llvm
+from seqtune.tuner.backends.llvm.calls import Caller, aligned
+from seqtune.tuner.backends.llvm.compiler import Compiler
+from seqtune.tuner.backends.llvm.openmp import OpenMP, loaded_runtime
+from seqtune.tuner.backends.llvm.threads import Threads
+from seqtune.tuner.measuring.reference import make_operands, reference
+
+pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+
+PROBLEMS = [
+    Problem.make("conv2d", c=16, h=9, w=11, k=20, r=3, s=3, pad_h=1, pad_w=1, layout="NHWC", bias="yes"),
+    Problem.make("conv2d", n=2, c=6, h=9, w=7, k=10, r=3, s=2, stride_w=2, groups=2, activation="relu"),
+    Problem.make("gemm", m=7, n=33, k=8, trans_b="yes", bias="yes"),
+]
+
+
+@pytest.fixture(scope="module", params=["pinned", "openmp"])
+def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
+    device = llvm.devices()[0]
+    compiler = Compiler(device.instruction_set)
+    if request.param == "pinned":
+        threads = Threads(compiler, device.threads)
+        yield Caller(device, compiler, threads)
+        threads.close()
+        return
+    import torch
+
+    runtime = loaded_runtime(Path(torch.__file__).parent)
+    if runtime is None:
+        pytest.skip("this PyTorch has no OpenMP runtime of its own")
+    yield Caller(device, compiler, OpenMP(compiler, device.threads, runtime))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.type)
+def test_a_call_computes_on_the_callers_memory_as_often_as_asked(caller: Caller, problem: Problem) -> None:
+    for family in kernels_for(problem, caller.device):
+        operands = make_operands(problem, seed=1)
+        call = caller.bind(problem, SearchSpace(family, problem, caller.device).default, operands.weights,
+                           operands.bias)
+        for seed in (1, 2):
+            x = make_operands(problem, seed=seed).x
+            expected = reference(problem, type(operands)(x, operands.weights, operands.bias))
+            y = np.full(expected.shape, np.nan, np.float32)
+            call(x.ctypes.data, y.ctypes.data)
+            assert np.abs(y - expected).max() < 1e-4 * np.abs(expected).max()
+
+
+def test_calls_share_one_workspace_and_keep_what_they_need(caller: Caller) -> None:
+    small = Problem.make("conv2d", c=4, h=5, w=5, k=16, r=3, s=3, pad_h=1, pad_w=1)
+    large = Problem.make("conv2d", c=4, h=50, w=50, k=16, r=3, s=3, pad_h=1, pad_w=1)
+    calls = []
+    for problem in (small, large):
+        operands = make_operands(problem)
+        family = kernels_for(problem, caller.device)[0]
+        configuration = SearchSpace(family, problem, caller.device).default
+        calls.append((problem, operands, caller.bind(problem, configuration, operands.weights, None)))
+    for problem, operands, call in (*calls, *calls):
+        expected = reference(problem, operands)
+        y = np.full(expected.shape, np.nan, np.float32)
+        call(operands.x.ctypes.data, y.ctypes.data)
+        assert np.abs(y - expected).max() < 1e-4 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 1024, 1025, 5000])
+@pytest.mark.parametrize("relu", [False, True])
+def test_sums_are_exact_and_write_nothing_else(caller: Caller, count: int, relu: bool) -> None:
+    x, other = np.random.default_rng(count).standard_normal((2, count), dtype=np.float32)
+    y = np.full(count + 16, 7.0, np.float32)
+    call = caller.bind_source(*sums(count, caller.device.vector_floats, relu))
+    call.with_other(x.ctypes.data, other.ctypes.data, y.ctypes.data)
+    assert np.array_equal(y[:count], np.maximum(x + other, 0) if relu else x + other)
+    assert (y[count:] == 7.0).all()
+    call.with_other(x.ctypes.data, other.ctypes.data, x.ctypes.data)  # in place
+    assert np.array_equal(x, y[:count])
+
+
+@pytest.mark.parametrize(("shape", "filter", "stride", "pad"), [
+    ((1, 64, 12, 13), (3, 3), (2, 2), (1, 1)), ((2, 16, 5, 7), (2, 3), (1, 2), (1, 0)),
+    ((1, 12, 9, 3), (3, 3), (1, 1), (1, 1)), ((1, 4, 4, 4), (4, 4), (4, 4), (0, 0))])
+def test_max_pools_are_exact(caller: Caller, shape: tuple[int, int, int, int], filter: tuple[int, int],
+                             stride: tuple[int, int], pad: tuple[int, int]) -> None:
+    n, c, h, w = shape
+    out_h, out_w = ((size + 2 * pad[axis] - filter[axis]) // stride[axis] + 1 for axis, size in enumerate((h, w)))
+    x = -1 - np.random.default_rng(c).random((n, h, w, c), dtype=np.float32)
+    y = np.full((n, out_h, out_w, c), np.nan, np.float32)
+    caller.bind_source(*max_pool(n, c, h, w, out_h, out_w, filter, stride, pad, 4))(x.ctypes.data, y.ctypes.data)
+    wide = np.pad(x, ((0, 0), (pad[0], pad[0]), (pad[1], pad[1]), (0, 0)), constant_values=-np.inf)
+    taps = [wide[:, i:i + out_h * stride[0]:stride[0], j:j + out_w * stride[1]:stride[1]][:, :out_h, :out_w]
+            for i in range(filter[0]) for j in range(filter[1])]
+    assert np.array_equal(y, np.max(taps, axis=0))
+
+
+@pytest.mark.parametrize(("n", "c", "pixels"), [(1, 3, 50), (2, 3, 3000), (3, 2, 1024), (1, 1, 1)])
+def test_a_change_of_layout_is_exact(caller: Caller, n: int, c: int, pixels: int) -> None:
+    x = np.random.default_rng(c).standard_normal((n, c, pixels), dtype=np.float32)
+    y = np.full((n, pixels, c), np.nan, np.float32)
+    caller.bind_source(*channels_last(n, c, pixels))(x.ctypes.data, y.ctypes.data)
+    assert np.array_equal(y, x.transpose(0, 2, 1))
+
+
+def test_only_llvm_devices_run_on_this_process_s_memory(caller: Caller) -> None:
+    with pytest.raises(DeviceError, match="llvm device"):
+        Caller(Device("opencl:0", "opencl", "x", "y"), Compiler(caller.device.instruction_set), caller.team)
+
+
+def test_a_package_s_own_runtime_goes_before_others(tmp_path: Path) -> None:
+    line = "7f00-7f01 r-xp 00000000 fe:00 1  {}\n"
+
+    def found(*paths: str) -> str | None:
+        (tmp_path / "maps").write_text("7f00-7f01 rw-p 00000000 00:00 0\n" + "".join(map(line.format, paths)))
+        runtime = loaded_runtime(Path("/s/torch"), tmp_path / "maps")
+        return None if runtime is None else str(runtime)
+
+    other = "/s/xgboost.libs/libgomp-1.so"
+    assert found() is None
+    assert found("/s/torch/lib/libtorch.so") is None
+    assert found(other, "/s/torch/lib/libgomp.so.1") == "/s/torch/lib/libgomp.so.1"
+    assert found(other, "/s/torch.libs/libgomp-2.so") == "/s/torch.libs/libgomp-2.so"
+    assert found("/usr/lib/libgomp.so.1", "/usr/lib/libgomp.so.1") == "/usr/lib/libgomp.so.1"
+    assert found("/usr/lib/libgomp.so.1", other) is None
+
+
+def test_what_is_no_openmp_runtime_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="no OpenMP runtime"):
+        OpenMP(Compiler(llvm.devices()[0].instruction_set), 2, tmp_path / "libgomp.so")
+
+
+SHARES = """define void @main(ptr %x, ptr %w, ptr %bias, ptr %y, ptr %ws, ptr %a, i64 %begin, i64 %end) {
+  %from = getelementptr float, ptr %y, i64 %begin
+  %past = uitofp i64 %end to float
+  store float %past, ptr %from, align 4
+  ret void
+}"""
+
+
+@pytest.mark.parametrize("given", [0, 1])  # levels of regions that run in parallel
+def test_shares_are_those_of_the_threads_asked_for_even_where_fewer_are_given(given: int) -> None:
+    import torch
+
+    runtime = loaded_runtime(Path(torch.__file__).parent)
+    if runtime is None:
+        pytest.skip("this PyTorch has no OpenMP runtime of its own")
+    library, device = ctypes.CDLL(str(runtime)), llvm.devices()[0]
+    compiler = Compiler(device.instruction_set)
+    caller = Caller(device, compiler, OpenMP(compiler, 3, runtime))
+    before = library.omp_get_max_active_levels()
+    library.omp_set_max_active_levels(given)
+    try:
+        y = np.zeros(7, np.float32)
+        caller.bind_source(Source(SHARES), Launch((0,), (Phase("main", 7),)))(0, y.ctypes.data)
+    finally:
+        library.omp_set_max_active_levels(before)
+    assert y.tolist() == [2, 0, 4, 0, 7, 0, 0]
+
+
+def test_memory_for_vectors_lies_on_a_cache_line_s_border() -> None:
+    assert all(aligned((size, 3)).ctypes.data % 64 == 0 for size in range(1, 9))

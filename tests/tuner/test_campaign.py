@@ -1,0 +1,88 @@
+"""One budget for a set of problems: who gets the next trials, and that the journal alone decides."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seqtune.data.journal import Journal
+from seqtune.errors import InterruptedTuning
+from seqtune.kernels.problem import Problem
+from seqtune.tuner.campaign import FIRST, RECENT, campaign, promise
+from seqtune.tuner.tune import Finals, Progress, Result
+from tests.tuner.test_tune import DEVICE, KERNEL, Fake
+
+PROBLEMS = [Problem.make("gemm", m=m, n=4, k=5) for m in (3, 5, 9)]
+TOTAL = 60
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with Journal(tmp_path / "journal.sqlite") as found:
+        yield found
+
+
+def go(journal: Journal, measurer: Fake, total: int = TOTAL, strategy: str = "portfolio",
+       problems: list[Problem] = PROBLEMS, seen: list[Progress] | None = None,
+       skipped: list[Problem] | None = None) -> list[Result]:
+    return list(campaign(problems, DEVICE, journal, total, strategy, measurer=measurer, kernels=[KERNEL],
+                         finals=Finals(count=0), on_progress=(seen if seen is not None else []).append,
+                         on_skip=lambda problem, reason: (skipped if skipped is not None else []).append(problem)))
+
+
+def test_what_improved_of_late_promises_most() -> None:
+    assert promise([]) == promise([1.0]) == promise([math.inf, math.inf, 2.0, 1.0]) == math.inf
+    assert promise([4.0, 2.0]) == pytest.approx(math.log(2.0))
+    assert promise([8.0, 8.0, 4.0, 8.0]) == pytest.approx(math.log(2.0) / 2)
+    assert promise([2.0, 1.0] + [3.0] * RECENT) == 0.0
+    assert promise([2.0, 3.0, math.inf, math.inf]) == promise([math.inf] * 9) == 0.0
+
+
+@pytest.mark.parametrize("strategy", ["portfolio", "random", "droplet"])
+def test_the_total_is_spent_once_and_no_trial_twice(journal: Journal, strategy: str) -> None:
+    measurer, seen = Fake(), list[Progress]()
+    results = go(journal, measurer, strategy=strategy, seen=seen)
+    trials = Counter(record.problem for record in journal.records())
+    assert sum(trials.values()) == len(measurer.measured) == TOTAL
+    assert [trials[problem] for problem in PROBLEMS] == [result.done for result in results]
+    assert min(trials.values()) >= FIRST * TOTAL / len(PROBLEMS)
+    assert [(step.done, step.total, step.problems) for step in seen] == [
+        (done, TOTAL, 3) for done in range(1, TOTAL + 1)]
+    assert all(result.configuration is not None for result in results)
+
+
+def test_a_campaign_that_was_stopped_goes_on_and_one_that_ended_measures_nothing(journal: Journal) -> None:
+    first = Fake(interrupt_at=37)
+    with pytest.raises(InterruptedTuning, match=r"stopped after 37 trials of 3 problems.*run again to resume"):
+        go(journal, first)
+    rest, seen = Fake(), list[Progress]()
+    go(journal, rest, seen=seen)
+    assert len(rest.measured) == TOTAL - 37
+    assert (seen[0].done, seen[0].resumed) == (38, 37)
+    assert len({record.identity for record in journal.records()}) == TOTAL
+    again = Fake()
+    assert [result.resumed for result in go(journal, again)] == [
+        sum(record.problem == problem for record in journal.records()) for problem in PROBLEMS]
+    assert again.measured == []
+
+
+def test_a_small_total_reaches_every_problem(journal: Journal) -> None:
+    assert [result.done for result in go(journal, Fake(), total=3)] == [1, 1, 1]
+
+
+def test_a_campaign_ends_where_every_space_does(journal: Journal) -> None:
+    results = go(journal, Fake(), total=10_000, strategy="exhaustive")
+    assert all(result.done == result.space for result in results)
+
+
+def test_unsolvable_and_repeated_problems_cost_nothing(journal: Journal) -> None:
+    skipped: list[Problem] = []
+    hopeless = Problem.make("gemm", m=200, n=4, k=5)
+    results = go(journal, Fake(), problems=[PROBLEMS[0], hopeless, PROBLEMS[0]], total=9, skipped=skipped)
+    assert [(result.problem, result.done) for result in results] == [(PROBLEMS[0], 9)]
+    assert skipped == [hopeless]
+    assert go(journal, Fake(), problems=[hopeless]) == []

@@ -1,0 +1,75 @@
+"""Discovery: devices are found by name, family or number; a broken backend takes no other down."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from types import ModuleType
+
+import pytest
+
+from seqtune.errors import DeviceError, UnavailableError
+from seqtune.kernels.device import Device
+from seqtune.tuner.backends import discovery
+
+BASE = Device("one:avx2:2", "one", "paper", "avx2")
+HERE = [replace(BASE, name=name) for name in ("one:avx512:2", "one:avx512:1", "one:avx2:2", "one:avx2:1")]
+
+
+def module(monkeypatch: pytest.MonkeyPatch, name: str, found: object, reason: str | None = None) -> str:
+    made = ModuleType(name)
+
+    def find() -> object:
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    made.devices = find  # type: ignore[attr-defined]
+    made.unavailable = lambda: reason  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, name, made)
+    return f"{name}:Backend"
+
+
+@pytest.fixture(autouse=True)
+def backends(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    table = {
+        "one": module(monkeypatch, "fake_one", HERE),
+        "two": module(monkeypatch, "fake_two", [], "no driver"),
+        "three": module(monkeypatch, "fake_three", RuntimeError("the driver\nbroke")),
+        "four": "no_such_module_here:Backend",
+        "five": module(monkeypatch, "fake_five", UnavailableError("ld is missing; install binutils")),
+        "six": module(monkeypatch, "fake_six", []),
+        "seven": module(monkeypatch, "fake_seven", [replace(BASE, name="seven:gpu", backend="seven")]),
+    }
+    monkeypatch.setattr("seqtune.tuner.backends.discovery.BACKENDS", table)
+    discovery._discover.cache_clear()
+    yield
+    discovery._discover.cache_clear()
+
+
+def test_every_backend_is_asked_and_none_takes_another_down() -> None:
+    assert [device.name for device in discovery.devices()] == [*(device.name for device in HERE), "seven:gpu"]
+    assert discovery.why_unavailable() == {
+        "two": "no driver", "three": "RuntimeError: the driver broke", "four": "no_such_module_here is not installed",
+        "five": "ld is missing; install binutils", "six": "it finds no device"}
+
+
+@pytest.mark.parametrize(("name", "wanted"), [
+    ("one:avx2:1", "one:avx2:1"), ("one:avx2", "one:avx2:2"), ("one", "one:avx512:2"), ("one:0", "one:avx512:2"),
+    ("one:3", "one:avx2:1"), (" ONE:AVX2:1 ", "one:avx2:1"), ("seven:0", "seven:gpu")])
+def test_a_device_is_found_by_name_family_or_number(name: str, wanted: str) -> None:
+    assert discovery.find(name).name == wanted
+
+
+@pytest.mark.parametrize("name", ["one:4", "one:avx", "one:avx2:3", "one:-1", "nine:0", "", "one:" + "9" * 9, "0"])
+def test_an_unknown_device_is_refused_with_those_found(name: str) -> None:
+    with pytest.raises(DeviceError) as caught:
+        discovery.find(name)
+    assert str(caught.value).startswith(f"no device {name!r}; found one:avx512:2, one:avx512:1")
+    assert "seven:gpu (seqtune devices lists them)" in str(caught.value)
+
+
+def test_an_unavailable_backend_says_why() -> None:
+    with pytest.raises(DeviceError, match="no device 'two:0': two is unavailable here: no driver"):
+        discovery.find("two:0")

@@ -1,0 +1,23 @@
+"""No llvm kernel reads or writes a byte beside its buffers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seqtune.tuner.backends.llvm import backend as llvm
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+@pytest.mark.skipif(sys.platform == "win32", reason="this system has no mprotect")
+def test_no_kernel_reads_or_writes_beside_its_buffers() -> None:
+    done = subprocess.run([sys.executable, "-m", "tests.support.guarded"], cwd=ROOT, capture_output=True, text=True,
+                          check=False)
+    last = (done.stdout.splitlines() or ["nothing"])[-1]
+    assert done.returncode == 0, f"{last}: {done.returncode} {done.stderr[-500:]}"
+    assert last == "done"

@@ -1,0 +1,303 @@
+"""The llvm kernels against the definition, and the backend's contract."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqtune.errors import DeviceError
+from seqtune.kernels.device import Device
+from seqtune.kernels.implementation import Launch, Phase, Source
+from seqtune.kernels.kernel import Configuration, Kernel, Setting
+from seqtune.kernels.llvm import direct as llvm_direct
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.backends import measured_rates as rates
+from seqtune.tuner.backends.backend import BuildError, LaunchError
+from seqtune.tuner.backends.llvm import backend as llvm
+from seqtune.tuner.backends.llvm import compiler as llvm_compiler
+from seqtune.tuner.backends.llvm import facts as llvm_facts
+from seqtune.tuner.backends.llvm.backend import LLVMBackend
+from seqtune.tuner.measuring.reference import make_operands
+from tests.support.exactness import answer, check
+from tests.support.oddities import odd_problems
+
+pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+
+DEVICES = [] if llvm.unavailable() else llvm.devices()
+BY_NAME = {device.name: device for device in DEVICES}
+
+
+@pytest.fixture(params=list(BY_NAME))
+def backend(request: pytest.FixtureRequest) -> Iterator[LLVMBackend]:
+    opened = LLVMBackend(BY_NAME[request.param])
+    yield opened
+    opened.close()
+
+
+def conv(**features: int | str) -> Problem:
+    return Problem.make("conv2d", **features)
+
+
+def corners(space: SearchSpace, generator: np.random.Generator, count: int) -> list[Configuration]:
+    """The default, the first and last rows, the largest tile and some others."""
+    columns = space.columns()
+    rows = [0, len(space) - 1, int(np.argmax(columns["accumulators"])), int(np.argmax(columns["unrolled"]))]
+    return [space.default, *(space[row] for row in rows), *space.sample(generator, count)]
+
+
+def those(space: SearchSpace, name: str, value: Setting, generator: np.random.Generator, count: int
+          ) -> list[Configuration]:
+    """Some configurations with this value of a parameter, where there are any."""
+    rows = np.flatnonzero(space.columns()[name] == value)
+    return [space[int(row)] for row in generator.permutation(rows)[:count]]
+
+
+def test_odd_convolutions_are_right_on_every_device_all_over_the_space(backend: LLVMBackend) -> None:
+    family, generator = kernel("llvm.direct"), np.random.default_rng(len(backend.device.name))
+    for problem in odd_problems(family, backend.device, 10, backend.device.vector_bits + backend.device.threads):
+        space = SearchSpace(family, problem, backend.device)
+        check(backend, family, problem, [
+            *corners(space, generator, 2), *those(space, "borders", "peel", generator, 3)])
+
+
+def test_padding_may_outgrow_rows_columns_and_the_input(backend: LLVMBackend) -> None:
+    family, generator = kernel("llvm.direct"), np.random.default_rng(0)
+    for features in ({"h": 1, "w": 1, "r": 3, "s": 3, "pad_h": 3, "pad_w": 3},
+                     {"h": 2, "w": 5, "r": 1, "s": 2, "pad_h": 2},
+                     {"h": 4, "w": 9, "r": 2, "s": 5, "pad_w": 4}, {"h": 9, "w": 7, "r": 3, "s": 1, "pad_w": 2},
+                     {"h": 9, "w": 30, "r": 5, "s": 5, "pad_h": 4, "pad_w": 4, "dilation_w": 2, "stride_h": 3}):
+        problem = conv(c=3, k=20, bias="yes", **features)
+        space = SearchSpace(family, problem, backend.device)
+        check(backend, family, problem, those(space, "borders", "peel", generator, 12))
+
+
+def test_nothing_beside_the_input_enters_the_result(backend: LLVMBackend) -> None:
+    family, generator = kernel("llvm.direct"), np.random.default_rng(0)
+    for layout in ("NCHW", "NHWC"):
+        problem = conv(c=4, h=6, w=13, k=16, r=3, s=3, pad_h=1, pad_w=1, layout=layout)
+        operands = make_operands(problem)
+        for configuration in those(SearchSpace(family, problem, backend.device), "borders", "peel", generator, 8):
+            executable = backend.build(problem, family, configuration)
+            executable.load(operands.x, operands.weights, None)
+            executable._x.raw.view(np.float32).fill(np.nan)
+            np.copyto(executable._x.array, operands.x)
+            executable.run()
+            assert not np.isnan(executable.output()).any(), configuration.brief()
+            executable.close()
+
+
+def test_odd_matrix_products_are_right_on_every_device(backend: LLVMBackend) -> None:
+    family, generator = kernel("llvm.gemm"), np.random.default_rng(5)
+    sizes = [(1, 1, 1), (7, 3, 5), (1, 40, 24), (33, 50, 8), (65, 129, 16), (40, 17, 3)]
+    for place, (m, n, k) in enumerate(sizes):
+        problem = Problem.make(
+            "gemm", m=m, n=n, k=k, trans_a=("no", "yes")[place % 2], trans_b=("no", "yes")[place // 2 % 2],
+            bias=("yes", "no")[place % 2], activation=("none", "relu")[place // 3])
+        check(backend, family, problem, corners(SearchSpace(family, problem, backend.device), generator, 3))
+
+
+def test_every_valid_problem_has_a_configuration() -> None:
+    family = kernel("llvm.direct")
+    for device in DEVICES:
+        for problem in odd_problems(family, device, 150, seed=9):
+            assert len(SearchSpace(family, problem, device)), problem.brief()
+
+
+def test_spaces_are_worth_searching_and_can_be_exhausted() -> None:
+    usual = [conv(c=64, h=56, w=56, k=64, r=3, s=3, pad_h=1, pad_w=1), conv(c=256, h=14, w=14, k=256, r=3, s=3),
+             conv(c=64, h=56, w=56, k=128, r=1, s=1, stride_h=2, stride_w=2, layout="NHWC")]
+    for device in DEVICES:
+        for problem in usual:
+            assert 300 <= len(SearchSpace(kernel("llvm.direct"), problem, device)) <= 3000
+        gemm = Problem.make("gemm", m=512, n=512, k=512)
+        assert 300 <= len(SearchSpace(kernel("llvm.gemm"), gemm, device)) <= 3000
+
+
+def test_what_it_does_not_solve_is_refused_with_the_reason() -> None:
+    family = kernel("llvm.direct")
+    assert "fp32" in str(family.why_not(conv(c=4, h=4, w=4, k=4, r=1, s=1, dtype="fp16"), DEVICES[0]))
+    backward = conv(c=4, h=4, w=4, k=4, r=1, s=1, direction="backward_data")
+    assert "forward" in str(family.why_not(backward, DEVICES[0]))
+
+
+def test_sizes_that_arrive_at_run_time_share_one_source() -> None:
+    family, device = llvm_direct.IMPLEMENTATION, DEVICES[0]
+    first = conv(c=64, h=20, w=20, k=64, r=3, s=3, pad_h=1, pad_w=1)
+    other = conv(n=3, c=32, h=31, w=17, k=96, r=3, s=3, pad_h=2, pad_w=1, dilation_h=2, groups=2)
+    space = SearchSpace(kernel("llvm.direct"), first, device)
+    for borders in ("copy", "peel"):
+        for chosen in those(space, "borders", borders, np.random.default_rng(0), 3):
+            assert family.source(first, device, chosen) == family.source(other, device, chosen)
+
+
+def test_equal_sources_are_built_once() -> None:
+    opened = LLVMBackend(DEVICES[0])
+    problem = conv(c=8, h=9, w=9, k=32, r=3, s=3)
+    space = SearchSpace(kernel("llvm.direct"), problem, DEVICES[0])
+    first = opened.build(problem, space.kernel, space.default)
+    again = opened.build(problem, space.kernel, space.default)
+    assert first.build_seconds > 0
+    assert again.build_seconds == 0
+    opened.close()
+
+
+class Planted:
+    """An implementation with a text of one's own."""
+
+    includes = "nothing"
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
+        return Source(self.text)
+
+    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
+        return Launch((0,), (Phase("main", 1),), 16)
+
+    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: np.ndarray) -> np.ndarray:
+        return weights
+
+
+MAIN = "define void @main(ptr %x, ptr %w, ptr %bias, ptr %y, ptr %ws, ptr %a, i64 %b, i64 %e) {{\n  {}\n  ret void\n}}"
+OUTSIDE = {
+    "y": "%p = getelementptr float, ptr %y, i64 16\n  store float 0.0, ptr %p, align 4",
+    "x": "%p = getelementptr float, ptr %x, i64 -1\n  store float 0.0, ptr %p, align 4",
+    "workspace": "%p = getelementptr float, ptr %ws, i64 16\n  store float 0.0, ptr %p, align 4",
+    "weights": "%p = getelementptr float, ptr %w, i64 -3\n  store float 0.0, ptr %p, align 4",
+}
+
+
+def planted(text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Problem, Kernel, Configuration]:
+    monkeypatch.setattr(llvm_direct, "PLANTED", Planted(text), raising=False)
+    problem = conv(c=4, h=2, w=2, k=4, r=1, s=1)
+    family = replace(kernel("llvm.direct"), implementation="seqtune.kernels.llvm.direct:PLANTED")
+    return problem, family, SearchSpace(family, problem, DEVICES[0]).default
+
+
+@pytest.mark.parametrize("text", [
+    "this is not IR", MAIN.format("%v = load <4 x flaot>, ptr %x"), "define void @other() {\n  ret void\n}",
+    "declare void @nowhere_to_be_found()\n" + MAIN.format("call void @nowhere_to_be_found()"),
+])
+def test_a_source_that_does_not_build_is_a_build_error(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = LLVMBackend(DEVICES[0])
+    try:
+        with pytest.raises(BuildError) as caught:
+            opened.build(*planted(text, monkeypatch))
+        assert "\n" not in str(caught.value)
+    finally:
+        opened.close()
+
+
+@pytest.mark.parametrize("name", list(OUTSIDE))
+def test_a_write_outside_a_buffer_is_found_and_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = LLVMBackend(DEVICES[0])
+    problem, family, configuration = planted(MAIN.format(OUTSIDE[name]), monkeypatch)
+    executable = opened.build(problem, family, configuration)
+    operands = make_operands(problem)
+    executable.load(operands.x, operands.weights, operands.bias)
+    executable.poison()
+    assert executable.overrun() is None
+    assert np.isnan(executable.output()).all()
+    executable.run()
+    assert executable.overrun() == name
+    executable.close()
+    opened.close()
+
+
+def test_nothing_runs_before_loading_or_after_closing() -> None:
+    opened = LLVMBackend(DEVICES[0])
+    problem = conv(c=4, h=2, w=2, k=4, r=1, s=1)
+    executable = opened.build(problem, kernel("llvm.direct"), SearchSpace(
+        kernel("llvm.direct"), problem, DEVICES[0]).default)
+    with pytest.raises(LaunchError):
+        executable.run()
+    operands = make_operands(problem)
+    executable.load(operands.x, operands.weights, None)
+    executable.close()
+    executable.close()
+    with pytest.raises(LaunchError):
+        executable.run()
+    opened.close()
+
+
+def test_read_only_weights_are_packed_once_per_layout_and_changed_ones_anew() -> None:
+    opened = LLVMBackend(DEVICES[0])
+    problem = conv(c=4, h=3, w=3, k=8, r=1, s=1)
+    chosen = SearchSpace(kernel("llvm.direct"), problem, DEVICES[0]).default
+    operands = make_operands(problem)
+    before = answer(opened, kernel("llvm.direct"), problem, chosen, operands)
+    operands.weights[:] *= 2
+    assert np.allclose(answer(opened, kernel("llvm.direct"), problem, chosen, operands), 2 * before, rtol=1e-4)
+    operands.weights.setflags(write=False)
+    packed = [opened.pack(llvm_direct.IMPLEMENTATION, problem, chosen, operands.weights) for _ in range(2)]
+    assert packed[0] is packed[1]
+    other = make_operands(problem, seed=8)
+    other.weights.setflags(write=False)
+    assert opened.pack(llvm_direct.IMPLEMENTATION, problem, chosen, other.weights) is not packed[0]
+    opened.close()
+
+
+def test_closing_ends_the_threads_and_gives_the_cpus_back() -> None:
+    if not hasattr(os, "sched_getaffinity"):
+        pytest.skip("no thread affinity on this system")
+    cpus, before = os.sched_getaffinity(0), threading.active_count()
+    first, second = LLVMBackend(DEVICES[0]), LLVMBackend(DEVICES[-1])
+    assert len(os.sched_getaffinity(0)) == 1
+    first.close()
+    second.close()
+    second.close()
+    assert os.sched_getaffinity(0) == cpus
+    assert threading.active_count() == before
+
+
+def test_idle_threads_sleep() -> None:
+    opened = LLVMBackend(DEVICES[0])
+    time.sleep(0.05)
+    before = time.process_time()
+    time.sleep(0.4)
+    assert time.process_time() - before < 0.2  # a spinning thread would take 0.4
+    opened.close()
+
+
+def test_a_device_of_another_machine_is_refused() -> None:
+    with pytest.raises(DeviceError, match="seqtune devices"):
+        LLVMBackend(replace(DEVICES[0], instruction_set="sve9"))
+    with pytest.raises(DeviceError, match="threads"):
+        LLVMBackend(replace(DEVICES[0], threads=4096))
+
+
+def test_a_damaged_cache_of_rates_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates, "user_cache_dir", lambda _: str(tmp_path))
+    monkeypatch.setattr(llvm_facts, "_measure", lambda *_: (12.5, 3.5))
+    (tmp_path / "cpu-rates.json").write_text("{ damaged")
+    assert llvm_facts.measured_rates("sse", 1) == (12.5, 3.5)
+    monkeypatch.setattr(llvm_facts, "_measure", lambda *_: pytest.fail("measured twice"))
+    assert llvm_facts.measured_rates("sse", 1) == (12.5, 3.5)
+
+
+@pytest.mark.parametrize(("has", "sets"), [
+    (("sse4.2", "fma"), ["sse"]), (("sse4.2", "avx2"), ["sse"]), (("sse4.2", "avx2", "fma"), ["avx2", "sse"]),
+    (("avx2", "fma", "avx512f"), ["avx2"]), (("avx512f", "avx512vl"), ["avx512"]), (("neon",), ["neon"])])
+def test_an_instruction_set_is_there_where_all_that_it_needs_is(
+        has: tuple[str, ...], sets: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llvm_compiler, "host_features", lambda: {**dict.fromkeys(has, True), "xop": False})
+    assert llvm_compiler.instruction_sets() == sets
+
+
+def test_devices_say_what_matters() -> None:
+    assert len(BY_NAME) == len(DEVICES)
+    for device in DEVICES:
+        assert device.name == f"llvm:{device.instruction_set}:{device.threads}"
+        assert device.peak_gflops > 1
+        assert device.bandwidth_gbs > 0.1
+        assert device.l1_bytes >= 8 << 10

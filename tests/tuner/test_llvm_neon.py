@@ -1,0 +1,48 @@
+"""The llvm kernels for a CPU that is not here: 128-bit NEON, as far as compiling shows."""
+
+from __future__ import annotations
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+from seqtune.kernels.device import Device
+from seqtune.kernels.implementation import Implementation
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel, resolve
+from seqtune.kernels.space import SearchSpace
+
+NEON = Device("llvm:neon:4", "llvm", "neoverse-n1", "neon", threads=4, compute_units=4, vector_bits=128,
+              vector_registers=32, l1_bytes=64 << 10, l2_bytes=1 << 20, l3_bytes=32 << 20)
+LAYER = Problem.make("conv2d", c=12, h=14, w=14, k=24, r=3, s=3, pad_h=1, pad_w=1, bias="yes")
+PROBLEMS = {
+    "llvm.direct": LAYER, "llvm.winograd": LAYER,
+    "llvm.depthwise": Problem.make("conv2d", c=12, h=14, w=14, k=12, r=3, s=3, pad_h=1, pad_w=1, groups=12),
+    "llvm.gemm": Problem.make("gemm", m=20, n=40, k=16),
+}
+
+
+@pytest.fixture(scope="module")
+def machine() -> llvm.TargetMachine:
+    try:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        target = llvm.Target.from_triple("aarch64-unknown-linux-gnu")
+    except RuntimeError as error:
+        pytest.skip(f"this LLVM does not compile for aarch64: {error}")
+    return target.create_target_machine(cpu="generic", features="+neon", opt=3, reloc="pic")
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_every_family_compiles_for_neon(name: str, machine: llvm.TargetMachine) -> None:
+    family, space = kernel(name), SearchSpace(kernel(name), PROBLEMS[name], NEON)
+    assert family.implementation is not None
+    implementation: Implementation = resolve(family.implementation)  # type: ignore[assignment]
+    generator = np.random.default_rng(0)
+    for configuration in (space.default, *(space[int(row)] for row in generator.integers(len(space), size=4))):
+        source, assembly = implementation.source(space.problem, NEON, configuration), ""
+        for text in (source.text, *source.options):
+            with llvm.parse_assembly(text, llvm.create_context()) as module:
+                module.verify()
+                assembly += machine.emit_assembly(module)
+        assert "fmla" in assembly

@@ -1,0 +1,232 @@
+"""The contract of every strategy, and what each adds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from seqtune.data.record import Measurement, Status
+from seqtune.errors import MisuseError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.measuring.significance import faster, student_tail
+from seqtune.tuner.strategies.droplet import Droplet
+from seqtune.tuner.strategies.local import Local
+from seqtune.tuner.strategies.portfolio import Portfolio
+from seqtune.tuner.strategies.seeded_droplet import Predictor
+from seqtune.tuner.strategies.strategy import STRATEGIES, Strategy
+from seqtune.tuner.tune import strategy_factory
+
+DEVICE = Device("test:1", "test", "paper", "none")
+PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
+
+
+def spaces(*sizes: int) -> list[SearchSpace]:
+    """One per size: a grid x, y with x + y < size."""
+    values = tuple(range(12))
+    return [SearchSpace(Kernel(f"test.k{size}", "gemm", ("test",), (Parameter("x", values), Parameter("y", values)),
+                               (Constraint.of(f"x + y < {size}", "too far out"),), (("x", 0), ("y", 0))),
+                        PROBLEM, DEVICE) for size in sizes]
+
+
+def seconds(configuration: Configuration) -> float:
+    """A bowl with its best at (3, 2)."""
+    return 1e-3 + 1e-4 * ((configuration.number("x") - 3) ** 2 + (configuration.number("y") - 2) ** 2)
+
+
+def play(strategy: Strategy, batch: int = 4, most: int = 10_000) -> list[Configuration]:
+    """All that it asks for, with every seventh trial failing."""
+    asked: list[Configuration] = []
+    while len(asked) < most and (configurations := strategy.ask(batch)):
+        assert len(configurations) <= batch
+        for configuration in configurations:
+            asked.append(configuration)
+            strategy.tell(configuration, Measurement(Status.CRASH) if len(asked) % 7 == 0
+                          else Measurement(Status.CORRECT, (seconds(configuration),)))
+    return asked
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+class TestContract:
+    def test_it_never_proposes_twice_and_only_what_is_valid(self, name: str) -> None:
+        union = spaces(9, 4)
+        asked = play(strategy_factory(name)(union, 0), most=60)
+        assert len(asked) == len(set(asked)) >= 50
+        assert all(sum(one in space for space in union) == 1 for one in asked)
+
+    def test_it_ends_when_everything_was_tried(self, name: str) -> None:
+        strategy = strategy_factory(name)(spaces(9), 0)
+        assert len(play(strategy)) == 45
+        assert strategy.ask(4) == []
+
+    def test_the_same_seed_and_results_give_the_same_proposals(self, name: str) -> None:
+        first, second, other = (play(strategy_factory(name)(spaces(9, 4), seed)) for seed in (1, 1, 2))
+        assert first == second
+        assert first != other
+
+    def test_it_survives_a_space_of_one(self, name: str) -> None:
+        strategy = strategy_factory(name)(spaces(1), 0)
+        assert len(play(strategy)) == 1
+
+    def test_it_survives_failures_alone(self, name: str) -> None:
+        strategy = strategy_factory(name)(spaces(4), 0)
+        count = 0
+        while configurations := strategy.ask(3):
+            for configuration in configurations:
+                strategy.tell(configuration, Measurement(Status.COMPILE))
+                count += 1
+        assert count == 10
+
+
+@pytest.mark.parametrize("name", ["exhaustive", "random"])
+def test_without_a_budget_every_configuration_is_proposed(name: str) -> None:
+    union = spaces(9, 4)
+    assert set(play(strategy_factory(name)(union, 5))) == {one for space in union for one in space}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_local_search_climbs_to_the_best_with_few_trials(seed: int) -> None:
+    strategy = Local(spaces(12), seed, trials=10)
+    asked: list[Configuration] = []
+    while configurations := strategy.ask(4):
+        for configuration in configurations:
+            asked.append(configuration)
+            strategy.tell(configuration, Measurement(Status.CORRECT, (seconds(configuration),)))
+    best = min(asked, key=seconds)
+    assert (best["x"], best["y"]) == (3, 2)
+    assert len(asked) < 78
+    (space,) = spaces(12)
+    assert set(space.neighbours(best)) <= set(asked)  # it ran dry
+
+
+def test_local_search_spends_half_of_a_small_budget_on_the_climb() -> None:
+    (space,) = spaces(12)
+    asked = play(strategy_factory("local")([space], 3, 20), most=20)
+    assert asked[:10] == play(strategy_factory("random")([space], 3, 20), most=10)[:10]
+    best = min((one for number, one in enumerate(asked[:10]) if number != 6), key=seconds)  # the seventh failed
+    assert asked[10] in space.neighbours(best)
+    assert min(asked, key=seconds) not in asked[:10]
+
+
+@pytest.mark.parametrize("trials", [1, 2, 40, 78, 500])
+def test_local_search_uses_the_whole_budget_even_where_the_climb_ends_early_or_nothing_is_correct(trials: int) -> None:
+    (space,) = spaces(12)
+    assert len(play(strategy_factory("local")([space], 3, trials), batch=1, most=trials)) == min(trials, len(space))
+    strategy = strategy_factory("local")([space], 3, trials)
+    count = 0
+    while configurations := strategy.ask(1):
+        strategy.tell(configurations[0], Measurement(Status.CRASH))
+        count += 1
+    assert count == min(trials, len(space))
+
+
+LANDSCAPE = Kernel(
+    "test.landscape", "gemm", ("test",),
+    (Parameter("block", (1, 2, 4, 8, 16, 32, 64)), Parameter("tile", (1, 2, 3, 4, 6, 8)), Parameter("unroll", (0, 1)),
+     Parameter("order", ("rows", "columns", "blocks")), Parameter("vector", (1, 2, 4, 8))),
+    (Constraint.of("block * tile <= 128", "too large"),), (("block", 1),))
+
+
+def landscape() -> tuple[SearchSpace, NDArray[np.float64]]:
+    """A space of 744 configurations with interactions and a corner that fails; the seconds of each."""
+    space = SearchSpace(LANDSCAPE, PROBLEM, DEVICE)
+    columns = space.columns()
+    threads = np.log2(columns["block"] * columns["tile"])
+    slow = (0.3 * (threads - 5) ** 2 + 0.4 * (columns["order"] != "blocks") + 0.3 * (columns["unroll"] == 0)
+            + 0.2 * np.abs(np.log2(columns["vector"]) - 2) * (columns["tile"] > 2)
+            + 0.1 * np.abs(np.log2(columns["block"]) - 3))
+    return space, np.where((columns["vector"] == 8) & (columns["unroll"] == 1), np.inf, 1e-3 * np.exp(slow))
+
+
+def share(strategy: Strategy, space: SearchSpace, times: NDArray[np.float64], trials: int) -> float:
+    """How near to the best it gets in so many trials."""
+    found: list[float] = []
+    while len(found) < trials:
+        for configuration in strategy.ask(min(8, trials - len(found))):
+            time = float(times[space.row(configuration)])
+            found.append(time)
+            strategy.tell(configuration, Measurement(Status.CORRECT, (time,)) if np.isfinite(time)
+                          else Measurement(Status.RUNTIME))
+    return float(times.min() / min(found))
+
+
+@pytest.mark.parametrize(("name", "least"), [
+    ("portfolio", 0.97), ("autotvm", 0.8), ("droplet", 0.85), ("evolutionary", 0.8), ("annealing", 0.8)])
+def test_it_beats_random_search_where_there_is_something_to_learn(name: str, least: float) -> None:
+    space, times = landscape()
+    found = [share(strategy_factory(name)([space], seed, 60), space, times, 60) for seed in range(6)]
+    chance = [share(strategy_factory("random")([space], seed, 60), space, times, 60) for seed in range(6)]
+    assert float(np.mean(found)) > max(least, float(np.mean(chance)))
+
+
+def test_what_fails_is_learned_and_avoided() -> None:
+    space, times = landscape()
+    strategy = Portfolio([space], 0)
+    share(strategy, space, times, 80)
+    late = times[strategy.told[20:]]
+    assert np.isinf(late).mean() < 0.5 * np.isinf(times).mean()
+
+
+def test_seeds_come_first_and_unknown_ones_are_left_out() -> None:
+    (space,) = spaces(12)
+    seeds = [space[7], Configuration.of("test.other", {"x": 1}), space[3], space[7]]
+    for factory in (Portfolio, Predictor):
+        strategy = factory([space], 0, seeds=seeds)
+        assert strategy.ask(5) == [space[7], space[3]]
+
+
+def test_a_droplet_descends_from_the_best_of_its_exploration_and_then_explores_anew() -> None:
+    (space,) = spaces(12)
+    seeds = [space[row] for row in (0, 40)]
+    strategy = Predictor([space], 0, seeds=seeds)
+    asked = play(strategy, batch=2, most=70)
+    best = min(seeds, key=seconds)
+    assert set(asked[2:4]) <= set(space.neighbours(best))
+    assert min(asked[:40], key=seconds).settings == (("x", 3), ("y", 2))
+
+
+def test_a_droplet_moves_only_to_what_is_faster_beyond_noise() -> None:
+    (space,) = spaces(12)
+    strategy = Droplet([space], 0, seeds=[space[0]])
+    strategy.tell(strategy.ask(1)[0], Measurement(Status.CORRECT, (1.0, 1.2, 0.9, 1.1)))
+    near = strategy.ask(2)
+    strategy.tell(near[0], Measurement(Status.CORRECT, (0.95, 1.15, 0.9, 1.1)))  # luck
+    assert set(strategy.ask(1)) <= set(space.neighbours(space[0]))
+    strategy.tell(near[1], Measurement(Status.CORRECT, (0.5, 0.51, 0.52, 0.5)))
+    assert set(strategy.ask(2)) <= set(space.neighbours(near[1]))
+
+
+def test_welchs_test_agrees_with_tables() -> None:
+    assert student_tail(1.0, 1.0) == pytest.approx(0.25)
+    assert student_tail(2.228139, 10.0) == pytest.approx(0.025, rel=1e-5)
+    assert student_tail(-1.812461, 10.0) == pytest.approx(0.95, rel=1e-5)
+    assert student_tail(2.576, 1e6) == pytest.approx(0.005, rel=1e-2)
+    assert faster([1.0, 1.1, 0.9], [1.0, 1.1, 0.9]) == pytest.approx(0.5)
+    assert faster([1.0, 1.1, 0.9], [2.0, 2.2, 1.9]) < 0.001
+    assert (faster([1.0], [2.0]), faster([2.0], [1.0]), faster([2.0, 2.0], [1.0, 1.0])) == (0.0, 1.0, 1.0)
+
+
+def test_an_unknown_strategy_is_refused_with_a_list() -> None:
+    with pytest.raises(MisuseError, match=r"no strategy 'magic'; there are portfolio, predictor, .*, exhaustive"):
+        strategy_factory("magic")
+
+
+def test_renaming_and_reordering_the_parameters_changes_a_search_by_no_more_than_chance() -> None:
+    space, times = landscape()
+    kernel = Kernel(
+        "test.renamed", "gemm", ("test",),
+        tuple(Parameter(f"p{column}", one.values) for column, one in enumerate(LANDSCAPE.parameters))[::-1],
+        (Constraint.of("p0 * p1 <= 128", "too large"),), (("p0", 1),))
+    other = SearchSpace(kernel, PROBLEM, DEVICE)
+    names = {one.name: f"p{column}" for column, one in enumerate(LANDSCAPE.parameters)}
+    moved = np.empty_like(times)
+    for row, configuration in enumerate(space):
+        moved[other.row(Configuration.of(kernel.name, {names[name]: value for name, value in configuration.settings}))
+              ] = times[row]
+    plain, renamed = (np.array([1 - share(Portfolio([one], seed), one, known, 30) for seed in range(12)])
+                      for one, known in ((space, times), (other, moved)))
+    error = np.hypot(plain.std(ddof=1), renamed.std(ddof=1)) / np.sqrt(len(plain))
+    assert abs(plain.mean() - renamed.mean()) < 2.5 * error + 0.01

@@ -1,0 +1,154 @@
+"""Measuring: the check comes first and misses nothing; every sample is kept."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+from seqtune.data.record import Measurement, Status
+from seqtune.kernels.implementation import Array
+from seqtune.kernels.problem import Problem
+from seqtune.tuner.backends.backend import LaunchError
+from seqtune.tuner.measuring.timing import Options, check_and_time, interleaved, prepare, sample
+
+PROBLEM = Problem.make("gemm", m=6, n=5, k=4, tolerance=1e-3)
+
+
+class Fake:
+    """Adds `slip` to one element; refuses the launch numbered `fail`."""
+
+    build_seconds = 0.5
+
+    def __init__(self, slip: float = 0.0, fail: int = -1, log: list[str] | None = None, name: str = "") -> None:
+        self.slip, self.fail, self.name = slip, fail, name
+        self.log = log if log is not None else []
+        self.launches = 0
+
+    def load(self, x: Array, weights: Array, bias: Array | None) -> None:
+        self.y = x @ weights
+        self.y[0, 0] += self.slip
+        self.out = np.zeros_like(self.y)
+
+    def poison(self) -> None:
+        self.out[:] = np.nan
+
+    def run(self) -> None:
+        self.launches += 1
+        self.log.append(self.name)
+        if self.launches == self.fail:
+            raise LaunchError("refused")
+        self.out[:] = self.y
+
+    def output(self) -> Array:
+        return self.out
+
+    def overrun(self) -> str | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+def time_one(fake: Fake, best: float = math.inf, **options: int | float) -> Measurement:
+    operands, expected = prepare(PROBLEM)
+    return check_and_time(fake, operands, expected, Options(**options), best)  # type: ignore[arg-type]
+
+
+def test_the_error_is_relative_to_the_largest_reference() -> None:
+    operands, expected = prepare(PROBLEM)
+    largest = np.abs(operands.x.astype(np.float64) @ operands.weights).max()
+    found = time_one(Fake(slip=1e-4))
+    assert found.error == pytest.approx(1e-4 / largest, rel=0.02)
+    assert found.status is Status.CORRECT
+    assert expected.scale == pytest.approx(largest, rel=1e-6)
+
+
+@pytest.mark.parametrize("slip", [0.1, -0.1, math.inf, -math.inf, math.nan])
+def test_a_wrong_element_is_found_whatever_its_sign(slip: float) -> None:
+    fake = Fake(slip=slip)
+    found = time_one(fake)
+    assert found.status is Status.CORRECTNESS
+    assert fake.launches == 1  # never timed
+    assert found.seconds == math.inf
+
+
+def test_the_tolerance_is_the_problems() -> None:
+    operands, expected = prepare(Problem.make("gemm", m=6, n=5, k=4, tolerance=0.5))
+    assert check_and_time(Fake(slip=0.1), operands, expected, Options()).status is Status.CORRECT
+
+
+@pytest.mark.parametrize("fail", [1, 2])
+def test_a_refused_launch_is_a_runtime_failure(fail: int) -> None:
+    found = time_one(Fake(fail=fail))
+    assert found.status is Status.RUNTIME
+    assert found.message == "refused"
+    assert found.build_seconds == 0.5
+
+
+def test_every_sample_is_kept() -> None:
+    assert len(time_one(Fake(), samples=7).samples) == 7
+
+
+def test_a_slow_kernel_gets_fewer_samples_but_at_least_one() -> None:
+    assert len(time_one(Fake(), samples=7, longest_seconds=0.0).samples) == 1
+
+
+def test_a_sample_loops_until_it_is_long_enough() -> None:
+    launches = []
+    one, calls = sample(lambda: launches.append(1), 2e-3, 1)
+    assert len(launches) * one >= 2e-3
+    assert calls >= 100  # an append takes far below 20 us
+    _, again = sample(lambda: launches.append(1), 2e-3, calls)
+    assert again >= 100
+
+
+def test_finalists_take_turns_in_rotating_order() -> None:
+    log: list[str] = []
+    fakes = [Fake(log=log, name=name) for name in "abc"]
+    wrong = Fake(slip=1.0, log=log, name="w")
+    operands, expected = prepare(PROBLEM)
+    places: list[int] = []
+    found = interleaved([*fakes, wrong, None], operands, expected, 3, Options(), places.append)
+    assert [one.status if one else None for one in found] == [Status.CORRECT] * 3 + [Status.CORRECTNESS, None]
+    assert [len(one.samples) for one in found if one] == [3, 3, 3, 0]
+    assert places == [0, 1, 2, 3, 0, 1, 2, 1, 2, 0, 2, 0, 1]
+    assert log.count("w") == 1
+
+
+def test_a_reference_of_zeros_can_be_met() -> None:
+    problem = Problem.make("gemm", m=1, n=1, k=1, activation="relu")
+    for seed in range(20):
+        _, expected = prepare(problem, seed)
+        if expected.y.max() == 0:
+            assert expected.error(np.zeros((1, 1), np.float32)) == 0
+            assert expected.error(np.ones((1, 1), np.float32)) == 1
+            return
+    raise AssertionError("no seed gave a negative product")
+
+
+class Slow(Fake):
+    """Sleeps 50 ms in launches number `first` to `last`."""
+
+    def __init__(self, first: int, last: int) -> None:
+        super().__init__()
+        self.first, self.last = first, last
+
+    def run(self) -> None:
+        super().run()
+        if self.first <= self.launches <= self.last:
+            time.sleep(0.05)
+
+
+def test_one_disturbed_sample_does_not_drop_a_good_candidate() -> None:
+    found = time_one(Slow(first=1, last=2), best=2e-3, samples=5)
+    assert len(found.samples) == 5
+    assert found.samples[0] > 0.05  # the disturbed one is kept
+    assert found.seconds < 2e-3
+
+
+def test_a_hopeless_candidate_is_dropped_at_the_second_look() -> None:
+    found = time_one(Slow(first=1, last=1000), best=1e-4, samples=5)
+    assert len(found.samples) == 2

@@ -1,0 +1,261 @@
+"""The tuning loop: budgets, finals, resuming; a killed tuner loses nothing and repeats nothing."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from seqtune.data.journal import Journal
+from seqtune.data.record import Measurement, Status
+from seqtune.errors import InterruptedTuning, KernelError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
+from seqtune.kernels.problem import Problem
+from seqtune.tuner.measuring.timing import Options
+from seqtune.tuner.tune import Budget, Finals, Progress, Result, tune, tune_all
+from tests.support import planted
+
+DEVICE = Device("test:1", "test", "paper", "none", toolchain="t1")
+KERNEL = Kernel("test.k", "gemm", ("test",), (Parameter("x", tuple(range(10))), Parameter("y", tuple(range(10)))),
+                (Constraint.of("x * y < 50", "too large"),), (("x", 0), ("y", 0)),
+                solves=(Constraint.of("m < 100", "m is too large"),))
+PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
+UNLIMITED, FINALS = Budget(), Finals()
+
+
+class Fake:
+    """A measurer with a known answer: best at (4, 6) and, in the finals alone, (4, 5). x = 9 crashes."""
+
+    device = DEVICE
+
+    def __init__(self, pause: float = 0.0, interrupt_at: int = -1) -> None:
+        self.measured: list[Configuration] = []
+        self.compared: list[list[Configuration]] = []
+        self.bests: list[float] = []
+        self.pause, self.interrupt_at = pause, interrupt_at
+
+    def time(self, configuration: Configuration, best_y: int) -> Measurement:
+        x, y = configuration.number("x"), configuration.number("y")
+        if x == 9:
+            return Measurement(Status.CRASH)
+        return Measurement(Status.CORRECT, (1.0 + (x - 4) ** 2 + (y - best_y) ** 2,))
+
+    def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
+                best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
+        self.bests.append(best)
+        for configuration in configurations:
+            if len(self.measured) == self.interrupt_at:
+                raise KeyboardInterrupt
+            self.measured.append(configuration)
+            time.sleep(self.pause)
+            yield configuration, self.time(configuration, 6)
+
+    def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
+                options: Options) -> list[Measurement]:
+        self.compared.append(list(configurations))
+        return [self.time(configuration, 5) for configuration in configurations]
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with Journal(tmp_path / "journal.sqlite") as found:
+        yield found
+
+
+def go(journal: Journal, measurer: Fake, strategy: str = "exhaustive", budget: Budget = UNLIMITED, batch: int = 16,
+       finals: Finals = FINALS, seen: list[Progress] | None = None) -> Result:
+    seen = [] if seen is None else seen
+    return tune(PROBLEM, DEVICE, journal, strategy, budget, measurer=measurer, kernels=[KERNEL], batch=batch,
+                finals=finals, on_progress=seen.append)
+
+
+def test_the_finals_decide(journal: Journal) -> None:
+    measurer = Fake()
+    result = go(journal, measurer)
+    assert len(measurer.measured) == len(set(measurer.measured)) == result.done == result.space
+    (finalists,) = measurer.compared
+    assert len(finalists) == 6
+    assert result.default == Configuration.of("test.k", {"x": 0, "y": 0}) == finalists[-1]
+    assert result.configuration == Configuration.of("test.k", {"x": 4, "y": 5})  # the trials alone say (4, 6)
+    assert finalists[0] == Configuration.of("test.k", {"x": 4, "y": 6})
+    assert result.measurement is not None
+    assert result.measurement.seconds == 1.0
+    assert [record.run for record in journal.records()] == ["exhaustive"] * result.space + ["final"] * 6
+    assert journal.devices() == {DEVICE.key: DEVICE}
+
+
+def test_what_is_known_is_not_measured_again(journal: Journal) -> None:
+    first = go(journal, Fake())
+    again = Fake()
+    seen: list[Progress] = []
+    second = go(journal, again, seen=seen)
+    assert again.measured == []
+    assert again.compared == []
+    assert second.resumed == second.done == first.done == len(seen)
+    assert (second.configuration, second.finalists) == (first.configuration, first.finalists)
+
+
+@pytest.mark.parametrize("strategy", ["exhaustive", "random", "local", "portfolio", "droplet"])
+def test_a_trial_budget_counts_what_is_known(journal: Journal, strategy: str) -> None:
+    first, second, third = Fake(), Fake(), Fake()
+    assert go(journal, first, strategy, Budget(trials=20)).done == 20
+    assert len(first.measured) == 20
+    resumed = go(journal, second, strategy, Budget(trials=30)).resumed
+    assert resumed == 20 or (strategy == "local" and 10 <= resumed < 20)  # which explores half of its budget
+    assert len(second.measured) == 30 - resumed
+    go(journal, third, strategy, Budget(trials=30))
+    assert third.measured == []
+
+
+def test_a_budget_in_seconds_is_kept_to_one_configuration(journal: Journal) -> None:
+    measurer = Fake(pause=0.02)
+    start = time.monotonic()
+    result = go(journal, measurer, budget=Budget(seconds=0.1), batch=1000)
+    assert time.monotonic() - start >= 0.1
+    assert result.done == len(measurer.measured) <= 6
+    assert result.configuration is not None
+
+
+def test_progress_follows_the_journal(journal: Journal) -> None:
+    def look(progress: Progress) -> None:
+        held = [record.configuration for record in journal.records(PROBLEM)]
+        assert held[-1] == progress.configuration
+        assert len(held) == progress.done
+        assert progress.total == 12
+
+    tune(PROBLEM, DEVICE, journal, "random", Budget(trials=12), measurer=Fake(), kernels=[KERNEL], on_progress=look)
+
+
+def test_the_measurer_is_told_the_best_so_far(journal: Journal) -> None:
+    measurer = Fake()
+    go(journal, measurer, batch=10)
+    assert measurer.bests[0] == math.inf
+    assert measurer.bests == sorted(measurer.bests, reverse=True)
+    assert measurer.bests[-1] == 1.0
+
+
+def test_ctrl_c_stops_with_everything_in_the_journal(journal: Journal) -> None:
+    measurer = Fake(interrupt_at=25)
+    with pytest.raises(InterruptedTuning, match=r"stopped after 25 trials of gemm .* run again to resume"):
+        go(journal, measurer)
+    assert [record.configuration for record in journal.records()] == measurer.measured
+    rest = Fake()
+    go(journal, rest)
+    assert not set(rest.measured) & set(measurer.measured)
+
+
+def test_without_finals_the_best_trial_wins(journal: Journal) -> None:
+    measurer = Fake()
+    result = go(journal, measurer, finals=Finals(count=0))
+    assert measurer.compared == []
+    assert result.configuration == Configuration.of("test.k", {"x": 4, "y": 6})
+    assert [one for one, _ in result.finalists] == [result.configuration, result.default]
+
+
+def test_a_problem_set_skips_what_nothing_solves(journal: Journal) -> None:
+    problems = [PROBLEM, Problem.make("gemm", m=200, n=4, k=5), Problem.make("gemm", m=4, n=4, k=5)]
+    skipped: list[str] = []
+    results = list(tune_all(problems, DEVICE, journal, "random", Budget(trials=3), measurer=Fake(), kernels=[KERNEL],
+                            on_skip=lambda problem, reason: skipped.append(reason)))
+    assert [result.problem for result in results] == [problems[0], problems[2]]
+    assert len(skipped) == 1
+    assert "m is too large" in skipped[0]
+    with pytest.raises(KernelError):
+        tune(problems[1], DEVICE, journal, "random", Budget(trials=3), measurer=Fake(), kernels=[KERNEL])
+
+
+SCRIPT = """
+import sys
+import planted
+from seqtune.data.journal import Journal
+from seqtune.kernels.problem import Problem
+from seqtune.tuner.measuring.timing import Options
+from seqtune.tuner.measuring.runner import Runner
+from seqtune.tuner.tune import Finals, tune
+
+with Journal(sys.argv[1]) as journal, \\
+        Runner(planted.DEVICE, planted.BACKEND, planted.KERNELS, planted.PATH) as runner:
+    tune(Problem.make("gemm", m=20, n=8, k=8), planted.DEVICE, journal, "exhaustive", measurer=runner,
+         kernels=[planted.GOOD],
+         options=Options(samples=4, drop_factors=(1e9,), sample_seconds=float(sys.argv[2])), finals=Finals(count=0),
+         on_progress=lambda progress: print(progress.configuration.key, progress.resumed, flush=True))
+"""
+
+
+def start(path: Path, start_new_session: bool = False, sample_seconds: float = 2e-3) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", SCRIPT, str(path), str(sample_seconds)], stdout=subprocess.PIPE,
+                            text=True, stderr=subprocess.DEVNULL, start_new_session=start_new_session,
+                            env={**os.environ, "PYTHONPATH": planted.PATH[0], "OMP_NUM_THREADS": "1"})
+
+
+def reported(process: subprocess.Popen[str]) -> list[str]:
+    """The configurations whose report came out whole, and were not resumed."""
+    assert process.stdout is not None
+    lines = [line.rpartition(" ") for line in process.stdout.read().split("\n")[:-1]]
+    return [key for key, _, _ in lines]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_ctrl_c_in_a_terminal_ends_the_tuner_and_its_worker(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with start(path, start_new_session=True, sample_seconds=0.2) as process:  # undisturbed it takes four minutes
+        assert process.stdout is not None
+        seen = [process.stdout.readline().rpartition(" ")[0]]
+        os.killpg(process.pid, signal.SIGINT)  # a terminal interrupts the whole group
+        seen += reported(process)
+        assert process.wait(timeout=60.0) == 1
+    with Journal(path) as journal:
+        assert [record.configuration.key for record in journal.records()] == seen
+        assert all(record.measurement.status is Status.CORRECT for record in journal.records())
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)  # nobody of the group is left
+
+
+def test_a_killed_tuner_loses_no_measurement_and_repeats_none(tmp_path: Path) -> None:
+    """Killed by SIGKILL at 20 seeded random moments: at start, while it opens the journal, while it measures."""
+    path = tmp_path / "journal.sqlite"
+    generator = random.Random(20)
+    seen: set[str] = set()
+    when: dict[str, float] = {}
+    midway = 0
+    for life in range(20):
+        with start(path) as process:
+            assert process.stdout is not None
+            first = ""
+            if life % 4:
+                while not first.endswith(str(len(when))):  # up to the first trial of this life
+                    first = process.stdout.readline().rstrip("\n")
+                    assert first, "the tuner ended before it was killed"
+                    seen.add(first.rpartition(" ")[0])
+                time.sleep(generator.uniform(0, 0.1))
+            else:
+                time.sleep(generator.uniform(0.05, 0.6))
+            process.kill()
+            seen.update(reported(process))
+        if path.exists():
+            with Journal(path) as journal:
+                held = {record.configuration.key: record.when for record in journal.records()}
+            assert seen <= set(held)  # none lost
+            assert {key: held[key] for key in when} == when  # none measured again
+            when = held
+        midway += process.returncode != 0 and 0 < len(when) < 320
+    assert midway, "a kill must come between beginning and end"
+    with start(path) as last:
+        reported(last)
+    assert last.returncode == 0
+    with start(tmp_path / "undisturbed.sqlite") as undisturbed:
+        reported(undisturbed)
+    with Journal(path) as journal, Journal(tmp_path / "undisturbed.sqlite") as other:
+        trials = [(record.identity, record.measurement.status) for record in journal.records()]
+        assert len(trials) == len(set(trials)) == 320
+        assert set(trials) == {(record.identity, record.measurement.status) for record in other.records()}
+        assert all(record.measurement.status is Status.CORRECT for record in journal.records())

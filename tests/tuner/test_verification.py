@@ -1,0 +1,258 @@
+"""Verification with a fake measurer whose true times are known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from seqtune.data.record import Measurement, Status
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.tuner.measuring.timing import Options
+from seqtune.tuner.measuring.verification import (
+    ERROR_LEVEL,
+    Verdict,
+    chance_not_faster,
+    compared,
+    decide,
+    holm,
+    leads_always,
+    verify,
+)
+
+
+def choice(number: int) -> Configuration:
+    return Configuration.of("fake", {"number": number})
+
+
+DEFAULT = choice(0)
+PROBLEM = Problem.make("gemm", m=8, n=8, k=8)
+
+
+class NoisyMeasurer:
+    """Times = truth x log-normal noise x rare large outliers x a slow drift that all share."""
+
+    device = Device("fake", "fake", "fake", "fake")
+
+    def __init__(self, truth: Mapping[Configuration, float], seed: int,
+                 failing: Mapping[Configuration, Status] | None = None) -> None:
+        self.truth, self.failing = truth, failing or {}
+        self.generator = np.random.default_rng(seed)
+        self.failing_later: dict[Configuration, Measurement] = {}
+        self.rounds = 0
+        self.compared: list[Configuration] = []
+
+    def _sample(self, configuration: Configuration, drift: float) -> float:
+        noise = float(np.exp(self.generator.normal(0, 0.03)))
+        outlier = 5.0 if self.generator.random() < 0.05 else 1.0
+        return self.truth[configuration] * noise * outlier * drift
+
+    def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
+                best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
+        for configuration in configurations:
+            if configuration in self.failing:
+                yield configuration, Measurement(self.failing[configuration], message="planted")
+            else:
+                samples = tuple(self._sample(configuration, 1.0) for _ in range(10))
+                yield configuration, Measurement(Status.CORRECT, samples, error=1e-7)
+
+    def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
+                options: Options) -> list[Measurement]:
+        self.compared += configurations
+        self.rounds = rounds
+        samples: dict[Configuration, list[float]] = {configuration: [] for configuration in configurations}
+        for turn in range(min(rounds, 12)):
+            for configuration in configurations:
+                samples[configuration].append(self._sample(configuration, 1 + turn / 20))
+        return [self.failing_later.get(configuration, Measurement(Status.CORRECT, tuple(found)))
+                for configuration, found in samples.items()]
+
+
+def run(truth: Sequence[float], seed: int = 0, failing: Mapping[int, Status] | None = None) -> Verdict:
+    """Candidate i + 1 takes truth[i + 1] seconds; the default takes truth[0]."""
+    times = {choice(number): time for number, time in enumerate(truth)}
+    measurer = NoisyMeasurer(times, seed, {choice(number): status for number, status in (failing or {}).items()})
+    return verify(measurer, PROBLEM, [choice(number) for number in range(1, len(truth))], DEFAULT, seconds=600.0)
+
+
+def test_a_clearly_faster_candidate_wins_with_its_speedup() -> None:
+    verdict = run([2.0, 1.0, 1.8])
+    assert verdict.winner == choice(1)
+    assert verdict.significant
+    assert verdict.speedup == pytest.approx(2.0, rel=0.15)
+
+
+def test_a_wrong_candidate_never_wins_however_fast_it_is() -> None:
+    for seed in range(50):
+        for status in (Status.CORRECTNESS, Status.CRASH, Status.TIMEOUT, Status.COMPILE):
+            verdict = run([1.0, 0.01, 1.0], seed, {1: status})
+            assert verdict.winner != choice(1)
+            assert verdict.measurements[choice(1)].status is status
+
+
+def test_a_slow_candidate_never_wins() -> None:
+    for seed in range(200):
+        verdict = run([1.0, 1.1, 3.0], seed)
+        assert verdict.winner == DEFAULT
+        assert verdict.speedup == 1.0
+        assert not verdict.significant
+
+
+def test_equal_candidates_win_no_oftener_than_stated() -> None:
+    wins = sum(run([1.0] * 6, seed).winner != DEFAULT for seed in range(200))
+    assert wins <= 200 * ERROR_LEVEL
+
+
+class LuckyBuilds(NoisyMeasurer):
+    """Each build runs some percent faster or slower than another, as long as it lives."""
+
+    def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
+                options: Options) -> list[Measurement]:
+        truth = self.truth
+        self.truth = {one: time * float(np.exp(self.generator.normal(0, 0.02))) for one, time in truth.items()}
+        found = super().compare(problem, configurations, rounds, options)
+        self.truth = truth
+        return found
+
+
+def test_lucky_builds_win_seldom() -> None:
+    candidates, wins = [choice(number) for number in range(1, 6)], 0
+    for seed in range(200):
+        measurer = LuckyBuilds(dict.fromkeys([DEFAULT, *candidates], 1.0), seed)
+        wins += verify(measurer, PROBLEM, candidates, DEFAULT, seconds=600.0).winner != DEFAULT
+    assert wins <= 4  # one is to be expected, ten with three batches
+
+
+def test_a_candidate_faster_by_less_than_the_margin_is_a_tie() -> None:
+    wins = sum(run([1.0, 0.995, 0.995], seed).winner != DEFAULT for seed in range(200))
+    assert wins <= 200 * ERROR_LEVEL
+
+
+def test_a_tenth_faster_is_found_nearly_always_in_spite_of_outliers() -> None:
+    wins = sum(run([1.0, 0.9, 1.05, 1.3], seed).winner == choice(1) for seed in range(50))
+    assert wins >= 45
+
+
+def test_hopeless_candidates_are_not_compared_but_the_default_always_is() -> None:
+    times = {choice(number): time for number, time in enumerate([9.0, 1.0, 1.1, 2.0])}
+    measurer = NoisyMeasurer(times, 0)
+    verify(measurer, PROBLEM, [choice(1), choice(2), choice(3)], DEFAULT, seconds=600.0)
+    assert set(measurer.compared) == {DEFAULT, choice(1), choice(2)}
+
+
+def test_a_candidate_that_turns_wrong_in_the_comparison_does_not_win() -> None:
+    measurer = NoisyMeasurer({DEFAULT: 1.0, choice(1): 0.5, choice(2): 0.6}, 0)
+    measurer.failing_later[choice(1)] = Measurement(Status.CORRECTNESS, message="now and then")
+    verdict = verify(measurer, PROBLEM, [choice(1), choice(2)], DEFAULT, seconds=600.0)
+    assert verdict.winner == choice(2)
+    assert verdict.measurements[choice(1)].message == "now and then"
+
+
+def test_the_rounds_fit_into_the_budget_and_are_never_too_few_for_a_verdict() -> None:
+    for time_of_one, seconds, expected in ((0.1, 12.0, 10), (10.0, 1.0, 3), (1e-6, 1.0, 25)):
+        measurer = NoisyMeasurer({DEFAULT: time_of_one, choice(1): time_of_one}, 0)
+        verify(measurer, PROBLEM, [choice(1)], DEFAULT, seconds=seconds, clock=lambda: 0.0)
+        assert measurer.rounds == pytest.approx(expected, abs=1)
+    assert run([1.0, 0.5]).significant
+
+
+class SlowToBuild(NoisyMeasurer):
+    """A batch takes a while before its rounds begin; `now` is its clock."""
+
+    def __init__(self, truth: Mapping[Configuration, float], building: float) -> None:
+        super().__init__(truth, 0)
+        self.building, self.now = building, 0.0
+        self.asked: list[int] = []
+
+    def _sample(self, configuration: Configuration, drift: float) -> float:
+        return self.truth[configuration]
+
+    def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
+                options: Options) -> list[Measurement]:
+        self.asked.append(rounds)
+        self.now += self.building + rounds * sum(self.truth[one] for one in configurations)
+        return [Measurement(Status.CORRECT, (self.truth[one],) * rounds) for one in configurations]
+
+
+def test_what_building_anew_takes_is_part_of_the_budget() -> None:
+    for building, expected in ((0.0, 20), (1.0, 7), (60.0, 3)):
+        measurer = SlowToBuild({DEFAULT: 0.05, choice(1): 0.04}, building)
+        verdict = verify(measurer, PROBLEM, [choice(1)], DEFAULT, seconds=11.0, clock=lambda: measurer.now)  # noqa: B023
+        assert measurer.asked[1:] == [expected] * 5
+        assert {len(one.samples) for one in verdict.measurements.values()} == {6 * expected}, "all batches alike"
+        assert verdict.winner == choice(1)
+        if expected > 3:
+            assert 10.0 < measurer.now < 11.1
+
+
+def test_only_what_ran_in_the_same_rounds_is_paired() -> None:
+    found = {choice(number): Measurement(Status.CORRECT, (time,) * 18) for number, time in enumerate((1.0, 0.5, 0.6))}
+    assert decide(found, DEFAULT, list(found)).winner == choice(1)
+    assert decide(found, DEFAULT, [DEFAULT, choice(2)]).winner == choice(2)
+    assert decide(found, DEFAULT, [choice(1), choice(2)]).winner == DEFAULT
+    found[choice(1)] = Measurement(Status.CORRECT, (0.5,) * 10)
+    assert compared(found) == [DEFAULT, choice(2)]
+
+
+def test_what_a_journal_keeps_gives_the_same_verdict_again() -> None:
+    verdict = run([1.0, 0.9, 1.05, 2.0])
+    again = decide(verdict.measurements, DEFAULT, compared(verdict.measurements))
+    assert again == verdict
+    assert compared(verdict.measurements) == [DEFAULT, choice(1), choice(2)]
+
+
+def test_a_lead_in_one_batch_alone_does_not_win() -> None:
+    lucky = [2.0] * 15 + [1.0] * 6
+    assert chance_not_faster(lucky, [1.0] * 21) < ERROR_LEVEL
+    assert not leads_always(lucky, [1.0] * 21)
+
+
+def test_where_the_default_fails_the_fastest_correct_candidate_is_returned_without_a_claim() -> None:
+    verdict = run([1.0, 0.8, 0.5], failing={0: Status.CRASH})
+    assert (verdict.winner, verdict.speedup, verdict.significant) == (choice(2), None, False)
+
+
+def test_where_nothing_runs_there_is_no_winner() -> None:
+    assert run([1.0, 0.5], failing={0: Status.CRASH, 1: Status.RUNTIME}).winner is None
+
+
+def test_a_default_among_the_candidates_is_measured_once_and_keeps_its_place() -> None:
+    times = {DEFAULT: 1.0, choice(1): 1.0}
+    verdict = verify(NoisyMeasurer(times, 3), PROBLEM, [DEFAULT, choice(1)], DEFAULT, seconds=1.0)
+    assert len(verdict.measurements) == 2
+    assert verdict.winner == DEFAULT
+
+
+def test_the_error_of_the_check_survives_the_rounds() -> None:
+    assert run([1.0, 0.9]).measurements[choice(1)].error == 1e-7
+
+
+def test_the_signed_rank_test_agrees_with_counting_all_signs() -> None:
+    generator = np.random.default_rng(5)
+    lead = generator.normal(0.02, 0.05, 9)
+    margin = np.log1p(0.01)
+    found = chance_not_faster(np.exp(lead + margin).tolist(), [1.0] * 9)
+    ranks = np.argsort(np.argsort(np.abs(lead))) + 1
+    sums = [sum(rank for place, rank in enumerate(ranks) if signs >> place & 1) for signs in range(2**9)]
+    assert found == pytest.approx(np.mean(np.array(sums) >= ranks[lead > 0].sum()))
+
+
+def test_holm_stops_at_the_first_hypothesis_that_stands() -> None:
+    chances = {choice(1): 0.004, choice(2): 0.006, choice(3): 0.001}
+    assert holm(chances, 0.01) == [choice(3), choice(1), choice(2)]
+    assert holm({**chances, choice(1): 0.0051}, 0.01) == [choice(3)]
+
+
+def test_a_budget_too_small_for_all_leaves_the_slowest_out_of_the_rounds() -> None:
+    candidates = [choice(number) for number in range(1, 6)]
+    truth = dict(zip([DEFAULT, *candidates], [2.0, 1.7, 1.8, 1.9, 2.0, 2.1], strict=True))
+    measurer = NoisyMeasurer(truth, 0)
+    verdict = verify(measurer, PROBLEM, candidates, DEFAULT, seconds=1.0)  # one round takes 11.5 s
+    assert len(set(measurer.compared)) == 2
+    assert DEFAULT in measurer.compared
+    assert verdict.winner in measurer.compared
+    assert set(verdict.measurements) == {DEFAULT, *candidates}

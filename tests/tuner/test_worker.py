@@ -1,0 +1,193 @@
+"""The worker and its runner: whatever a kernel does, it is recorded, the run goes on and the parent lives."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from seqtune.data.record import Measurement, Status
+from seqtune.errors import SeqtuneError, UnavailableError
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.tuner.measuring.runner import Runner
+from seqtune.tuner.measuring.timing import Options
+from tests.support import planted
+
+QUICK = Options(samples=3, build_seconds=3.0, run_seconds=3.0)
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    with Runner(planted.DEVICE, planted.BACKEND, planted.KERNELS, planted.PATH) as found:
+        yield found
+
+
+def measured(runner: Runner, *deeds: Configuration) -> list[Measurement]:
+    found = list(runner.measure(planted.PROBLEM, deeds, QUICK))
+    assert [configuration for configuration, _ in found] == list(deeds)
+    return [measurement for _, measurement in found]
+
+
+@pytest.mark.parametrize(("deed", "status", "words"), [
+    ("good", Status.CORRECT, ""),
+    ("compile", Status.COMPILE, "line 1: error: planted"),
+    ("wrong", Status.CORRECTNESS, "wrong result: error .*e-03, allowed 1e-04"),
+    ("nan", Status.CORRECTNESS, "NaN in the output"),
+    ("unwritten", Status.CORRECTNESS, ".*never written"),
+    ("overrun", Status.CORRECTNESS, "wrote outside its buffer: output"),
+    ("launch", Status.RUNTIME, "too many work-items"),
+    ("mistake", Status.RUNTIME, "ZeroDivisionError: a mistake in the backend"),
+    ("segv", Status.CRASH, r"the worker died \(SIGSEGV\)"),
+    ("abort", Status.CRASH, r"the worker died \(SIGABRT\)"),
+    ("loop", Status.TIMEOUT, "no answer within"),
+    ("loop_in_build", Status.TIMEOUT, "no answer within"),
+    ("chatty", Status.CORRECT, ""),
+])
+def test_a_planted_kernel_is_recorded_with_its_status_and_the_run_goes_on(
+        runner: Runner, deed: str, status: Status, words: str) -> None:
+    before, found, after = measured(runner, planted.deed("good"), planted.deed(deed), planted.deed("good", 1))
+    assert (before.status, found.status, after.status) == (Status.CORRECT, status, Status.CORRECT)
+    assert re.match(words, found.message), found.message
+    assert "\n" not in found.message
+    assert bool(found.samples) == (status is Status.CORRECT)
+
+
+@pytest.fixture(scope="module")
+def llvm_runner() -> Iterator[Runner]:
+    llvm = pytest.importorskip("seqtune.tuner.backends.llvm.backend")
+    if llvm.unavailable():
+        pytest.skip(llvm.unavailable())
+    with Runner(llvm.devices()[-1], kernels=planted.KERNELS, path=planted.PATH) as found:
+        yield found
+
+
+@pytest.mark.parametrize(("deed", "statuses"), [
+    ("compile", "compile"), ("wrong", "correctness"), ("unwritten", "correctness"), ("overrun", "correctness"),
+    ("underrun", "correctness"), ("far", "crash"), ("segv", "crash"), ("abort", "crash"), ("loop", "timeout")])
+def test_planted_machine_code_is_recorded_with_its_status_and_the_run_goes_on(
+        llvm_runner: Runner, deed: str, statuses: str) -> None:
+    problem = Problem.make("gemm", m=1, n=1, k=1)
+    deeds = [Configuration.of("planted.ir", {"deed": name}) for name in ("good", deed, "good")]
+    before, found, after = (one for _, one in llvm_runner.measure(problem, deeds, QUICK))
+    assert (before.status.value, found.status.value, after.status.value) == ("correct", statuses, "correct")
+    assert found.message
+
+
+def test_a_configuration_outside_its_space_is_refused_with_the_reason(runner: Runner) -> None:
+    (found,) = measured(runner, planted.deed("good", 300))
+    assert found.status is Status.CONSTRAINTS
+    assert found.message == "more numbers than the problem has (number < m * 16)"
+
+
+def test_only_the_crashing_kernel_is_blamed(runner: Runner) -> None:
+    deeds = [planted.deed(name, number) for number in range(3) for name in ("good", "segv", "good", "abort")]
+    statuses = [found.status for found in measured(runner, *dict.fromkeys(deeds))]
+    assert statuses == [Status.CORRECT, Status.CRASH, Status.CRASH] * 3
+
+
+def test_a_crash_that_an_earlier_kernel_caused_is_not_blamed_on_the_next(runner: Runner) -> None:
+    found = measured(runner, planted.deed("delayed"), planted.deed("good"), planted.deed("segv"))
+    assert [one.status for one in found] == [Status.CORRECT, Status.CORRECT, Status.CRASH]
+
+
+def test_a_hopeless_candidate_is_dropped_early(runner: Runner) -> None:
+    options = Options(samples=6, drop_factors=(8.0, 3.0, 1.3))
+    configurations = [planted.deed("good", wait=wait) for wait in (0, 200, 20)]
+    first, slow, again = [one for _, one in runner.measure(planted.PROBLEM, configurations[:2], options)] + [
+        one for _, one in runner.measure(planted.PROBLEM, configurations[2:], options, best=1e-6)]
+    assert len(first.samples) == 6
+    assert len(slow.samples) == 2  # within a batch, the worker knows the best so far
+    assert len(again.samples) == 2  # and is told it otherwise
+    assert slow.status is Status.CORRECT
+
+
+def test_samples_take_as_long_as_they_must(runner: Runner) -> None:
+    (found,) = measured(runner, planted.deed("good", wait=2))
+    assert len(found.samples) == QUICK.samples
+    assert found.seconds >= 0.002
+    assert found.error is not None
+    assert found.error < 1e-6
+
+
+def test_finalists_are_compared_whatever_they_do(runner: Runner) -> None:
+    names = ("good", "wrong", "segv", "overrun", "good", "loop", "compile")
+    deeds = [planted.deed(name, number) for number, name in enumerate(names)]
+    found = runner.compare(planted.PROBLEM, deeds, 4, QUICK)
+    assert [one.status.value for one in found] == [
+        "correct", "correctness", "crash", "correctness", "correct", "timeout", "compile"]
+    assert [len(one.samples) for one in found] == [4, 0, 0, 0, 4, 0, 0]
+
+
+def test_a_run_that_stops_early_leaves_a_usable_worker(runner: Runner) -> None:
+    deeds = [planted.deed("good", wait=200)] * 1000
+    measuring = runner.measure(planted.PROBLEM, deeds, QUICK)
+    next(measuring)
+    start = time.monotonic()
+    measuring.close()
+    assert time.monotonic() - start < 60.0  # the other 999 would take 800 s
+    assert measured(runner, planted.deed("good"))[0].status is Status.CORRECT
+
+
+def test_one_worker_serves_many_problems(runner: Runner) -> None:
+    for size in (1, 3, 17):
+        problem = Problem.make("gemm", m=size, n=5, k=7)
+        ((_, found),) = runner.measure(problem, [planted.deed("good")], QUICK)
+        assert found.status is Status.CORRECT
+
+
+def test_a_problem_without_a_reference_is_an_error_in_one_line(runner: Runner) -> None:
+    with pytest.raises(SeqtuneError, match="recorded has no reference"):
+        list(runner.measure(Problem.make("recorded", size=3), [planted.deed("good")], QUICK))
+    assert measured(runner, planted.deed("good"))[0].status is Status.CORRECT
+
+
+@pytest.mark.parametrize(("model", "reason"), [("hungry", r"the worker died \(SIGKILL\)"), ("slow", "not within 0 s")])
+def test_a_problem_that_cannot_be_prepared_is_blamed_on_no_configuration(
+        model: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if model == "slow":
+        monkeypatch.setattr(Runner, "_prepare_limit", lambda *_: 0.2)
+    with Runner(replace(planted.DEVICE, model=model), planted.BACKEND, planted.KERNELS, planted.PATH) as unable:
+        for ask in (lambda: list(unable.measure(planted.PROBLEM, [planted.deed("good")], QUICK)),
+                    lambda: unable.compare(planted.PROBLEM, [planted.deed("good")], 2, QUICK)):
+            with pytest.raises(SeqtuneError, match=f"the operands of gemm m=8 .* cannot be prepared .*{reason}"):
+                ask()
+
+
+def test_a_slow_kernel_has_time_for_the_check_and_for_samples() -> None:
+    limits = [Runner._run_limit(problem, Options(run_seconds=10.0))
+              for problem in (Problem.make("gemm", m=1000, n=1000, k=1000), Problem.make("recorded", size=3))]
+    assert limits == [pytest.approx(10.0 + 3 * 2.0), 10.0]  # 2 GFLOP at 1 GFLOP/s
+
+
+def test_a_backend_that_does_not_open_is_unavailable() -> None:
+    with Runner(replace(planted.DEVICE, model="broken"), planted.BACKEND, planted.KERNELS, planted.PATH) as broken, \
+            pytest.raises(SeqtuneError, match="the driver is broken"):
+        list(broken.measure(planted.PROBLEM, [planted.deed("good")], QUICK))
+    with Runner(planted.DEVICE, "os:_exit", planted.KERNELS, planted.PATH) as dying, \
+            pytest.raises((UnavailableError, SeqtuneError)):
+        list(dying.measure(planted.PROBLEM, [planted.deed("good")], QUICK))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="looks for the process by its parent")
+@pytest.mark.parametrize("name", ["good", "loop"])
+def test_the_worker_ends_with_its_parent(name: str) -> None:
+    script = ("import planted, os, threading; from seqtune.tuner.measuring.runner import *\n"
+              "runner = Runner(planted.DEVICE, planted.BACKEND, planted.KERNELS, planted.PATH)\n"
+              "list(runner.measure(planted.PROBLEM, [planted.deed('good')], Options()))\n"
+              "print(runner._process.pid, flush=True)\n"
+              f"list(runner.measure(planted.PROBLEM, [planted.deed({name!r}, wait=20)] * 2000, Options()))\n")
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "PYTHONPATH": planted.PATH[0]}) as parent:
+        assert parent.stdout is not None
+        worker = psutil.Process(int(parent.stdout.readline()))
+        time.sleep(0.1)
+        parent.kill()
+    worker.wait(timeout=60.0)  # what was asked for would take 440 s, or for ever

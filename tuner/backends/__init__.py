@@ -1,0 +1,1 @@
+"""Backends build a kernel for a device and run it."""

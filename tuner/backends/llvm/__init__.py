@@ -1,0 +1,1 @@
+"""The llvm backend: LLVM IR compiled by llvmlite, run on threads of this process."""

@@ -1,0 +1,211 @@
+"""The llvm backend: kernels in LLVM IR, compiled by llvmlite and run on this process's pinned threads.
+
+One CPU is several devices: every instruction set it has, on all physical cores and on one.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.errors import DeviceError
+from seqtune.kernels.device import Device
+from seqtune.kernels.implementation import Array, Implementation
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.operands import operand_shapes
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import resolve
+
+from ..backend import LaunchError
+from .compiler import INSTRUCTION_SETS, Built, Compiler, instruction_sets, toolchain
+from .facts import caches, cpu_model, cpu_name, measured_rates
+from .threads import Threads, make_job, usable_cpus
+
+MARGIN = 4096  # canary bytes on either side of every buffer
+CANARY = 0xA5
+SPARE_BYTES = 1 << 28  # freed buffers kept for the next executable: their pages are there already
+PACKINGS = 16  # of one weights array, kept
+
+
+def unavailable() -> str | None:
+    """Why there is no llvm device here, or None."""
+    return None if instruction_sets() else f"LLVM knows no vector instructions of this CPU ({platform.machine()})"
+
+
+@lru_cache(maxsize=1)
+def _devices() -> tuple[Device, ...]:
+    cores = len(usable_cpus())
+    found = []
+    for name in instruction_sets():
+        _, _, bits, registers = INSTRUCTION_SETS[name]
+        for threads in dict.fromkeys((cores, 1)):
+            peak, bandwidth = measured_rates(name, threads)
+            found.append(Device(
+                name=f"llvm:{name}:{threads}", backend="llvm", architecture=cpu_name(), instruction_set=name,
+                model=cpu_model(), threads=threads, compute_units=threads, vector_bits=bits,
+                vector_registers=registers, l1_bytes=caches()[1], l2_bytes=caches()[2], l3_bytes=caches()[3],
+                peak_gflops=peak, bandwidth_gbs=bandwidth, toolchain=toolchain()))
+    return tuple(found)
+
+
+def devices() -> list[Device]:
+    """This CPU's devices, best first: the widest vectors on all cores."""
+    return list(_devices())
+
+
+_shapes = lru_cache(maxsize=256)(operand_shapes)  # every feature asked for is computed anew: a millisecond
+
+
+class _Buffer:
+    """Bytes between two margins of canaries, aligned to cache lines."""
+
+    def __init__(self, raw: NDArray[np.uint8], shape: tuple[int, ...]) -> None:
+        size = 4 * int(np.prod(shape))
+        begin = MARGIN + (-raw.ctypes.data) % 64
+        self.raw = raw
+        self.array: Array = raw[begin:begin + size].view(np.float32).reshape(shape)
+        self._margins = (raw[begin - MARGIN:begin], raw[begin + size:begin + size + MARGIN])
+        self.address = int(self.array.ctypes.data)
+
+    def guard(self) -> None:
+        for margin in self._margins:
+            margin.fill(CANARY)
+
+    def intact(self) -> bool:
+        return all(bool((margin == CANARY).all()) for margin in self._margins)
+
+
+class LLVMBackend:
+    """Builds and runs configurations of llvm kernels in this process. Use it from the thread that made it.
+
+    It pins that thread until `close`. Raises DeviceError where this CPU is not that device.
+    """
+
+    def __init__(self, device: Device) -> None:
+        if device.instruction_set not in instruction_sets() or not 1 <= device.threads <= len(usable_cpus()):
+            listed = ", ".join(f"llvm:{name}" for name in instruction_sets()) or "none"
+            raise DeviceError(f"this machine cannot run {device.name}; it has {listed} on up to "
+                              f"{len(usable_cpus())} threads (seqtune devices lists them)")
+        self.device = device
+        self._compiler = Compiler(device.instruction_set)
+        self.threads = Threads(self._compiler, device.threads)
+        self._spare: list[NDArray[np.uint8]] = []
+        self._packed: dict[tuple[Any, ...], tuple[Array, Array]] = {}
+
+    def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> LLVMExecutable:
+        """An executable for this problem. Raises BuildError."""
+        if kernel.implementation is None:
+            raise LaunchError(f"{kernel.name} has nothing to run")
+        implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
+        source = implementation.source(problem, self.device, configuration)
+        begin = time.perf_counter()
+        built, fresh = self._compiler.build(source.text, source.options)
+        seconds = time.perf_counter() - begin if fresh else 0.0
+        return LLVMExecutable(self, built, seconds, problem, implementation, configuration)
+
+    def take(self, shape: tuple[int, ...]) -> _Buffer:
+        """A buffer, from the spare ones where one fits."""
+        size = 4 * int(np.prod(shape)) + 2 * MARGIN + 64
+        fits = [place for place, raw in enumerate(self._spare) if size <= raw.nbytes <= 2 * size]
+        if fits:
+            return _Buffer(self._spare.pop(min(fits, key=lambda place: self._spare[place].nbytes)), shape)
+        return _Buffer(np.empty(size, np.uint8), shape)
+
+    def give(self, buffer: _Buffer) -> None:
+        """A buffer back."""
+        self._spare.append(buffer.raw)
+        while sum(raw.nbytes for raw in self._spare) > SPARE_BYTES:
+            self._spare.pop(0)
+
+    def pack(self, implementation: Implementation, problem: Problem, configuration: Configuration,
+             weights: Array) -> Array:
+        """Packed weights. A read-only array is packed once per layout, where the implementation names its layouts."""
+        layout = getattr(implementation, "packing", None)
+        if layout is None or weights.flags.writeable:
+            return implementation.pack(problem, self.device, configuration, weights)
+        key = (id(weights), layout(problem, configuration))
+        found = self._packed.get(key)
+        if found is None:
+            if len(self._packed) >= PACKINGS or any(kept[0] is not weights for kept in self._packed.values()):
+                self._packed.clear()
+            # The array is kept too, so that its id stays its own.
+            found = weights, implementation.pack(problem, self.device, configuration, weights)
+            self._packed[key] = found
+        return found[1]
+
+    def close(self) -> None:
+        """End the threads, free code and buffers."""
+        self.threads.close()
+        self._compiler.close()
+        self._spare.clear()
+        self._packed.clear()
+
+
+class LLVMExecutable:
+    """A built configuration with its buffers; see `seqtune.tuner.backends.backend.Executable`."""
+
+    def __init__(self, backend: LLVMBackend, built: Built, build_seconds: float, problem: Problem,
+                 implementation: Implementation, configuration: Configuration) -> None:
+        self.build_seconds = build_seconds
+        self._backend, self._built, self._problem = backend, built, problem
+        self._implementation, self._configuration = implementation, configuration
+        launch = implementation.launch(problem, backend.device, configuration)
+        phases = [(built.address(phase.entry), phase.tasks) for phase in launch.phases]
+        x, _, bias, y = _shapes(problem)
+        self._x, self._y = backend.take(x), backend.take(y)
+        self._bias, self._workspace = backend.take(bias), backend.take((launch.workspace,))
+        self._weights: _Buffer | None = None
+        self._arguments = np.array(launch.arguments, np.int64)
+        self._phases = phases
+        self._job: NDArray[np.int64] | None = None
+        self._closed = False
+
+    def load(self, x: Array, weights: Array, bias: Array | None) -> None:
+        """Copy the operands in; the weights packed."""
+        np.copyto(self._x.array, x)
+        if bias is not None:
+            np.copyto(self._bias.array, bias)
+        packed = self._backend.pack(self._implementation, self._problem, self._configuration, weights)
+        if self._weights is None:
+            self._weights = self._backend.take(packed.shape)
+        np.copyto(self._weights.array, packed)
+        self._job = make_job((self._x.address, self._weights.address, self._bias.address, self._y.address,
+                              self._workspace.address), self._arguments, self._phases)
+        self._address = int(self._job.ctypes.data)
+
+    def _buffers(self) -> dict[str, _Buffer]:
+        found = {"x": self._x, "bias": self._bias, "y": self._y, "workspace": self._workspace}
+        return found if self._weights is None else {**found, "weights": self._weights}
+
+    def poison(self) -> None:
+        """NaN into output and workspace; fresh canaries around every buffer."""
+        self._y.array.fill(np.nan)
+        self._workspace.array.fill(np.nan)
+        for buffer in self._buffers().values():
+            buffer.guard()
+
+    def run(self) -> None:
+        """One launch. Raises LaunchError before `load` and after `close`."""
+        if self._job is None:
+            raise LaunchError("nothing is loaded")
+        self._backend.threads.run(self._address)
+
+    def output(self) -> Array:
+        """A copy of the output."""
+        return self._y.array.copy()
+
+    def overrun(self) -> str | None:
+        """Which buffer was written outside its bounds since `poison`."""
+        return next((name for name, buffer in self._buffers().items() if not buffer.intact()), None)
+
+    def close(self) -> None:
+        """Give the buffers back."""
+        if not self._closed:
+            for buffer in self._buffers().values():
+                self._backend.give(buffer)
+        self._job, self._closed = None, True

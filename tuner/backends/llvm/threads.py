@@ -1,0 +1,246 @@
+"""Threads that run compiled phases: pinned, woken in microseconds, asleep when idle.
+
+The caller is thread 0; the others are Python threads inside a compiled loop (ctypes releases the interpreter lock):
+they spin on a generation counter for a moment and then sleep on it (futex on Linux, short naps elsewhere).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import threading
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .compiler import Compiler
+
+SPINS = 4000  # pauses before a thread sleeps: some tens of microseconds
+# Words of the state, apart by cache lines.
+_GENERATION, _SLEEPERS, _FINISHED, _JOB, _PHASE, _THREADS, _WORDS = 0, 16, 32, 48, 49, 50, 64
+
+_pins = 0  # pools that hold the calling thread pinned
+_unpinned: set[int] = set()  # where it may run otherwise
+
+
+def usable_cpus() -> list[int]:
+    """One logical CPU of every physical core that this process may use."""
+    if not hasattr(os, "sched_getaffinity"):
+        return list(range(os.cpu_count() or 1))
+    allowed = sorted(_unpinned or os.sched_getaffinity(0))
+    cores: dict[str, int] = {}
+    for cpu in allowed:
+        try:
+            core = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text()
+        except OSError:
+            core = str(cpu)
+        cores.setdefault(core, cpu)
+    return list(cores.values())
+
+
+_BUFFERS = "".join(
+    f"  %q{i} = getelementptr ptr, ptr %job, i64 {i}\n  %p{i} = load ptr, ptr %q{i}\n" for i in range(6))
+# One thread's part of a phase of a job.
+SHARE = """
+define internal void @share(ptr %job, i64 %phase, i64 %index, i64 %threads) noinline nounwind {
+  %at = mul i64 %phase, 2
+  %fn_at = add i64 %at, 7
+  %fn_p = getelementptr i64, ptr %job, i64 %fn_at
+  %fn_i = load i64, ptr %fn_p
+  %fn = inttoptr i64 %fn_i to ptr
+  %n_p = getelementptr i64, ptr %fn_p, i64 1
+  %n = load i64, ptr %n_p
+  %b0 = mul i64 %n, %index
+  %begin = udiv i64 %b0, %threads
+  %next = add i64 %index, 1
+  %e0 = mul i64 %n, %next
+  %end = udiv i64 %e0, %threads
+""" + _BUFFERS + """
+  call void %fn(ptr %p0, ptr %p1, ptr %p2, ptr %p3, ptr %p4, ptr %p5, i64 %begin, i64 %end)
+  ret void
+}"""
+
+
+def _text() -> str:
+    arm = platform.machine() in ("aarch64", "arm64")
+    pause = '"yield", ""' if arm else '"pause", ""'
+    if platform.system() == "Linux":
+        number = 98 if arm else 202
+        call = "call i64 (i64, ...) @syscall(i64 {0}, ptr %state, i64 {1}, i64 {2}, ptr null, ptr null, i64 0)"
+        declared = "declare i64 @syscall(i64, ...)\ndeclare i32 @sched_yield()"
+        wait, wake = call.format(number, 128, "%seen"), call.format(number, 129, 2147483647)
+    else:
+        declared = "declare i32 @usleep(i32)\ndeclare i32 @sched_yield()"
+        wait, wake = "call i32 @usleep(i32 100)", "add i32 0, 0"
+    words = "".join(
+        f"  %{name} = getelementptr i64, ptr %state, i64 {place}\n" for name, place in (
+            ("sleepers", _SLEEPERS), ("finished", _FINISHED), ("job_p", _JOB), ("phase_p", _PHASE),
+            ("threads_p", _THREADS)))
+    return f"""
+{declared}
+{SHARE}
+define void @work(ptr %state, i64 %index, i64 %first) nounwind {{
+entry:
+{words}
+  %threads = load i64, ptr %threads_p
+  br label %idle
+idle:
+  %seen = phi i64 [ %first, %entry ], [ %new, %run ]
+  br label %spin
+spin:
+  %s = phi i64 [ 0, %idle ], [ %s1, %again ]
+  %now = load atomic i64, ptr %state acquire, align 8
+  %changed = icmp ne i64 %now, %seen
+  br i1 %changed, label %go, label %again
+again:
+  call void asm sideeffect {pause}()
+  %s1 = add i64 %s, 1
+  %tired = icmp ugt i64 %s1, {SPINS}
+  br i1 %tired, label %sleep, label %spin
+sleep:
+  %u0 = atomicrmw add ptr %sleepers, i64 1 seq_cst
+  %u1 = {wait}
+  %u2 = atomicrmw sub ptr %sleepers, i64 1 seq_cst
+  %now2 = load atomic i64, ptr %state acquire, align 8
+  %changed2 = icmp ne i64 %now2, %seen
+  br i1 %changed2, label %go, label %sleep
+go:
+  %new = load atomic i64, ptr %state acquire, align 8
+  %job = load ptr, ptr %job_p
+  %stop = icmp eq ptr %job, null
+  br i1 %stop, label %out, label %run
+run:
+  %phase = load i64, ptr %phase_p
+  call void @share(ptr %job, i64 %phase, i64 %index, i64 %threads)
+  %u3 = atomicrmw add ptr %finished, i64 1 seq_cst
+  br label %idle
+out:
+  ret void
+}}
+
+define void @wake(ptr %state) nounwind {{
+{words}
+  %u0 = atomicrmw add ptr %state, i64 1 seq_cst
+  %asleep = load atomic i64, ptr %sleepers seq_cst, align 8
+  %any = icmp ne i64 %asleep, 0
+  br i1 %any, label %call, label %out
+call:
+  %u1 = {wake}
+  br label %out
+out:
+  ret void
+}}
+
+define void @launch(ptr %state, ptr %job) nounwind {{
+entry:
+{words}
+  %threads = load i64, ptr %threads_p
+  %others = sub i64 %threads, 1
+  %phases_p = getelementptr i64, ptr %job, i64 6
+  %phases = load i64, ptr %phases_p
+  store ptr %job, ptr %job_p
+  br label %phase
+phase:
+  %i = phi i64 [ 0, %entry ], [ %i1, %next ]
+  %alone = icmp eq i64 %others, 0
+  br i1 %alone, label %single, label %many
+single:
+  call void @share(ptr %job, i64 %i, i64 0, i64 1)
+  br label %next
+many:
+  store i64 %i, ptr %phase_p
+  store atomic i64 0, ptr %finished seq_cst, align 8
+  call void @wake(ptr %state)
+  call void @share(ptr %job, i64 %i, i64 0, i64 %threads)
+  br label %wait
+wait:
+  %w = phi i64 [ 0, %many ], [ %w1, %pause ], [ %w1, %yield ]
+  %n = load atomic i64, ptr %finished acquire, align 8
+  %all = icmp eq i64 %n, %others
+  br i1 %all, label %next, label %hold
+hold:
+  %w1 = add i64 %w, 1
+  %long = icmp ugt i64 %w1, 20000
+  br i1 %long, label %yield, label %pause
+pause:
+  call void asm sideeffect {pause}()
+  br label %wait
+yield:
+  %u = call i32 @sched_yield()
+  br label %wait
+next:
+  %i1 = add i64 %i, 1
+  %more = icmp ult i64 %i1, %phases
+  br i1 %more, label %phase, label %out
+out:
+  ret void
+}}
+"""
+
+
+class Threads:
+    """A pool of `count` threads with the thread that made it, which alone may call it. Pins that one until `close`."""
+
+    def __init__(self, compiler: Compiler, count: int) -> None:
+        global _pins
+        self.count = count
+        cpus = usable_cpus()
+        if hasattr(os, "sched_setaffinity"):
+            if not _pins:
+                _unpinned.update(os.sched_getaffinity(0))
+            _pins += 1
+            os.sched_setaffinity(0, {cpus[0]})
+        self._module, _ = compiler.build(_text())
+        raw = np.zeros(_WORDS + 8, np.int64)
+        self._state = raw[(-raw.ctypes.data % 64) // 8:][:_WORDS]
+        self._state[_THREADS] = count
+        self._address = self._state.ctypes.data
+        pointer = ctypes.c_void_p
+        self._launch = ctypes.CFUNCTYPE(None, pointer, pointer)(self._module.address("launch"))
+        self._wake = ctypes.CFUNCTYPE(None, pointer)(self._module.address("wake"))
+        self._work = ctypes.CFUNCTYPE(None, pointer, ctypes.c_int64, ctypes.c_int64)(self._module.address("work"))
+        self._workers = [
+            threading.Thread(target=self._serve, args=(index, cpus[index % len(cpus)]), daemon=True)
+            for index in range(1, count)]
+        for worker in self._workers:
+            worker.start()
+        self._open = True
+
+    def _serve(self, index: int, cpu: int) -> None:
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, {cpu})
+        self._work(self._address, index, 0)
+
+    def run(self, job: int) -> None:
+        """Run a job (its address; see `make_job`), finished on return."""
+        self._launch(self._address, job)
+
+    def run_all(self, jobs: NDArray[np.int64]) -> None:
+        """Run jobs one after the other."""
+        for job in jobs:
+            self.run(int(job))
+
+    def close(self) -> None:
+        """End the threads and give the caller its CPUs back."""
+        global _pins
+        if not self._open:
+            return
+        self._open = False
+        self._state[_JOB] = 0
+        self._wake(self._address)
+        for worker in self._workers:
+            worker.join()
+        if hasattr(os, "sched_setaffinity"):
+            _pins -= 1
+            if not _pins:
+                os.sched_setaffinity(0, _unpinned)
+                _unpinned.clear()
+
+
+def make_job(buffers: tuple[int, int, int, int, int], arguments: NDArray[np.int64],
+             phases: list[tuple[int, int]]) -> NDArray[np.int64]:
+    """A job: addresses of x, weights, bias, y, workspace (0: none); (entry address, tasks) of every phase."""
+    flat = [number for phase in phases for number in phase]
+    return np.array([*buffers, arguments.ctypes.data, len(phases), *flat], np.int64)

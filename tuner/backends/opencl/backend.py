@@ -1,0 +1,173 @@
+"""The opencl backend: any OpenCL device, through pyopencl. PoCL from pip makes every CPU one.
+
+Programs are built once per Source and process. PoCL compiles a kernel again for each work-group shape when it is first
+launched, so `build` launches once as well, and counts it in `build_seconds`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from seqtune.errors import DeviceError
+from seqtune.kernels.device import Device
+from seqtune.kernels.implementation import Array, Implementation, Launch, Source
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.operands import operand_shapes
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import resolve
+
+from ..backend import BuildError, LaunchError
+from .discovery import devices, handle, load, one_line, unavailable
+
+__all__ = ["OpenCLBackend", "OpenCLExecutable", "devices", "unavailable"]
+
+CANARY = np.uint32(0x7FC0CAFE)  # a NaN that no kernel computes
+MARGIN = 1024  # floats of canary on both sides of every buffer; a multiple of any device's alignment
+_BUFFERS = ("x", "weights", "bias", "y", "workspace")
+
+
+class OpenCLBackend:
+    """Builds and runs kernels on one OpenCL device. Raises DeviceError where it is not here."""
+
+    def __init__(self, device: Device) -> None:
+        names = [found.name for found in devices()]
+        if device.name not in names:
+            raise DeviceError(f"no device {device.name!r:.60}; found {', '.join(names) or unavailable()}")
+        self.device = device
+        self.cl = load()
+        self.handle = handle(device.name)
+        self.context = self.cl.Context([self.handle])
+        self.queue = self.cl.CommandQueue(self.context)
+        self.programs: dict[Source, Any] = {}
+
+    def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> OpenCLExecutable:
+        """An executable for this problem, launched once. Raises BuildError, LaunchError."""
+        assert kernel.implementation is not None
+        implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
+        begin = time.perf_counter()
+        program = self.program(implementation.source(problem, self.device, configuration))
+        launch = implementation.launch(problem, self.device, configuration)
+        executable = OpenCLExecutable(self, problem, configuration, implementation, program, launch)
+        try:
+            executable.run()
+        except (BuildError, LaunchError):
+            executable.close()
+            raise
+        executable.build_seconds = time.perf_counter() - begin
+        return executable
+
+    def program(self, source: Source) -> Any:
+        """The built program of a source, from this process's earlier builds where it is among them."""
+        if source not in self.programs:
+            try:
+                self.programs[source] = self.cl.Program(self.context, source.text).build(options=list(source.options))
+            except self.cl.Error as error:
+                raise BuildError(one_line(error)) from None
+        return self.programs[source]
+
+    def close(self) -> None:
+        """Free the programs."""
+        self.programs.clear()
+        self.queue.finish()
+
+
+class OpenCLExecutable:
+    """Buffers and kernel objects of one problem."""
+
+    def __init__(self, backend: OpenCLBackend, problem: Problem, configuration: Configuration,
+                 implementation: Implementation, program: Any, launch: Launch) -> None:
+        self.backend, self.problem, self.configuration = backend, problem, configuration
+        self.implementation = implementation
+        self.build_seconds = 0.0
+        x, weights, bias, self.shape = operand_shapes(problem)
+        packed = implementation.pack(problem, backend.device, configuration, np.zeros(weights, np.float32))
+        cl = backend.cl
+        self.sizes = dict(zip(_BUFFERS, (int(np.prod(x)), packed.size, bias[0], int(np.prod(self.shape)),
+                                         launch.workspace), strict=True))
+        self.whole: dict[str, Any] = {}
+        self.inner: dict[str, Any] = {}
+        self.steps: list[tuple[Any, tuple[int, ...], tuple[int, ...]]] = []
+        try:
+            for name, size in self.sizes.items():
+                self.whole[name] = cl.Buffer(backend.context, cl.mem_flags.READ_WRITE, 4 * (size + 2 * MARGIN))
+            self.inner = {name: whole.get_sub_region(4 * MARGIN, 4 * max(1, self.sizes[name]))
+                          for name, whole in self.whole.items()}
+            arguments = [self.inner[name] for name in _BUFFERS] + [np.int32(value) for value in launch.arguments]
+            for phase in launch.phases:
+                kernel = cl.Kernel(program, phase.entry)
+                self._check(kernel, phase.local_size)
+                kernel.set_args(*arguments)
+                self.steps.append((kernel, phase.global_size, phase.local_size))
+        except cl.Error as error:
+            self.close()
+            raise LaunchError(one_line(error)) from None
+        for name in _BUFFERS:  # zeros: the first launch, in `build`, meets no odd numbers
+            self._paint(name, 0, self.sizes[name] + 2 * MARGIN, np.uint32(0))
+
+    def _check(self, kernel: Any, local_size: tuple[int, ...]) -> None:
+        """PoCL enforces neither limit, and another device would refuse."""
+        cl, device = self.backend.cl, self.backend.device
+        if int(np.prod(local_size)) > device.max_work_group:
+            raise LaunchError(f"a work-group of {local_size} is more than the device's {device.max_work_group}")
+        used = kernel.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, self.backend.handle)
+        if used > device.local_memory:
+            raise LaunchError(f"{used} bytes of local memory are more than the device's {device.local_memory}")
+
+    def load(self, x: Array, weights: Array, bias: Array | None) -> None:
+        """Copy the operands in; the weights are packed on the way."""
+        packed = self.implementation.pack(self.problem, self.backend.device, self.configuration, weights)
+        for name, values in (("x", x), ("weights", packed), ("bias", bias)):
+            if values is not None:
+                self.backend.cl.enqueue_copy(self.backend.queue, self.inner[name],
+                                             np.ascontiguousarray(values, np.float32))
+        self.backend.queue.finish()
+
+    def poison(self) -> None:
+        """NaN into output and workspace, canaries around every buffer."""
+        for name, size in self.sizes.items():
+            if name in ("y", "workspace"):
+                self._paint(name, 0, size + 2 * MARGIN, CANARY)
+            else:
+                self._paint(name, 0, MARGIN, CANARY)
+                self._paint(name, MARGIN + size, MARGIN, CANARY)
+        self.backend.queue.finish()
+
+    def _paint(self, name: str, begin: int, count: int, pattern: np.uint32) -> None:
+        self.backend.cl.enqueue_fill_buffer(self.backend.queue, self.whole[name], pattern, 4 * begin, 4 * count)
+
+    def run(self) -> None:
+        """All phases, finished on return. Raises LaunchError (BuildError where PoCL compiles late and fails)."""
+        cl, queue = self.backend.cl, self.backend.queue
+        try:
+            for kernel, global_size, local_size in self.steps:
+                cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size)
+            queue.finish()
+        except cl.Error as error:
+            failed = BuildError if error.code == cl.status_code.BUILD_PROGRAM_FAILURE else LaunchError
+            raise failed(one_line(error)) from None
+
+    def output(self) -> Array:
+        """A copy of y."""
+        y = np.empty(self.shape, np.float32)
+        self.backend.cl.enqueue_copy(self.backend.queue, y, self.inner["y"])
+        return y
+
+    def overrun(self) -> str | None:
+        """The first buffer with a changed canary."""
+        found = np.empty(MARGIN, np.uint32)
+        for name, size in self.sizes.items():
+            for begin in (0, MARGIN + size):
+                self.backend.cl.enqueue_copy(self.backend.queue, found, self.whole[name], src_offset=4 * begin)
+                if (found != CANARY).any():
+                    return name
+        return None
+
+    def close(self) -> None:
+        """Free the buffers."""
+        self.steps = []
+        for buffer in (*self.inner.values(), *self.whole.values()):
+            buffer.release()
+        self.inner, self.whole = {}, {}

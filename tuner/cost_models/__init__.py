@@ -1,0 +1,1 @@
+"""Cost models rank configurations without running them."""

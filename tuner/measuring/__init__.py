@@ -1,0 +1,1 @@
+"""Measuring: correctness, timing, isolation and the statistics of a comparison."""

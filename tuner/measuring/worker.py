@@ -1,0 +1,192 @@
+"""The measuring worker: a process of its own that opens one backend on one device, so that a kernel may crash or hang.
+
+`python -m seqtune.tuner.measuring.worker` speaks JSON lines with its parent (`runner`), one object a line:
+
+    parent: {device, backend, kernels, path}            the hello; `backend` and `kernels` are null and {} but in tests
+    worker: {ready: true} or {error: text}
+    parent: {do: "measure", problem, kernel, configurations, options, best}
+    worker: {prepared}, then per configuration {built} and {measurement, restart}, then {done}
+    parent: {do: "compare", problem, entries: [[kernel, configuration]...], rounds, options}
+    worker: {prepared}, then {at: place} before each step, then {compared: [measurement or null...]} and {done}
+    parent: {do: "cancel"}                              the worker stops after the configuration at hand
+    worker: {error: text}                               instead of {done}: the request itself is at fault
+
+A missing reply tells the parent which configuration crashed or hung. End of input ends the process, whatever it does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from seqtune.data.record import Measurement, Status
+from seqtune.errors import SeqtuneError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import KERNELS, kernel, resolve
+from seqtune.kernels.space import SearchSpace
+
+from ..backends.backend import Backend, BuildError, Executable, LaunchError, open_backend
+from .reference import Operands
+from .timing import OVERRUN, Expected, Options, check_and_time, interleaved, one_line, prepare
+
+Message = dict[str, Any]
+
+
+class Worker:
+    """Answers requests; keeps the operands and the reference of the problem at hand."""
+
+    def __init__(self, hello: Message, say: Callable[[Message], None], cancelled: Callable[[], bool]) -> None:
+        self.device = Device.from_json(hello["device"])
+        self.say = say
+        self.cancelled = cancelled
+        self._references: dict[str, str] = hello["kernels"]
+        factory = resolve(hello["backend"]) if hello["backend"] else open_backend
+        assert callable(factory)
+        self.backend: Backend = factory(self.device)
+        self._prepared: tuple[Problem, int, Operands, Expected] | None = None
+        self._spaces: dict[str, SearchSpace] = {}
+
+    def answer(self, request: Message) -> None:
+        """All replies to one request."""
+        problem, options = Problem.from_json(request["problem"]), Options.from_json(request["options"])
+        operands, expected = self._prepare(problem, options.seed)
+        self.say({"prepared": True})
+        if request["do"] == "measure":
+            best = math.inf if request["best"] is None else request["best"]
+            for settings in request["configurations"]:
+                if self.cancelled():
+                    break
+                configuration = Configuration.of(request["kernel"], settings)
+                found = self._measure(problem, configuration, operands, expected, options, best)
+                best = min(best, found.seconds)
+                self.say({"measurement": found.to_json(), "restart": found.message.startswith(OVERRUN)})
+        else:
+            self._compare(problem, request, operands, expected, options)
+        self.say({"done": True})
+
+    def _prepare(self, problem: Problem, seed: int) -> tuple[Operands, Expected]:
+        if self._prepared is None or self._prepared[:2] != (problem, seed):
+            self._prepared = None  # frees the old before making the new
+            self._spaces = {}
+            self._prepared = (problem, seed, *prepare(problem, seed))
+        return self._prepared[2], self._prepared[3]
+
+    def _kernel(self, name: str) -> Kernel:
+        if name in KERNELS or name not in self._references:
+            return kernel(name)
+        found = resolve(self._references[name])
+        assert isinstance(found, Kernel)
+        return found
+
+    def _build(self, problem: Problem, configuration: Configuration) -> Executable | Measurement:
+        try:
+            name = configuration.kernel
+            if name not in self._spaces:
+                self._spaces[name] = SearchSpace(self._kernel(name), problem, self.device)
+            space = self._spaces[name]
+            reason = space.why_not(configuration)
+            if reason is not None:
+                return Measurement(Status.CONSTRAINTS, message=one_line(reason))
+            return self.backend.build(problem, space.kernel, configuration)
+        except BuildError as error:
+            return Measurement(Status.COMPILE, message=one_line(error))
+        except LaunchError as error:
+            return Measurement(Status.RUNTIME, message=one_line(error))
+        except SeqtuneError as error:
+            return Measurement(Status.CONSTRAINTS, message=one_line(error))
+        except Exception as error:  # a mistake in a kernel's generator fails that configuration, not the run
+            return Measurement(Status.COMPILE, message=one_line(f"{type(error).__name__}: {error}"))
+
+    def _measure(self, problem: Problem, configuration: Configuration, operands: Operands, expected: Expected,
+                 options: Options, best: float) -> Measurement:
+        built = self._build(problem, configuration)
+        if isinstance(built, Measurement):
+            return built
+        self.say({"built": True})
+        try:
+            return check_and_time(built, operands, expected, options, best)
+        except Exception as error:
+            message = one_line(f"{type(error).__name__}: {error}")
+            return Measurement(Status.RUNTIME, (), None, built.build_seconds, message)
+        finally:
+            built.close()
+
+    def _compare(self, problem: Problem, request: Message, operands: Operands, expected: Expected,
+                 options: Options) -> None:
+        built: list[Executable | None] = []
+        failed: dict[int, Measurement] = {}
+        for place, (name, settings) in enumerate(request["entries"]):
+            self.say({"at": place})
+            found = self._build(problem, Configuration.of(name, settings))
+            if isinstance(found, Measurement):
+                failed[place] = found
+            built.append(None if isinstance(found, Measurement) else found)
+        try:
+            measured = interleaved(built, operands, expected, request["rounds"], options,
+                                   lambda place: self.say({"at": place}))
+        finally:
+            for executable in built:
+                if executable is not None:
+                    executable.close()
+        results = [failed[place] if one is None else one for place, one in enumerate(measured)]
+        self.say({"compared": [one.to_json() for one in results]})
+
+
+def main() -> None:
+    """Serves requests from standard input until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    _die_with_parent()
+    channel = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # what libraries print goes to standard error, never into the protocol
+
+    def say(message: Message) -> None:
+        channel.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    requests: queue.SimpleQueue[Message] = queue.SimpleQueue()
+    cancel = threading.Event()
+
+    def listen() -> None:
+        for line in sys.stdin.buffer:
+            message = json.loads(line)
+            if message.get("do") == "cancel":
+                cancel.set()
+            else:
+                cancel.clear()  # a cancel that came too late for the request before
+                requests.put(message)
+        os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    hello = requests.get()
+    sys.path.extend(hello["path"])
+    try:
+        worker = Worker(hello, say, cancel.is_set)
+    except Exception as error:
+        say({"error": one_line(error if isinstance(error, SeqtuneError) else f"{type(error).__name__}: {error}")})
+        return
+    say({"ready": True})
+    while True:
+        try:
+            worker.answer(requests.get())
+        except Exception as error:
+            say({"error": one_line(error if isinstance(error, SeqtuneError) else f"{type(error).__name__}: {error}")})
+
+
+def _die_with_parent() -> None:
+    """On Linux the kernel kills this process when the parent's thread ends, even where a hung driver holds the GIL."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
