@@ -35,6 +35,11 @@ class Parameter:
         if not 0 < len(self.values) <= MOST_VALUES or len(set(self.values)) != len(self.values):
             raise KernelError(f"parameter {self.name!r:.40} needs 1 to {MOST_VALUES} different values")
 
+    @property
+    def is_numeric(self) -> bool:
+        """Whether all values are numbers."""
+        return not any(isinstance(value, str) for value in self.values)
+
 
 @dataclass(frozen=True, slots=True)
 class Constraint:

@@ -22,6 +22,7 @@ from .enumeration import Rows, column_of, enumerate_rows
 from .kernel import Configuration, Kernel, Setting
 from .problem import Problem
 from .registry import kernel, table
+from .row_index import RowIndex
 
 
 class Step(NamedTuple):
@@ -53,6 +54,7 @@ class SearchSpace:
         self.rows: Rows = enumerate_rows(kernel, tuple((name, names[name]) for name in needed))
 
         self._whole = True
+        self._index: RowIndex | None = None
 
     @classmethod
     def of_rows(cls, kernel: Kernel, problem: Problem, device: Device, rows: Rows) -> SearchSpace:
@@ -63,6 +65,7 @@ class SearchSpace:
         found.rows = rows[np.lexsort(rows.T[::-1])]
         found.rows.setflags(write=False)
         found._whole = False
+        found._index = None
         return found
 
     def only(self, keep: NDArray[np.bool_]) -> SearchSpace:
@@ -71,6 +74,7 @@ class SearchSpace:
         found.rows = self.rows[keep]
         found.rows.setflags(write=False)
         found._whole = False
+        found._index = None
         return found
 
     def __len__(self) -> int:
@@ -125,6 +129,21 @@ class SearchSpace:
         if reason is not None:
             raise ConfigurationError(f"{self.kernel.name}: {reason}")
         return self._rows_of(configuration)[0]
+
+    @property
+    def index(self) -> RowIndex:
+        """Finds rows of the space; made when it is first asked for."""
+        if self._index is None:
+            self._index = RowIndex(self.rows)
+        return self._index
+
+    def find(self, settings: Sequence[Mapping[str, Setting]]) -> NDArray[np.int64]:
+        """The row of each of many configurations, -1 where it is not in the space; all at once."""
+        indices = np.empty((len(settings), len(self.kernel.parameters)), np.int16)
+        for column, parameter in enumerate(self.kernel.parameters):
+            known: dict[Any, int] = {value: index for index, value in enumerate(parameter.values)}
+            indices[:, column] = [known.get(setting.get(parameter.name), -1) for setting in settings]
+        return self.index.find(indices)
 
     def _rows_of(self, configuration: Configuration) -> tuple[int, int]:
         begin, end = 0, len(self)

@@ -1,0 +1,39 @@
+"""RowIndex: finds configurations in a table of them by hashing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .enumeration import Rows
+
+Numbers = NDArray[np.int64]
+
+
+class RowIndex:
+    """Finds rows in a table of value indices. The hashes of the table are sorted once."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        weights = np.random.default_rng(0).integers(1, 2**63, rows.shape[1], dtype=np.uint64)
+        self._weights: NDArray[np.uint64] = np.bitwise_or(weights, np.uint64(1))
+        hashes = self._hash(rows)
+        self._order = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[self._order]
+
+    def _hash(self, rows: NDArray[Any]) -> NDArray[np.uint64]:
+        hashes = np.zeros(len(rows), np.uint64)
+        for column in range(rows.shape[1]):
+            hashes += rows[:, column].astype(np.uint64) * self._weights[column]  # wraps around
+        return hashes
+
+    def find(self, wanted: NDArray[Any]) -> Numbers:
+        """The row number of each wanted row (wanted, parameter); -1 where the table does not hold it."""
+        if not len(self._rows):
+            return np.full(len(wanted), -1, np.int64)
+        nearest = np.minimum(np.searchsorted(self._hashes, self._hash(wanted)), len(self._rows) - 1)
+        numbers = self._order[nearest].astype(np.int64)
+        numbers[(self._rows[numbers] != wanted).any(axis=1)] = -1
+        return numbers

@@ -1,0 +1,225 @@
+"""Task: a problem on a device with every valid configuration of the kernels that solve it, numbered from 0.
+
+Numbers count through the search spaces in their order. Two configurations are neighbours where they belong to the same
+kernel and differ in one parameter. `MeasuredTask` adds the seconds of each configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.errors import ConfigurationError, KernelError
+
+from .device import Device
+from .kernel import Configuration, Kernel, Parameter, Setting
+from .problem import Problem
+from .row_index import Numbers
+from .space import SearchSpace, spaces_for
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Neighbours:
+    """The configurations that differ from a given one in a single parameter."""
+
+    numbers: Numbers
+    columns: NDArray[np.int64]  # the parameter that differs
+    steps: NDArray[np.int64]  # -1: the next smaller valid value, 2: the next but one larger, ...; 1 for all words
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A problem, a device and the search spaces of every kernel that solves the problem there."""
+
+    problem: Problem
+    device: Device
+    spaces: tuple[SearchSpace, ...]
+
+    @classmethod
+    def of(cls, problem: Problem, device: Device, kernels: Sequence[Kernel] | None = None) -> Task:
+        """The task of a problem on a device, for these kernels or (None) for all that are registered.
+
+        Raises KernelError where no kernel solves the problem or has a valid configuration.
+        """
+        return cls(problem, device, spaces_for(problem, device, kernels))
+
+    @cached_property
+    def ends(self) -> Numbers:
+        """The number after the last one of each space."""
+        return np.cumsum([len(space) for space in self.spaces], dtype=np.int64)
+
+    @cached_property
+    def begins(self) -> Numbers:
+        """The first number of each space."""
+        return self.ends - np.array([len(space) for space in self.spaces], np.int64)
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels of the spaces, in their order."""
+        return tuple(space.kernel for space in self.spaces)
+
+    def __len__(self) -> int:
+        return int(self.ends[-1]) if self.spaces else 0
+
+    def __iter__(self) -> Iterator[Configuration]:
+        return (configuration for space in self.spaces for configuration in space)
+
+    def __getitem__(self, number: int) -> Configuration:
+        index, row = self.locate(number)
+        return self.spaces[index][row]
+
+    def locate(self, number: int) -> tuple[int, int]:
+        """The index of the space that a number belongs to, and its row there. Raises IndexError."""
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        index = int(np.searchsorted(self.ends, number, side="right"))
+        return index, int(number - self.begins[index])
+
+    def parts(self) -> Iterator[tuple[SearchSpace, slice]]:
+        """Each space with the slice of its numbers."""
+        return ((space, slice(int(begin), int(end)))
+                for space, begin, end in zip(self.spaces, self.begins, self.ends, strict=True))
+
+    def number(self, configuration: Configuration) -> int:
+        """The number of a configuration. Raises ConfigurationError with the reason where it is in no space."""
+        for space, part in self.parts():
+            if space.kernel.name == configuration.kernel:
+                return part.start + space.row(configuration)
+        raise ConfigurationError(f"{configuration.kernel} does not solve {self.problem.brief()}")
+
+    def find(self, configuration: Configuration) -> int | None:
+        """The number of a configuration, None where it is in no space."""
+        for space, part in self.parts():
+            if configuration in space:
+                return part.start + space.row(configuration)
+        return None
+
+    def numbers(self, kernel: str, settings: Sequence[Mapping[str, Setting]]) -> Numbers:
+        """The number of each of many configurations of one kernel, -1 where it is not valid; all at once."""
+        for space, part in self.parts():
+            if space.kernel.name == kernel:
+                rows = space.find(settings)
+                return np.where(rows >= 0, rows + part.start, -1)
+        return np.full(len(settings), -1, np.int64)
+
+    @property
+    def default(self) -> Configuration:
+        """The safe default of the first kernel, in table order. Raises KernelError where its space is empty."""
+        if not self.spaces:
+            raise KernelError(f"no kernel solves {self.problem.brief()} on {self.device.name}")
+        return self.spaces[0].default
+
+    def narrowed(self, keep: NDArray[np.bool_]) -> Task:
+        """The same task with the chosen configurations alone, renumbered; look-ahead stays exact in its spaces."""
+        kept = [(space, keep[part]) for space, part in self.parts()]
+        return Task(self.problem, self.device, tuple(
+            space if mask.all() else space.only(mask) for space, mask in kept if mask.any()))
+
+    def shuffled(self, seed: int) -> list[int]:
+        """All numbers in a seeded random order."""
+        order: list[int] = np.random.default_rng(seed).permutation(len(self)).tolist()
+        return order
+
+    def neighbours(self, number: int) -> Neighbours:
+        """All neighbours of one configuration."""
+        index, row = self.locate(number)
+        rows = self.spaces[index].rows
+        differs = rows != rows[row]
+        near = np.flatnonzero(differs.sum(axis=1) == 1)
+        columns = differs[near].argmax(axis=1).astype(np.int64)
+        steps = np.ones(len(near), np.int64)
+        for column in np.unique(columns).tolist():
+            if self.spaces[index].kernel.parameters[column].is_numeric:
+                chosen = np.flatnonzero(columns == column)
+                ranks = self._ranks[index][column]
+                distance = ranks[rows[near[chosen], column]] - ranks[rows[row, column]]
+                order = np.argsort(distance)
+                below, counts = int((distance < 0).sum()), np.arange(len(chosen))
+                steps[chosen[order]] = counts + np.where(counts < below, -below, 1 - below)
+        return Neighbours(near + int(self.begins[index]), columns, steps)
+
+    def differences(self, number: int, others: Numbers) -> NDArray[np.int64]:
+        """The number of parameters in which each of the others differs from one; all of them for other kernels."""
+        index, row = self.locate(number)
+        rows, begin = self.spaces[index].rows, int(self.begins[index])
+        counts = np.full(len(others), rows.shape[1], np.int64)
+        same = (others >= begin) & (others < self.ends[index])
+        counts[same] = (rows[others[same] - begin] != rows[row]).sum(axis=1)
+        return counts
+
+    def step(self, numbers: Numbers, generator: np.random.Generator, tries: int = 8) -> Numbers:
+        """A random neighbour of each configuration; itself where `tries` changes of one parameter were not valid."""
+        moved = numbers.copy()
+        for space, part in self.parts():
+            left = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
+            sizes = np.array([len(parameter.values) for parameter in space.kernel.parameters])
+            free = np.flatnonzero(sizes > 1)
+            for _ in range(tries if len(free) else 0):
+                if not len(left):
+                    break
+                rows = space.rows[numbers[left] - part.start].copy()
+                column = free[generator.integers(len(free), size=len(left))]
+                here = np.arange(len(left))
+                rows[here, column] = (rows[here, column] + generator.integers(1, sizes[column])) % sizes[column]
+                found = space.index.find(rows)
+                moved[left[found >= 0]] = found[found >= 0] + part.start
+                left = left[found < 0]
+        return moved
+
+    @cached_property
+    def _ranks(self) -> list[list[NDArray[np.int64]]]:
+        return [[_ranks(parameter) for parameter in space.kernel.parameters] for space in self.spaces]
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredTask:
+    """A task and what is known of the time of each of its configurations."""
+
+    task: Task
+    seconds: Floats  # by number: a time, infinite where the configuration failed, NaN where it was not measured
+
+    @property
+    def problem(self) -> Problem:
+        """The task's problem."""
+        return self.task.problem
+
+    @property
+    def device(self) -> Device:
+        """The task's device."""
+        return self.task.device
+
+    @property
+    def label(self) -> tuple[str, str]:
+        """Problem and device, as text."""
+        return self.problem.key, self.device.name
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Which configurations were measured, failures included."""
+        return ~np.isnan(self.seconds)
+
+    @property
+    def best(self) -> float:
+        """The least time known."""
+        return float(np.nanmin(self.seconds))
+
+    def shares(self) -> Floats:
+        """Best known time over time: 1 for the best configuration, 0 for failures, NaN where not measured."""
+        return self.best / self.seconds
+
+    def measured_only(self) -> MeasuredTask:
+        """The same with the task narrowed to its measured configurations."""
+        return MeasuredTask(self.task.narrowed(self.known), self.seconds[self.known])
+
+
+def _ranks(parameter: Parameter) -> NDArray[np.int64]:
+    """The index of each value in ascending order; words keep the order in which they are listed."""
+    if not parameter.is_numeric:
+        return np.arange(len(parameter.values))
+    return np.argsort(np.argsort(np.array(parameter.values)))
