@@ -90,14 +90,14 @@ class Task:
         """The number of a configuration. Raises ConfigurationError with the reason where it is in no space."""
         for space, part in self.parts():
             if space.kernel.name == configuration.kernel:
-                return part.start + space.row(configuration)
+                return int(part.start) + space.row(configuration)
         raise ConfigurationError(f"{configuration.kernel} does not solve {self.problem.brief()}")
 
     def find(self, configuration: Configuration) -> int | None:
         """The number of a configuration, None where it is in no space."""
         for space, part in self.parts():
             if configuration in space:
-                return part.start + space.row(configuration)
+                return int(part.start) + space.row(configuration)
         return None
 
     def numbers(self, kernel: str, settings: Sequence[Mapping[str, Setting]]) -> Numbers:
