@@ -7,6 +7,7 @@ every problem that shares it. Neither imports a compiler or a driver.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -73,6 +74,11 @@ class Implementation(Protocol):
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
         """Arguments, phases and workspace of this problem."""
+        ...
+
+    def packing(self, problem: Problem, configuration: Configuration) -> Hashable:
+        """Everything that `pack` reads besides the weights and the device: equal packings of one kernel are equal
+        arrays, so backends keep packed weights by it."""
         ...
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:

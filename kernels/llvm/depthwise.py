@@ -87,13 +87,13 @@ class Depthwise:
                 else tile.launch(problem, device.threads))
 
     def packing(self, problem: Problem, configuration: Configuration) -> bool:
-        """What `pack` depends on besides the weights: equal packings are equal arrays."""
+        """Whether channels are last."""
         return problem["layout"] == "NHWC"
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
         """[tap][channel] where channels are last, else [channel][tap]."""
         taps = weights.reshape(len(weights), -1)
-        return np.ascontiguousarray(taps.T if problem["layout"] == "NHWC" else taps)
+        return np.ascontiguousarray(taps.T if self.packing(problem, configuration) else taps)
 
 
 def _tile(problem: Problem, configuration: Configuration) -> ChannelTile | PixelTile:

@@ -167,13 +167,13 @@ class Direct:
         pad = Phase("pad", (n if last else n * c) * high)
         return Launch(arguments(**given), (pad, main), n * c * high * wide)
 
-    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, bool]:
-        """What `pack` depends on besides the weights: equal packings are equal arrays."""
-        return _lanes(configuration), str(configuration["body"]).startswith("c")
+    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int, bool]:
+        """(groups, channels of a panel, whether taps are the outer loop)."""
+        return problem.size("groups"), _lanes(configuration), str(configuration["body"]).startswith("c")
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
         """Panels as tiles read them."""
-        return pack(weights, problem.size("groups"), *self.packing(problem, configuration))
+        return pack(weights, *self.packing(problem, configuration))
 
 
 def _lanes(configuration: Configuration) -> int:

@@ -92,14 +92,15 @@ class Gemm:
                   "filter_rows": 1, "inside_rows": 1, "tap_row_step": 1}
         return Launch(arguments(**given), (Phase("direct", work.tasks),))
 
-    def packing(self, problem: Problem, configuration: Configuration) -> int:
-        """What `pack` depends on besides the weights: equal packings are equal arrays."""
-        return _lanes(configuration)
+    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, bool]:
+        """(columns of a panel, whether B is transposed)."""
+        return _lanes(configuration), problem["trans_b"] == "yes"
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
         """[block of columns][k][column]; the last block overlaps its predecessor."""
-        rows = weights if problem["trans_b"] == "yes" else weights.T
-        return pack(np.asarray(rows)[:, :, None, None], 1, _lanes(configuration), True)
+        lanes, transposed = self.packing(problem, configuration)
+        rows = weights if transposed else weights.T
+        return pack(np.asarray(rows)[:, :, None, None], 1, lanes, True)
 
 
 def _lanes(configuration: Configuration) -> int:

@@ -67,16 +67,22 @@ class Direct:
         return launch(self.tile(problem, configuration), device, configuration["order"] == "pixels",
                       configuration.number("chunk"), configuration.number("work_group"), sizes)
 
+    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int, bool, int]:
+        """(groups, output channels of a block, whether rows of taps are innermost, input channels of a piece)."""
+        rows = configuration["inner"] == "row" and problem["layout"] == "NCHW"
+        return (problem.size("groups"), self.tile(problem, configuration).block, rows,
+                configuration.number("piece") or problem.size("c_per_group"))
+
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
         """[group][block][piece of the inner axis][outer][middle][inner][output channel]; the last block overlaps."""
-        block = self.tile(problem, configuration).block
-        groups, kg, cg = problem.size("groups"), problem.size("k_per_group"), problem.size("c_per_group")
+        groups, block, rows, piece = self.packing(problem, configuration)
+        kg, cg = problem.size("k_per_group"), problem.size("c_per_group")
         firsts = np.minimum(np.arange(-(-kg // block)) * block, kg - block)
         chosen = weights.reshape(groups, kg, cg, *weights.shape[2:])[:, firsts[:, None] + np.arange(block)]
         # from (group, block, k, c, r, s)
-        if configuration["inner"] == "row" and problem["layout"] == "NCHW":
+        if rows:
             return np.ascontiguousarray(chosen.transpose(0, 1, 3, 4, 5, 2))
-        pieces = chosen.reshape(*chosen.shape[:3], -1, configuration.number("piece") or cg, *chosen.shape[4:])
+        pieces = chosen.reshape(*chosen.shape[:3], -1, piece, *chosen.shape[4:])
         return np.ascontiguousarray(pieces.transpose(0, 1, 3, 5, 6, 4, 2))
 
 

@@ -42,10 +42,14 @@ class Gemm:
         return launch(self.tile(problem, configuration), device, configuration["order"] == "rows",
                       configuration.number("chunk"), configuration.number("work_group"), sizes)
 
+    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, bool]:
+        """(columns of a panel, whether B is transposed)."""
+        return self.tile(problem, configuration).block, problem["trans_b"] == "yes"
+
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
         """[panel][k][column]; the last panel overlaps the one before."""
-        n, block = problem.size("n"), self.tile(problem, configuration).block
-        b = weights.T if problem["trans_b"] == "yes" else weights
+        n, (block, transposed) = problem.size("n"), self.packing(problem, configuration)
+        b = weights.T if transposed else weights
         firsts = np.minimum(np.arange(-(-n // block)) * block, n - block)
         return np.ascontiguousarray(b[:, firsts[:, None] + np.arange(block)].transpose(1, 0, 2))
 

@@ -54,10 +54,14 @@ class ImplicitGemm:
             Phase("implicit_gemm", global_size=(first * block.group_m, second * block.group_n),
                   local_size=(block.group_m, block.group_n)),))
 
+    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int]:
+        """(groups, output channels of a block)."""
+        return problem.size("groups"), self.block(problem, configuration).outputs
+
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
         """[group][block][r][s][c][output channel]; the last block overlaps the one before."""
-        block = self.block(problem, configuration).outputs
-        groups, kg, cg = problem.size("groups"), problem.size("k_per_group"), problem.size("c_per_group")
+        groups, block = self.packing(problem, configuration)
+        kg, cg = problem.size("k_per_group"), problem.size("c_per_group")
         firsts = np.minimum(np.arange(-(-kg // block)) * block, kg - block)
         chosen = weights.reshape(groups, kg, cg, *weights.shape[2:])[:, firsts[:, None] + np.arange(block)]
         return np.ascontiguousarray(chosen.transpose(0, 1, 4, 5, 3, 2))  # from (group, block, k, c, r, s)

@@ -11,8 +11,9 @@ import pytest
 from seqtune.data.record import Record, Status
 from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Implementation, includes
+from seqtune.kernels.implementation import Array, Implementation, includes
 from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.operands import operand_shapes
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import KERNELS, kernel, kernels_for, resolve, table
 from seqtune.kernels.space import SearchSpace
@@ -49,6 +50,20 @@ ODD = {"llvm": (8, 2), "opencl": (1, 0)}
 def problem_of(family: Kernel) -> Problem:
     """One that the family solves."""
     return OWN.get(family.name, PROBLEMS[family.problem_type])
+
+
+def problems_of_equal_weights(family: Kernel, device: Device) -> list[Problem]:
+    """Problems that the family solves whose weights have one shape, and which differ in everything else."""
+    if family.problem_type == "gemm":
+        alternatives = [{"m": 13, "n": 48, "k": 48, "trans_b": flag} for flag in ("no", "yes")]
+    else:
+        depthwise = family.name == "llvm.depthwise"
+        alternatives = [
+            {"c": groups * (1 if depthwise else 32), "h": 20, "w": 20, "k": 64, "r": 3, "s": 3, "groups": groups,
+             "layout": layout}
+            for groups in ((64,) if depthwise else (1, 2, 4)) for layout in ("NCHW", "NHWC")]
+    problems = [Problem.make(family.problem_type, **features) for features in alternatives]
+    return [problem for problem in problems if family.why_not(problem, device) is None]
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -107,6 +122,21 @@ class TestKernel:
             assert launch == implementation.launch(space.problem, space.device, configuration)
             assert launch.phases
             assert all(phase.entry in source.text for phase in launch.phases)
+
+    def test_equal_packings_of_the_same_weights_are_equal_arrays(self, name: str) -> None:
+        family, device = kernel(name), PAPER[kernel(name).backends[0]]
+        assert family.implementation is not None
+        implementation: Implementation = resolve(family.implementation)  # type: ignore[assignment]
+        weights: dict[tuple[int, ...], Array] = {}
+        packed: dict[object, Array] = {}
+        for problem in problems_of_equal_weights(family, device):
+            space = SearchSpace(family, problem, device)
+            shape = operand_shapes(problem)[1]
+            operand = weights.setdefault(shape, np.random.default_rng(0).standard_normal(shape, np.float32))
+            for configuration in space.sample(np.random.default_rng(2), 20):
+                key = shape, implementation.packing(problem, configuration)
+                array = implementation.pack(problem, device, configuration, operand)
+                assert np.array_equal(packed.setdefault(key, array), array), (problem.brief(), configuration.brief())
 
 
 @pytest.fixture(scope="module", params=BACKENDS)

@@ -80,6 +80,9 @@ define void @go(ptr %x, ptr %w, ptr %b, ptr %y, ptr %s, ptr %a, i64 %begin, i64 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
         return Launch((), (Phase("go", tasks=1),))
 
+    def packing(self, problem: Problem, configuration: Configuration) -> None:
+        return None
+
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
         return weights
 

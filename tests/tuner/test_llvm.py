@@ -27,7 +27,7 @@ from seqtune.tuner.backends.llvm import compiler as llvm_compiler
 from seqtune.tuner.backends.llvm import facts as llvm_facts
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
 from seqtune.tuner.measuring.reference import make_operands
-from tests.support.exactness import answer, check
+from tests.support.exactness import check
 from tests.support.oddities import odd_problems
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
@@ -164,6 +164,9 @@ class Planted:
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
         return Launch((0,), (Phase("main", 1),), 16)
 
+    def packing(self, problem: Problem, configuration: Configuration) -> None:
+        return None
+
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: np.ndarray) -> np.ndarray:
         return weights
 
@@ -227,23 +230,6 @@ def test_nothing_runs_before_loading_or_after_closing() -> None:
     executable.close()
     with pytest.raises(LaunchError):
         executable.run()
-    opened.close()
-
-
-def test_read_only_weights_are_packed_once_per_layout_and_changed_ones_anew() -> None:
-    opened = LLVMBackend(DEVICES[0])
-    problem = conv(c=4, h=3, w=3, k=8, r=1, s=1)
-    chosen = SearchSpace(kernel("llvm.direct"), problem, DEVICES[0]).default
-    operands = make_operands(problem)
-    before = answer(opened, kernel("llvm.direct"), problem, chosen, operands)
-    operands.weights[:] *= 2
-    assert np.allclose(answer(opened, kernel("llvm.direct"), problem, chosen, operands), 2 * before, rtol=1e-4)
-    operands.weights.setflags(write=False)
-    packed = [opened.pack(llvm_direct.IMPLEMENTATION, problem, chosen, operands.weights) for _ in range(2)]
-    assert packed[0] is packed[1]
-    other = make_operands(problem, seed=8)
-    other.weights.setflags(write=False)
-    assert opened.pack(llvm_direct.IMPLEMENTATION, problem, chosen, other.weights) is not packed[0]
     opened.close()
 
 

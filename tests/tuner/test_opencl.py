@@ -174,6 +174,9 @@ class _Planted:
         return Launch((problem.size("m") * problem.size("n"),),
                       (Phase("planted", global_size=(self.local_size,), local_size=(self.local_size,)),), workspace=8)
 
+    def packing(self, problem: Problem, configuration: Configuration) -> None:
+        return None
+
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
         return weights
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import platform
 import time
+from collections.abc import Hashable
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +95,7 @@ class LLVMBackend:
         self._compiler = Compiler(device.instruction_set)
         self.threads = Threads(self._compiler, device.threads)
         self._spare: list[NDArray[np.uint8]] = []
-        self._packed: dict[tuple[Any, ...], tuple[Array, Array]] = {}
+        self._packed: dict[tuple[int, str, Hashable], tuple[Array, Array]] = {}
 
     def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> LLVMExecutable:
         """An executable for this problem. Raises BuildError."""
@@ -124,19 +124,18 @@ class LLVMBackend:
 
     def pack(self, implementation: Implementation, problem: Problem, configuration: Configuration,
              weights: Array) -> Array:
-        """Packed weights. A read-only array is packed once per layout, where the implementation names its layouts."""
-        layout = getattr(implementation, "packing", None)
-        if layout is None or weights.flags.writeable:
+        """Packed weights. A read-only array is packed once per kernel and packing."""
+        if weights.flags.writeable:
             return implementation.pack(problem, self.device, configuration, weights)
-        key = (id(weights), layout(problem, configuration))
-        found = self._packed.get(key)
-        if found is None:
-            if len(self._packed) >= PACKINGS or any(kept[0] is not weights for kept in self._packed.values()):
+        key = (id(weights), configuration.kernel, implementation.packing(problem, configuration))
+        entry = self._packed.get(key)
+        if entry is None:
+            if len(self._packed) >= PACKINGS or any(other is not weights for other, _ in self._packed.values()):
                 self._packed.clear()
             # The array is kept too, so that its id stays its own.
-            found = weights, implementation.pack(problem, self.device, configuration, weights)
-            self._packed[key] = found
-        return found[1]
+            entry = weights, implementation.pack(problem, self.device, configuration, weights)
+            self._packed[key] = entry
+        return entry[1]
 
     def close(self) -> None:
         """End the threads, free code and buffers."""
