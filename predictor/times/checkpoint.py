@@ -118,7 +118,7 @@ class Checkpoint:
 
 
 class Undrawn(TorchFunctionMode):
-    """Leaves new weights as they are. Drawing random ones on the meta device imports torch._dynamo: 2 s for nothing."""
+    """Leaves new weights as they are: drawing random ones on the meta device would import torch._dynamo (0.8 s)."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__module__", None) == "torch.nn.init":

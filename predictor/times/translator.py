@@ -50,8 +50,6 @@ class Choices(NamedTuple):
     settled: Tensor  # (R, D) log2 of the derived quantities settled once the word is said, NaN where not settled
 
 
-
-
 class Memory(NamedTuple):
     """What the decoder needs of the encoded source."""
 
@@ -70,14 +68,6 @@ class Memory(NamedTuple):
     def look_up(self, owners: Tensor, words: Tensor) -> Tensor:
         """Vectors (..., W) of `words` as the sources `owners` see them."""  # F.embedding: its gradient is repeatable
         return F.embedding(owners * self.vectors.shape[1] + words, self.vectors.flatten(0, 1))
-
-
-
-
-
-
-
-
 
 
 class SourceWords(nn.Module):
@@ -172,7 +162,8 @@ class SettledWords(nn.Module):
 
     def __init__(self, size: Dimensions) -> None:
         super().__init__()
-        self.quantity = nn.Parameter(torch.randn(size.derived, SETTLED_SIZE, size.width) * 0.1)
+        self.quantity = nn.Parameter(torch.empty(size.derived, SETTLED_SIZE, size.width))
+        nn.init.normal_(self.quantity, std=0.1)  # by nn.init, which loading a checkpoint leaves out (see `Undrawn`)
         self.read, self.ask = nn.Linear(size.width, size.width), nn.Linear(size.width, size.width)
         self.answer = _feed_forward(size)
 

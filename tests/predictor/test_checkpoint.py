@@ -265,6 +265,16 @@ def test_an_enormous_file_is_not_read(limit: str, file: str, folder: Path, monke
         Checkpoint.load(folder)
 
 
+def test_loading_the_default_checkpoint_imports_no_compiler_of_torch() -> None:
+    program = (
+        "import sys\n"
+        "from seqtune.predictor.times.checkpoint import Checkpoint\n"
+        "Checkpoint.load('default').next_word()\n"
+        "assert 'torch._dynamo' not in sys.modules and 'sympy' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
 def test_loading_and_predicting_import_no_transformers(folder: Path) -> None:
     program = (
         "import sys\n"
