@@ -209,6 +209,10 @@ class MeasuredTask:
         """The least time known."""
         return float(np.nanmin(self.seconds))
 
+    def time(self, configuration: Configuration) -> float:
+        """The seconds of a configuration. Raises ConfigurationError."""
+        return float(self.seconds[self.task.number(configuration)])
+
     def shares(self) -> Floats:
         """Best known time over time: 1 for the best configuration, 0 for failures, NaN where not measured."""
         return self.best / self.seconds

@@ -19,11 +19,11 @@ from .learning import read_measurements
 from .proposals import SEEDS, proposed
 
 if TYPE_CHECKING:
-    from seqtune.data.cases import Case
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.device import Device
     from seqtune.kernels.kernel import Configuration, Kernel
     from seqtune.kernels.problem import Problem
+    from seqtune.kernels.task import MeasuredTask
     from seqtune.tuner.simulation import Curves, Method, Task
 
 STRATEGIES = ("portfolio", "autotvm", "droplet", "random")  # where none are named: the default, the best known, chance
@@ -104,7 +104,7 @@ def _cores() -> int:
 def tasks(data: Dataset, transfer: str | None = None, spaces: Sequence[str] = (), devices: Sequence[str] = (),
           complete: bool = False, held_out: bool = False) -> list[Task]:
     """What a data set has to search, by space and device, cut down to what was measured. Raises MisuseError."""
-    from seqtune.data.cases import cases
+    from seqtune.data.measured_tasks import measured_tasks
     from seqtune.kernels.union import Past
     from seqtune.tuner.simulation import Task
 
@@ -115,24 +115,24 @@ def tasks(data: Dataset, transfer: str | None = None, spaces: Sequence[str] = ()
     if wanted and transfer != "leave-device-out":
         data = replace(data, rows=data.rows[data.rows["device"].isin(wanted)])
     declared = tuple(data.kernels.values())
-    known = [case for part in (False, True) for case in cases(data, part, declared)]
+    known = [measured for part in (False, True) for measured in measured_tasks(data, part, declared)]
     if not known:
         raise MisuseError(f"there is nothing to search: {_why_nothing(data)}")
     found = []
     called = _named(known)
-    named = [(case, space, device) for case, (space, device) in zip(known, called, strict=True)
+    named = [(measured, space, device) for measured, (space, device) in zip(known, called, strict=True)
              if (not spaces or space in spaces) and (not devices or device in devices)]
     if not named:
         there = sorted(map(" on ".join, called))
         more = f" and {len(there) - MOST_NAMED} more" if len(there) > MOST_NAMED else ""
         raise MisuseError(f"nothing of that name was recorded; there are {', '.join(there[:MOST_NAMED])[:300]}{more}")
-    for case, space, device in named:
-        if (complete and not case.known.all()) or (held_out and case.problem.key not in data.held_out):
+    for measured, space, device in named:
+        if (complete and not measured.known.all()) or (held_out and measured.problem.key not in data.held_out):
             continue
-        others = [other for other in known if transfer and _teaches(other, case, transfer)]
-        measured = case.measured_only()
-        found.append(Task(space, device, measured.spaces, measured.seconds,
-                          tuple(Past(other.spaces, other.seconds) for other in others)))
+        others = [other for other in known if transfer and _teaches(other, measured, transfer)]
+        known_part = measured.measured_only()
+        found.append(Task(space, device, known_part.task.spaces, known_part.seconds,
+                          tuple(Past(other.task.spaces, other.seconds) for other in others)))
     if not found:
         what = " and ".join(["was measured completely"] * complete + ["is held out from learning"] * held_out)
         raise MisuseError(f"of the spaces asked for ({len(named)}), none {what}")
@@ -149,16 +149,16 @@ def proposals(task: Task) -> tuple[Configuration, ...]:
         return ()
 
 
-def _named(known: Sequence[Case]) -> list[tuple[str, str]]:
+def _named(known: Sequence[MeasuredTask]) -> list[tuple[str, str]]:
     """Of their spaces and devices: recorded ones are called by kernel, where that tells them apart, else by problem."""
-    kernels = {case.problem: dict(case.problem.features).get("kernel") for case in known
-               if case.problem.type == "recorded"}
+    kernels = {measured.problem: dict(measured.problem.features).get("kernel") for measured in known
+               if measured.problem.type == "recorded"}
     alike = Counter(kernels.values())
     found = []
-    for case in known:
-        kernel = kernels.get(case.problem)
-        found.append((case.problem.key if kernel is None or alike[kernel] > 1 else str(kernel),
-                      _device(case.device)))
+    for measured in known:
+        kernel = kernels.get(measured.problem)
+        found.append((measured.problem.key if kernel is None or alike[kernel] > 1 else str(kernel),
+                      _device(measured.device)))
     return found
 
 
@@ -167,11 +167,11 @@ def _device(device: Device) -> str:
     return device.name.removeprefix(PREFIX)
 
 
-def _teaches(other: Case, case: Case, transfer: str) -> bool:
+def _teaches(other: MeasuredTask, measured: MeasuredTask, transfer: str) -> bool:
     if transfer == "leave-device-out":
-        return other.problem == case.problem and other.device.key != case.device.key
-    return (other.device.key == case.device.key and other.problem != case.problem
-            and not near(other.problem, case.problem))  # who knows a near one knows this one
+        return other.problem == measured.problem and other.device.key != measured.device.key
+    return (other.device.key == measured.device.key and other.problem != measured.problem
+            and not near(other.problem, measured.problem))  # who knows a near one knows this one
 
 
 def _why_nothing(data: Dataset) -> str:

@@ -24,9 +24,9 @@ from pathlib import Path
 
 import numpy as np
 
-from seqtune.data.cases import Case, cases
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
+from seqtune.data.measured_tasks import measured_tasks
 from seqtune.data.record import Record
 from seqtune.kernels.cache_lines import PERIOD
 from seqtune.kernels.device import Device
@@ -37,7 +37,7 @@ from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import spaces_for
-from seqtune.kernels.union import numbered
+from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.runner import Runner
@@ -121,21 +121,21 @@ def collect(device: Device, chosen: Problems, journal: Journal, trials: int) -> 
                   f"({time.monotonic() - start:.0f} s so far)", file=sys.stderr, flush=True)
 
 
-def suspects(cases_of_device: Sequence[Case]) -> list[tuple[Problem, list[Configuration]]]:
+def suspects(tasks_of_device: Sequence[MeasuredTask]) -> list[tuple[Problem, list[Configuration]]]:
     """Configurations measured much slower than trees, fitted on all of them, would have it, or slower at all where they
     expect them among the fast ones.
 
     A trial that looks hopeless is dropped after a sample or two, so one that met another process's time slice has an
     invented time. Who is suspected is measured again at leisure; what was slow stays slow.
     """
-    trees = Trees(cases_of_device, TreesOptions(models=1))
+    trees = Trees(tasks_of_device, TreesOptions(models=1))
     found: dict[Problem, list[Configuration]] = {}
-    for case in cases_of_device:
-        expected = trees.predict(case.spaces)
-        surplus = np.nan_to_num(np.log(case.seconds / case.best) - expected, nan=-1.0, posinf=-1.0)
+    for measured in tasks_of_device:
+        expected = trees.predict(measured.task.spaces)
+        surplus = np.nan_to_num(np.log(measured.seconds / measured.best) - expected, nan=-1.0, posinf=-1.0)
         rows = np.flatnonzero(surplus > np.where(expected < FAST, SUSPICIOUS_IF_FAST, SUSPICIOUS))
         if len(rows):
-            found[case.problem] = [numbered(case.spaces, int(row)) for row in rows]
+            found[measured.problem] = [measured.task[int(number)] for number in rows]
     return [(problem, found[problem]) for problem in like_sources_together(list(found))]
 
 
@@ -154,20 +154,21 @@ def again(device: Device, journal: Journal, held_out: Sequence[str]) -> int:
     return count
 
 
-def finalists(cases_of_device: Sequence[Case], held_out: Sequence[str]) -> list[tuple[Problem, list[Configuration]]]:
+def finalists(tasks_of_device: Sequence[MeasuredTask],
+              held_out: Sequence[str]) -> list[tuple[Problem, list[Configuration]]]:
     """The configurations with the least trials of each problem; of held-out ones also those that trees, fitted on all
     of them, expect to be fastest. The least of many trials is a lucky one: compared with that, what methods propose
     would always look slow."""
-    trees = Trees(cases_of_device, TreesOptions(models=1))
+    trees = Trees(tasks_of_device, TreesOptions(models=1))
     found: dict[Problem, list[Configuration]] = {}
-    for case in cases_of_device:
-        ran = np.isfinite(case.seconds)
-        count, orders = FINALS.count, [case.seconds]
-        if case.problem.key in held_out:
-            count, orders = HELD_OUT_FINALS.count, [case.seconds, trees.predict(case.spaces)]
+    for measured in tasks_of_device:
+        ran = np.isfinite(measured.seconds)
+        count, orders = FINALS.count, [measured.seconds]
+        if measured.problem.key in held_out:
+            count, orders = HELD_OUT_FINALS.count, [measured.seconds, trees.predict(measured.task.spaces)]
         rows = dict.fromkeys(int(row) for order in orders for row in np.argsort(np.where(ran, order, np.inf))[:count]
                              if ran[row])
-        found[case.problem] = [numbered(case.spaces, row) for row in rows]
+        found[measured.problem] = [measured.task[number] for number in rows]
     return [(problem, found[problem]) for problem in like_sources_together(list(found))]
 
 
@@ -194,9 +195,9 @@ def of_one(device: Device, journal: Journal, held_out: Sequence[str]) -> Dataset
     return replace(data, rows=data.rows[data.rows["device"] == device.key])
 
 
-def every(table: Dataset) -> list[Case]:
-    """Its cases, held out or not."""
-    return [*cases(table, held_out=False), *cases(table, held_out=True)]
+def every(table: Dataset) -> list[MeasuredTask]:
+    """Its measured tasks, held out or not."""
+    return [*measured_tasks(table, held_out=False), *measured_tasks(table, held_out=True)]
 
 
 def main() -> None:

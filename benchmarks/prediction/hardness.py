@@ -27,8 +27,7 @@ def measure_hardness(path: Path | None) -> list[Row]:
     """A row per problem and device of a data set."""
     import numpy as np
 
-    from seqtune.data.cases import cases
-    from seqtune.kernels.union import numbered
+    from seqtune.data.measured_tasks import measured_tasks
     from seqtune.predictor.times.evaluation import outcomes
 
     data = read_dataset(path)
@@ -36,13 +35,13 @@ def measure_hardness(path: Path | None) -> list[Row]:
                         for one in outcomes(data, None, ("random", "fixed"), (0, *PICKS),
                                             progress=lambda step: print(step, file=sys.stderr))}
     found = []
-    for case in cases(data, held_out=True):
-        shares = case.shares()[case.known]
-        log_shares = fixed_and_random[case.label]
-        wins = numbered(case.spaces, int(np.nanargmin(case.seconds))).kernel
+    for measured in measured_tasks(data, held_out=True):
+        shares = measured.shares()[measured.known]
+        log_shares = fixed_and_random[measured.label]
+        wins = measured.task[int(np.nanargmin(measured.seconds))].kernel
         found.append({
-            "device": case.device.name, "problem": case.problem.brief(), "type": case.problem.type,
-            "configurations": sum(map(len, case.spaces)), "measured": int(case.known.sum()), "family": wins,
+            "device": measured.device.name, "problem": measured.problem.brief(), "type": measured.problem.type,
+            "configurations": len(measured.task), "measured": int(measured.known.sum()), "family": wins,
             "near": float((shares >= NEAR).mean()), "median": float(np.median(shares)),
             **{f"random_{count}": math.exp(log_shares["random", count]) for count in PICKS},
             "fixed": math.exp(log_shares["fixed", 0])})

@@ -60,12 +60,12 @@ def parts(data: Dataset, device: str, problems: int, seed: int) -> Parts:
     """Leaves a device out. Raises DeviceError, MisuseError."""
     import numpy as np
 
-    from seqtune.data.cases import cases
+    from seqtune.data.measured_tasks import measured_tasks
 
     left_out = data.device(device)
     mine = data.rows["device"] == left_out.key
     own = replace(data, rows=data.rows[mine].reset_index(drop=True))
-    known = sorted(case.problem.key for case in cases(own, held_out=False))
+    known = sorted(measured.problem.key for measured in measured_tasks(own, held_out=False))
     if len(known) < problems:
         raise MisuseError(f"only {len(known)} problems of {device} are there to learn from, {problems} are asked for")
     chosen = sorted(known[place] for place in np.random.default_rng(seed).permutation(len(known))[:problems])

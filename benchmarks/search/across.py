@@ -46,11 +46,11 @@ from seqtune.errors import FormatError, MisuseError
 from seqtune.learning import read_dataset
 
 if TYPE_CHECKING:
-    from seqtune.data.cases import Case
     from seqtune.data.dataset import Dataset
     from seqtune.data.record import Measurement
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
+    from seqtune.kernels.task import MeasuredTask
     from seqtune.kernels.union import Past
     from seqtune.tuner.measuring.timing import Options
     from seqtune.tuner.simulation import Task
@@ -89,20 +89,20 @@ class State:
 
 
 class Recorded:
-    """A measurer that answers from cases of which everything is known."""
+    """A measurer that answers from measured tasks of which everything is known."""
 
-    def __init__(self, cases: Sequence[Case]) -> None:
-        self.cases = {case.problem: case for case in cases}
-        self.device = cases[0].device
+    def __init__(self, tasks: Sequence[MeasuredTask]) -> None:
+        self.tasks = {measured.problem: measured for measured in tasks}
+        self.device = tasks[0].device
 
     def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
                 best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
         """Each configuration with its time."""
         from seqtune.data.record import Measurement, Status
 
-        case = self.cases[problem]
+        measured = self.tasks[problem]
         for one in configurations:
-            seconds = float(case.seconds[case.row(one)])
+            seconds = measured.time(one)
             yield one, (Measurement(Status.CORRECT, (seconds,)) if math.isfinite(seconds)
                         else Measurement(Status.RUNTIME, message="it failed when it was recorded"))
 
@@ -216,19 +216,19 @@ def campaigns(data: Dataset, device: str, state: State) -> list[Row]:
     """The mean share after so many trials of each problem, and the random trials that it takes."""
     import numpy as np
 
-    from seqtune.data.cases import cases
+    from seqtune.data.measured_tasks import measured_tasks
 
     key = [key for key, one in data.devices.items() if one.name == device]
     mine = replace(data, rows=data.rows[data.rows["device"].isin(key)])
-    found = [case for part in (False, True) for case in cases(mine, part) if case.known.all()]
+    found = [measured for part in (False, True) for measured in measured_tasks(mine, part) if measured.known.all()]
     found = [found[place] for place in np.random.default_rng(0).permutation(len(found))]
-    held_out = [case for case in found if case.problem.key in data.held_out]
+    held_out = [measured for measured in found if measured.problem.key in data.held_out]
     rows = []
     for some, way, budgets in ((found, "trials", TRIALS), (found, "total", TRIALS),
                                (held_out, "trials, translator", SEEDED_TRIALS)):
-        chance = np.mean([random_trials(case.seconds).mean(axis=0) for case in some], axis=0)
+        chance = np.mean([random_trials(measured.seconds).mean(axis=0) for measured in some], axis=0)
         for trials in budgets:
-            def run(some: Sequence[Case] = some, way: str = way, trials: int = trials) -> list[float]:
+            def run(some: Sequence[MeasuredTask] = some, way: str = way, trials: int = trials) -> list[float]:
                 return searched(some, trials, way)
 
             share, spent = state.get(f"campaign {device} {way} {trials}", run)
@@ -240,14 +240,14 @@ def campaigns(data: Dataset, device: str, state: State) -> list[Row]:
     return rows
 
 
-def searched(found: Sequence[Case], trials: int, way: str) -> list[float]:
+def searched(found: Sequence[MeasuredTask], trials: int, way: str) -> list[float]:
     """Mean share and mean trials of a campaign that begins with an empty journal."""
     from seqtune.data.journal import Journal
     from seqtune.proposals import seeded
     from seqtune.tuner.campaign import BATCH, campaign
     from seqtune.tuner.tune import Budget, Finals, strategy_factory, tune_all
 
-    problems, device, measurer = [case.problem for case in found], found[0].device, Recorded(found)
+    problems, device, measurer = [measured.problem for measured in found], found[0].device, Recorded(found)
     strategy = seeded("portfolio", strategy_factory("portfolio")) if way.endswith("translator") else "portfolio"
     with tempfile.TemporaryDirectory(prefix="seqtune-across-") as folder, \
             Journal(Path(folder) / "journal.sqlite") as journal:
@@ -257,7 +257,7 @@ def searched(found: Sequence[Case], trials: int, way: str) -> list[float]:
         else:
             results = list(tune_all(problems, device, journal, strategy, Budget(trials=trials), measurer=measurer,
                                     finals=Finals(count=0), batch=BATCH))
-    best = {case.problem: case.best for case in found}
+    best = {measured.problem: measured.best for measured in found}
     shares = [best[one.problem] / one.measurement.seconds if one.measurement else 0.0 for one in results]
     return [sum(shares) / len(found), sum(one.done for one in results) / len(found)]
 

@@ -1,4 +1,5 @@
-"""Baselines: what a prediction must be compared with. Each is fitted on training cases and proposes configurations.
+"""Baselines: what a prediction must be compared with. Each is fitted on measured tasks and proposes
+configurations.
 
 Proposals are distinct and come out of the spaces handed in, best first; fewer than asked for only where there are
 fewer. A new method is one class here, a word in METHODS and one in `fitted` of `seqtune.predictor.times.evaluation`.
@@ -14,11 +15,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.cases import Case, Floats
 from seqtune.kernels.kernel import Configuration, Setting
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.kernels.union import find_rows
+from seqtune.kernels.task import Floats, MeasuredTask
 
 from ..trees.cost_trees import Trees
 
@@ -51,37 +51,32 @@ class Fixed:
     candidates = 150  # looked at in full: those with the best mean where they are valid as they are
     length = 16  # of the portfolio: more than are asked for, since made legal some become equal
 
-    def __init__(self, fitting: Sequence[Case], trees: Trees) -> None:
-        groups: dict[tuple[str, str], list[Case]] = {}
-        for case in fitting:
-            groups.setdefault((case.device.name, case.problem.type), []).append(case)
+    def __init__(self, fitting: Sequence[MeasuredTask], trees: Trees) -> None:
+        groups: dict[tuple[str, str], list[MeasuredTask]] = {}
+        for measured in fitting:
+            groups.setdefault((measured.device.name, measured.problem.type), []).append(measured)
         self._portfolios = {group: self._portfolio(found, trees) for group, found in groups.items()}
 
-    def _portfolio(self, fitting: list[Case], trees: Trees) -> list[Wish]:
+    def _portfolio(self, fitting: list[MeasuredTask], trees: Trees) -> list[Wish]:
         seen: dict[tuple[str, str], Wish] = {}
-        for case in fitting:
-            offset = 0
-            for space in case.spaces:
-                for row in np.flatnonzero(case.known[offset:offset + len(space)]):
-                    configuration = space[int(row)]
-                    seen.setdefault((configuration.kernel, configuration.key),
-                                    (configuration.kernel, dict(configuration.settings)))
-                offset += len(space)
+        for measured in fitting:
+            for number in np.flatnonzero(measured.known).tolist():
+                configuration = measured.task[number]
+                seen.setdefault((configuration.kernel, configuration.key),
+                                (configuration.kernel, dict(configuration.settings)))
         wishes = list(seen.values())
-        filled = [-np.log1p(trees.fill(case)) for case in fitting]
+        filled = [-np.log1p(trees.fill(measured)) for measured in fitting]
         direct = np.full((len(wishes), len(fitting)), np.nan)
-        for column, (case, scores) in enumerate(zip(fitting, filled, strict=True)):
-            offset = 0
-            for space in case.spaces:
-                mine = np.array([place for place, wish in enumerate(wishes) if wish[0] == space.kernel.name], int)
-                rows = find_rows(space, [wishes[place][1] for place in mine])
-                direct[mine[rows >= 0], column] = scores[rows[rows >= 0] + offset]
-                offset += len(space)
+        for column, (measured, scores) in enumerate(zip(fitting, filled, strict=True)):
+            for kernel in measured.task.kernels:
+                chosen = np.array([index for index, wish in enumerate(wishes) if wish[0] == kernel.name], int)
+                numbers = measured.task.numbers(kernel.name, [wishes[index][1] for index in chosen])
+                direct[chosen[numbers >= 0], column] = scores[numbers[numbers >= 0]]
         # for this first cut, a wish that is not valid as it is counts as the problem's average one
         missing = np.nanmean(direct, axis=0)
         hopeful = np.where(np.isnan(direct), missing, direct).mean(axis=1)
         chosen = np.argsort(-hopeful, kind="stable")[:self.candidates]
-        scores = np.array([[self._legal_score(wishes[place], case, log_shares) for case, log_shares
+        scores = np.array([[self._legal_score(wishes[place], measured, log_shares) for measured, log_shares
                             in zip(fitting, filled, strict=True)] for place in chosen])
         best = np.full(len(fitting), -np.inf)
         portfolio: list[Wish] = []
@@ -94,13 +89,11 @@ class Fixed:
         return portfolio
 
     @staticmethod
-    def _legal_score(wish: Wish, case: Case, log_shares: Floats) -> float:
-        offset = 0
-        for space in case.spaces:
+    def _legal_score(wish: Wish, measured: MeasuredTask, log_shares: Floats) -> float:
+        for space, part in measured.task.parts():
             if space.kernel.name == wish[0]:
-                return float(log_shares[offset + nearest_row(space, wish[1])])
-            offset += len(space)
-        return float(log_shares[nearest_row(case.spaces[0], dict(case.spaces[0].kernel.default))])
+                return float(log_shares[part][nearest_row(space, wish[1])])
+        return float(log_shares[measured.task.number(measured.task.default)])
 
     def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
         portfolio = self._portfolios.get((spaces[0].device.name, spaces[0].problem.type), [])
@@ -110,11 +103,11 @@ class Fixed:
 class Nearest:
     """The best measured configurations of the training problem most like this one on the same device, made legal."""
 
-    def __init__(self, fitting: Sequence[Case]) -> None:
-        self._groups: dict[tuple[str, str], list[Case]] = {}
-        for case in fitting:
-            self._groups.setdefault((case.device.name, case.problem.type), []).append(case)
-        self._points = {group: np.array([_point(case.problem) for case in found])
+    def __init__(self, fitting: Sequence[MeasuredTask]) -> None:
+        self._groups: dict[tuple[str, str], list[MeasuredTask]] = {}
+        for measured in fitting:
+            self._groups.setdefault((measured.device.name, measured.problem.type), []).append(measured)
+        self._points = {group: np.array([_point(measured.problem) for measured in found])
                         for group, found in self._groups.items()}
 
     def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
@@ -128,7 +121,8 @@ class Nearest:
         neighbour = self._groups[group][int(np.argmin(distance))]
         order = np.argsort(np.where(np.isnan(neighbour.seconds), np.inf, neighbour.seconds), kind="stable")
         good = order[:int(np.isfinite(neighbour.seconds).sum())][:50]
-        return made_legal([_wish(neighbour, int(row)) for row in good], spaces, count)
+        best = [neighbour.task[number] for number in good.tolist()]
+        return made_legal([(one.kernel, dict(one.settings)) for one in best], spaces, count)
 
 
 class TreesMethod:
@@ -174,16 +168,8 @@ def made_legal(wishes: Iterable[Wish], spaces: Sequence[SearchSpace], count: int
 
 def nearest_row(space: SearchSpace, wish: Mapping[str, Setting]) -> int:
     """The row that `SearchSpace.nearest` gives; quick where the wish is valid as it is."""
-    row = int(find_rows(space, [wish])[0])
-    return row if row >= 0 else int(find_rows(space, [dict(space.nearest(wish).settings)])[0])
-
-
-def _wish(case: Case, row: int) -> Wish:
-    for space in case.spaces:
-        if row < len(space):
-            return space.kernel.name, dict(space[row].settings)
-        row -= len(space)
-    raise IndexError(row)
+    row = int(space.find([wish])[0])
+    return row if row >= 0 else space.row(space.nearest(wish))
 
 
 def _point(problem: Problem) -> NDArray[np.float64]:

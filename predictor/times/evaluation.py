@@ -14,13 +14,14 @@ from functools import cache
 
 import numpy as np
 
-from seqtune.data.cases import Case, Data, Floats, cases, counted
+from seqtune.data.measured_tasks import Data, counted, measured_tasks
 from seqtune.data.record import Measurement
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace, spaces_for
+from seqtune.kernels.task import Floats, MeasuredTask
 
 from ..trees.cost_trees import Trees
 from .baselines import Default, Fixed, Nearest, Predictor, TreesMethod, random_log_share
@@ -88,10 +89,10 @@ def outcomes(data: Data, checkpoint: Checkpoint | None, methods: Sequence[str] =
     """The outcome of every problem: what `rows` sums up."""
     options = options or EvaluateOptions()
     progress("reading the data set")
-    proposers = fitted(cases(data, held_out=False), checkpoint, methods, progress)
+    proposers = fitted(measured_tasks(data, held_out=False), checkpoint, methods, progress)
     if measure is not None:
         if questions is None:
-            questions = [(case.problem, case.device) for case in cases(data, held_out=True)]
+            questions = [(measured.problem, measured.device) for measured in measured_tasks(data, held_out=True)]
         live: list[Outcome] = []
         failed: SeqtuneError | None = None
         for problem, device in questions:
@@ -106,20 +107,20 @@ def outcomes(data: Data, checkpoint: Checkpoint | None, methods: Sequence[str] =
         if failed is not None and not live:
             raise failed
         return live
-    found = cases(data, held_out=True)
+    found = measured_tasks(data, held_out=True)
     if not found:
         raise MisuseError("the data set holds out no problem that a kernel here solves; nothing to evaluate on")
     replayed: list[Outcome] = []
-    for place, case in enumerate(found, start=1):
-        progress(f"problem {place} of {len(found)}: {case.problem.brief()} on {case.device.name}")
-        replayed.append(_replayed(case, proposers, methods, counts))
+    for place, measured in enumerate(found, start=1):
+        progress(f"problem {place} of {len(found)}: {measured.problem.brief()} on {measured.device.name}")
+        replayed.append(_replayed(measured, proposers, methods, counts))
     return replayed
 
 
 def judged(data: Data, checkpoint: Checkpoint, counts: Sequence[int] = COUNTS) -> list[Outcome]:
     """The checkpoint alone on the held-out problems, if any, without fitting anything."""
     proposers: dict[str, Predictor] = {"seq2seq": Seq2seq(checkpoint)}
-    return [_replayed(case, proposers, ["seq2seq"], counts) for case in cases(data, held_out=True)]
+    return [_replayed(measured, proposers, ["seq2seq"], counts) for measured in measured_tasks(data, held_out=True)]
 
 
 class Seq2seq:
@@ -139,9 +140,9 @@ def check_methods(methods: Sequence[str]) -> None:
             raise MisuseError(f"no method {name!r:.40}; there are {', '.join(METHODS)}")
 
 
-def fitted(training: Sequence[Case], checkpoint: Checkpoint | None, methods: Sequence[str],
+def fitted(training: Sequence[MeasuredTask], checkpoint: Checkpoint | None, methods: Sequence[str],
            progress: Callable[[str], None] = lambda step: None) -> dict[str, Predictor]:
-    """The methods by name, fitted on training cases; `random` needs none."""
+    """The methods by name, fitted on measured training tasks; `random` needs none."""
     check_methods(methods)
 
     def seq2seq() -> Predictor:
@@ -161,14 +162,16 @@ def fitted(training: Sequence[Case], checkpoint: Checkpoint | None, methods: Seq
     return found
 
 
-def _replayed(case: Case, proposers: Mapping[str, Predictor], methods: Sequence[str], counts: Sequence[int]) -> Outcome:
-    left_out = int((~case.known).sum())
-    case = case.measured_only()
+def _replayed(measured: MeasuredTask, proposers: Mapping[str, Predictor], methods: Sequence[str],
+              counts: Sequence[int]) -> Outcome:
+    left_out = int((~measured.known).sum())
+    measured = measured.measured_only()
     most = max(1, *counts)
-    times = {name: [float(case.seconds[case.row(pick)]) for pick in method.propose(case.spaces, most)]
+    times = {name: [measured.time(pick) for pick in method.propose(measured.task.spaces, most)]
              for name, method in proposers.items()}
-    default = float(case.seconds[case.row(case.spaces[0].default)])
-    return _outcome(case.problem, case.device, times, default, case.seconds, case.best, methods, counts, left_out)
+    default = measured.time(measured.task.default)
+    return _outcome(measured.problem, measured.device, times, default, measured.seconds, measured.best, methods, counts,
+                    left_out)
 
 
 def _live(problem: Problem, device: Device, proposers: Mapping[str, Predictor], methods: Sequence[str],

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqtune.data.cases import Floats
+from seqtune.kernels.task import Floats
 
 from ..sequence.vocabulary import Batch, Sentence
 from .targets import Examples

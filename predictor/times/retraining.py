@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqtune.data.cases import Data, cases
+from seqtune.data.measured_tasks import Data, measured_tasks
 from seqtune.errors import CheckpointError, MisuseError
 from seqtune.kernels.problem_sets.similarity import near
 
@@ -43,20 +43,20 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
     What the new records hold out is not rehearsed, and what is near to a problem that the old ones hold out is not
     learned from: `left_out` counts such problems."""
     began = time.monotonic()
-    fresh = cases(new, held_out=False)
+    fresh = measured_tasks(new, held_out=False)
     if not fresh:
         raise MisuseError("the new records have no training problem that a kernel here solves; nothing to adapt to")
     old_held_out = held_out_problems(rehearsal)
-    left_out = {problem for problem in dict.fromkeys(case.problem for case in fresh)
+    left_out = {problem for problem in dict.fromkeys(measured.problem for measured in fresh)
                 if any(near(problem, other) for other in old_held_out)}
-    fresh = [case for case in fresh if case.problem not in left_out]
+    fresh = [measured for measured in fresh if measured.problem not in left_out]
     if not fresh:
         raise MisuseError(f"all {len(left_out)} training problems of the new records are, or nearly are, held out by "
                           "the old ones; nothing to adapt to: measure other problems, too")
-    labels = {(case.problem.key, case.device.key) for case in fresh}
+    labels = {(measured.problem.key, measured.device.key) for measured in fresh}
     unseen = {problem.key for problem in held_out_problems(new)}
-    old = [case for case in cases(rehearsal, held_out=False)
-           if (case.problem.key, case.device.key) not in labels and case.problem.key not in unseen]
+    old = [measured for measured in measured_tasks(rehearsal, held_out=False)
+           if (measured.problem.key, measured.device.key) not in labels and measured.problem.key not in unseen]
     vocabulary = checkpoint.vocabulary.extended(*words_of([*fresh, *old]))
     torch.manual_seed(options.seed)
     model = checkpoint.model.grown(vocabulary)
@@ -71,9 +71,9 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
     anchor = checkpoint.model.grown(vocabulary).eval() if same else None
     kept = fit(model, vocabulary, rehearsed + lessons * repeats, [], options, on_progress, began, anchor=anchor)
     report: dict[str, Any] = {
-        "new_problems": len({case.problem.key for case in fresh}), "left_out": len(left_out),
+        "new_problems": len({measured.problem.key for measured in fresh}), "left_out": len(left_out),
         "new_cases": len(fresh), "old_cases": len(old),
-        "new_devices": sorted({case.device.name for case in fresh}), "epochs": kept.epoch,
+        "new_devices": sorted({measured.device.name for measured in fresh}), "epochs": kept.epoch,
         "interrupted": kept.interrupted, "new_words": len(vocabulary.targets) - len(checkpoint.vocabulary.targets)
         + len(vocabulary.words) - len(checkpoint.vocabulary.words)}
     ranker = None if teacher is None else Ranker.of(teacher)

@@ -1,6 +1,6 @@
 """Targets: what the translator should say after every prefix, so that running close to the best is close to right.
 
-A case's configurations get a probability by how fast they run: p ~ exp(-(time/best - 1) / tau). Rows of a space are
+A task's configurations get a probability by how fast they run: p ~ exp(-(time/best - 1) / tau). Rows of a space are
 sorted, so configurations that share a prefix are one row range; the wanted probability of a next word is the sum of p
 over its part of that range, divided by the sum over the range. Words outside the range are not scored at all: at
 prediction the exact look-ahead rules them out.
@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.cases import Case, Floats
+from seqtune.kernels.task import Floats, Task
 
 from ..sequence.derived_quantities import Quantities, Settled
 from ..sequence.vocabulary import BEGIN, PAD, Vocabulary, Words
@@ -84,21 +84,21 @@ class _Level:
 
 
 class Tree:
-    """All prefixes of a case's spaces with the wanted probability of each next word. `slowness`: (row,)"""
+    """All prefixes of a task's spaces with the wanted probability of each next word. `slowness`: (row,)"""
 
-    def __init__(self, case: Case, slowness: Floats, vocabulary: Vocabulary, tau: float, hot: float = 4.0) -> None:
+    def __init__(self, task: Task, slowness: Floats, vocabulary: Vocabulary, tau: float, hot: float = 4.0) -> None:
         self.longest, self._derived = vocabulary.longest, len(vocabulary.derived)
         p = probabilities(slowness, tau)
         self._draw = np.cumsum(p)
         self._explore = np.cumsum(probabilities(slowness, tau * hot))
-        self._offsets = np.cumsum([0, *map(len, case.spaces)])
-        self._kernels = np.array([vocabulary.kernel(space.kernel.name) for space in case.spaces])
+        self._offsets = np.cumsum([0, *map(len, task.spaces)])
+        self._kernels = np.array([vocabulary.kernel(space.kernel.name) for space in task.spaces])
         self._levels: list[list[_Level]] = []
-        self._settled = [Settled(space, vocabulary) for space in case.spaces]
+        self._settled = [Settled(space, vocabulary) for space in task.spaces]
         self._kernel_settled = np.concatenate([settled.after(np.zeros(1, np.int64), -1) for settled in self._settled])
         masses = [p[first:last] for first, last in zip(self._offsets, self._offsets[1:], strict=False)]
         self._kernel_shares = np.array([mass.sum() for mass in masses], np.float32)
-        for space, mass in zip(case.spaces, masses, strict=True):
+        for space, mass in zip(task.spaces, masses, strict=True):
             rows, places = space.rows, vocabulary.places(space.kernel.name)
             new = np.zeros(len(rows), bool)
             new[0] = True

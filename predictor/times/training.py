@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqtune.data.cases import Case, Data, cases, counted, split
+from seqtune.data.measured_tasks import Data, counted, measured_tasks, split
 from seqtune.errors import KernelError, MisuseError, ProblemError
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
-from seqtune.kernels.space import spaces_for
+from seqtune.kernels.task import MeasuredTask, Task
 
 from ..sequence.beam import beam_search_many
 from ..sequence.vocabulary import Sentence, Vocabulary
@@ -115,7 +115,7 @@ def train(data: Data, options: TrainingOptions | None = None,
     The same seed, data and machine give the same weights. Ctrl-C ends the training and keeps the best so far.
     """
     options = options or TrainingOptions()
-    found = [case for case in cases(data, held_out=False) if case.problem not in leave_out]
+    found = [measured for measured in measured_tasks(data, held_out=False) if measured.problem not in leave_out]
     if not found:
         raise MisuseError("the data set has no training problem that a kernel here solves; nothing to learn from")
     vocabulary = vocabulary_of(found)
@@ -129,9 +129,10 @@ def train(data: Data, options: TrainingOptions | None = None,
     lessons = make_lessons(fitting, teacher, vocabulary, options, held_out)
     kept = fit(model, vocabulary, lessons, validation, options, on_progress, began=began)
     report: dict[str, Any] = {
-        "problems": len({case.problem.key for case in found}), "devices": sorted({case.device.name for case in found}),
+        "problems": len({measured.problem.key for measured in found}),
+        "devices": sorted({measured.device.name for measured in found}),
         "cases": len(fitting), "validation_cases": len(validation), "lessons": len(lessons),
-        "measurements": int(sum(case.known.sum() for case in found)),
+        "measurements": int(sum(measured.known.sum() for measured in found)),
         "parameters": sum(tensor.numel() for tensor in model.parameters()),
         "epochs": kept.epoch, "best_epoch": kept.best_epoch, "interrupted": kept.interrupted,
         "validation_share": kept.history[kept.best_epoch - 1]["share"] if validation else None,
@@ -153,55 +154,56 @@ def train(data: Data, options: TrainingOptions | None = None,
     return Checkpoint(best.eval(), vocabulary, provenance, metrics, options.seed, ranker), report
 
 
-def vocabulary_of(found: Sequence[Case]) -> Vocabulary:
-    """The words that these cases need."""
+def vocabulary_of(found: Sequence[MeasuredTask]) -> Vocabulary:
+    """The words that these tasks need."""
     return Vocabulary.build(*words_of(found))
 
 
-def words_of(found: Sequence[Case]) -> tuple[list[Kernel], list[Any], list[Problem]]:
-    """Kernels, devices and recorded problems of the cases, in order of first appearance."""
-    kernels = {space.kernel.name: space.kernel for case in found for space in case.spaces}
-    devices = {case.device.key: case.device for case in found}
+def words_of(found: Sequence[MeasuredTask]) -> tuple[list[Kernel], list[Any], list[Problem]]:
+    """Kernels, devices and recorded problems of the tasks, in order of first appearance."""
+    kernels = {space.kernel.name: space.kernel for measured in found for space in measured.task.spaces}
+    devices = {measured.device.key: measured.device for measured in found}
     return (list(kernels.values()), list(devices.values()),
-            [case.problem for case in found if case.problem.type == "recorded"])
+            [measured.problem for measured in found if measured.problem.type == "recorded"])
 
 
 def held_out_problems(data: Data) -> list[Problem]:
     """What no lesson may be near to."""
-    return list({case.problem: None for case in cases(data, held_out=True)})
+    return list({measured.problem: None for measured in measured_tasks(data, held_out=True)})
 
 
-def make_teacher(fitting: Sequence[Case], options: TrainingOptions) -> Trees | None:
-    """Trees fitted on these cases, where a teacher is wanted."""
+def make_teacher(fitting: Sequence[MeasuredTask], options: TrainingOptions) -> Trees | None:
+    """Trees fitted on these tasks, where a teacher is wanted."""
     if not options.teacher:
         return None
     return Trees(fitting, replace(options.trees, threads=options.threads, seed=options.seed))
 
 
-def make_lessons(fitting: Sequence[Case], teacher: Trees | None, vocabulary: Vocabulary, options: TrainingOptions,
-                 avoid: Sequence[Problem]) -> list[Lesson]:
-    """Lessons from the measured cases and, with a teacher, from sampled problems as well."""
+def make_lessons(fitting: Sequence[MeasuredTask], teacher: Trees | None, vocabulary: Vocabulary,
+                 options: TrainingOptions, avoid: Sequence[Problem]) -> list[Lesson]:
+    """Lessons from the measured tasks and, with a teacher, from sampled problems as well."""
     if teacher is None:
-        known = [case.measured_only() for case in fitting]
-        return [_lesson(case, case.seconds / case.best - 1, vocabulary, options) for case in known]
-    lessons = [_lesson(case, teacher.fill(case, options.trust), vocabulary, options) for case in fitting]
-    for case in _extra_cases(fitting, options, avoid):
-        if all(teacher.knows(space.kernel) for space in case.spaces):
-            lessons.append(_lesson(case, teacher.fill(case), vocabulary, options))
+        known = [measured.measured_only() for measured in fitting]
+        return [_lesson(measured, measured.seconds / measured.best - 1, vocabulary, options) for measured in known]
+    lessons = [_lesson(measured, teacher.fill(measured, options.trust), vocabulary, options) for measured in fitting]
+    for measured in _extra_tasks(fitting, options, avoid):
+        if all(teacher.knows(space.kernel) for space in measured.task.spaces):
+            lessons.append(_lesson(measured, teacher.fill(measured), vocabulary, options))
     return lessons
 
 
-def _lesson(case: Case, slowness: Any, vocabulary: Vocabulary, options: TrainingOptions) -> Lesson:
-    return Lesson(vocabulary.source(case.problem, case.device), Tree(case, slowness, vocabulary, options.tau),
-                  not case.known.any())
+def _lesson(measured: MeasuredTask, slowness: Any, vocabulary: Vocabulary, options: TrainingOptions) -> Lesson:
+    return Lesson(vocabulary.source(measured.problem, measured.device),
+                  Tree(measured.task, slowness, vocabulary, options.tau), not measured.known.any())
 
 
-def _extra_cases(fitting: Sequence[Case], options: TrainingOptions, avoid: Sequence[Problem]) -> list[Case]:
-    """Unmeasured cases of sampled problems: problem types and devices in the proportions of the measured cases."""
+def _extra_tasks(fitting: Sequence[MeasuredTask], options: TrainingOptions,
+                 avoid: Sequence[Problem]) -> list[MeasuredTask]:
+    """Unmeasured tasks of sampled problems: problem types and devices in the proportions of the measured tasks."""
     generator = np.random.default_rng([options.seed, 1])
     chosen = generator.integers(0, len(fitting), options.extra)
-    found: list[Case] = []
-    for kind in sorted({case.problem.type for case in fitting}):
+    found: list[MeasuredTask] = []
+    for kind in sorted({measured.problem.type for measured in fitting}):
         models = [fitting[place] for place in chosen if fitting[place].problem.type == kind]
         try:
             problems = sample_problems(kind, len(models), options.seed + 1000, avoid)
@@ -209,10 +211,10 @@ def _extra_cases(fitting: Sequence[Case], options: TrainingOptions, avoid: Seque
             continue  # a type that nothing samples
         for problem, model in zip(problems, models, strict=True):
             try:
-                spaces = spaces_for(problem, model.device)
+                task = Task.of(problem, model.device)
             except KernelError:
                 continue
-            found.append(Case(problem, model.device, spaces, np.full(sum(map(len, spaces)), np.nan)))
+            found.append(MeasuredTask(task, np.full(len(task), np.nan)))
     return found
 
 
@@ -228,13 +230,13 @@ class Kept:
     interrupted: bool
 
 
-def fit(model: Translator, vocabulary: Vocabulary, lessons: Sequence[Lesson], validation: Sequence[Case],
+def fit(model: Translator, vocabulary: Vocabulary, lessons: Sequence[Lesson], validation: Sequence[MeasuredTask],
         options: TrainingOptions, on_progress: OnProgress | None = None, began: float | None = None,
         until: int | None = None, anchor: Translator | None = None) -> Kept:
     """The training loop. Without validation the last average is the best; `until` stops the same schedule early.
     `anchor` is the translator that anchored lessons should not lead away from."""
     began = time.monotonic() if began is None else began
-    judged = [case.measured_only() for case in validation]
+    judged = [measured.measured_only() for measured in validation]
     optimizer = torch.optim.AdamW(_groups(model, options), lr=options.rate, betas=(0.9, 0.98))
     stand = Progressed.begin(model, optimizer)
     fingerprint, interrupted = _fingerprint(vocabulary, lessons, judged, options), False
@@ -309,42 +311,43 @@ def _groups(model: Translator, options: TrainingOptions) -> list[dict[str, Any]]
             {"params": [tensor for tensor in parameters if tensor.dim() <= 1], "weight_decay": 0.0}]
 
 
-def validate(model: Translator, vocabulary: Vocabulary, judged: Sequence[Case]) -> tuple[float, float]:
+def validate(model: Translator, vocabulary: Vocabulary, judged: Sequence[MeasuredTask]) -> tuple[float, float]:
     """Mean log shares among the measured rows (`judged` are cut down to those): of the first five proposals, weighed by
     their probability, and of the first one alone, which is what counts but jumps about where problems are few."""
     words = TranslatorWords(model, vocabulary)
     scores: list[tuple[float, float]] = []
     for begin in range(0, len(judged), 64):
         part = judged[begin:begin + 64]
-        for case, found in zip(part, beam_search_many(words, [case.spaces for case in part]), strict=True):
-            logs = [log_share(case, case.row(candidate.configuration)) for candidate in found]
+        proposals = beam_search_many(words, [measured.task.spaces for measured in part])
+        for measured, found in zip(part, proposals, strict=True):
+            logs = [log_share(measured, measured.task.number(candidate.configuration)) for candidate in found]
             weights = [candidate.probability + 1e-12 for candidate in found]
             scores.append((float(np.average(logs, weights=weights)), logs[0]))
     score, first = np.mean(scores, axis=0)
     return float(score), float(first)
 
 
-def log_share(case: Case, row: int) -> float:
+def log_share(measured: MeasuredTask, number: int) -> float:
     """Log share of one pick."""
-    default = float(case.seconds[case.row(case.spaces[0].default)])
-    return math.log(case.best / float(counted(case.seconds[row], default, case.seconds)))
+    default = measured.time(measured.task.default)
+    return math.log(measured.best / float(counted(measured.seconds[number], default, measured.seconds)))
 
 
-def _teacher_share(teacher: Trees | None, validation: Sequence[Case]) -> float | None:
+def _teacher_share(teacher: Trees | None, validation: Sequence[MeasuredTask]) -> float | None:
     """What the teacher itself reaches on the validation problems, which it does not know either."""
     if teacher is None or not validation:
         return None
-    judged = [case.measured_only() for case in validation]
-    return math.exp(float(np.mean([log_share(case, int(np.argmin(teacher.predict(case.spaces))))
-                                   for case in judged])))
+    judged = [measured.measured_only() for measured in validation]
+    return math.exp(float(np.mean([log_share(measured, int(np.argmin(teacher.predict(measured.task.spaces))))
+                                   for measured in judged])))
 
 
-def _fingerprint(vocabulary: Vocabulary, lessons: Sequence[Lesson], judged: Sequence[Case],
+def _fingerprint(vocabulary: Vocabulary, lessons: Sequence[Lesson], judged: Sequence[MeasuredTask],
                  options: TrainingOptions) -> str:
     found = hashlib.sha256(repr((vocabulary, {name: value for name, value in describe(options).items()
                                               if name not in ("state", "save_every", "threads")})).encode())
     for lesson in lessons:
         found.update(lesson.source.codes.tobytes() + lesson.source.words.tobytes() + lesson.tree.digest())
-    for case in judged:
-        found.update(case.seconds.tobytes())
+    for measured in judged:
+        found.update(measured.seconds.tobytes())
     return found.hexdigest()

@@ -21,7 +21,7 @@ from seqtune.kernels.space import SearchSpace
 if TYPE_CHECKING:
     import xgboost
 
-    from seqtune.data.cases import Case, Floats
+    from seqtune.kernels.task import Floats, MeasuredTask
 
 _FACTS = ("threads", "compute_units", "vector_floats", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes",
           "local_memory", "max_work_group", "peak_gflops", "bandwidth_gbs")
@@ -88,20 +88,17 @@ def _number(value: object) -> float:
 
 
 class Trees:
-    """Fitted on the measured rows of the cases given, and on nothing else."""
+    """Fitted on the measured rows of the tasks given, and on nothing else."""
 
-    def __init__(self, fitting: Sequence[Case], options: TreesOptions | None = None) -> None:
+    def __init__(self, fitting: Sequence[MeasuredTask], options: TreesOptions | None = None) -> None:
         self.options = options or TreesOptions()
         kernels: dict[str, list[tuple[NDArray[np.float32], Floats]]] = {}
-        for case in fitting:
-            offset = 0
-            ratios = np.minimum(np.log(case.seconds / case.best), self.options.worst)
-            for space in case.spaces:
-                part = ratios[offset:offset + len(space)]
-                offset += len(space)
-                known = ~np.isnan(part)
+        for measured in fitting:
+            ratios = np.minimum(np.log(measured.seconds / measured.best), self.options.worst)
+            for space, part in measured.task.parts():
+                known = ~np.isnan(ratios[part])
                 if known.any():
-                    kernels.setdefault(space.kernel.name, []).append((features(space)[known], part[known]))
+                    kernels.setdefault(space.kernel.name, []).append((features(space)[known], ratios[part][known]))
         self.models = {name: self._fit(parts) for name, parts in kernels.items()}
 
     def _fit(self, parts: list[tuple[NDArray[np.float32], Floats]]) -> list[xgboost.Booster]:
@@ -133,16 +130,16 @@ class Trees:
             found.append(np.mean([model.inplace_predict(rows) for model in models], axis=0, dtype=np.float64))
         return np.concatenate(found)
 
-    def fill(self, case: Case, trust: float = 1.0) -> Floats:
+    def fill(self, measured: MeasuredTask, trust: float = 1.0) -> Floats:
         """time/best - 1 for every row: measured where it was (blended with the prediction where `trust` < 1),
-        predicted elsewhere, the prediction shifted so that it agrees with the case's measurements on average."""
-        predicted = self.predict(case.spaces)
-        logs = np.log(case.seconds)
+        predicted elsewhere, the prediction shifted so that it agrees with the task's measurements on average."""
+        predicted = self.predict(measured.task.spaces)
+        logs = np.log(measured.seconds)
         good = np.isfinite(logs)
         if good.any():
             weights = np.exp(-2 * np.minimum(predicted[good], self.options.worst))  # agree among the fast ones
             logs = np.where(good, trust * logs + (1 - trust) * (predicted + np.average(
                 logs[good] - predicted[good], weights=weights)), logs)
-            predicted = predicted + np.average(np.log(case.seconds[good]) - predicted[good], weights=weights)
+            predicted = predicted + np.average(np.log(measured.seconds[good]) - predicted[good], weights=weights)
         filled = np.where(np.isnan(logs), predicted, logs)
         return np.asarray(np.expm1(np.minimum(filled - filled.min(), 20.0)))

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from seqtune.data.cases import cases
+from seqtune.data.measured_tasks import measured_tasks
 from seqtune.predictor.times.baselines import (
     Default,
     Fixed,
@@ -22,7 +22,7 @@ from tests.support.synthetic import data, direct_is_known, registered, seconds  
 
 DATA = data(14, held_out=4, sampled=80)
 with registered():
-    TRAINING, TEST = cases(DATA, held_out=False), cases(DATA, held_out=True)
+    TRAINING, TEST = measured_tasks(DATA, held_out=False), measured_tasks(DATA, held_out=True)
 TREES = Trees(TRAINING, TreesOptions(rounds=100, models=1, threads=1))
 
 
@@ -45,53 +45,55 @@ def test_the_expectation_of_random_search_equals_monte_carlo() -> None:
                          ids=["fixed", "nearest", "trees", "default"])
 def test_proposals_are_distinct_valid_and_better_than_chance(method: Fixed | Nearest | TreesMethod | Default) -> None:
     shares, chance = [], []
-    for case in TEST:
-        found = method.propose(case.spaces, 5)
+    for measured in TEST:
+        found = method.propose(measured.task.spaces, 5)
         assert len(set(found)) == len(found) == (1 if isinstance(method, Default) else 5)
-        assert all(configuration in case.spaces[0] for configuration in found)
-        shares.append(case.best / case.seconds[case.row(found[0])])
-        chance.append(np.exp(random_log_share(np.maximum(case.shares(), 0.01), 1)))
+        assert all(configuration in measured.task.spaces[0] for configuration in found)
+        shares.append(measured.best / measured.seconds[measured.task.number(found[0])])
+        chance.append(np.exp(random_log_share(np.maximum(measured.shares(), 0.01), 1)))
     assert np.mean(shares) > np.mean(chance)
 
 
 def test_trees_fitted_twice_propose_the_same() -> None:
     again = TreesMethod(Trees(TRAINING, TREES.options))
-    for case in TEST:
-        assert TreesMethod(TREES).propose(case.spaces, 5) == again.propose(case.spaces, 5)
+    for measured in TEST:
+        assert TreesMethod(TREES).propose(measured.task.spaces, 5) == again.propose(measured.task.spaces, 5)
 
 
 def test_fixed_picks_the_best_configuration_where_everything_is_known() -> None:
-    known = [case for case in cases(data(5, held_out=5, sampled=1), held_out=True) if case.device.name == "fake:wide"]
-    found = Fixed(known, Trees(known, TreesOptions(rounds=5, models=1, threads=1))).propose(known[0].spaces, 1)[0]
+    known = [measured for measured in measured_tasks(data(5, held_out=5, sampled=1), held_out=True)
+             if measured.device.name == "fake:wide"]
+    found = Fixed(known, Trees(known, TreesOptions(rounds=5, models=1, threads=1))).propose(known[0].task.spaces, 1)[0]
     configurations = {space[row].key: dict(space[row].settings)
-                      for case in known for space in case.spaces for row in range(len(space))}
-    means = {key: np.mean([np.log(np.minimum(case.seconds, case.best * np.exp(20))[nearest_row(case.spaces[0], wish)]
-                                  / case.best) for case in known]) for key, wish in configurations.items()}
+                      for measured in known for space in measured.task.spaces for row in range(len(space))}
+    means = {key: np.mean([
+        np.log(np.minimum(measured.seconds, measured.best * np.exp(20))[nearest_row(measured.task.spaces[0], wish)]
+               / measured.best) for measured in known]) for key, wish in configurations.items()}
     assert means[found.key] == pytest.approx(min(means.values()), rel=1e-6)
 
 
 def test_a_wish_is_made_legal_as_the_space_does_it() -> None:
-    space = TEST[0].spaces[0]
+    space = TEST[0].task.spaces[0]
     wishes: list[dict[str, int | str]] = [
         {"vector": 16, "tile_k": 4, "tile_w": 14, "unroll": 4, "order": "rows"}, {"vector": 8}, {"tile_w": 5}]
     for wish in wishes:
         assert space[nearest_row(space, wish)] == space.nearest(wish)
-    assert made_legal([("fake.other", {})], TEST[0].spaces, 3) == [space.default]
-    assert len(made_legal([("fake.direct", {"vector": 8})] * 3, TEST[0].spaces, 3)) == 1
+    assert made_legal([("fake.other", {})], TEST[0].task.spaces, 3) == [space.default]
+    assert len(made_legal([("fake.direct", {"vector": 8})] * 3, TEST[0].task.spaces, 3)) == 1
 
 
 def test_the_teacher_keeps_what_was_measured_and_fills_the_rest_nearly_right() -> None:
-    case = next(case for case in TRAINING if case.device.name == "fake:wide")
-    filled = TREES.fill(case)
-    ratio = np.log1p(filled) - np.log(case.seconds)
-    known = np.isfinite(case.seconds)
+    measured = next(measured for measured in TRAINING if measured.device.name == "fake:wide")
+    filled = TREES.fill(measured)
+    ratio = np.log1p(filled) - np.log(measured.seconds)
+    known = np.isfinite(measured.seconds)
     assert np.ptp(ratio[known]) < 1e-6
-    truth = np.log(seconds(case.spaces[0]))
-    rest = np.isnan(case.seconds) & np.isfinite(truth)
+    truth = np.log(seconds(measured.task.spaces[0]))
+    rest = np.isnan(measured.seconds) & np.isfinite(truth)
     error = (np.log1p(filled) - truth)[rest] - ratio[known].mean()
     assert np.sqrt(np.mean(error**2)) < 0.35 * truth[rest].std()
 
 
 def test_a_problem_of_an_unknown_device_gets_the_default() -> None:
-    case = TEST[0]
-    assert Nearest([]).propose(case.spaces, 3) == [case.spaces[0].default]
+    measured = TEST[0]
+    assert Nearest([]).propose(measured.task.spaces, 3) == [measured.task.spaces[0].default]

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from seqtune.data.cases import cases
+from seqtune.data.measured_tasks import measured_tasks
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import MisuseError, SeqtuneError, UnavailableError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.times import evaluation as module
 from seqtune.predictor.times.baselines import random_log_share
 from seqtune.predictor.times.checkpoint import Checkpoint
@@ -30,7 +31,7 @@ def _checkpoint() -> Checkpoint:
     import torch
 
     torch.manual_seed(0)
-    vocabulary = vocabulary_of(cases(DATA, held_out=False))
+    vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
     return Checkpoint(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval(), vocabulary)
 
 
@@ -62,38 +63,39 @@ def test_every_device_method_and_number_has_a_row() -> None:
 def test_random_rows_hold_the_exact_expectation() -> None:
     (row,) = (row for row in evaluate(DATA, None, ("random",), (5,)) if row.device == "fake:narrow")
     expected = []
-    for case in cases(DATA, held_out=True):
-        if case.device.name == row.device:
-            default = case.seconds[case.row(case.spaces[0].default)]
-            times = np.where(np.isfinite(case.seconds), case.seconds, default)
-            expected.append(random_log_share(case.best / times, 5))
+    for measured in measured_tasks(DATA, held_out=True):
+        if measured.device.name == row.device:
+            default = measured.time(measured.task.default)
+            times = np.where(np.isfinite(measured.seconds), measured.seconds, default)
+            expected.append(random_log_share(measured.best / times, 5))
     assert row.share == pytest.approx(math.exp(np.mean(expected)))
 
 
 class _Failing:
     """Proposes configurations that fail first, then the best one."""
 
-    def propose(self, spaces: Sequence[object], count: int) -> list[Configuration]:
-        case = next(case for case in cases(DATA, held_out=True) if case.spaces[0].problem == spaces[0].problem  # type: ignore[attr-defined]
-                    and case.device == spaces[0].device)  # type: ignore[attr-defined]
-        failing = np.flatnonzero(np.isinf(case.seconds))[:2]
-        return [case.spaces[0][int(row)] for row in [*failing, int(np.nanargmin(case.seconds))]][:count]
+    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
+        measured = next(measured for measured in measured_tasks(DATA, held_out=True)
+                        if measured.problem == spaces[0].problem and measured.device == spaces[0].device)
+        failing = np.flatnonzero(np.isinf(measured.seconds))[:2]
+        return [measured.task[int(row)] for row in [*failing, int(np.nanargmin(measured.seconds))]][:count]
 
 
 def test_a_failing_pick_counts_as_the_default() -> None:
-    failing = [case for case in cases(DATA, held_out=True) if np.isinf(case.seconds).sum() >= 2]
+    failing = [measured for measured in measured_tasks(DATA, held_out=True) if np.isinf(measured.seconds).sum() >= 2]
     assert failing, "the synthetic kernel fails somewhere"
-    for case in failing:
-        found = module._replayed(case, {"trees": _Failing()}, ["trees"], (0, 3))
-        default = case.seconds[case.row(case.spaces[0].default)]
-        assert found.log_shares["trees", 0] == pytest.approx(math.log(case.best / default))
+    for measured in failing:
+        found = module._replayed(measured, {"trees": _Failing()}, ["trees"], (0, 3))
+        default = measured.time(measured.task.default)
+        assert found.log_shares["trees", 0] == pytest.approx(math.log(measured.best / default))
         assert found.log_shares["trees", 3] == pytest.approx(0.0)
 
 
 def test_where_a_space_was_not_exhausted_all_methods_choose_among_what_was_measured() -> None:
     frame = DATA.frame[~DATA.frame["held_out"] | (np.arange(len(DATA.frame)) % 2 == 0)]
     found = evaluate(Data(frame, DATA.devices), _checkpoint(), counts=(0,))
-    left_out = sum(int((~case.known).sum()) for case in cases(Data(frame, DATA.devices), held_out=True))
+    left_out = sum(int((~measured.known).sum())
+                   for measured in measured_tasks(Data(frame, DATA.devices), held_out=True))
     assert sum(row.unmeasured for row in found if row.method == "trees") == left_out > 0
     assert all(0 < row.share <= 1 for row in found)
 
@@ -106,7 +108,7 @@ def test_a_live_evaluation_measures_what_the_methods_propose() -> None:
         asked[problem.key, device.name] = list(configurations)
         return _measure(problem, device, configurations)
 
-    questions = [(case.problem, case.device) for case in cases(DATA, held_out=True)][:3]
+    questions = [(measured.problem, measured.device) for measured in measured_tasks(DATA, held_out=True)][:3]
     options = EvaluateOptions(sample=40)
     live = outcomes(DATA, None, ("random", "trees", "default"), (0, 5), options, measure, questions)
     assert [(verdict.problem, verdict.device) for verdict in live] == list(asked)
@@ -120,7 +122,7 @@ def test_a_live_evaluation_measures_what_the_methods_propose() -> None:
 
 def test_a_problem_on_which_nothing_runs_is_left_out_of_a_live_evaluation() -> None:
     place = DATA.devices["fake:wide"]
-    broken, unprepared, good = [one.problem for one in cases(DATA, held_out=True) if one.device == place][:3]
+    broken, unprepared, good = [one.problem for one in measured_tasks(DATA, held_out=True) if one.device == place][:3]
     questions = [(problem, place) for problem in (broken, unprepared, good)]
 
     def measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> list[Measurement]:

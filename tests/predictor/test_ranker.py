@@ -13,12 +13,13 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from seqtune.data.cases import Case, cases
+from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.registry import KERNELS, kernel
 from seqtune.kernels.space import spaces_for
+from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.sequence.beam import WIDTH, beam_search
 from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.training import vocabulary_of
@@ -30,7 +31,7 @@ from tests.support.synthetic import data, direct_is_known, registered  # noqa: F
 
 DATA = data(8, held_out=2, sampled=60)
 with registered():
-    TRAINING, TEST = cases(DATA, held_out=False), cases(DATA, held_out=True)
+    TRAINING, TEST = measured_tasks(DATA, held_out=False), measured_tasks(DATA, held_out=True)
 TREES = Trees(TRAINING, TreesOptions(rounds=40, models=2, threads=1))
 RANKER = Ranker.of(TREES)
 VOCABULARY = vocabulary_of(TRAINING)
@@ -43,33 +44,34 @@ def made(ranker: Ranker | None = RANKER) -> Checkpoint:
 
 
 def test_the_arrays_say_what_xgboost_says() -> None:
-    for case in TEST:
-        assert _said(case) == pytest.approx(TREES.predict(case.spaces), abs=2e-3)  # leaves are kept to 11 bits
+    for measured in TEST:
+        wanted = TREES.predict(measured.task.spaces)
+        assert _said(measured) == pytest.approx(wanted, abs=2e-3)  # leaves are kept to 11 bits
 
 
-def _said(case: Case) -> NDArray[np.float32]:
-    table = features(case.spaces[0])
+def _said(measured: MeasuredTask) -> NDArray[np.float32]:
+    table = features(measured.task.spaces[0])
     return np.asarray(np.stack([forest.margins(table)[:, 0] for forest in RANKER.forests["fake.direct"]]).mean(axis=0))
 
 
 def test_what_trees_expect_to_be_faster_comes_first_and_nothing_is_lost() -> None:
     moved = 0
-    for case in TEST:
-        before = beam_search(made().next_word(), case.spaces, PROPOSALS, PROPOSALS)
-        after = RANKER.reorder(case.spaces, before)
+    for measured in TEST:
+        before = beam_search(made().next_word(), measured.task.spaces, PROPOSALS, PROPOSALS)
+        after = RANKER.reorder(measured.task.spaces, before)
         assert {one.configuration for one in after} == {one.configuration for one in before}
         assert sum(one.probability for one in after) == pytest.approx(sum(one.probability for one in before))
-        expected = _said(case)
-        wanted = {one.configuration: one.log_probability - expected[case.row(one.configuration)] / TAU
+        expected = _said(measured)
+        wanted = {one.configuration: one.log_probability - expected[measured.task.number(one.configuration)] / TAU
                   for one in before}
         assert [one.configuration for one in after] == sorted(wanted, key=lambda one: -wanted[one])
-        assert made().propose(case.spaces, 3) == after[:3]
+        assert made().propose(measured.task.spaces, 3) == after[:3]
         moved += after[0].configuration != before[0].configuration
     assert moved, "an untrained translator is put right somewhere"
 
 
 def test_without_trees_of_a_kernel_the_beam_stands_as_it_is() -> None:
-    spaces = TEST[0].spaces
+    spaces = TEST[0].task.spaces
     found = beam_search(made().next_word(), spaces, WIDTH, WIDTH)
     assert Ranker({}, {}).reorder(spaces, found) == found
     assert made(None).propose(spaces, 5) == found[:5]
@@ -100,8 +102,8 @@ def a_device(request: pytest.FixtureRequest) -> Device:
 
 def test_a_saved_ranker_comes_back_and_orders_the_same(tmp_path: Path) -> None:
     loaded = Checkpoint.load(made().save(tmp_path / "with"))
-    for case in TEST:
-        assert loaded.propose(case.spaces, 5) == made().propose(case.spaces, 5)
+    for measured in TEST:
+        assert loaded.propose(measured.task.spaces, 5) == made().propose(measured.task.spaces, 5)
     plain = Checkpoint.load(made(None).save(tmp_path / "without"))
     assert plain.ranker is None
     assert not (tmp_path / "without" / "trees.safetensors").exists()
@@ -150,4 +152,4 @@ def test_enormous_trees_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_trees_that_know_other_features_are_refused() -> None:
     stranger = Ranker({"fake.direct": 3}, RANKER.forests)
     with pytest.raises(CheckpointError, match="know 3 features"):
-        made(stranger).propose(TEST[0].spaces, 3)
+        made(stranger).propose(TEST[0].task.spaces, 3)

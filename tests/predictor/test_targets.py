@@ -1,4 +1,4 @@
-"""What the translator is asked to say after each prefix, and the cases it comes from."""
+"""What the translator is asked to say after each prefix, and the measured tasks it comes from."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from seqtune.data.cases import Case, cases, counted, split
+from seqtune.data.measured_tasks import counted, measured_tasks, split
 from seqtune.errors import FormatError
-from seqtune.kernels.union import find_rows
+from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.sequence.vocabulary import BEGIN
 from seqtune.predictor.times.targets import Examples, Tree, probabilities
 from seqtune.predictor.times.training import vocabulary_of
@@ -20,8 +20,8 @@ from tests.support.synthetic import DIRECT, WIDE, Data, data, direct_is_known  #
 DATA = data(6, held_out=2, sampled=60)
 
 
-def _case() -> Case:
-    return cases(DATA, held_out=True)[0]
+def _measured() -> MeasuredTask:
+    return measured_tasks(DATA, held_out=True)[0]
 
 
 def test_wanted_probabilities_sum_to_one_and_hold_near_ties_dear() -> None:
@@ -33,13 +33,13 @@ def test_wanted_probabilities_sum_to_one_and_hold_near_ties_dear() -> None:
 
 
 def test_next_words_agree_with_brute_force() -> None:
-    case = _case()
-    vocabulary = vocabulary_of([case])
-    slowness = case.seconds / case.best - 1
+    measured = _measured()
+    vocabulary = vocabulary_of([measured])
+    slowness = measured.seconds / measured.best - 1
     p = probabilities(slowness, 0.1)
-    (space,) = case.spaces
+    (space,) = measured.task.spaces
     rows = np.random.default_rng(0).integers(0, len(space), 25)
-    examples = Tree(case, slowness, vocabulary, 0.1).examples(rows)
+    examples = Tree(measured.task, slowness, vocabulary, 0.1).examples(rows)
     sentences = np.array([vocabulary.target(space[row]) for row in range(len(space))])
     np.testing.assert_array_equal(examples.words, sentences[rows])
     assert (examples.inputs[:, 0] == BEGIN).all()
@@ -55,11 +55,11 @@ def test_next_words_agree_with_brute_force() -> None:
 
 
 def test_each_word_comes_with_the_quantities_that_it_settles() -> None:
-    case = _case()
-    vocabulary = vocabulary_of([case])
-    (space,) = case.spaces
+    measured = _measured()
+    vocabulary = vocabulary_of([measured])
+    (space,) = measured.task.spaces
     rows = np.random.default_rng(0).integers(0, len(space), 25)
-    examples = Tree(case, case.seconds / case.best - 1, vocabulary, 0.1).examples(rows)
+    examples = Tree(measured.task, measured.seconds / measured.best - 1, vocabulary, 0.1).examples(rows)
     sentences = np.array([vocabulary.target(space[row]) for row in range(len(space))])
     columns = space.columns()
     first = {"registers_each": 1, "accumulators": 3}  # the number of words with which each is settled
@@ -80,11 +80,11 @@ def test_each_word_comes_with_the_quantities_that_it_settles() -> None:
 
 
 def test_sentences_are_drawn_as_often_as_they_are_wanted() -> None:
-    case = _case()
-    vocabulary = vocabulary_of([case])
-    slowness = case.seconds / case.best - 1
-    best = vocabulary.target(case.spaces[0][int(np.argmin(slowness))])
-    tree = Tree(case, slowness, vocabulary, 0.04)
+    measured = _measured()
+    vocabulary = vocabulary_of([measured])
+    slowness = measured.seconds / measured.best - 1
+    best = vocabulary.target(measured.task.spaces[0][int(np.argmin(slowness))])
+    tree = Tree(measured.task, slowness, vocabulary, 0.04)
     drawn = tree.sample(np.random.default_rng(0), 4000, explore=0.0).words
     often = (drawn == best).all(axis=1).mean()
     assert often == pytest.approx(probabilities(slowness, 0.04).max(), abs=0.03)
@@ -93,8 +93,8 @@ def test_sentences_are_drawn_as_often_as_they_are_wanted() -> None:
 
 
 def test_joined_examples_keep_their_sentences() -> None:
-    case = _case()
-    tree = Tree(case, case.seconds / case.best - 1, vocabulary_of([case]), 0.04)
+    measured = _measured()
+    tree = Tree(measured.task, measured.seconds / measured.best - 1, vocabulary_of([measured]), 0.04)
     one, two = tree.examples(np.array([0, 5])), tree.examples(np.array([7]))
     both = Examples.joined([one, two])
     assert both.words.shape[0] == 3
@@ -105,26 +105,26 @@ def test_joined_examples_keep_their_sentences() -> None:
 
 
 def test_rows_are_found_all_at_once() -> None:
-    (space,) = _case().spaces
+    (space,) = _measured().task.spaces
     wishes = [dict(space[row].settings) for row in (0, 17, len(space) - 1)]
     wishes += [{**wishes[0], "vector": 5}, {"vector": 8}]
-    assert find_rows(space, wishes).tolist() == [0, 17, len(space) - 1, -1, -1]
+    assert space.find(wishes).tolist() == [0, 17, len(space) - 1, -1, -1]
 
 
-def test_a_narrowed_case_keeps_each_time_with_its_configuration() -> None:
-    case = cases(DATA, held_out=False)[0]
-    small = case.measured_only()
-    assert len(small.seconds) == case.known.sum() < len(case.seconds)
+def test_a_narrowed_task_keeps_each_time_with_its_configuration() -> None:
+    measured = measured_tasks(DATA, held_out=False)[0]
+    small = measured.measured_only()
+    assert len(small.seconds) == measured.known.sum() < len(measured.seconds)
     for row in range(len(small.seconds)):
-        configuration = small.spaces[0][row]
-        assert small.row(configuration) == row
-        assert small.seconds[row] == case.seconds[case.row(configuration)]
+        configuration = small.task[row]
+        assert small.task.number(configuration) == row
+        assert small.seconds[row] == measured.time(configuration)
 
 
 def test_a_split_never_shares_a_problem() -> None:
-    found = cases(DATA, held_out=False)
+    found = measured_tasks(DATA, held_out=False)
     fitting, validation = split(found, 0.3, seed=1)
-    ours, theirs = ({case.problem.key for case in part} for part in (fitting, validation))
+    ours, theirs = ({measured.problem.key for measured in part} for part in (fitting, validation))
     assert ours
     assert theirs
     assert not ours & theirs
@@ -134,16 +134,16 @@ def test_a_split_never_shares_a_problem() -> None:
 def test_cases_use_final_runs_and_leave_out_what_no_longer_counts() -> None:
     frame = DATA.frame[(DATA.frame["device"] == WIDE.name) & DATA.frame["held_out"]]
     frame = frame[frame["problem"] == frame["problem"].iloc[0]].assign(kernel_version=DIRECT.version)
-    before = cases(Data(frame, DATA.devices), held_out=True)[0]
+    before = measured_tasks(Data(frame, DATA.devices), held_out=True)[0]
     order = np.argsort(before.seconds)
     slow = order[np.isfinite(before.seconds).sum() - 1]
-    first, second, last = (before.spaces[0][int(row)].key for row in (order[0], order[1], slow))
+    first, second, last = (before.task.spaces[0][int(row)].key for row in (order[0], order[1], slow))
     extra = frame.iloc[[0, 0, 0, 0]].assign(
         configuration=[first, second, last, json.dumps({"vector": 99})], status="correct",
         seconds=[before.best * 1.5, before.best * 1.2, before.best / 9, 1e-12],
         run=["final", "final", "random", "random"],
         kernel_version=[DIRECT.version, DIRECT.version, DIRECT.version + 1, DIRECT.version])
-    after = cases(Data(pd.concat([frame, extra]), DATA.devices), held_out=True)[0]
+    after = measured_tasks(Data(pd.concat([frame, extra]), DATA.devices), held_out=True)[0]
     finals, trials = before.best * np.array([1.5, 1.2]), before.seconds[order[:2]]
     finals *= np.median(trials / finals)  # a slow minute's finals, on the trials' scale
     assert after.seconds[order[:2]] == pytest.approx(finals)
@@ -155,20 +155,20 @@ def test_cases_use_final_runs_and_leave_out_what_no_longer_counts() -> None:
 def test_finals_that_all_met_a_slow_minute_change_nothing_but_their_order() -> None:
     frame = DATA.frame[(DATA.frame["device"] == WIDE.name) & DATA.frame["held_out"]]
     frame = frame[(frame["problem"] == frame["problem"].iloc[0]) & (frame["status"] == "correct")]
-    before = cases(Data(frame, DATA.devices), held_out=True)[0]
+    before = measured_tasks(Data(frame, DATA.devices), held_out=True)[0]
     slow = frame.assign(run="final", seconds=frame["seconds"] * 3)
-    after = cases(Data(pd.concat([frame, slow]), DATA.devices), held_out=True)[0]
+    after = measured_tasks(Data(pd.concat([frame, slow]), DATA.devices), held_out=True)[0]
     assert after.seconds == pytest.approx(before.seconds, nan_ok=True)
 
 
 def test_a_configuration_that_cannot_be_read_is_refused_in_one_line() -> None:
     with pytest.raises(FormatError, match="not a configuration"):
-        cases(Data(DATA.frame.assign(configuration="{vector:"), DATA.devices), held_out=False)
+        measured_tasks(Data(DATA.frame.assign(configuration="{vector:"), DATA.devices), held_out=False)
 
 
 def test_a_data_set_without_a_needed_column_is_refused_in_one_line() -> None:
     with pytest.raises(FormatError, match="no column 'seconds'"):
-        cases(Data(DATA.frame.drop(columns="seconds"), DATA.devices), held_out=False)
+        measured_tasks(Data(DATA.frame.drop(columns="seconds"), DATA.devices), held_out=False)
 
 
 def test_what_another_toolchain_measured_is_not_known_of_a_device_that_names_its_own() -> None:
@@ -177,12 +177,13 @@ def test_what_another_toolchain_measured_is_not_known_of_a_device_that_names_its
     both = pd.concat([made.frame.assign(toolchain="new"), old], ignore_index=True)
     named = {WIDE.name: replace(WIDE, toolchain="new")}
     for held_out in (False, True):
-        wanted = cases(made, held_out)
-        for found in (cases(Data(both, named), held_out), cases(Data(made.frame, named), held_out)):
+        wanted = measured_tasks(made, held_out)
+        for found in (measured_tasks(Data(both, named), held_out), measured_tasks(Data(made.frame, named), held_out)):
             assert all(np.array_equal(a.seconds, b.seconds, equal_nan=True)
                        for a, b in zip(found, wanted, strict=True))
-        assert [case.best for case in cases(Data(both, made.devices), held_out)] == [case.best / 2 for case in wanted]
-        assert cases(Data(old, named), held_out) == []
+        found = measured_tasks(Data(both, made.devices), held_out)
+        assert [measured.best for measured in found] == [measured.best / 2 for measured in wanted]
+        assert measured_tasks(Data(old, named), held_out) == []
 
 
 def test_a_failing_pick_counts_as_the_default_and_a_failing_default_as_the_slowest() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from seqtune.data.cases import cases
+from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import near
@@ -45,7 +45,7 @@ def _weights(checkpoint: Checkpoint) -> torch.Tensor:
 
 
 def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> None:
-    vocabulary = vocabulary_of(cases(DATA, held_out=False))
+    vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
     torch.manual_seed(0)
     untrained = Checkpoint(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval(), vocabulary)
     told: list[Progress] = []
@@ -68,7 +68,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: 
 
 
 def test_an_epoch_has_all_measured_problems_and_as_many_sampled_ones_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = cases(DATA, held_out=False)
+    found = measured_tasks(DATA, held_out=False)
     options = replace(QUICK, extra=30, lessons=len(found) + 7)
     vocabulary = vocabulary_of(found)
     lessons = make_lessons(found, make_teacher(found, options), vocabulary, options, [])
@@ -90,7 +90,7 @@ def test_an_epoch_has_all_measured_problems_and_as_many_sampled_ones_as_fit(monk
 
 
 def test_what_is_held_to_an_anchor_is_learned_already_where_the_translator_is_the_anchor() -> None:
-    found = cases(DATA, held_out=False)[:6]
+    found = measured_tasks(DATA, held_out=False)[:6]
     vocabulary = vocabulary_of(found)
     lessons = make_lessons(found, None, vocabulary, QUICK, [])
     model = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval()
@@ -148,7 +148,7 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
 
 
 def test_without_a_teacher_only_measured_rows_are_learned_from() -> None:
-    found = cases(DATA, held_out=False)
+    found = measured_tasks(DATA, held_out=False)
     lessons = make_lessons(found, None, vocabulary_of(found), replace(QUICK, extra=50), [])
     assert len(lessons) == len(found)
     checkpoint, report = train(DATA, replace(QUICK, teacher=False))
@@ -196,7 +196,8 @@ def test_retraining_adapts_to_a_new_device_and_reports_before_and_after() -> Non
 
 
 def test_what_the_old_records_hold_out_is_not_learned_from_nor_are_near_twins() -> None:
-    held, known = (list({case.problem: None for case in cases(DATA, held_out=part)}) for part in (True, False))
+    held, known = (list({measured.problem: None for measured in measured_tasks(DATA, held_out=part)})
+                   for part in (True, False))
     far = [problem for problem in known if not any(near(problem, other) for other in held)]
     twin = Problem.make("conv2d", **{**dict(held[0]), "k": held[0].size("k") + 1})
     assert near(twin, held[0])
@@ -217,7 +218,7 @@ def test_what_the_old_records_hold_out_is_not_learned_from_nor_are_near_twins() 
 
 
 def test_a_training_from_scratch_leaves_out_the_same_problems() -> None:
-    known = list({case.problem: None for case in cases(DATA, held_out=False)})
+    known = list({measured.problem: None for measured in measured_tasks(DATA, held_out=False)})
     _, report = train(DATA, replace(QUICK, epochs=1, validation=0.0), leave_out=known[:3])
     assert report["problems"] == len(known) - 3
 

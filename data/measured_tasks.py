@@ -1,0 +1,114 @@
+"""Measured tasks: the problems of a data set as tasks with a time for each configuration; all that learns begins here.
+
+A task's configurations are numbered over all of its search spaces, in table order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from seqtune.errors import FormatError, KernelError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.task import Floats, MeasuredTask, Task
+
+from .dataset import configuration
+
+NEEDED = ("device", "problem", "kernel", "configuration", "status", "seconds", "run", "held_out")
+
+
+class Data(Protocol):
+    """What is asked of a data set: rows (see NEEDED) and the facts of the devices that they name, by that name."""
+
+    @property
+    def frame(self) -> pd.DataFrame: ...
+
+    @property
+    def devices(self) -> Mapping[str, Device]: ...
+
+
+def measured_tasks(data: Data, held_out: bool, declared: Sequence[Kernel] = ()) -> list[MeasuredTask]:
+    """The tasks of the training part (or of the held-out part) in which anything ran; problems sorted by key.
+
+    Problems that `declared` kernels solve are those kernels' alone.
+
+    Configurations that their space no longer holds are left out, as are other versions of a kernel, problems without
+    one, and what another toolchain than the device's own (where its facts name one) made. Where a configuration was
+    measured more than once the least time counts, of `final` runs where there are any: those are longer and
+    interleaved. The finals are multiplied by the median ratio of trial to final, so that a slow minute does not bias
+    them. Raises FormatError.
+    """
+    frame = data.frame
+    missing = [name for name in NEEDED if name not in frame.columns]
+    if missing:
+        raise FormatError(f"the data set has no column {missing[0]!r}; it needs {', '.join(NEEDED)}")
+    tasks = []
+    part = frame[frame["held_out"].astype(bool) == held_out]
+    for (key, device_name), rows in part.groupby(["problem", "device"], sort=True, observed=True):
+        name = str(device_name)
+        if name not in data.devices:
+            raise FormatError(f"the data set says nothing about its device {name!r:.60}")
+        measured = _measured_task(parse_problem(str(key)), data.devices[name], rows, declared)
+        if measured is not None:
+            tasks.append(measured)
+    return tasks
+
+
+def _measured_task(problem: Problem, device: Device, rows: pd.DataFrame,
+                   declared: Sequence[Kernel]) -> MeasuredTask | None:
+    try:
+        task = Task.of(problem, device, [kernel for kernel in declared if kernel.why_not(problem, device) is None])
+    except KernelError:
+        return None
+    if device.toolchain and "toolchain" in rows:
+        rows = rows[rows["toolchain"] == device.toolchain]
+    seconds = np.full((2, len(task)), np.nan)  # of all runs, of final ones
+    times = np.where(rows["status"].to_numpy(str) == "correct", rows["seconds"].to_numpy(float), np.inf)
+    times = np.where(times > 0, times, np.inf)  # NaN too
+    names, texts = rows["kernel"].to_numpy(str), rows["configuration"].to_numpy(str)
+    final = rows["run"].to_numpy(str) == "final"
+    versions = rows["kernel_version"].to_numpy() if "kernel_version" in rows else None
+    for kernel in task.kernels:
+        chosen = names == kernel.name
+        if versions is not None:
+            chosen &= versions == kernel.version
+        distinct, which = np.unique(texts[chosen], return_inverse=True)
+        settings = [dict(configuration(kernel.name, text).settings) for text in distinct]
+        numbers = task.numbers(kernel.name, settings)[which]
+        valid = numbers >= 0
+        for kind, counts in enumerate((valid, valid & final[chosen])):
+            np.fmin.at(seconds[kind], numbers[counts], times[chosen][counts])
+    trials, finals = seconds
+    both = np.isfinite(trials) & np.isfinite(finals)
+    if both.any():  # finals all met the same minute, which may have been a slow one; trials met many
+        finals = finals * np.median(trials[both] / finals[both])
+    if np.isfinite(finals).any():  # a lucky trial does not beat the best of the finals
+        trials = np.where(np.isnan(finals), np.maximum(trials, np.nanmin(finals)), finals)
+    return MeasuredTask(task, trials) if np.isfinite(trials).any() else None
+
+
+def counted(times: ArrayLike, default: float, known: ArrayLike) -> Floats:
+    """Times as a user meets them: a pick that fails (infinite) counts as the default, which one falls back on; where
+    that fails as well, as the slowest of the `known` times that ran."""
+    if not math.isfinite(default):
+        ran = np.asarray(known, float)
+        default = float(ran[np.isfinite(ran)].max())
+    seconds = np.asarray(times, float)
+    return np.where(np.isfinite(seconds), seconds, default)
+
+
+def split(tasks: Sequence[MeasuredTask], share: float, seed: int) -> tuple[list[MeasuredTask], list[MeasuredTask]]:
+    """(fitting, validation): `share` of the problems go to the second, with all their devices."""
+    keys = sorted({measured.problem.key for measured in tasks})
+    count = min(max(1, round(share * len(keys))), len(keys) - 1) if share > 0 and len(keys) > 1 else 0
+    chosen = {keys[index] for index in np.random.default_rng(seed).permutation(len(keys))[:count]}
+    return ([measured for measured in tasks if measured.problem.key not in chosen],
+            [measured for measured in tasks if measured.problem.key in chosen])
