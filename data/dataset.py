@@ -28,7 +28,6 @@ about where it comes from), and where there are any, kernels (declarations of ke
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,6 +41,7 @@ import pyarrow.parquet as pq
 from seqtune.errors import DeviceError, FormatError, SeqtuneError
 from seqtune.kernels.declaration import from_json, to_json
 from seqtune.kernels.device import Device
+from seqtune.kernels.files import replacing
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import parse_keys
@@ -138,7 +138,6 @@ class Dataset:
 
     def write(self, path: Path | str) -> None:
         """To Parquet, whole or not at all. Rows are sorted, so that equal data sets make equal files."""
-        path = Path(path)
         listed = {key: one for key, one in self.known_problems.items()
                   if len(self.known_problems) <= MANY_PROBLEMS or one.type == "recorded"}
         facts = {"version": VERSION, "devices": {key: one.to_json() for key, one in sorted(self.devices.items())},
@@ -150,14 +149,8 @@ class Dataset:
         rows = rows.assign(seconds=rows["seconds"].where(np.isfinite(rows["seconds"]), np.nan))
         table = pa.Table.from_pandas(rows, schema=SCHEMA, preserve_index=False)
         table = table.replace_schema_metadata({"seqtune": json.dumps(facts, separators=(",", ":"))})
-        new = path.with_name(f"{path.name}.{os.getpid()}.new")
-        try:
-            pq.write_table(table, new, compression="zstd", compression_level=19)
-            os.replace(new, path)
-        except OSError as error:
-            raise SeqtuneError(f"cannot write {path}: {error.strerror or error}") from None
-        finally:
-            new.unlink(missing_ok=True)
+        with replacing(path) as scratch:
+            pq.write_table(table, scratch, compression="zstd", compression_level=19)
 
     def merge(self, other: Dataset) -> Dataset:
         """Both; of a trial that both hold, the first one stays, and all repeats. Held out is what either holds out."""

@@ -11,18 +11,18 @@ timed out or crashed can be forgotten, to be tried again. What is measured again
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import sqlite3
 import struct
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 
 from seqtune.errors import FormatError, MisuseError, SeqtuneError
 from seqtune.kernels.device import Device
+from seqtune.kernels.files import replacing
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
 
@@ -190,7 +190,7 @@ class Journal:
                 yield Record(problem or problems[row[0]], devices[row[1]], row[3],
                              Configuration.of(row[2], json.loads(row[4])), row[5], measurement, *row[11:])
 
-    @contextlib.contextmanager
+    @contextmanager
     def _reading(self) -> Iterator[None]:
         try:
             yield
@@ -233,22 +233,6 @@ def _check_tables(path: Path) -> None:
 
 def _create(path: Path) -> None:
     """An empty journal appears whole or not at all, whenever the process is killed."""
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
-    new.unlink(missing_ok=True)
-    connection = sqlite3.connect(new)
-    try:
+    with replacing(path, only_new=not path.exists()) as scratch, closing(sqlite3.connect(scratch)) as connection:
         connection.executescript(_SCHEMA)
         connection.execute("PRAGMA journal_mode = WAL")
-    finally:
-        connection.close()
-    try:
-        if path.exists():  # empty
-            os.replace(new, path)
-        else:
-            os.link(new, path)  # unlike a renaming, never replaces what another process made meanwhile
-    except FileExistsError:
-        pass
-    except OSError:
-        os.replace(new, path)
-    finally:
-        new.unlink(missing_ok=True)

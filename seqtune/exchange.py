@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import MisuseError, SeqtuneError
+from seqtune.kernels.files import write_whole
+
+from .errors import MisuseError
 from .inputs import as_problem, check_free, check_journal
 
 SOURCES = ("kernel-tuner", "t4", "recorded")
@@ -87,8 +89,5 @@ def export_t4(out: str | Path, *, journal: str | Path | None = None, data: str |
     if not found:
         raise MisuseError(f"there is no trial of {chosen.brief()} on {place.name}")
     written = results(found, chosen, place)
-    try:
-        Path(out).write_text(json.dumps(written, indent=1, allow_nan=False) + "\n")
-    except OSError as error:
-        raise SeqtuneError(f"cannot write {out}: {error.strerror or error}") from None
+    write_whole(out, json.dumps(written, indent=1, allow_nan=False) + "\n")
     return {"out": str(out), "device": place.name, "problem": chosen.key, "results": len(written["results"])}

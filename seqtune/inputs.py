@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqtune.kernels.device import Device
+from seqtune.kernels.files import check_writable
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_torch import from_conv2d, from_linear
 from seqtune.kernels.problem_sets.networks import NETWORKS
@@ -166,3 +167,4 @@ def check_free(out: Path, force: bool, checkpoint: bool = False) -> None:
             raise MisuseError(f"{out} exists; --force overwrites it")
     if not out.parent.is_dir():
         raise MisuseError(f"the folder {out.parent} does not exist")
+    check_writable(out.parent)

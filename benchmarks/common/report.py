@@ -22,9 +22,11 @@ from seqtune.figures.style import (
     VERMILION,
     apart,
     height,
+    save,
     share_axis,
     style,
 )
+from seqtune.kernels.files import write_whole
 
 if TYPE_CHECKING:
     from seqtune.kernels.device import Device
@@ -48,6 +50,7 @@ __all__ = [
     "insert",
     "machine",
     "markdown",
+    "save",
     "share_axis",
     "style",
     "words",
@@ -113,7 +116,7 @@ def words(found: Mapping[str, str]) -> str:
 
 def write_json(path: Path, found: Any) -> None:
     """Readable, with a final newline."""
-    path.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
+    write_whole(path, json.dumps(found, indent=1, allow_nan=False) + "\n")
 
 
 def draw_speeds(path: Path, panels: Sequence[Panel], ylabel: str) -> None:
@@ -130,5 +133,4 @@ def draw_speeds(path: Path, panels: Sequence[Panel], ylabel: str) -> None:
         axis.set_title(title, loc="left")
         axis.set_ylabel(ylabel)
     axes[0, 0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
-    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
-    pyplot.close(figure)
+    save(figure, path)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.common.program import run_program
-from benchmarks.common.report import BLACK, GREY, Row, insert, markdown, style, write_json
+from benchmarks.common.report import BLACK, GREY, Row, insert, markdown, save, style, write_json
 from seqtune.errors import MisuseError
 from seqtune.inputs import one_thread
 
@@ -111,8 +111,7 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
         axis.set_xlabel("labels of the new GPU, per solver")
         axis.set_title(metric.replace("_", " "), loc="left")
     axes[0].legend(frameon=False)
-    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
-    pyplot.close(figure)
+    save(figure, path)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.program import run_program
-from benchmarks.common.report import BLACK, BLUE, GREY, ORANGE, SKY, Row, insert, markdown, style, write_json
+from benchmarks.common.report import BLACK, BLUE, GREY, ORANGE, SKY, Row, insert, markdown, save, style, write_json
 from seqtune.errors import MisuseError
 from seqtune.inputs import one_thread
 
@@ -166,8 +166,7 @@ def draw(path: Path, rows: Sequence[Row], counts: Mapping[str, int]) -> None:
     axis.set_xlabel("share of held-out labels told exactly")
     axis.grid(True, axis="both")
     figure.legend(loc="outside upper center", ncols=3, frameon=False)
-    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
-    pyplot.close(figure)
+    save(figure, path)
 
 
 def _say(step: Any) -> None:

@@ -28,6 +28,7 @@ from benchmarks.common.report import (
     insert,
     machine,
     markdown,
+    save,
     share_axis,
     style,
     words,
@@ -163,8 +164,7 @@ def draw(report: Mapping[str, Any], device: str, problems: int, path: Path) -> N
     right.set_xlim(min(reach) - 0.1 * room, max(reach) + 0.35 * room)
     right.set_xlabel("share of the first proposal: open before, filled after", loc="left")
     right.set_title("the devices known before", loc="left")
-    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
-    pyplot.close(figure)
+    save(figure, path)
 
 
 def _plain(name: str) -> str:

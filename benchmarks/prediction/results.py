@@ -25,6 +25,7 @@ from benchmarks.common.report import (
     insert,
     machine,
     markdown,
+    save,
     share_axis,
     style,
     words,
@@ -108,8 +109,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         if place + across >= len(devices):
             panel.set_xlabel("measured proposals", loc="left")
     figure.supylabel("share of the best known speed", fontsize=9)
-    figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
-    pyplot.close(figure)
+    save(figure, path)
 
 
 def _lines(panel: Any, rows: Sequence[Row], lowest: float) -> None:

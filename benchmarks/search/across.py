@@ -38,6 +38,7 @@ from benchmarks.common.report import (
     height,
     insert,
     markdown,
+    save,
     share_axis,
     style,
     write_json,
@@ -302,8 +303,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         axis.set_xlabel("trials of each problem", loc="left")
         axis.legend(frameon=False, fontsize=7, loc="lower right")
     figure.supylabel("mean share of the best known speed", fontsize=9)
-    figure.savefig(path, dpi=150, metadata={"Date": None})
-    pyplot.close(figure)
+    save(figure, path)
 
 
 def main() -> None:

@@ -7,9 +7,9 @@ before it is written.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from seqtune.errors import ConfigurationError, FormatError, KernelError, SeqtuneError
 from seqtune.kernels.device import Device
+from seqtune.kernels.files import replacing, write_whole
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.membership import Membership
 from seqtune.kernels.miopen.solver import PREFIX, Solver, find_solver
@@ -129,48 +130,34 @@ _SCHEMA = (
 
 def write_udb(found: Iterable[Entry], path: Path) -> None:
     """An SQLite user perf-db, whole or not at all."""
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
-    new.unlink(missing_ok=True)
-    try:
-        connection = sqlite3.connect(new)
+    with replacing(path) as scratch:
         try:
-            for statement in _SCHEMA:
-                connection.execute(statement)
-            marks = ",".join("?" * len(COLUMNS))
-            for some in _by_problem(found).values():
-                place = connection.execute(f"INSERT INTO config({','.join(COLUMNS)}) VALUES({marks})",
-                                           some[0].terms).lastrowid
-                connection.executemany("INSERT INTO perf_db(solver, config, params) VALUES(?, ?, ?)",
-                                       [(one.solver, place, one.params) for one in some])
-            connection.commit()
-        finally:
-            connection.close()
-        os.replace(new, path)
-    except (OSError, sqlite3.Error) as error:
-        raise SeqtuneError(f"cannot write {path}: {error}") from None
-    finally:
-        new.unlink(missing_ok=True)
+            _fill(scratch, found)
+        except sqlite3.Error as error:
+            raise SeqtuneError(f"cannot write {path}: {error}") from None
+
+
+def _fill(path: Path, found: Iterable[Entry]) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in _SCHEMA:
+            connection.execute(statement)
+        marks = ",".join("?" * len(COLUMNS))
+        for some in _by_problem(found).values():
+            place = connection.execute(f"INSERT INTO config({','.join(COLUMNS)}) VALUES({marks})",
+                                       some[0].terms).lastrowid
+            connection.executemany("INSERT INTO perf_db(solver, config, params) VALUES(?, ?, ?)",
+                                   [(one.solver, place, one.params) for one in some])
+        connection.commit()
 
 
 def write_text(found: Iterable[Entry], path: Path) -> None:
     """A text user perf-db, whole or not at all."""
-    _write(user_text(found), path)
+    write_whole(path, user_text(found))
 
 
 def write_override(found: Iterable[Entry], path: Path) -> None:
     """An override string on a line of its own."""
-    _write(override(found) + "\n", path)
-
-
-def _write(text: str, path: Path) -> None:
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        new.write_text(text)
-        os.replace(new, path)
-    except OSError as error:
-        raise SeqtuneError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        new.unlink(missing_ok=True)
+    write_whole(path, override(found) + "\n")
 
 
 FORMS: Mapping[str, Callable[[Iterable[Entry], Path], None]] = {

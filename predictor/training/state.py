@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from seqtune.errors import FormatError, SeqtuneError
+from seqtune.kernels.files import replacing
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -53,9 +54,9 @@ class Progressed(Generic[Model]):
                  "best_score": self.best_score if self.best_epoch else None, "history": self.history}
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "new.safetensors").write_bytes(save(tensors, metadata={"facts": json.dumps(facts)}))
-            (folder / "new.safetensors").rename(folder / "state.safetensors")
-        except (OSError, SafetensorError) as error:
+            with replacing(folder / "state.safetensors") as scratch:
+                scratch.write_bytes(save(tensors, metadata={"facts": json.dumps(facts)}))
+        except (OSError, SeqtuneError, SafetensorError) as error:
             raise SeqtuneError(f"cannot keep the training in {folder}: {error!s:.100}") from None
 
     def load(self, folder: Path, fingerprint: str) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MisuseError, SeqtuneError
-from .style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, apart, height, share_axis, style
+from ..errors import MisuseError
+from .style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, apart, height, save, share_axis, style
 
 if TYPE_CHECKING:
     from seqtune.tuner.simulation import Curves
@@ -51,12 +51,7 @@ def draw(curves: Sequence[Curves], path: Path) -> None:
         if place + across >= len(panels):
             axis.set_xlabel("evaluations", loc="left")
     figure.supylabel("mean share of the optimum's speed", fontsize=9)
-    try:
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
-    except OSError as error:
-        raise SeqtuneError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        pyplot.close(figure)
+    save(figure, path)
 
 
 def _panel(axis: Any, found: Sequence[Curves]) -> None:

@@ -5,7 +5,10 @@ drawn.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from seqtune.kernels.files import replacing
 
 from ..errors import UnavailableError
 
@@ -29,6 +32,19 @@ def style() -> Any:
         "axes.grid": True, "axes.grid.axis": "y", "grid.color": "#e4e4e4", "axes.axisbelow": True,
         "savefig.facecolor": "white", "svg.hashsalt": "seqtune", "figure.constrained_layout.use": True})
     return pyplot
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write the figure atomically, in the format that the name says, and close it. Raises SeqtuneError."""
+    from matplotlib import pyplot
+
+    suffix = path.suffix.lower()
+    try:
+        with replacing(path) as scratch:
+            # without the date, the same figure is the same file
+            figure.savefig(scratch, dpi=150, format=suffix[1:], metadata={"Date": None} if suffix == ".svg" else None)
+    finally:
+        pyplot.close(figure)
 
 
 def share_axis(axis: Any, lowest: float) -> None:

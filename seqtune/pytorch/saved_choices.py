@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from seqtune.kernels.device import Device
-from seqtune.kernels.files import read_bounded
+from seqtune.kernels.files import read_bounded, write_whole
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.measuring.timing import one_line
 
-from ..errors import FormatError, MisuseError, SeqtuneError
+from ..errors import FormatError, MisuseError
 
 SCHEMA = 1
 MOST_BYTES = 4_000_000  # of a file: thousands of layers
@@ -39,11 +39,7 @@ def write_choices(path: Path, device: Device, choices: Sequence[Choice]) -> None
                "version": None if choice.configuration is None else kernel(choice.configuration.kernel).version,
                "configuration": None if choice.configuration is None else dict(choice.configuration.settings)}
               for choice in choices]
-    text = json.dumps({"seqtune": SCHEMA, "device": device.key, "layers": layers}, indent=1)
-    try:
-        path.write_text(text + "\n")
-    except OSError as error:
-        raise SeqtuneError(f"cannot write {path}: {error.strerror or error}") from None
+    write_whole(path, json.dumps({"seqtune": SCHEMA, "device": device.key, "layers": layers}, indent=1) + "\n")
 
 
 def read_choices(path: Path, device: Device) -> list[Choice]:

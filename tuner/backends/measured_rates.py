@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from platformdirs import user_cache_dir
+
+from seqtune.errors import SeqtuneError
+from seqtune.kernels.files import write_whole
 
 Rates = TypeVar("Rates")  # what JSON can hold
 
@@ -25,11 +26,9 @@ def remembered(file: str, key: str, read: Callable[[Any], Rates], measure: Calla
     with suppress(LookupError, ValueError, TypeError):
         return read(_held(path)[key])
     found = measure()
-    with suppress(OSError):
+    with suppress(OSError, SeqtuneError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as scratch:
-            json.dump({**_held(path), key: found}, scratch, indent=1)
-        os.replace(scratch.name, path)
+        write_whole(path, json.dumps({**_held(path), key: found}, indent=1))
     return found
 
 
