@@ -1,9 +1,9 @@
 """Depthwise convolution of channels-first images as LLVM IR text: a vector holds pixels.
 
-A task is one plane. Its thread copies it, zero-padded, into its piece of the workspace: a plane of its own for every
-remainder of row and column modulo the strides, so that neighbouring outputs always read neighbouring floats. Where a
-register block is wider than a row, it runs on over the copy's rows as if they were one, into a second piece, whose
-rows are copied to the output without what lies between them.
+A task is one plane. Its thread copies the plane, zero-padded, into its slice of the workspace. The copy is split into
+one sub-plane for every remainder of row and column modulo the strides, so that neighbouring outputs always read
+neighbouring floats. Where a register block is wider than a row, the block treats all rows of the copy as one long row
+and writes to a second slice; its rows are then copied to the output without the columns between them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ...problem import Problem
 from .workspace import pieces, write_piece
 from .writer import ENTRY, Writer, declarations, in_order, zero_floats
 
-# What arrives at run time, in order, as i64; steps in floats.
+# Launch arguments in order, each an i64; steps are counted in floats.
 FIELDS = (
     "threads", "tasks", "piece", "sums_offset", "height", "width", "pad_h", "pad_w", "pitch", "plane", "unit",
     "move", "x_plane", "y_plane", "out_h", "out_w", "channels", "flat", "rows", "last_row", "run", "last_run",
     "y_pitch")
-UNITS = (1, 4, 8, 16)  # floats that a row is copied by
+UNITS = (1, 4, 8, 16)  # floats copied at once
 
 
 @dataclass(frozen=True, slots=True)
 class PixelTile:
-    """What decides the text: a register block is tile_h rows of tile_w vectors."""
+    """The numbers that determine the source text. A register block is tile_h rows of tile_w vectors."""
 
     vector: int
     tile_w: int
@@ -39,11 +39,11 @@ class PixelTile:
     relu: bool
 
     def source(self) -> Source:
-        """One text per register block, filter, strides, dilation and epilogue."""
+        """The source text; it depends on register block, filter, strides, dilation and epilogue alone."""
         return _source(self)
 
     def launch(self, problem: Problem, threads: int) -> Launch:
-        """Sizes of this problem."""
+        """The launch arguments of a problem."""
         names = ("n", "c", "h", "w", "pad_h", "pad_w", "out_h", "out_w")
         n, c, h, w, pad_h, pad_w, out_h, out_w = (problem.size(name) for name in names)
         block = self.vector * self.tile_w
@@ -53,7 +53,7 @@ class PixelTile:
         plane = -(-pitch * high // 16) * 16
         run = (out_h - 1) * pitch + out_w if flat else out_w
         sums = -(-(run + block) // 16) * 16 if flat else 0
-        reach = (self.s * self.dilation[1] + self.r * self.dilation[0] * pitch) + run + block  # reads on past the end
+        reach = (self.s * self.dilation[1] + self.r * self.dilation[0] * pitch) + run + block  # reads past the end
         sums_offset = plane * self.stride[0] * self.stride[1] + -(-reach // 16) * 16
         piece, tasks = sums_offset + sums, n * c
         step = self.stride[1]
@@ -81,20 +81,20 @@ def _source(tile: PixelTile) -> Source:
 
 
 def _row(step: int, unit: int) -> str:
-    """One row into its planes: column j of the padded image is float j // step of plane j % step."""
+    """Copy one row into its sub-planes: column j of the padded image is float j // step of sub-plane j % step."""
     write = Writer(FIELDS)
     width, pad, plane = (write.argument(name) for name in ("width", "pad_w", "plane"))
 
-    def place(padded: str) -> str:
+    def target(padded: str) -> str:
         return write.at(write.at("%to", write.i64("udiv", padded, step)),
                         write.mul(write.i64("urem", padded, step), plane))
 
     if unit == 1:
         with write.loop(0, width) as column:
-            write.store("float", write.load("float", write.at("%x", column)), place(write.add(column, pad)))
+            write.store("float", write.load("float", write.at("%x", column)), target(write.add(column, pad)))
         return write.function("internal void @row1(ptr %to, ptr %x, ptr %a)")
     floats, kind = unit * step, f"<{unit} x float>"
-    bases = [place(write.add(pad, part)) for part in range(step)]
+    bases = [target(write.add(pad, part)) for part in range(step)]
     most = write.i64("and", write.i64("sub", width, floats), -step)
     with write.loop(0, width, floats) as column:
         first = write.i64("umin", column, most)
@@ -105,12 +105,12 @@ def _row(step: int, unit: int) -> str:
             write.store(kind, value, write.at(base, along))
     if step > 1:  # the last column of an odd row
         last = write.i64("sub", width, 1)
-        write.store("float", write.load("float", write.at("%x", last)), place(write.add(last, pad)))
+        write.store("float", write.load("float", write.at("%x", last)), target(write.add(last, pad)))
     return write.function(f"internal void @row{unit}(ptr %to, ptr %x, ptr %a)")
 
 
 def _pad(stride: tuple[int, int], units: tuple[int, ...]) -> str:
-    """The inside of the padded copy of one plane."""
+    """Copy one plane into the interior of its padded copy."""
     write = Writer(FIELDS)
     names = ("height", "pad_h", "pitch", "plane", "unit", "width")
     of = {name: write.argument(name) for name in names}
@@ -125,7 +125,7 @@ def _pad(stride: tuple[int, int], units: tuple[int, ...]) -> str:
 
 
 def _move(unit: int) -> str:
-    """Rows of the second piece to the output."""
+    """Copy the rows of the second slice to the output."""
     write = Writer(FIELDS)
     out_h, out_w, pitch = (write.argument(name) for name in ("out_h", "out_w", "pitch"))
     with write.loop(0, out_h) as row:
@@ -138,7 +138,7 @@ def _move(unit: int) -> str:
 
 
 def _run() -> str:
-    """The planes of one thread, in its piece of the workspace."""
+    """Process all planes of one thread, in its slice of the workspace."""
     write = Writer(FIELDS)
     of = {name: write.argument(name) for name in FIELDS}
     piece = write_piece(write, of["threads"], of["tasks"], of["piece"])
@@ -160,24 +160,24 @@ def _run() -> str:
 
 
 def _tile(tile: PixelTile) -> str:
-    """One plane from its padded copy: register block after register block."""
+    """Compute one plane from its padded copy, one register block after the other."""
     kind = f"<{tile.vector} x float>"
     write = Writer(FIELDS)
     names = ("pitch", "plane", "rows", "last_row", "run", "last_run", "y_pitch")
     of = {name: write.argument(name) for name in names}
     taps = tile.r * tile.s
-    mine = write.at("%w", write.mul("%channel", taps))
-    filters = [write.splat(tile.vector, write.load("float", write.at(mine, tap))) for tap in range(taps)]
+    channel_filter = write.at("%w", write.mul("%channel", taps))
+    filters = [write.splat(tile.vector, write.load("float", write.at(channel_filter, tap))) for tap in range(taps)]
     start = ("zeroinitializer" if not tile.bias else
              write.splat(tile.vector, write.load("float", write.at("%bias", "%channel"))))
-    # (remainder of row, of column, row, column) in the copy -> (output row of the block, tap) that read it
+    # (remainder of row, remainder of column, row, column) in the copy -> the (output row of the block, tap) reading it
     reading: dict[tuple[int, int, int, int], list[tuple[int, int]]] = {}
     for t in range(tile.tile_h):
         for tap in range(taps):
             row, column = tap // tile.s * tile.dilation[0], tap % tile.s * tile.dilation[1]
-            place = (row % tile.stride[0], column % tile.stride[1], t + row // tile.stride[0],
-                     column // tile.stride[1])
-            reading.setdefault(place, []).append((t, tap))
+            source = (row % tile.stride[0], column % tile.stride[1], t + row // tile.stride[0],
+                      column // tile.stride[1])
+            reading.setdefault(source, []).append((t, tap))
     bases = {}
     for row_left, column_left, row, _ in reading:
         planes = row_left * tile.stride[1] + column_left
@@ -191,9 +191,9 @@ def _tile(tile: PixelTile) -> str:
             left = write.i64("umin", along, of["last_run"])
             sums = {(t, j): start for t in range(tile.tile_h) for j in range(tile.tile_w)}
             for (row_left, column_left, row, column), users in reading.items():
-                source = write.at(starts[row_left, column_left, row], left)
+                start_of_row = write.at(starts[row_left, column_left, row], left)
                 for j in range(tile.tile_w):
-                    value = write.load(kind, write.at(source, column + j * tile.vector))
+                    value = write.load(kind, write.at(start_of_row, column + j * tile.vector))
                     for t, tap in users:
                         sums[t, j] = write.fma(tile.vector, filters[tap], value, sums[t, j])
             to = write.at(to_line, left)

@@ -1,7 +1,8 @@
 """Depthwise convolution of channels-last images as LLVM IR text: a vector holds channels.
 
-A task is (image, chunk of channels, row of tiles), the latter innermost. There is no padding copy: rows outside the
-image are skipped when it runs, columns when it is written, in a tile of its own for every such border of the problem.
+A task is (image, chunk of channels, row of tiles), the latter innermost. There is no padding copy. Rows outside the
+image are skipped at run time; columns outside it are left out of the text, which has one tile for every kind of border
+that the problem has.
 The last tile of a row and of a column overlaps its predecessor, as does the last vector of channels.
 """
 
@@ -14,7 +15,7 @@ from ...implementation import Launch, Phase, Source
 from ...problem import Problem
 from .writer import ENTRY, Writer, declarations, in_order
 
-# What arrives at run time, in order, as i64, before the border of every column of tiles; steps in floats.
+# Launch arguments in order, each an i64, followed by the border of every column of tiles; steps are in floats.
 FIELDS = (
     "chunks", "chunk", "vectors", "tile_rows", "tile_columns", "last_row", "last_column", "last_channel", "channels",
     "height", "pad_h", "pad_w", "x_image", "x_row", "y_image", "y_row")
@@ -22,7 +23,7 @@ FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class ChannelTile:
-    """What decides the text."""
+    """The numbers that determine the source text."""
 
     vector: int
     tile_w: int
@@ -36,26 +37,26 @@ class ChannelTile:
 
     @property
     def high(self) -> int:
-        """Input rows that a tile sees."""
+        """The number of input rows that a tile reads."""
         return (self.tile_h - 1) * self.stride[0] + (self.r - 1) * self.dilation[0] + 1
 
     @property
     def wide(self) -> int:
-        """Input columns that a tile sees."""
+        """The number of input columns that a tile reads."""
         return (self.tile_w - 1) * self.stride[1] + (self.s - 1) * self.dilation[1] + 1
 
     def borders(self, problem: Problem) -> list[tuple[int, int]]:
-        """For every column of tiles, how many of its input columns lie left and right of the image."""
+        """The numbers of input columns left and right of the image, for every column of tiles."""
         width, pad, out_w = problem.size("w"), problem.size("pad_w"), problem.size("out_w")
         lefts = [min(first, out_w - self.tile_w) * self.stride[1] - pad for first in range(0, out_w, self.tile_w)]
         return [(max(0, -left), max(0, left + self.wide - width)) for left in lefts]
 
     def source(self, problem: Problem) -> Source:
-        """One text per tile, filter, strides, dilation, epilogue and kinds of borders."""
+        """The source text; it depends on tile, filter, strides, dilation, epilogue and kinds of borders alone."""
         return _source(self, tuple(sorted(set(self.borders(problem)))))
 
     def launch(self, problem: Problem, chunk: int) -> Launch:
-        """Sizes of this problem."""
+        """The launch arguments of a problem."""
         names = ("n", "c", "h", "w", "pad_h", "pad_w", "out_h", "out_w")
         n, c, h, w, pad_h, pad_w, out_h, out_w = (problem.size(name) for name in names)
         vectors, tile_rows = -(-c // self.vector), -(-out_h // self.tile_h)
@@ -80,7 +81,7 @@ def _source(tile: ChannelTile, borders: tuple[tuple[int, int], ...]) -> Source:
 
 
 def _tile(tile: ChannelTile, number: int, left: int, right: int) -> str:
-    """Vectors [first, last) of one tile. Its input rows [low, high) lie inside the image."""
+    """Compute vectors [first, last) of one tile. Its input rows [low, high) lie inside the image."""
     kind = f"<{tile.vector} x float>"
     write = Writer(FIELDS)
     channels, x_row, y_row, last_channel = (

@@ -1,4 +1,4 @@
-"""What a tile does with its sums: epilogue and stores, as LLVM IR."""
+"""Epilogue of a tile as LLVM IR: bias, activation and stores of its sums."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Store:
     vectors: int
     tile_h: int
     tile_w: int
-    channels_last: bool  # the output's channels are neighbours in memory; else its pixels are
+    channels_last: bool  # the output's channels are contiguous in memory, else its pixels are
     bias: bool
     relu: bool
 
@@ -63,7 +63,7 @@ class Store:
                     offset += width
 
     def _transposed(self, write: Writer, pixels: Sequence[str]) -> list[list[tuple[int, str]]]:
-        """Per channel, the pixels' values as (width, value) pieces.
+        """Transpose sums: for each channel, the pixels' values as (width, value) pieces.
 
         Interleaving the halves of [pixel][channel] log2(pixels) times gives [channel][pixel].
         """

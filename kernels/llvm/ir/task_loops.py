@@ -1,14 +1,14 @@
-"""What surrounds a tile: the loops over tasks, channel blocks and tiles, and the padding copy, as LLVM IR text.
+"""The loops around a tile, over tasks, channel blocks and tiles, and the padding copy, as LLVM IR text.
 
-They are one module for all tiles, built once: compiled with each tile, they would double the time that takes.
+They form one module that serves all tiles and is built once: compiling them with each tile would double build time.
 """
 
 from __future__ import annotations
 
 from .writer import ENTRY, Writer, in_order
 
-# What arrives at run time, in order, as i64; steps and offsets are floats, x_tap_* those between filter taps, w_*
-# those in packed weights. The filter's rows that a tile sees are those on the input's `inside_rows`, the first of
+# Launch arguments in order, each an i64. Steps and offsets are in floats: x_tap_* between filter taps, w_* in packed
+# weights. The filter's rows that a tile sees are those on the input's `inside_rows`, the first of
 # which is `above` rows below the first tile's first tap.
 FIELDS = (
     "tile_columns", "tiles", "last_column", "last_row", "chunk", "chunks", "k_tasks", "k_blocks_per_task", "k_blocks",
@@ -19,7 +19,7 @@ FIELDS = (
 
 
 def arguments(**given: int) -> tuple[int, ...]:
-    """The launch arguments in order; what is not given is 0."""
+    """The launch arguments in order; missing ones are 0."""
     return in_order(FIELDS, **{**dict.fromkeys(FIELDS, 0), **given})
 
 
@@ -44,7 +44,10 @@ define void @pad({ENTRY}) nounwind {{
 
 
 def _driver() -> str:
-    """Tasks -> channel blocks -> tiles. A task is (image, group, channel blocks, chunk of tiles), chunks innermost."""
+    """Loop over tasks, channel blocks and tiles.
+
+    A task is (image, group, channel blocks, chunk of tiles), chunks innermost.
+    """
     write = Writer(FIELDS)
     i64 = write.i64
     names = (*FIELDS[:FIELDS.index("x_row") + 1], "x_column", "y_image", "y_group", "y_row", "y_pixel", "y_channel",
@@ -56,7 +59,7 @@ def _driver() -> str:
     x_first = write.at("%x", of["x_first"])
 
     def tap_rows(input_rows: str) -> str:
-        """How many filter rows begin in so many input rows."""
+        """The number of filter rows that begin in a number of input rows."""
         found = i64("udiv", i64("add", i64("smax", input_rows, 0), round_up), of["tap_row_step"])
         return i64("umin", found, of["filter_rows"])
 
@@ -123,7 +126,7 @@ def _driver() -> str:
 
 
 def _move(name: str, load: str, load_wide: str, value: str) -> str:
-    """`name(to, from, count)`: eight floats at a time, the last eight overlapping; one by one where there are fewer."""
+    """Define `name(to, from, count)`: copies eight floats at a time, the last eight overlapping; fewer one by one."""
     return f"""
 define internal void @{name}(ptr %to, ptr %from, i64 %count) noinline nounwind {{
 entry:
@@ -156,7 +159,7 @@ done:
 
 
 def _pad() -> str:
-    """A task is one row of the padded input: zeros, or zeros, a copy, zeros."""
+    """Fill the padded input. A task is one of its rows: zeros alone, or zeros, a copied row, zeros."""
     write = Writer(FIELDS)
     names = ("pad_rows", "pad_top", "pad_left", "pad_right", "source_rows", "source_row", "padded_row")
     of = {name: write.argument(name) for name in names}

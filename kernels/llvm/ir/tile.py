@@ -2,8 +2,8 @@
 
 A tile is `tile_h` x `tile_w` output pixels by `vectors` vectors of `vector` output channels, kept in registers while
 the reduction (input channels x filter taps) passes. A matrix product is the same tile: its pixels are rows of A.
-The text holds no size of the problem but the filter's width and the step between pixels; the rest comes in
-`arguments`, so one compiled tile serves every problem that shares those.
+Of the problem's sizes the text holds only the filter's width and the step between pixels; the rest are launch
+arguments, so one compiled tile serves every problem that shares those two.
 
 With `borders` the input is not padded: the caller bounds the filter's rows, and at either end of an output row the
 taps that fall on padding are left out of the text.
@@ -24,24 +24,24 @@ from .epilogue import Store
 from .task_loops import ENTRIES, FIELDS, LOOPS, TILE
 from .writer import Writer
 
-# What one pass of the innermost loop does; c<n> is n input channels of one filter tap.
+# Work of one pass of the innermost loop; c<n> is n input channels of one filter tap.
 BODIES = ("row", "filter", "c1", "c2", "c4", "c8")
 
-Taps = tuple[tuple[int, ...], ...]  # of every filter column, the tile's pixels that it applies to
+Taps = tuple[tuple[int, ...], ...]  # for every filter column, the pixels of the tile that it applies to
 
 
 @dataclass(frozen=True, slots=True)
 class Borders:
-    """Zero padding that tiles leave out. A tile has one row; it reaches the padding in the first or last one only."""
+    """Zero padding that tiles leave out. A tile is one row high; only the first and last of a row reach padding."""
 
     left: int  # columns of padding before the first pixel's first tap
     right: int  # columns from the input's last to the last pixel's last tap
     stride: int
     dilation: int
-    whole: bool  # a tile is a whole row
+    whole: bool  # a tile covers a whole row
 
     def taps(self, s: int, tile_w: int, left: bool, right: bool) -> Taps:
-        """Of a tile at these ends of its row."""
+        """The pixels that each filter column applies to, in a tile at the given ends of its row."""
         def inside(pixel: int, column: int) -> bool:
             begin = pixel * self.stride + column * self.dilation
             end = (tile_w - 1 - pixel) * self.stride + (s - 1 - column) * self.dilation
@@ -52,7 +52,7 @@ class Borders:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What decides a tile's text."""
+    """The numbers that determine a tile's source text."""
 
     vector: int
     vectors: int
@@ -62,7 +62,7 @@ class Tile:
     r: int
     s: int
     pixel_step: int  # floats between neighbouring output pixels' inputs
-    channels_last: bool  # the output's channels are neighbours in memory; else its pixels are
+    channels_last: bool  # the output's channels are contiguous in memory, else its pixels are
     bias: bool
     relu: bool
     borders: Borders | None = None
@@ -74,16 +74,16 @@ class Tile:
 
     @property
     def lanes(self) -> int:
-        """Output channels."""
+        """The number of output channels of a tile."""
         return self.vector * self.vectors
 
     @property
     def each(self) -> int:
-        """Channels of one tap in the innermost loop's body."""
+        """The number of channels of one tap in the innermost loop's body."""
         return int(self.body[1:]) if self.body.startswith("c") else 1
 
-    def places(self) -> tuple[Taps, Taps, Taps]:
-        """At the left end of a row, inside and at its right end."""
+    def taps_by_position(self) -> tuple[Taps, Taps, Taps]:
+        """Taps of a tile at the left end of a row, inside it, and at its right end."""
         if self.borders is None:
             taps = (tuple(range(self.tile_h * self.tile_w)),) * self.s
             return taps, taps, taps
@@ -93,7 +93,7 @@ class Tile:
         return left, inside, right
 
 
-@lru_cache(maxsize=512)  # configurations that differ in what arrives at run time follow each other
+@lru_cache(maxsize=512)  # configurations that differ in launch arguments alone are often consecutive
 def _source(tile: Tile) -> Source:
     return Source("\n".join([_tile(tile), ENTRIES]), (LOOPS,))
 
@@ -114,7 +114,7 @@ def _tile(tile: Tile) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Reduction:
-    """The loops over taps and channels. Sums go in and come out by name."""
+    """The loops over taps and channels. Sums are passed in and returned by name."""
 
     write: Writer
     tile: Tile
@@ -122,23 +122,24 @@ class _Reduction:
     step: dict[str, str]
 
     def everywhere(self, sums: list[str]) -> list[str]:
-        """The reduction, at whichever place of its row the tile is, between the rows that the caller allows."""
+        """The reduction for any position of the tile in its row, over the filter rows that the caller allows."""
         write, borders = self.write, self.tile.borders
         if borders is None:
-            return self.of(self.tile.places()[0], "%x", "%w", "%row_end", sums)
-        some = write.let("icmp ult i64 %row_begin, %row_end")
+            return self.of(self.tile.taps_by_position()[0], "%x", "%w", "%row_end", sums)
+        nonempty = write.let("icmp ult i64 %row_begin, %row_end")
         ends = [(write.block, sums)]
-        write.do(f"br i1 {some}, label %rows, label %all")
+        write.do(f"br i1 {nonempty}, label %rows, label %all")
         write.label("rows")
         rows = write.i64("sub", "%row_end", "%row_begin")
         x = write.at("%x", write.mul("%row_begin", self.step["x_tap_row"]))
         tap = self.step["w_tap"] if self.tile.body != "row" else str(self.tile.lanes)
         above = write.mul(tap, self.tile.s)
         w = write.at("%w", write.mul("%row_begin", above))
-        places = self.tile.places()
-        different = list(dict.fromkeys(places))
-        cases = " ".join(f"i64 {place}, label %place{different.index(taps)}" for place, taps in enumerate(places))
-        write.do(f"switch i64 %place, label %place{different.index(places[1])} [ {cases} ]")
+        positions = self.tile.taps_by_position()
+        different = list(dict.fromkeys(positions))
+        cases = " ".join(f"i64 {position}, label %place{different.index(taps)}"
+                         for position, taps in enumerate(positions))
+        write.do(f"switch i64 %place, label %place{different.index(positions[1])} [ {cases} ]")
         for number, taps in enumerate(different):
             write.label(f"place{number}")
             ends.append((f"place{number}", self.of(taps, x, w, rows, sums)))
@@ -149,7 +150,7 @@ class _Reduction:
                 for index in range(len(sums))]
 
     def of(self, taps: Taps, x: str, w: str, rows: str, sums: list[str]) -> list[str]:
-        """The reduction over these taps of `rows` rows."""
+        """The reduction over the given taps of `rows` rows."""
         if self.tile.body == "row":
             return self._channels_outside(taps, x, w, rows, sums)
         if self.tile.body == "filter":
@@ -187,26 +188,26 @@ class _Reduction:
 
         def row(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
             column = x
-            for place, (pixels, length) in enumerate(runs):
+            for index, (pixels, length) in enumerate(runs):
                 if not pixels:
                     w = write.at(w, write.mul(step["w_tap"], length))
                 else:
-                    mine = [sum_ for pixel in pixels for sum_ in self._of(pixel, sums)]
+                    chosen = [sum_ for pixel in pixels for sum_ in self._of(pixel, sums)]
                     if length > 1:
-                        _, w, mine = self._loop(str(length), column, w, mine, tap(pixels))
+                        _, w, chosen = self._loop(str(length), column, w, chosen, tap(pixels))
                     else:
-                        _, w, mine = tap(pixels)(column, w, mine)
-                    sums = self._replaced(sums, pixels, mine)
-                if place < len(runs) - 1:
+                        _, w, chosen = tap(pixels)(column, w, chosen)
+                    sums = self._replaced(sums, pixels, chosen)
+                if index < len(runs) - 1:
                     column = write.at(column, write.mul(step["x_tap_column"], length))
             return write.at(x, step["x_tap_row"]), w, sums
 
         def tap(pixels: tuple[int, ...]) -> Callable[[str, str, list[str]], tuple[str, str, list[str]]]:
             def channels(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
                 pointer = x
-                for place in range(tile.each):
-                    pointer = write.at(pointer, step["x_channel"]) if place else pointer
-                    sums = self._multiply(pixels, pointer, write.at(w, place * tile.lanes), sums)
+                for channel in range(tile.each):
+                    pointer = write.at(pointer, step["x_channel"]) if channel else pointer
+                    sums = self._multiply(pixels, pointer, write.at(w, channel * tile.lanes), sums)
                 return write.at(x, advance), write.at(w, tile.each * tile.lanes), sums
 
             def column(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
@@ -221,22 +222,22 @@ class _Reduction:
         for column, pixels in enumerate(taps):
             x = self.write.at(x, self.step["x_tap_column"]) if column else x
             if pixels:
-                mine = [sum_ for pixel in pixels for sum_ in self._of(pixel, sums)]
-                mine = self._multiply(pixels, x, self.write.at(w, column * self.tile.lanes), mine)
-                sums = self._replaced(sums, pixels, mine)
+                chosen = [sum_ for pixel in pixels for sum_ in self._of(pixel, sums)]
+                chosen = self._multiply(pixels, x, self.write.at(w, column * self.tile.lanes), chosen)
+                sums = self._replaced(sums, pixels, chosen)
         return sums
 
     def _of(self, pixel: int, sums: list[str]) -> list[str]:
         return sums[pixel * self.tile.vectors:(pixel + 1) * self.tile.vectors]
 
-    def _replaced(self, sums: list[str], pixels: Sequence[int], mine: list[str]) -> list[str]:
+    def _replaced(self, sums: list[str], pixels: Sequence[int], chosen: list[str]) -> list[str]:
         sums = list(sums)
-        for place, pixel in enumerate(pixels):
-            sums[pixel * self.tile.vectors:(pixel + 1) * self.tile.vectors] = self._of(place, mine)
+        for index, pixel in enumerate(pixels):
+            sums[pixel * self.tile.vectors:(pixel + 1) * self.tile.vectors] = self._of(index, chosen)
         return sums
 
     def _multiply(self, pixels: Sequence[int], x: str, w: str, sums: list[str]) -> list[str]:
-        """One tap of one channel: these pixels' inputs times every vector of weights, added to these pixels' sums."""
+        """Add one tap of one channel to the sums of `pixels`: their inputs times every vector of weights."""
         write, tile, kind = self.write, self.tile, self.kind
         loaded = [write.load(kind, write.at(w, vector * tile.vector)) for vector in range(tile.vectors)]
         found: list[str] = []
@@ -254,7 +255,7 @@ class _Reduction:
 
     def _loop(self, count: str, x: str, w: str, sums: list[str],
               body: Callable[[str, str, list[str]], tuple[str, str, list[str]]]) -> tuple[str, str, list[str]]:
-        """`body` `count` times, at least once; what it returns goes into the next pass."""
+        """Run `body` `count` times, at least once; its result is the input of the next pass."""
         x, w, *sums = self.write.repeat(count, [("ptr", x), ("ptr", w), *((self.kind, one) for one in sums)],
                                         lambda values: _flat(body(values[0], values[1], values[2:])))
         return x, w, sums

@@ -1,4 +1,6 @@
-"""How work is cut into tiles, tasks and packed panels: alike for convolutions and products, whose columns are k."""
+"""Tiling: how work is cut into tiles, tasks and packed panels.
+
+Convolutions and matrix products share it; the columns of a product are k."""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from ...implementation import Array
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one image and group asks for, and how it is cut. A matrix product has one row, of m pixels."""
+    """The work of one image and group, and how it is cut. A matrix product has one row, of m pixels."""
 
     row_w: int  # output pixels of a row
     rows: int
@@ -20,18 +22,18 @@ class Work:
     tile_w: int
     tile_h: int
     lanes: int  # output channels of a tile
-    chunk: int  # tiles that all output channels visit before the next; 0: one block is a task
+    chunk: int  # tiles that all output channels process before the next chunk; 0: a channel block is a task
     threads: int
     images: int = 1  # times groups
 
     @property
     def columns(self) -> int:
-        """Tiles of a row."""
+        """The number of tiles in a row."""
         return -(-self.row_w // self.tile_w)
 
     @property
     def k_blocks(self) -> int:
-        """Tiles of output channels."""
+        """The number of blocks of output channels."""
         return -(-self.k // self.lanes)
 
     @property
@@ -48,11 +50,11 @@ class Work:
 
     @property
     def tasks(self) -> int:
-        """Of all images and groups."""
+        """The number of tasks of all images and groups."""
         return self.images * self._k_tasks * -(-self._tiles // self._chunk)
 
     def arguments(self, taps: int) -> dict[str, int]:
-        """Of the launch; packed weights as `pack` makes them."""
+        """The launch arguments, for weights packed by `pack`."""
         return {
             "block": self.lanes, "tile_w": self.tile_w, "tile_h": self.tile_h, "tile_columns": self.columns,
             "tiles": self._tiles, "last_column": self.row_w - self.tile_w, "last_inner": self.row_w - self.tile_w,

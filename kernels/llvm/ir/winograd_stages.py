@@ -1,8 +1,10 @@
-"""The stages of a Winograd convolution as LLVM IR text: all but its matrix products, which are the tuned source.
+"""The stages of a Winograd convolution around its matrix products, as LLVM IR text.
+
+The matrix products themselves are the tuned source.
 
 A task is (image, block of tile rows, blocks of output channels), the latter innermost. For each new block of tile rows
 its thread gathers the padded input, channels last, transforms it to V, and for every task multiplies V with the packed
-filter to sums, which it transforms to outputs. All three lie in the thread's own piece of the workspace:
+filter to sums, which it transforms to outputs. All three lie in the thread's own slice of the workspace:
 
     gathered  [padded row][padded column][channel]
     V         [point][group of tiles][vector of channels][tile][lane]
@@ -19,7 +21,7 @@ from .winograd_transforms import Lanes, input_values, output_values, square, tra
 from .workspace import write_piece
 from .writer import ENTRY, Writer, copy_floats, declarations, zero_floats
 
-# What arrives at run time, in order, as i64; offsets and steps in floats.
+# Launch arguments in order, each an i64; offsets and steps are in floats.
 FIELDS = (
     "threads", "tasks", "piece", "v_offset", "sums_offset", "splits", "blocks", "block_rows", "tile_rows",
     "tile_columns", "last_row", "last_column", "x_image", "x_row", "x_channel", "height", "width", "pad_h", "pad_w",
@@ -31,7 +33,7 @@ RUN = f"{ENTRY}, ptr %multiply"
 
 @lru_cache(maxsize=64)
 def stages(m: int, vector: int, channels_last: bool, bias: bool, relu: bool) -> str:
-    """The module that defines `seqtune_winograd`."""
+    """The text of the module that defines `seqtune_winograd`."""
     turns = () if channels_last else tuple(size for size in (1, 4, 8, 16) if size <= max(vector, 4))
     return "\n".join([
         declarations(vector), *(_turn(size) for size in turns), _gather(turns), _input(m, vector),
@@ -39,7 +41,7 @@ def stages(m: int, vector: int, channels_last: bool, bias: bool, relu: bool) -> 
 
 
 def _turn(size: int) -> str:
-    """A row of the input, channels apart, to pixels apart: squares of `size`, the last of which overlap."""
+    """Transpose a row of the input from channels-first to channels-last, in overlapping squares of `size`."""
     write = Writer(FIELDS)
     width, channels, pitch = (write.argument(name) for name in ("width", "channels", "x_channel"))
     kind = f"<{size} x float>"
@@ -50,17 +52,17 @@ def _turn(size: int) -> str:
             source = write.at(write.at("%x", write.mul(first, pitch)), left)
             to = write.at(write.at("%to", write.mul(left, channels)), first)
             rows = []
-            for place in range(size):
+            for index in range(size):
                 rows.append(write.load(kind, source))
-                source = write.at(source, pitch) if place < size - 1 else source
-            for place, pixel in enumerate(square(write, size, rows)):
+                source = write.at(source, pitch) if index < size - 1 else source
+            for index, pixel in enumerate(square(write, size, rows)):
                 write.store(kind, pixel, to)
-                to = write.at(to, channels) if place < size - 1 else to
+                to = write.at(to, channels) if index < size - 1 else to
     return write.function(f"internal void @turn{size}(ptr %to, ptr %x, ptr %a) noinline")
 
 
 def _gather(turns: tuple[int, ...]) -> str:
-    """Rows [top, top + rows) of the padded image."""
+    """Gather rows [top, top + rows) of the padded image, channels last."""
     write = Writer(FIELDS)
     names = ("pad_h", "pad_w", "height", "width", "x_row", "padded_row", "channels")
     of = {name: write.argument(name) for name in names}
@@ -87,7 +89,10 @@ def _gather(turns: tuple[int, ...]) -> str:
 
 
 def _input(m: int, vector: int) -> str:
-    """One tile of the gathered input to V, a vector of channels after the other. Reads on into the next pixel."""
+    """Transform one tile of the gathered input to V, one vector of channels after the other.
+
+    The last vector reads into the next pixel.
+    """
     alpha, kind = m + 2, f"<{vector} x float>"
     write = Writer(FIELDS)
     channels, row, point, count, group = (
@@ -105,10 +110,10 @@ def _input(m: int, vector: int) -> str:
         base = write.at(base, row) if i else base
         for j in range(alpha):
             columns[j].append(write.load(kind, write.at(base, write.mul(channels, j) if j > 1 else j and channels)))
-    done = [input_values(lanes, column) for column in columns]
+    transformed = [input_values(lanes, column) for column in columns]
     to = "%v"
     for i in range(alpha):
-        for value in input_values(lanes, [column[i] for column in done]):
+        for value in input_values(lanes, [column[i] for column in transformed]):
             write.store(kind, value, to)
             to = write.at(to, point)
     write.do(f"%d1 = getelementptr float, ptr %d, i64 {vector}")
@@ -121,7 +126,10 @@ def _input(m: int, vector: int) -> str:
 
 
 def _output(m: int, vector: int, channels_last: bool, bias: bool, relu: bool) -> str:
-    """The sums of one tile to its outputs. The first `skip` rows belong to the tile above: the next one overwrites."""
+    """Transform the sums of one tile to its outputs.
+
+    The first `skip` rows belong to the tile above: all are written to one row, which the last of them overwrites.
+    """
     alpha, kind = m + 2, f"<{vector} x float>"
     write = Writer(FIELDS)
     point, y_row, y_pixel, y_channel, count = (
@@ -130,15 +138,15 @@ def _output(m: int, vector: int, channels_last: bool, bias: bool, relu: bool) ->
     with write.loop(0, count, vector) as first:
         lanes = Lanes(write, vector)
         source = write.at("%sums", first)
-        found = []
+        half = []  # transformed along the rows
         for i in range(alpha):
             line = []
             for j in range(alpha):
                 line.append(write.load(kind, source))
                 source = write.at(source, point) if i + j < 2 * alpha - 2 else source
-            found.append(output_values(lanes, line))
+            half.append(output_values(lanes, line))
         added = write.load(kind, write.at("%bias", first)) if bias else ""
-        outputs = [output_values(lanes, [line[j] for line in found]) for j in range(m)]
+        outputs = [output_values(lanes, [line[j] for line in half]) for j in range(m)]
         offset = write.mul(first, y_channel)
         for i in range(m):
             pixels = [outputs[j][i] for j in range(m)]
@@ -160,7 +168,7 @@ def _output(m: int, vector: int, channels_last: bool, bias: bool, relu: bool) ->
 
 
 def _rows(write: Writer, block: str) -> tuple[str, str, str]:
-    """A block's number to its image, its first tile row and how many rows it has."""
+    """The image, the first tile row and the number of tile rows of a block."""
     image = write.i64("udiv", block, write.argument("blocks"))
     each = write.argument("block_rows")
     first = write.mul(write.i64("urem", block, write.argument("blocks")), each)
@@ -168,7 +176,7 @@ def _rows(write: Writer, block: str) -> tuple[str, str, str]:
 
 
 def _fill(m: int, vector: int) -> str:
-    """Gathers and transforms the input of one block of tile rows."""
+    """Gather and transform the input of one block of tile rows."""
     write = Writer(FIELDS)
     names = ("last_row", "last_column", "tile_columns", "x_image", "channels", "padded_row", "v_offset", "v_group",
              "group")
@@ -194,7 +202,7 @@ def _fill(m: int, vector: int) -> str:
 
 
 def _drain(m: int) -> str:
-    """Transforms the sums of one task to outputs."""
+    """Transform the sums of one task to outputs."""
     write = Writer(FIELDS)
     names = ("last_row", "last_column", "tile_columns", "y_image", "y_row", "y_pixel", "y_channel", "lanes", "last_k",
              "sums_offset", "sums_point")
@@ -209,9 +217,9 @@ def _drain(m: int) -> str:
         k_y = write.at(y, write.mul(k, of["y_channel"]))
         k_bias = write.at("%bias", k)
         with write.loop(0, rows) as row:
-            wish = write.mul(write.add(first, row), m)
-            top = write.i64("umin", wish, of["last_row"])
-            skip = write.i64("sub", wish, top)
+            unclipped = write.mul(write.add(first, row), m)
+            top = write.i64("umin", unclipped, of["last_row"])
+            skip = write.i64("sub", unclipped, top)
             line = write.at(k_y, write.mul(top, of["y_row"]))
             before = write.mul(row, of["tile_columns"])
             with write.loop(0, of["tile_columns"]) as column:
@@ -224,7 +232,7 @@ def _drain(m: int) -> str:
 
 
 def _run(m: int) -> str:
-    """The tasks of one thread, in its piece of the workspace."""
+    """Process all tasks of one thread, in its slice of the workspace."""
     points = (m + 2) ** 2
     write = Writer(FIELDS)
     names = ("threads", "tasks", "piece", "splits", "split_blocks", "k_blocks", "tile_columns", "group", "v_offset",
@@ -248,8 +256,8 @@ def _run(m: int) -> str:
             point_v = write.at(v, write.mul(point, of["v_point"]))
             with write.loop(k_first, k_last) as k:
                 u = write.at("%w", write.mul(write.add(write.mul(k, points), point), of["u_block"]))
-                place = write.add(write.mul(write.i64("sub", k, k_first), points), point)
-                to = write.at(sums, write.mul(place, of["sums_point"]))
+                index = write.add(write.mul(write.i64("sub", k, k_first), points), point)
+                to = write.at(sums, write.mul(index, of["sums_point"]))
                 with write.loop(0, groups) as group:
                     write.do(f"call void %multiply(ptr {write.at(to, write.mul(group, group_sums))}, "
                              f"ptr {write.at(point_v, write.mul(group, of['v_group']))}, ptr {u}, ptr %a)")

@@ -1,9 +1,9 @@
 """Winograd's transforms of one tile F(m x m, 3 x 3): the filter's with NumPy, the input's and the output's as LLVM IR.
 
 A tile of alpha = m + 2 points a side is a Toom-Cook product at the points 0, +-a, (+-b,) infinity: in one dimension the
-outputs are A^T ((G filter) * (B^T input)), and alike along both in two [A. Lavin, S. Gray, "Fast Algorithms for
-Convolutional Neural Networks", CVPR 2016]. Their 1 and 2 for F(4, 3) lose two to three times as much precision as 5/8
-and 3/2, whose powers fp32 holds exactly just as well.
+outputs are A^T ((G filter) * (B^T input)); in two, the transforms are applied along both axes [A. Lavin, S. Gray, "Fast
+Algorithms for Convolutional Neural Networks", CVPR 2016]. That paper's points 1 and 2 for F(4, 3) lose two to three
+times as much precision as 5/8 and 3/2, whose powers fp32 represents exactly, too.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ POINTS = {2: (1.0,), 4: (0.625, 1.5)}  # m -> a, b
 
 
 def filter_transform(m: int) -> NDArray[np.float64]:
-    """G twice: a filter's taps, in row order, to its values at every pair of points; (alpha * alpha, 9)."""
+    """G along both axes: maps a filter's taps, in row order, to its values at every pair of points.
+
+    Shape (alpha * alpha, 9).
+    """
     points = [0.0, *(sign * point for point in POINTS[m] for sign in (1, -1))]
     rows = [np.array([1, p, p * p]) / np.prod([p - q for q in points if q != p]) for p in points]
-    one = np.array([*rows, np.array([0.0, 0.0, 1.0])])
-    return np.kron(one, one)
+    g = np.array([*rows, np.array([0.0, 0.0, 1.0])])
+    return np.kron(g, g)
 
 
 class Lanes:
@@ -33,7 +36,7 @@ class Lanes:
         self.write, self.lanes = write, lanes
 
     def constant(self, value: float) -> str:
-        """A vector of one number."""
+        """A vector that holds one number in every lane."""
         bits = np.array(np.float32(value), np.float64).view(np.uint64)  # how IR writes a float exactly
         return f"splat (float 0x{int(bits):016X})"
 
@@ -46,7 +49,7 @@ class Lanes:
         return self.write.let(f"fsub <{self.lanes} x float> {a}, {b}")
 
     def scaled(self, factor: float, a: str, b: str | None = None) -> str:
-        """factor * a, plus b where there is one."""
+        """factor * a, plus b where it is given."""
         if b is None:
             return a if factor == 1 else self.write.let(f"fmul <{self.lanes} x float> {a}, {self.constant(factor)}")
         if abs(factor) == 1:
@@ -55,23 +58,23 @@ class Lanes:
 
 
 def input_values(lanes: Lanes, d: Sequence[str]) -> list[str]:
-    """B^T, one dimension: alpha inputs to their values at 0, a, -a, (b, -b,) infinity."""
+    """B^T in one dimension: maps alpha inputs to their values at 0, a, -a, (b, -b,) infinity."""
     if len(d) == 4:
         (a,) = POINTS[2]
         return [lanes.scaled(-a * a, d[0], d[2]), lanes.scaled(a, d[1], d[2]), lanes.scaled(-a, d[1], d[2]),
                 lanes.scaled(-a * a, d[1], d[3])]
     a, b = POINTS[4]
     both, product = -(a * a + b * b), a * a * b * b
-    found = [lanes.scaled(product, d[0], lanes.scaled(both, d[2], d[4]))]
+    values = [lanes.scaled(product, d[0], lanes.scaled(both, d[2], d[4]))]
     for point, other in ((a, b), (b, a)):
         even = lanes.scaled(-other * other, d[2], d[4])
         odd = lanes.scaled(-other * other, d[1], d[3])
-        found += [lanes.scaled(point, odd, even), lanes.scaled(-point, odd, even)]
-    return [*found, lanes.scaled(product, d[1], lanes.scaled(both, d[3], d[5]))]
+        values += [lanes.scaled(point, odd, even), lanes.scaled(-point, odd, even)]
+    return [*values, lanes.scaled(product, d[1], lanes.scaled(both, d[3], d[5]))]
 
 
 def output_values(lanes: Lanes, v: Sequence[str]) -> list[str]:
-    """A^T, one dimension: products at alpha points to m outputs."""
+    """A^T in one dimension: maps products at alpha points to m outputs."""
     even, odd = lanes.add(v[1], v[2]), lanes.sub(v[1], v[2])
     if len(v) == 4:
         (a,) = POINTS[2]
@@ -84,7 +87,10 @@ def output_values(lanes: Lanes, v: Sequence[str]) -> list[str]:
 
 
 def transposed(write: Writer, lanes: int, vectors: Sequence[str]) -> list[tuple[str, int]]:
-    """2 or 4 vectors of channels to, per channel, (vector, lane): where that many neighbours are its values."""
+    """Transpose 2 or 4 vectors of channels.
+
+    Returns (vector, lane) for each channel: from that lane on, 2 or 4 neighbouring lanes are its values.
+    """
     low = [lane for base in range(0, lanes, 4) for lane in (base, lanes + base, base + 1, lanes + base + 1)]
     high = [lane + 2 for lane in low]
     if len(vectors) == 2:
@@ -99,26 +105,26 @@ def transposed(write: Writer, lanes: int, vectors: Sequence[str]) -> list[tuple[
 
 
 def square(write: Writer, size: int, rows: Sequence[str]) -> list[str]:
-    """A square of 1, 4, 8 or 16 vectors transposed."""
+    """Transpose a square of 1, 4, 8 or 16 vectors."""
     if size == 1:
         return list(rows)
-    places: list[list[str]] = []  # [row in a quad][quad]: 4 x 4 inside 128 bits
+    quads: list[list[str]] = []  # [quad][row in a quad]: 4 x 4 inside 128 bits
     for quad in range(0, size, 4):
-        found = transposed(write, size, rows[quad:quad + 4])
-        places.append([found[row][0] for row in range(4)])
+        pairs = transposed(write, size, rows[quad:quad + 4])
+        quads.append([pairs[row][0] for row in range(4)])
     result = [""] * size
     for row in range(4):
-        column = [quad[row] for quad in places]
+        column = [quad_rows[row] for quad_rows in quads]
         step = 1
         while step < len(column):  # swap 128-bit pieces across the diagonal
-            for place in range(len(column)):
-                if place & step:
+            for index in range(len(column)):
+                if index & step:
                     continue
-                a, b = column[place], column[place + step]
+                a, b = column[index], column[index + step]
                 pieces = range(len(column))
                 low = [piece if not piece & step else len(column) + piece - step for piece in pieces]
                 high = [piece + step if not piece & step else len(column) + piece for piece in pieces]
-                column[place], column[place + step] = (
+                column[index], column[index + step] = (
                     write.shuffle(size, a, b, [4 * piece + lane for piece in order for lane in range(4)])
                     for order in (low, high))
             step *= 2
