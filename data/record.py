@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from seqtune.kernels.kernel import Configuration
@@ -36,6 +36,8 @@ class Measurement:
     error: float | None = None  # max|difference| / max|reference|
     build_seconds: float = 0.0  # 0 where an earlier build served
     message: str = ""  # one line of detail for a failure
+    damaged: bool = field(default=False, compare=False)  # it wrote outside its buffers, so nothing else that its
+    #                                                      process measures can be trusted; not kept in a journal
 
     @property
     def seconds(self) -> float:
@@ -60,7 +62,7 @@ class Measurement:
     def to_json(self) -> dict[str, object]:
         """A flat JSON object."""
         return {"status": self.status.value, "samples": list(self.samples), "error": self.error,
-                "build_seconds": self.build_seconds, "message": self.message}
+                "build_seconds": self.build_seconds, "message": self.message, "damaged": self.damaged}
 
     @classmethod
     def from_json(cls, found: Mapping[str, object]) -> Measurement:
@@ -70,7 +72,8 @@ class Measurement:
         assert isinstance(build, int | float)
         assert error is None or isinstance(error, int | float)
         return cls(Status(str(found["status"])), tuple(float(s) for s in samples),
-                   None if error is None else float(error), float(build), str(found["message"]))
+                   None if error is None else float(error), float(build), str(found["message"]),
+                   bool(found["damaged"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,7 @@ class PlantedBackend:
     """Builds what the configuration says."""
 
     def __init__(self, device: Device) -> None:
+        self.build_allowance = 7.0 if device.model == "slow to build" else 0.0
         if device.model == "broken":
             raise RuntimeError("the driver is broken")
         if device.model in ("hungry", "slow"):  # the worker is killed, or takes for ever, while it makes operands

@@ -18,7 +18,8 @@ from seqtune.errors import SeqtuneError, UnavailableError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.runner import Runner
-from seqtune.tuner.measuring.timing import Options
+from seqtune.tuner.measuring.timing import Options, check, prepare
+from seqtune.tuner.measuring.worker_request import Limits
 from tests.support import planted
 
 QUICK = Options(samples=3, build_seconds=3.0, run_seconds=3.0)
@@ -153,7 +154,7 @@ def test_a_problem_without_a_reference_is_an_error_in_one_line(runner: Runner) -
 def test_a_problem_that_cannot_be_prepared_is_blamed_on_no_configuration(
         model: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if model == "slow":
-        monkeypatch.setattr(Runner, "_prepare_limit", lambda *_: 0.2)
+        monkeypatch.setattr(Limits, "of", lambda *_: Limits(0.2, 3.0, 3.0))
     with Runner(replace(planted.DEVICE, model=model), planted.BACKEND, planted.KERNELS, planted.PATH) as unable:
         for ask in (lambda: list(unable.measure(planted.PROBLEM, [planted.deed("good")], QUICK)),
                     lambda: unable.compare(planted.PROBLEM, [planted.deed("good")], 2, QUICK)):
@@ -162,9 +163,35 @@ def test_a_problem_that_cannot_be_prepared_is_blamed_on_no_configuration(
 
 
 def test_a_slow_kernel_has_time_for_the_check_and_for_samples() -> None:
-    limits = [Runner._run_limit(problem, Options(run_seconds=10.0))
+    limits = [Limits.of(problem, Options(run_seconds=10.0)).run
               for problem in (Problem.make("gemm", m=1000, n=1000, k=1000), Problem.make("recorded", size=3))]
     assert limits == [pytest.approx(10.0 + 3 * 2.0), 10.0]  # 2 GFLOP at 1 GFLOP/s
+
+
+def test_a_backend_says_how_long_a_build_may_take() -> None:
+    slow = replace(planted.DEVICE, model="slow to build")
+    with Runner(slow, planted.BACKEND, planted.KERNELS, planted.PATH) as runner:
+        (found,) = measured(runner, planted.deed("loop_in_build"))
+    assert found.message == "no answer within 7 s of building or 3 s of running"
+
+
+def test_what_overruns_is_told_by_a_field_and_not_by_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    executable = planted.PlantedExecutable("overrun", 0.0, planted.PROBLEM)
+    operands, expected = prepare(planted.PROBLEM)
+    found, _ = check(executable, operands, expected)
+    assert found.damaged
+    assert Measurement.from_json(replace(found, message="in other words").to_json()).damaged
+
+
+def test_a_crash_after_the_last_answer_is_nobodys_failure(runner: Runner) -> None:
+    """A worker that dies once everything is measured leaves all measurements as they are."""
+    measuring = runner.measure(planted.PROBLEM, [planted.deed("good"), planted.deed("good", 1)], QUICK)
+    first = next(measuring)
+    second = next(measuring)
+    assert runner._worker is not None
+    runner._worker._process.kill()
+    assert list(measuring) == []
+    assert [first[1].status, second[1].status] == [Status.CORRECT] * 2
 
 
 def test_a_backend_that_does_not_open_is_unavailable() -> None:
@@ -182,7 +209,7 @@ def test_the_worker_ends_with_its_parent(name: str) -> None:
     script = ("import planted, os, threading; from seqtune.tuner.measuring.runner import *\n"
               "runner = Runner(planted.DEVICE, planted.BACKEND, planted.KERNELS, planted.PATH)\n"
               "list(runner.measure(planted.PROBLEM, [planted.deed('good')], Options()))\n"
-              "print(runner._process.pid, flush=True)\n"
+              "print(runner._worker.pid, flush=True)\n"
               f"list(runner.measure(planted.PROBLEM, [planted.deed({name!r}, wait=20)] * 2000, Options()))\n")
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
                           env={**os.environ, "PYTHONPATH": planted.PATH[0]}) as parent:

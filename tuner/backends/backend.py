@@ -58,6 +58,7 @@ class Backend(Protocol):
     """Builds and runs configurations on one device."""
 
     device: Device
+    build_allowance: float  # seconds that a build may take here, whatever `Options.build_seconds` says
 
     def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> Executable:
         """An executable for this problem. Raises BuildError; LaunchError where the device refuses the launch."""

@@ -91,7 +91,8 @@ def check(executable: Executable, operands: Operands, expected: Expected) -> tup
     first = time.perf_counter() - start
     overrun = executable.overrun()
     if overrun is not None:
-        return Measurement(Status.CORRECTNESS, (), None, build, f"{OVERRUN}: {overrun}"), first
+        return Measurement(Status.CORRECTNESS, (), None, build, f"wrote outside its buffer: {overrun}",
+                           damaged=True), first
     error = expected.error(executable.output())
     if math.isnan(error):
         return Measurement(Status.CORRECTNESS, (), None, build, "NaN in the output, or part of it never written"), first
@@ -99,9 +100,6 @@ def check(executable: Executable, operands: Operands, expected: Expected) -> tup
         message = f"wrong result: error {error:.2e}, allowed {expected.tolerance:.0e}"
         return Measurement(Status.CORRECTNESS, (), error, build, message), first
     return Measurement(Status.CORRECT, (), error, build), first
-
-
-OVERRUN = "wrote outside its buffer"
 
 
 def sample(run: Callable[[], None], least_seconds: float, calls: int) -> tuple[float, int]:

@@ -3,9 +3,9 @@
 `python -m seqtune.tuner.measuring.worker` speaks JSON lines with its parent (`runner`), one object a line:
 
     parent: {device, backend, kernels, path}            the hello; `backend` and `kernels` are null and {} but in tests
-    worker: {ready: true} or {error: text}
+    worker: {ready: true, build_allowance: seconds} or {error: text}
     parent: {do: "measure", problem, kernel, configurations, options, best}
-    worker: {prepared}, then per configuration {built} and {measurement, restart}, then {done}
+    worker: {prepared}, then per configuration {built} and {measurement}, then {done}
     parent: {do: "compare", problem, entries: [[kernel, configuration]...], rounds, options}
     worker: {prepared}, then {at: place} before each step, then {compared: [measurement or null...]} and {done}
     parent: {do: "cancel"}                              the worker stops after the configuration at hand
@@ -37,7 +37,7 @@ from seqtune.kernels.space import SearchSpace
 
 from ..backends.backend import Backend, BuildError, Executable, LaunchError, open_backend
 from .reference import Operands
-from .timing import OVERRUN, Expected, Options, check_and_time, interleaved, one_line, prepare
+from .timing import Expected, Options, check_and_time, interleaved, one_line, prepare
 
 Message = dict[str, Any]
 
@@ -69,7 +69,7 @@ class Worker:
                 configuration = Configuration.of(request["kernel"], settings)
                 found = self._measure(problem, configuration, operands, expected, options, best)
                 best = min(best, found.seconds)
-                self.say({"measurement": found.to_json(), "restart": found.message.startswith(OVERRUN)})
+                self.say({"measurement": found.to_json()})
         else:
             self._compare(problem, request, operands, expected, options)
         self.say({"done": True})
@@ -173,7 +173,7 @@ def main() -> None:
     except Exception as error:
         say({"error": one_line(error if isinstance(error, SeqtuneError) else f"{type(error).__name__}: {error}")})
         return
-    say({"ready": True})
+    say({"ready": True, "build_allowance": worker.backend.build_allowance})
     while True:
         try:
             worker.answer(requests.get())

@@ -86,6 +86,8 @@ class LLVMBackend:
     It pins that thread until `close`. Raises DeviceError where this CPU is not that device.
     """
 
+    build_allowance = 0.0  # LLVM takes 20 ms: the options' limit is long enough
+
     def __init__(self, device: Device) -> None:
         if device.instruction_set not in instruction_sets() or not 1 <= device.threads <= len(usable_cpus()):
             listed = ", ".join(f"llvm:{name}" for name in instruction_sets()) or "none"

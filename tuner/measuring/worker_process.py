@@ -1,0 +1,132 @@
+"""WorkerProcess: one measuring worker as its parent sees it: started, spoken to in JSON lines, and killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import seqtune
+from seqtune.errors import SeqtuneError, UnavailableError
+
+from .timing import one_line
+
+START_SECONDS = 60.0  # opening a backend; a driver that takes longer hangs
+
+Message = dict[str, Any]
+
+
+class WorkerDied(Exception):
+    """The worker process ended."""
+
+
+class WorkerLate(Exception):
+    """The worker did not answer in time."""
+
+
+class WorkerProcess:
+    """A worker that opened its backend. Raises UnavailableError where the backend does not open."""
+
+    def __init__(self, device: str, hello: Message) -> None:
+        self.answered = 0  # measurements that it has returned
+        self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in kill()
+        source = str(Path(seqtune.__file__).resolve().parent.parent)
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+                       "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))}
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "seqtune.tuner.measuring.worker"], env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0)
+        self.alive = True
+        threading.Thread(target=_listen, args=(self._process, self._messages), daemon=True).start()
+        try:
+            self.send(hello)
+            ready = self.receive(START_SECONDS)
+        except WorkerDied:
+            raise UnavailableError(f"{device} does not open: {self.post_mortem()}") from None
+        except WorkerLate:
+            self.kill()
+            raise UnavailableError(f"{device} does not open within {START_SECONDS:.0f} s") from None
+        except BaseException:
+            self.kill()
+            raise
+        self.build_allowance = float(ready["build_allowance"])  # see `Backend`
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
+
+    def send(self, message: Message) -> None:
+        """Write one message. Raises WorkerDied."""
+        if not self.alive:
+            raise WorkerDied
+        assert self._process.stdin is not None
+        line = memoryview(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        try:
+            while line:
+                line = line[self._process.stdin.write(line):]
+        except OSError:
+            raise WorkerDied from None
+
+    def receive(self, seconds: float) -> Message:
+        """The next message. Raises WorkerLate, WorkerDied, and SeqtuneError with the worker's own words."""
+        try:
+            message = self._messages.get(timeout=seconds)
+        except queue.Empty:
+            raise WorkerLate from None
+        if message is None:
+            raise WorkerDied
+        if "error" in message:
+            if self.answered == 0:
+                self.kill()
+            raise SeqtuneError(str(message["error"]))
+        return message
+
+    def kill(self) -> None:
+        """End the process, whatever it does."""
+        if not self.alive:
+            return
+        self.alive = False
+        self._process.kill()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait()  # the listening thread closes the other pipe
+        self._errors.close()
+
+    def post_mortem(self) -> str:
+        """How the worker died, with the last line that it wrote to standard error. Reaps the process."""
+        try:
+            code = self._process.wait(timeout=5.0)
+        except subprocess.TimeoutExpired:
+            code = 0
+        size = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, size - 2000))
+        last = self._errors.read().decode(errors="replace").strip().splitlines()
+        self.kill()
+        try:
+            cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        except ValueError:
+            cause = f"signal {-code}"
+        return one_line(f"the worker died ({cause})" + (f": {last[-1]}" if last else ""))
+
+
+def _listen(process: subprocess.Popen[bytes], messages: queue.SimpleQueue[Message | None]) -> None:
+    """Pass the worker's lines on; None when it has ended."""
+    assert process.stdout is not None
+    try:
+        with process.stdout as lines:
+            buffer = b""
+            while chunk := lines.read(65536):
+                *whole, buffer = (buffer + chunk).split(b"\n")
+                for line in whole:
+                    messages.put(json.loads(line))
+    finally:
+        messages.put(None)
