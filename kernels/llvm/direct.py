@@ -108,7 +108,7 @@ KERNEL = Kernel(
 )
 
 
-class Direct:
+class LLVMDirect:
     """Runs llvm.direct."""
 
     includes = "padding, where the input is copied for it; bias and activation; weights are packed before"
@@ -186,4 +186,4 @@ def _borders(size: dict[str, int], tile_w: int) -> Borders:
                    size["row_w"] == tile_w)
 
 
-IMPLEMENTATION = Direct()
+IMPLEMENTATION = LLVMDirect()

@@ -68,7 +68,7 @@ KERNEL = Kernel(
 )
 
 
-class Gemm:
+class LLVMGemm:
     """Runs llvm.gemm."""
 
     includes = "bias and activation; B is packed into panels before, as for constant weights"
@@ -107,4 +107,4 @@ def _lanes(configuration: Configuration) -> int:
     return configuration.number("vector") * configuration.number("vectors_n")
 
 
-IMPLEMENTATION = Gemm()
+IMPLEMENTATION = LLVMGemm()

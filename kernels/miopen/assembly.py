@@ -1,6 +1,7 @@
 """MIOpen's assembly solvers: 1x1 and 3x3 filters, forward, data gradient and weight gradient.
 
-`from_*` is the image that a kernel reads and `to_*` the other one: backward, the gradient of the output is read.
+`from_*` names the image that a kernel reads and `to_*` the image that it writes; backward kernels read the gradient of
+the output.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ ASM_1X1U = solver(
             GFX9, LEGACY),
     derived=(
         _DWORD,
-        # as much of the sizes as the constraints can tell apart: many problems have the same space
+        # only as much of the sizes as the constraints distinguish, so that many problems share one space
         ("few_pixels", "min(to_h * to_w, 1024)"),
         ("odd_pixels", "1 if to_h * to_w % per_dword != 0 else 0"),
         ("few_n", "min(n, 512)"),
@@ -96,8 +97,8 @@ ASM_1X1U_V2 = solver(
     (
         Tunable("chunk_size", (1, 2, 4, 8, 16, 32, 64), "lanes of a chunk", (16, 32, 64)),
         Tunable("dwords_per_ld", (1, 2, 3, 4), "dwords that a lane loads at once", (1, 2, 3)),
-        # MIOpen accepts every number to 32 for the multipliers, billions of configurations; these are what it tries
-        # and what lies around.
+        # MIOpen accepts all multipliers up to 32, billions of configurations; these are the values that its tuner
+        # tries, and their neighbours.
         Tunable("k_mult", (1, 2, 3, 4, 8, 16, 32), "output channels of a wave", (1, 2, 3, 4, 8, 16)),
         Tunable("c_mult", (1, 2, 4), "input channels of one iteration"),
         Tunable("n_mult", (1, 2, 4), "images of a wave, by 64 // chunk_size", (1, 2)),
@@ -267,5 +268,5 @@ ASM_WEIGHTS_3X3 = solver(
         ("code_size",
          "loops * (memory_instructions * (4 if pair == 2 else 1) + vector_instructions) * pair"),
     ),
-    written={"limit_wave_cnt": "0"},  # the tuner never limits them
+    written={"limit_wave_cnt": "0"},  # MIOpen's tuner never limits them
 )

@@ -1,4 +1,4 @@
-"""MIOpenDriver command lines, as AMD's MIOpen prints them in its logs: what they say about a convolution."""
+"""MIOpenDriver command lines, as AMD's MIOpen prints them in its logs, and the convolutions they describe."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _DRIVER_OPTIONS = {
     "F": "forw", "m": "mode", "I": "in_layout", "O": "out_layout", "f": "fil_layout", "_": "spatial_dim",
     "z": "pad_mode", "b": "bias", "r": "pad_val", "Z": "tensor_vect",
 }
-_DRIVER_IGNORED = {  # how to run, not what
+_DRIVER_IGNORED = {  # options that say how to run
     "i": "iter", "V": "verify", "C": "verification_cache", "t": "time", "w": "wall", "s": "search", "P": "printconv",
     "o": "dump_output", "d": "in_data", "e": "weights", "a": "in_bias", "D": "dout_data", "S": "solution",
     "L": "vector_length", "G": "gpualloc", "!": "in_d", "@": "fil_d", "#": "conv_stride_d", "$": "pad_d",
     "^": "dilation_d",
 }
-_DRIVER_DEFAULTS = {"n": 100}  # the rest of its defaults are ours
+_DRIVER_DEFAULTS = {"n": 100}  # its other defaults are the same as ours
 
 
 def driver_words(parts: Sequence[str]) -> Sequence[str] | None:
-    """The words after the program where these are a command line of it, as its logs print it; else None."""
+    """The words after the program name where `words` is a MIOpenDriver command line; None where it is not."""
     program = bool(parts) and PurePath(parts[0]).name == "MIOpenDriver"
     rest = parts[1:] if program else parts
     options = any(word.startswith("-") for word in rest[1:])
@@ -40,7 +40,10 @@ def driver_words(parts: Sequence[str]) -> Sequence[str] | None:
 
 
 def driver_features(parts: Sequence[str]) -> dict[str, object]:
-    """The conv2d features, some still as text, of a command line's words after the program. Raises ProblemError."""
+    """The conv2d features that a command line gives, some still as text.
+
+    `words` are those after the program name. Raises ProblemError.
+    """
     if not parts or parts[0] not in DRIVER_DTYPES:
         found = parts[0][:40] if parts else "nothing"
         raise ProblemError(f"MIOpenDriver {found}: only {', '.join(DRIVER_DTYPES)} can be read")
@@ -91,7 +94,7 @@ def _driver_options(options: Mapping[str, str]) -> dict[str, object]:
     if forward not in set("01234567"):
         raise ProblemError(f"MIOpenDriver --forw {forward[:40]} is not one of 0 (all), 1 forward, 2 data, 4 weights")
     bits = int(forward)
-    if bits not in (0, 1, 3, 5, 7):  # where forward is among several, it is meant
+    if bits not in (0, 1, 3, 5, 7):  # of several directions that include forward, forward counts
         values["direction"] = "backward_data" if bits & 2 else "backward_weights"
     if options.get("bias", "0") not in ("", "0"):
         values["bias"] = "yes"

@@ -1,7 +1,7 @@
-"""AMD GPUs as MIOpen names them in its files, and their facts, opened nowhere: no GPU need be here.
+"""AMD GPUs as MIOpen names them in its files, and their facts. No GPU is opened.
 
 A file name begins with the architecture and the compute units, in decimal after `_` or, above 64, in hexadecimal:
-`gfx906_60.db`, `gfx90878.HIP.fdb.txt`. What the tables lack, the user says: `gfx1201_32 compute_units=64`.
+`gfx906_60.db`, `gfx90878.HIP.fdb.txt`. Users give the facts that the tables lack: `gfx1201_32 compute_units=64`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .solver import BACKEND
 
 _NAME = re.compile(r"(gfx(?:[89][0-9a-f]{2}|1[0-9a-f]{3}))(?:_(\d{1,3})|([0-9a-f]{2,3}))?(?=$|[^0-9a-z])")
 
-# What the solvers' constraints name. `legacy`: MIOpen still runs its deprecated solvers there.
+# The facts that the solvers' constraints name. `legacy`: MIOpen still runs its deprecated solvers there.
 _GCN: dict[str, Fact] = {"wave_size": 64, "scalar_registers": 102, "group_waves": 16, "dot2": 0, "matrix_units": 0,
                          "legacy": 0, "alloc_bytes": 1 << 34}
 _GENERATIONS: dict[str, dict[str, Fact]] = {
@@ -30,7 +30,7 @@ _ARCHITECTURES: dict[str, dict[str, Fact]] = {
     "gfx940": {"matrix_units": 1}, "gfx941": {"matrix_units": 1}, "gfx942": {"matrix_units": 1},
     "gfx950": {"matrix_units": 1}, "gfx1030": {"legacy": 1}, "gfx1031": {"legacy": 1}, "gfx1032": {"legacy": 1},
 }
-# The makers' figures: model, fp32 GFLOP/s without matrix units, GB/s, bytes of the last cache.
+# The manufacturers' figures: model, fp32 GFLOP/s without matrix units, GB/s, bytes of the last cache.
 _CARDS: dict[tuple[str, int], tuple[str, float, float, int]] = {
     ("gfx803", 36): ("Radeon RX 580", 6175, 256, 2 << 20),
     ("gfx803", 64): ("Radeon R9 Fury X", 8602, 512, 2 << 20),
@@ -54,9 +54,9 @@ _EXTRA = ("generation", *_GCN)
 
 
 def device(words: str) -> Device:
-    """The device of `gfx906_60`, also with `miopen:` before and facts after: `gfx906_60 local_memory=32768`.
+    """The device named `gfx906_60`, with optional prefix `miopen:` and facts: `gfx906_60 local_memory=32768`.
 
-    Facts named there replace the table's. Raises DeviceError.
+    Facts given there replace those of the table. Raises DeviceError.
     """
     name, *facts = words.split() or [""]
     name = name.removeprefix(f"{BACKEND}:")
@@ -89,7 +89,7 @@ def device(words: str) -> Device:
 
 
 def is_known(device: Device) -> bool:
-    """Whether the tables here have facts of its architecture; those of another are guessed from its name."""
+    """Whether the tables have facts of the device's architecture; other facts are guessed from its name."""
     return device.architecture in _ARCHITECTURES or any(device.architecture == name for name, _ in _CARDS)
 
 
@@ -109,7 +109,7 @@ def device_of(path: Path, said: Sequence[Device]) -> Device:
 def _units(found: re.Match[str], architecture: str) -> int:
     if found[2]:
         count = int(found[2])
-        return 2 * count if architecture.startswith("gfx1") else count  # there MIOpen counts pairs of units
+        return 2 * count if architecture.startswith("gfx1") else count  # MIOpen counts pairs of units there
     return int(found[3], 16) if found[3] else 0
 
 

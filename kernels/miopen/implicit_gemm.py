@@ -1,4 +1,4 @@
-"""MIOpen's solvers by implicit matrix product (HIP, MLIR, Composable Kernel) and by Winograd's algorithm."""
+"""MIOpen's solvers that use implicit matrix products (HIP, MLIR, Composable Kernel) or Winograd's algorithm."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .solver import (
     solver,
 )
 
-_PACKED = ("packed", "1 if dtype in ('fp32', 'int8') else 2")  # 16-bit values that stand together
+_PACKED = ("packed", "1 if dtype in ('fp32', 'int8') else 2")  # 16-bit values that are packed together
 _POINTS = "n * out_d * out_h * out_w"  # of the output
 _TAPS = "c * t * r * s"  # of the filters
 
 
 def _v4r1(name: str, direction: Condition, sizes: Mapping[str, str], meaning: str) -> Solver:
-    """`sizes`: what the gemm is made of: images, rows of M, points of an image, K of the gemm."""
+    """Declare a V4R1 solver. `sizes` are those of its matrix product: images, rows of M, points of an image, K."""
     return solver(
         name,
         "BPerBlock KPerBlock EPerBlock GemmNRepeat GemmMPerThreadSubC GemmNPerThreadSubC GemmMLevel0Cluster "

@@ -1,6 +1,7 @@
 """MIOpen's OpenCL solvers: direct convolution, 1x1 filters, and the weight gradient by batch loops.
 
-`from_*` is the image that a kernel reads and `to_*` the other one: backward, the gradient of the output is read.
+`from_*` names the image that a kernel reads and `to_*` the image that it writes; backward kernels read the gradient of
+the output.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ DIRECT = solver(
             ("not (direction == 'forward' and dtype == 'fp16' and stride_h == 2)", "no strided 16-bit forward pass"),
             LEGACY),
     derived=(
-        # backward and strided, the stride decides how many pixels a work-item has
+        # for strided backward kernels the stride determines the number of pixels of a work-item
         ("pixels1", "stride_h if direction != 'forward' and stride_h > 1 else out_pix_tile1"),
         ("pixels0", "stride_w if direction != 'forward' and stride_w > 1 else out_pix_tile0"),
         ("group1", "max(8, in_tile1 // pixels1)"),
@@ -88,7 +89,7 @@ DIRECT_1X1 = solver(
                 "input channels of one iteration; of the blocked variant, in local memory at once",
                 (4, 8, 64, 128, 256, 2048)),
     ),
-    (),  # MIOpen accepts anything
+    (),  # MIOpen accepts every value
     (64, 1, 16, 4),
     meaning="1x1 filters, OpenCL",
     solves=(FORWARD_OR_DATA, NCHW, _ALL_TYPES, POINTWISE, NO_DILATION, ONE_GROUP, NO_BIAS, LEGACY),

@@ -1,7 +1,8 @@
-"""AMD's MIOpen: its tunable solvers as kernel families, and how it writes their configurations.
+"""MIOpen's tunable solvers as kernel families, and the text form of their configurations.
 
-A solver's kernel family is named `miopen.<solver>`. Its parameters are the free ones: what MIOpen writes down besides
-is constant, follows from them, or is ignored by the solver (`Written`). The facts are those of MIOpen 3.3 (2d1fd997).
+A solver's kernel family is named `miopen.<solver>`. It has the free parameters only; the other values that MIOpen
+writes are constant, follow from the free ones, or are ignored by the solver (`Written`). Facts are those of MIOpen 3.3
+(2d1fd997).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Condition: TypeAlias = tuple[str, str]  # expression, reason
 
 @dataclass(frozen=True, slots=True)
 class Tunable:
-    """A parameter and, where they are fewer, the values that MIOpen's own tuner tries."""
+    """A parameter and, where these are fewer, the values that MIOpen's own tuner tries."""
 
     name: str
     values: Sequence[int]
@@ -35,23 +36,23 @@ class Tunable:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A value that MIOpen writes in its place although it is no free parameter."""
+    """A value that MIOpen writes although it is not a free parameter."""
 
     name: str
     expression: Expression  # over problem, device, parameters and derived quantities
-    ignored: bool = False  # MIOpen recomputes or ignores it: whatever stands there says nothing
+    ignored: bool = False  # MIOpen recomputes or ignores the value, so it carries no information
 
 
 @dataclass(frozen=True, slots=True)
 class Solver:
-    """A tunable solver: its kernel family, and what its text form holds, in order: parameters by name, and the rest."""
+    """A tunable solver: its kernel family, and the fields of its text form in order (parameters, or `Written`)."""
 
     kernel: Kernel
     fields: tuple[str | Written, ...]
 
     @property
     def name(self) -> str:
-        """As MIOpen calls it."""
+        """The solver's name in MIOpen."""
         return self.kernel.name.removeprefix(PREFIX)
 
     def read(self, text: str) -> dict[str, int | str]:
@@ -67,15 +68,15 @@ class Solver:
         return values
 
     def configuration(self, values: Mapping[str, int | str]) -> Configuration:
-        """The free parameters among what `read` gives."""
+        """The configuration that the values from `read` describe; values of other fields are left out."""
         return Configuration.of(self.kernel.name, {one.name: values[one.name] for one in self.kernel.parameters})
 
     def write(self, values: Sequence[int | str]) -> str:
-        """What `read` reads: values of all fields, in order, as MIOpen writes them."""
+        """The text form of the values of all fields, in order; the inverse of `read`."""
         return ",".join(map(str, values))
 
     def renamed(self, name: str) -> Solver:
-        """Another solver of the same space."""
+        """A solver of another name with the same space."""
         return replace(self, kernel=replace(self.kernel, name=PREFIX + name))
 
 
@@ -83,8 +84,11 @@ def solver(name: str, fields: str, tunables: Sequence[Tunable], constraints: Ite
            default: Sequence[Setting], *, meaning: str, solves: Iterable[Condition] = (),
            derived: Iterable[tuple[str, str]] = (), prior: Iterable[Condition] = (),
            written: Mapping[str, str] | None = None, ignored: Mapping[str, str] | None = None) -> Solver:
-    """A declaration. `fields` names the text's values in order; those that are no tunable stand in `written` (checked
-    when read) or in `ignored`; `default` is in the order of the tunables."""
+    """Declare a solver.
+
+    `fields` names the values of the text form in order. Fields that are not tunables are given by `written` (checked
+    when read) or `ignored`, as expressions. `default` is in the order of the tunables.
+    """
     tried = [(f"{one.name} in ({', '.join(map(str, one.tried))},)", f"the tuner tries no other {one.name}")
              for one in tunables if one.tried]
     kernel = Kernel(
@@ -98,8 +102,8 @@ def solver(name: str, fields: str, tunables: Sequence[Tunable], constraints: Ite
     return Solver(kernel, tuple(others.get(word, word) for word in fields.split()))
 
 
-def _conditions(found: Iterable[Condition]) -> tuple[Constraint, ...]:
-    return tuple(Constraint.of(expression, reason) for expression, reason in found)
+def _conditions(conditions: Iterable[Condition]) -> tuple[Constraint, ...]:
+    return tuple(Constraint.of(expression, reason) for expression, reason in conditions)
 
 
 # Conditions on the problem that several solvers share.

@@ -1,7 +1,7 @@
 """MIOpen's assembly gemm kernels for matrix units: one kernel out of a fixed table, and how far K is split.
 
-The table itself is MIOpen's; a configuration as MIOpen writes it spells its row out. So the declarations here are open:
-`with_rows` makes a search space of the rows that some data has shown, and such a kernel writes them again.
+The table itself is part of MIOpen and not known here, but the text form of a configuration spells its row out. So the
+declarations are open: `with_rows` makes a search space of the rows that some data contains.
 """
 
 from __future__ import annotations
@@ -45,16 +45,15 @@ _INDEX = re.compile(r"(\d{1,4})(?:\[(\d{1,2})\])?")
 
 @dataclass(frozen=True, slots=True)
 class RowSolver(Solver):
-    """A solver whose configuration is a row of a table: parameters `row` and `gks`, log2 of the parts K is split into.
-    """
+    """A solver whose configuration is a row of a table, and `gks`: log2 of the parts that K is split into."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the table is not known."""
+        """Whether the table is unknown."""
         return "splits" not in dict(self.kernel.derived)
 
     def read(self, text: str) -> Spelled:
-        """The values of a text by name, those of its row included. Raises FormatError."""
+        """The values of a text form by name, with those of its row. Raises FormatError."""
         words = text.split(",") if len(text) <= LONGEST_TEXT else []
         index = _INDEX.fullmatch(words[-1]) if len(words) == len(_FIELDS) else None
         if index is None:
@@ -70,14 +69,14 @@ class RowSolver(Solver):
         return {**values, "row": int(index[1])}
 
     def write(self, values: Sequence[int | str]) -> str:
-        """As every solver; the index also says how K is split."""
+        """The text form; its index also says how K is split."""
         split = values[_FIELDS.index("gks")]
         return ",".join(map(str, values)) + (f"[{split}]" if split else "")
 
     def with_rows(self, labels: Iterable[Spelled]) -> RowSolver:
-        """The solver whose table is what these labels (from `read`) spell out, the first to name a row.
+        """The solver with the table that the labels (from `read`) spell out; the first label of a row defines it.
 
-        Raises KernelError where there are none.
+        Raises KernelError where there is no label.
         """
         table: dict[int, tuple[int | str, ...]] = {}
         splits: set[int] = set()
@@ -87,8 +86,8 @@ class RowSolver(Solver):
                 splits.add(row)
         if not table:
             raise KernelError(f"the table of {self.name} has no row")
-        derived = tuple((name, Expression(_choice({row: values[place] for row, values in table.items()})))
-                        for place, name in enumerate(_ROW))
+        derived = tuple((name, Expression(_choice({row: values[index] for row, values in table.items()})))
+                        for index, name in enumerate(_ROW))
         split = Expression(_choice({row: int(row in splits) for row in table}))
         known = replace(self.kernel.parameters[0], values=tuple(sorted(table)))
         kernel = replace(
@@ -103,7 +102,7 @@ def _row(label: Spelled) -> tuple[int | str, ...]:
 
 
 def _choice(values: Mapping[int, int | str]) -> str:
-    """The value of a row as an expression: the commonest, but for the rows that have another.
+    """An expression for a value by row: the most common value, except for the rows that have another one.
 
     >>> _choice({1: 16, 2: 32, 5: 16})
     '(32 if row in (2,) else 16)'
@@ -118,7 +117,7 @@ def _choice(values: Mapping[int, int | str]) -> str:
 
 def _declare(name: str, direction: Condition, meaning: str, constraints: Iterable[Condition] = (),
              derived: Iterable[tuple[str, str]] = (), prior: Iterable[Condition] = ()) -> RowSolver:
-    made = solver(
+    declared = solver(
         name, "row gks",
         (Tunable("row", range(_MOST_ROWS), "place in MIOpen's table of kernels"),
          Tunable("gks", range(_MOST_SPLITS + 1), "log2 of the parts that K is split into")),
@@ -129,7 +128,7 @@ def _declare(name: str, direction: Condition, meaning: str, constraints: Iterabl
                 ("matrix_units == 1", "it needs matrix units")),
         derived=derived, prior=prior)
     fields = tuple(name if name in ("gks", "row") else Written(name, Expression(name)) for name in _TEXT)
-    return RowSolver(made.kernel, fields)
+    return RowSolver(declared.kernel, fields)
 
 
 FORWARD_ROWS = _declare(

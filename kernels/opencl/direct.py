@@ -14,19 +14,19 @@ from ..expression import Expression
 from ..implementation import Array, Launch, Source
 from ..kernel import Configuration, Constraint, Kernel, Parameter
 from ..problem import Problem
-from .source.tile import Tile, launch, source
+from .source.tile import OpenCLTile, launch, source
 
 
-class Direct:
+class OpenCLDirect:
     """Runs opencl.direct; every Source serves all shapes of one layout, horizontal stride and epilogue."""
 
     includes = "zero-padded copy of the input where the border is a copy; filters packed before, once"
 
-    def tile(self, problem: Problem, configuration: Configuration) -> Tile:
+    def tile(self, problem: Problem, configuration: Configuration) -> OpenCLTile:
         """What enters the text."""
         nhwc = problem["layout"] == "NHWC"
         number = configuration.number
-        return Tile(number("vector"), number("vectors_k"), number("tile_w"), number("tile_h"),
+        return OpenCLTile(number("vector"), number("vectors_k"), number("tile_w"), number("tile_h"),
                     0 if nhwc else problem.size("stride_w"), nhwc,
                     problem["bias"] == "yes", problem["activation"] == "relu", configuration["border"] == "peel")
 
@@ -86,7 +86,7 @@ class Direct:
         return np.ascontiguousarray(pieces.transpose(0, 1, 3, 5, 6, 4, 2))
 
 
-IMPLEMENTATION = Direct()
+IMPLEMENTATION = OpenCLDirect()
 
 KERNEL = Kernel(
     name="opencl.direct",

@@ -10,18 +10,18 @@ from ..expression import Expression
 from ..implementation import Array, Launch, Source
 from ..kernel import Configuration, Constraint, Kernel, Parameter
 from ..problem import Problem
-from .source.tile import Tile, launch, source
+from .source.tile import OpenCLTile, launch, source
 
 
-class Gemm:
+class OpenCLGemm:
     """Runs opencl.gemm; every Source serves all shapes of one `trans_a` and epilogue."""
 
     includes = "the product and its epilogue; B packed into panels before, once"
 
-    def tile(self, problem: Problem, configuration: Configuration) -> Tile:
+    def tile(self, problem: Problem, configuration: Configuration) -> OpenCLTile:
         """What enters the text."""
         number = configuration.number
-        return Tile(number("vector"), number("vectors_n"), number("tile_m"), 1,
+        return OpenCLTile(number("vector"), number("vectors_n"), number("tile_m"), 1,
                     1 if problem["trans_a"] == "yes" else 0, True,
                     problem["bias"] == "yes", problem["activation"] == "relu")
 
@@ -54,7 +54,7 @@ class Gemm:
         return np.ascontiguousarray(b[:, firsts[:, None] + np.arange(block)].transpose(1, 0, 2))
 
 
-IMPLEMENTATION = Gemm()
+IMPLEMENTATION = OpenCLGemm()
 
 KERNEL = Kernel(
     name="opencl.gemm",

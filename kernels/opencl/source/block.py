@@ -1,13 +1,14 @@
-"""OpenCL C text of a convolution as a matrix product that gathers its rows as it goes: an implicit GEMM [S. Chetlur
-et al., "cuDNN: Efficient Primitives for Deep Learning", 2014].
+"""OpenCL C text of an implicit GEMM: a convolution as a matrix product whose rows are gathered while it runs.
 
-A work-group computes a block of C = A B: pixels of one image by output channels. Row m of A is what pixel m sees: for
-every filter tap and input channel one float, or zero outside the input; it exists nowhere as a whole. B holds the
+Source: S. Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014.
+
+A work-group computes a block of C = A B: pixels of one image by output channels. Row m of A holds the inputs of pixel
+m: one float for every filter tap and input channel, zero outside the image. A is never stored as a whole. B holds the
 filters. A work-item computes tile_m pixels, group_m apart, by vectors_n x vector output channels.
 
 `local_a` and `local_b` say whether the work-group first copies block_k channels of A and of B into local memory: on a
-GPU that is what makes it fast; on a CPU barriers cost more than the copies save. The text holds the shape of the block
-alone; blocks at the ends are moved back to overlap the ones before, so every work-item reaches every barrier.
+GPU this makes it fast; on a CPU barriers cost more than the copies save. The text depends on the shape of the block
+alone. The last blocks are moved back to overlap the ones before, so that every work-item reaches every barrier.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ ARGUMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What enters the text."""
+    """The numbers that determine the source text."""
 
     vector: int
     vectors_n: int
     tile_m: int
     group_m: int
     group_n: int
-    block_k: int  # channels that local memory holds; 0 where none does
+    block_k: int  # channels held in local memory; 0 where none are
     local_a: bool
     local_b: bool
     unroll: int  # channels of one pass of the innermost loop
@@ -47,23 +48,23 @@ class Block:
 
     @property
     def pixels(self) -> int:
-        """Of one work-group."""
+        """The number of pixels of one work-group."""
         return self.tile_m * self.group_m
 
     @property
     def outputs(self) -> int:
-        """Output channels of one work-group."""
+        """The number of output channels of one work-group."""
         return self.vector * self.vectors_n * self.group_n
 
     @property
     def pitch(self) -> int:
-        """Floats between the channels of A in local memory; odd where neighbouring items write those."""
+        """Floats between channels of A in local memory; odd where neighbouring work-items write different channels."""
         return self.pixels + (1 if self.channels_last else 0)
 
 
-@lru_cache(maxsize=512)  # configurations that differ in their order alone follow each other
+@lru_cache(maxsize=512)  # configurations that differ in order alone are often consecutive
 def source(block: Block) -> Source:
-    """The kernel `implicit_gemm`."""
+    """The source of the kernel `implicit_gemm`."""
     return Source(head(block.vector) + "\n".join(_text(block)), OPTIONS)
 
 
@@ -91,7 +92,7 @@ def _text(block: Block) -> list[str]:
     lines.append("  floats " + ", ".join(f"{name} = 0.0f" for name in names) + ";")
     lines.append("  for (int r = 0; r < filter_h; r++) for (int s = 0; s < filter_w; s++) {")
     if b.local_a:
-        lines += _places(b, items)
+        lines += _group_offsets(b, items)
     else:
         lines += _offsets(b)
     step = str(b.block_k or "channels")
@@ -100,7 +101,7 @@ def _text(block: Block) -> list[str]:
         lines.append("      barrier(CLK_LOCAL_MEM_FENCE);")
         lines += _stage(b, items)
         lines.append("      barrier(CLK_LOCAL_MEM_FENCE);")
-    if b.padded and not b.local_a:  # at most taps, all pixels are inside
+    if b.padded and not b.local_a:  # for most taps, all pixels are inside the input
         inside = " & ".join(f"k{i}" for i in range(b.tile_m))
         lines += [f"      if ({inside}) {{", *_sum(b, step, False), "      } else {", *_sum(b, step, True), "      }"]
     else:
@@ -119,7 +120,7 @@ def _text(block: Block) -> list[str]:
 
 
 def _pixels(b: Block) -> list[str]:
-    """Where the taps of every pixel of this item begin: a row and a column of the input."""
+    """The input row and column at which the taps of every pixel of this work-item begin."""
     lines = ["  int q = (start + tx) / columns, rest = (start + tx) % columns;"]
     for i in range(b.tile_m):
         if i:
@@ -131,7 +132,7 @@ def _pixels(b: Block) -> list[str]:
 
 
 def _offsets(b: Block) -> list[str]:
-    """At one tap, the offset of every pixel's input, and a mask of its bits: none where it is outside."""
+    """For one tap, the offset of every pixel's input and a bit mask, 0 where that is outside the image."""
     lines = ["    const int dh = r * dilation_h, dw = s * dilation_w;", "    __global const float *from = input;"]
     for i in range(b.tile_m):
         if b.padded:
@@ -143,8 +144,8 @@ def _offsets(b: Block) -> list[str]:
     return lines
 
 
-def _places(b: Block, items: int) -> list[str]:
-    """At one tap, the offset of every pixel of the work-group, -1 outside the input."""
+def _group_offsets(b: Block, items: int) -> list[str]:
+    """For one tap, the offset of the input of every pixel of the work-group, -1 outside the image."""
     return [
         f"    for (int m = item; m < {b.pixels}; m += {items}) {{",
         "      const int h = (start + m) / columns * stride_h - above + r * dilation_h;",
@@ -154,7 +155,7 @@ def _places(b: Block, items: int) -> list[str]:
 
 
 def _stage(b: Block, items: int) -> list[str]:
-    """Copy block_k channels of A and B; neighbouring items read neighbouring floats."""
+    """Copy block_k channels of A and B; neighbouring work-items read neighbouring floats."""
     lines = []
     if b.local_a:
         m, k = (f"e / {b.block_k}", f"e % {b.block_k}") if b.channels_last else (f"e % {b.pixels}", f"e / {b.pixels}")
@@ -175,10 +176,10 @@ def _sum(b: Block, step: str, masked: bool) -> list[str]:
     if not b.local_a:
         lines.append(f"        __global const float *here = from + c{'' if b.channels_last else ' * x_channel'};")
     for u in range(b.unroll):
-        place = f"{'b' if b.local_b else 'w'} + (c + {u}) * {b.outputs} + ty * {b.vector * b.vectors_n}"
+        address = f"{'b' if b.local_b else 'w'} + (c + {u}) * {b.outputs} + ty * {b.vector * b.vectors_n}"
         kind = "__local" if b.local_b else "__global"
         lines.append("        { const floats " + ", ".join(
-            f"w{v} = *({kind} const floats *)({place} + {v * b.vector})" for v in range(b.vectors_n)) + ";")
+            f"w{v} = *({kind} const floats *)({address} + {v * b.vector})" for v in range(b.vectors_n)) + ";")
         for i in range(b.tile_m):
             if b.local_a:
                 value = f"a[(c + {u}) * {b.pitch} + {i * b.group_m} + tx]"

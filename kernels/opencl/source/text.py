@@ -1,4 +1,4 @@
-"""OpenCL C text that every opencl kernel shares: its signature, its vector types, its epilogue and its stores.
+"""OpenCL C text that all opencl kernels share: signature, vector types, epilogue and stores.
 
 Accumulators are named variables, because PoCL keeps no array in registers. Shapes arrive as `int` arguments, so that
 one build serves every problem.
@@ -28,22 +28,23 @@ typedef float4 __attribute__((aligned(4))) loose4;
 
 
 def signature(arguments: Sequence[str]) -> str:
-    """The parameters of a kernel, as Phase promises them."""
+    """The parameters of a kernel, as `seqtune.kernels.implementation.Phase` describes them."""
     return ("__global const float *restrict x, __global const float *restrict weights,\n"
             "    __global const float *restrict bias, __global float *restrict y,\n"
             "    __global float *restrict workspace, " + ", ".join(f"int {name}" for name in arguments))
 
 
 def accumulator(row: int, pixel: int, vector: int) -> str:
-    """The name of an accumulator."""
+    """The name of an accumulator variable."""
     return f"a{row}_{pixel}_{vector}"
 
 
 def store(rows: int, pixels: int, vectors: int, vector: int, channels_last: bool, bias: bool, relu: bool,
           gap: int = 1) -> list[str]:
-    """Lines that finish the accumulators and store them at `to`; `gap` is how far apart an item's pixels lie.
+    """Lines that apply the epilogue to the accumulators and store them at `to`.
 
-    They read `to`, `bias_at` (of the first output channel), `y_row`, `y_pixel` (channels last) and `y_channel`.
+    `gap` is the distance between the pixels of a work-item. The lines read `to`, `bias_at` (of the first output
+    channel), `y_row`, `y_pixel` (channels last) and `y_channel`.
     """
     lines = []
     for v in range(vectors):
@@ -61,10 +62,11 @@ def store(rows: int, pixels: int, vectors: int, vector: int, channels_last: bool
                 continue
             fours = pixels // 4 * 4 if gap == 1 else 0
             for lane in range(vector):
-                place = f"to + {v * vector + lane} * y_channel + {j} * y_row"
+                address = f"to + {v * vector + lane} * y_channel + {j} * y_row"
                 element = f".s{lane:x}" if vector > 1 else ""
                 for i in range(0, fours, 4):  # LLVM turns these into a transposition in registers
                     four = ", ".join(accumulator(j, i + o, v) + element for o in range(4))
-                    lines.append(f"  *(__global loose4 *)({place} + {i}) = (float4)({four});")
-                lines += [f"  *({place} + {i * gap}) = {accumulator(j, i, v)}{element};" for i in range(fours, pixels)]
+                    lines.append(f"  *(__global loose4 *)({address} + {i}) = (float4)({four});")
+                lines += [f"  *({address} + {i * gap}) = {accumulator(j, i, v)}{element};"
+                          for i in range(fours, pixels)]
     return lines

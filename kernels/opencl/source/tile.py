@@ -1,16 +1,16 @@
 """OpenCL C text of one register tile: what the direct convolution and the matrix product share.
 
 A work-item computes a chunk of tiles, one after the other; a tile is tile_h x tile_w output pixels of vectors_k x
-vector output channels. The text holds the shape of the tile alone: the shape of the problem arrives as `int` arguments
-(ARGUMENTS). The last tile along each axis is moved back to overlap the one before it, and writes the same numbers
-again; nothing else handles tails.
+vector output channels. The text depends on the shape of the tile alone: the shape of the problem arrives as `int`
+arguments (ARGUMENTS). The last tile along each axis is moved back to overlap the one before it and writes the same
+numbers again; there is no other handling of tails.
 
 The sum runs over three axes, `outer`, `middle` and `inner`, which are filter rows, filter columns and channels in some
 order. The inner axis may come in pieces: all tiles of a chunk take one piece before the next, so that its weights stay
-in the first-level cache; between the pieces the sums wait in the workspace.
+in the first-level cache; between pieces the sums are kept in the workspace.
 
-Padding is either a copy of the input with zeros around it (`pad`, a phase of its own), or peeled: the tile leaves out
-the filter rows outside the input, and at the left and right borders the one pixel whose tap is outside.
+Padding is either a copy of the input with zeros around it (`pad`, a phase of its own), or peeled: the tile skips filter
+rows outside the input and, at the left and right borders, the one pixel whose tap is outside.
 
 A matrix product is a convolution with one tap whose pixels are the rows of A.
 """
@@ -33,44 +33,45 @@ ARGUMENTS = (
     "y_image", "y_group", "y_channel", "y_row", "y_pixel",
     "images", "groups", "rows", "columns", "outputs",  # outputs: channels of y in one group
     "tiles_w", "tiles", "chunk", "spots", "blocks", "channels_first",  # tiles of an image; spots: chunks of all tiles
-    "waiting",  # where in the workspace sums wait
-    "padded", "planes", "padded_height", "row_floats", "margin",  # of the padded copy
-    "height", "width", "above", "before", "stride_h", "stride_w", "dilation_h", "dilation_w",  # of what is peeled
+    "waiting",  # offset of the kept sums in the workspace
+    "padded", "planes", "padded_height", "row_floats", "margin",  # of the padded copy of the input
+    "height", "width", "above", "before", "stride_h", "stride_w", "dilation_h", "dilation_w",  # for peeled padding
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
-    """What enters the text."""
+class OpenCLTile:
+    """The numbers that determine the source text."""
 
     vector: int  # floats of one vector variable
     vectors_k: int
     tile_w: int
     tile_h: int
-    pixel_step: int  # floats between the inputs of neighbouring pixels; 0: x_pixel says it, and channels are adjacent
-    channels_last: bool  # the output's channels are adjacent, else its pixels
+    pixel_step: int  # floats between the inputs of neighbouring pixels; 0: x_pixel, with contiguous channels
+    channels_last: bool  # the output's channels are contiguous in memory, else its pixels are
     bias: bool
     relu: bool
-    peeled: bool = False  # tile_h is 1, and so is what a border cuts off from a row of pixels
+    peeled: bool = False  # needs tile_h == 1 and borders that cut off one pixel at most
 
     @property
     def block(self) -> int:
-        """Output channels of one work-item."""
+        """The number of output channels of one work-item."""
         return self.vector * self.vectors_k
 
 
-@lru_cache(maxsize=512)  # configurations that differ in what arrives at run time follow each other
-def source(tile: Tile) -> Source:
-    """The kernels `pad` and `tile`."""
+@lru_cache(maxsize=512)  # configurations that differ in launch arguments alone are often consecutive
+def source(tile: OpenCLTile) -> Source:
+    """The source of the kernels `pad` and `tile`."""
     return Source(head(tile.vector) + ("" if tile.peeled else _PAD) + _tile(tile), OPTIONS)
 
 
-def launch(tile: Tile, device: Device, pixels_first: bool, chunk: int, work_group: int,
+def launch(tile: OpenCLTile, device: Device, pixels_first: bool, chunk: int, work_group: int,
            sizes: Mapping[str, int]) -> Launch:
-    """The phases for a problem described by ARGUMENTS; `sizes` leaves out what is 0 and what follows from the tile.
+    """The phases for a problem described by ARGUMENTS.
 
-    `pixels_first`: neighbouring work-items share their output channels, else their pixels; a work-group holds
-    `work_group` of them. `chunk` tiles are a work-item's, 0 stands for all of an image.
+    `sizes` may leave out arguments that are 0 or follow from the tile. `pixels_first`: neighbouring work-items share
+    their output channels, else their pixels; a work-group holds `work_group` work-items. A work-item computes `chunk`
+    tiles; 0 means all tiles of an image.
     """
     values = {**dict.fromkeys(ARGUMENTS, 0), **sizes}
     values["tiles_w"] = -(-values["columns"] // tile.tile_w)
@@ -115,7 +116,7 @@ __kernel void pad({signature(ARGUMENTS)}) {{
 """
 
 
-def _tile(tile: Tile) -> str:
+def _tile(tile: OpenCLTile) -> str:
     names = [accumulator(j, i, v)
              for j in range(tile.tile_h) for i in range(tile.tile_w) for v in range(tile.vectors_k)]
     lines = [
@@ -149,13 +150,13 @@ def _tile(tile: Tile) -> str:
     return "\n".join(lines)
 
 
-def _taps(tile: Tile) -> list[str]:
+def _taps(tile: OpenCLTile) -> list[str]:
     return ["  for (int o = 0; o < outer; o++) for (int m = 0; m < middle; m++) {",
             *_inner(tile, range(tile.tile_w), "(padded ? workspace : x)"), "  }"]
 
 
-def _peeled(tile: Tile) -> list[str]:
-    """The filter rows that meet the input; at the borders, all pixels but the first or all but the last."""
+def _peeled(tile: OpenCLTile) -> list[str]:
+    """The sum over filter rows inside the input; at the borders, without the first or the last pixel."""
     width = tile.tile_w
     return [
         "  const int row = top * stride_h - above, column = left * stride_w - before;",
@@ -170,8 +171,8 @@ def _peeled(tile: Tile) -> list[str]:
         f"    }} else w += piece * {tile.vectors_k};", "  }"]
 
 
-def _inner(tile: Tile, pixels: range, x: str) -> list[str]:
-    """The sum over a piece of the inner axis, of these pixels of every row of the tile."""
+def _inner(tile: OpenCLTile, pixels: range, x: str) -> list[str]:
+    """The sum over a piece of the inner axis for the given pixels of every row of the tile."""
     if not pixels:
         return [f"    w += piece * {tile.vectors_k};"]
     pixel_step = str(tile.pixel_step) if tile.pixel_step else "x_pixel"
