@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
+
 FLOORS = ("kernels", "data", "tuner", "predictor", "seqtune")  # each may import itself and those before it
 LINKS = frozenset(FLOORS[:-1])  # links in seqtune/ to the folders of the same name
 FRONT = ("seqtune", "seqtune.errors")  # modules of the top floor that every floor may import

@@ -6,7 +6,6 @@ The data is not part of the repository: it is looked for in `../shared/miopen`, 
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +24,8 @@ from seqtune.kernels.miopen.solver import SOLVERS, Written
 from seqtune.kernels.miopen.xdlops_tables import RowSolver
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.space import SearchSpace
+from tests.support.paths import MIOPEN as DATA
 
-DATA = Path(os.environ.get("SEQTUNE_MIOPEN_DATA", Path(__file__).resolve().parents[3] / "shared" / "miopen"))
 PERF_DBS = sorted(DATA.glob("*.db.bz2")) if DATA.is_dir() else []
 NO_SPACE = {"ConvHipImplicitGemmFwdXdlops", "ConvHipImplicitGemmBwdXdlops"}  # of Composable Kernel: names, not numbers
 ODD = "ConvOclDirectFwdFused: in_tile1 has another value than the space knows"  # labels of ConvOclDirectFwd1x1's form

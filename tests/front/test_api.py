@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from torch import nn
 
 import seqtune
@@ -20,31 +19,18 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
-from seqtune.kernels.registry import KERNELS, kernel
-from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.times.checkpoint import Checkpoint
-from seqtune.predictor.times.translator import Translator
+from seqtune.kernels.registry import KERNELS
 from seqtune.results import Candidate
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.verification import verify
 from seqtune.tuner.tune import Budget
 from tests.support import planted
+from tests.support.untrained import save
 
 CONV = Problem.make("conv2d", c=16, h=14, w=14, k=32, r=3, s=3, pad_h=1, pad_w=1)
 LLVM = [name for name in KERNELS if name.startswith("llvm.")]
 TEXT = "conv2d c=16 h=14 w=14 k=32 r=3 s=3 pad=1"
-
-
-def save(folder: Path, device: Device, *kernels: str) -> Path:
-    vocabulary = Vocabulary.build([kernel(name) for name in kernels], [device])
-    torch.manual_seed(0)
-    return Checkpoint(Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16), vocabulary).save(folder)
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("checkpoint") / "tiny", find("llvm:0"), *LLVM)
 
 
 def test_a_problem_may_be_an_object_a_text_a_mapping_or_a_module(checkpoint: Path) -> None:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.interpreter import loaded_after
+from tests.support.paths import ROOT
+
 FLOORS = ("kernels", "data", "tuner", "predictor")
-HEAVY = ("torch", "transformers", "llvmlite", "pyopencl", "xgboost", "pandas", "pyarrow", "numpy", "scipy")
-
-
 def test_kernels_is_no_regular_package() -> None:
     assert not (ROOT / "kernels" / "__init__.py").exists()  # it would hide Hugging Face's own `kernels`
 
@@ -71,13 +70,6 @@ def test_the_wheel_carries_every_module_and_every_data_file(wheel: set[str]) -> 
 def test_the_wheel_installs_nothing_under_a_generic_name(wheel: set[str]) -> None:
     assert {name.split("/")[0].partition("-")[0] for name in wheel} == {"seqtune"}
     assert any(name.endswith("licenses/LICENSE") for name in wheel)
-
-
-def loaded_after(code: str) -> set[str]:
-    """The heavy packages that a fresh interpreter has loaded after running the code."""
-    report = f"\nimport sys; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code + report], capture_output=True, text=True, check=True)
-    return set(done.stdout.splitlines()[-1].split())
 
 
 def test_importing_seqtune_loads_nothing_heavy() -> None:

@@ -23,7 +23,9 @@ from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.times.live import LiveMeasure
 from seqtune.tuner.backends.discovery import find
-from tests.support.synthetic import DIRECT, NARROW, WIDE, data, direct_is_known  # noqa: F401
+from tests.support.synthetic import DIRECT, NARROW, WIDE, data
+
+pytestmark = pytest.mark.usefixtures("fake_kernel")
 
 PROBLEM = Problem.make("gemm", m=8, n=8, k=8)
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from seqtune.kernels import registry as kernels
 from seqtune.kernels.device import Device
@@ -62,13 +61,6 @@ def registered() -> Iterator[None]:
     finally:
         kernels.KERNELS.clear()
         kernels.KERNELS.update(before)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def direct_is_known() -> Iterator[None]:
-    """For every test of a module that imports this."""
-    with registered():
-        yield
 
 
 @dataclass

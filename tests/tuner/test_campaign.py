@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,16 +12,10 @@ from seqtune.errors import InterruptedTuning
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.campaign import FIRST, RECENT, campaign, promise
 from seqtune.tuner.tune import Finals, Progress, Result
-from tests.tuner.test_tune import DEVICE, KERNEL, Fake
+from tests.support.fake_measurer import DEVICE, KERNEL, Fake
 
 PROBLEMS = [Problem.make("gemm", m=m, n=4, k=5) for m in (3, 5, 9)]
 TOTAL = 60
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    with Journal(tmp_path / "journal.sqlite") as found:
-        yield found
 
 
 def go(journal: Journal, measurer: Fake, total: int = TOTAL, strategy: str = "portfolio",

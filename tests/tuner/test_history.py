@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -18,19 +17,13 @@ from seqtune.kernels.union import Past
 from seqtune.tuner.history import LEAST_TRIALS, MOST_PROBLEMS, distance, experience
 from seqtune.tuner.strategies.random import Random
 from seqtune.tuner.tune import Budget, Finals, tune
-from tests.tuner.test_tune import Fake
+from tests.support.fake_measurer import Fake
 
 DEVICE = Device("test:1", "test", "paper", "none", toolchain="t1")
 KERNEL = Kernel("test.k", "gemm", ("test",), (Parameter("x", tuple(range(10))), Parameter("y", tuple(range(10)))),
                 (Constraint.of("x * y < 50", "too large"),), (("x", 0), ("y", 0)),
                 solves=(Constraint.of("m < 100", "m is too large"),))
 HERE = Problem.make("gemm", m=8, n=8, k=8)
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    with Journal(tmp_path / "journal.sqlite") as found:
-        yield found
 
 
 def keep(journal: Journal, problem: Problem, rows: Sequence[int], when: float = 1.0, run: str = "random",

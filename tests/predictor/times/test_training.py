@@ -28,7 +28,9 @@ from seqtune.predictor.times.training import Progress, TrainingOptions, make_les
 from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.training.schedule import schedule
 from seqtune.predictor.trees.cost_trees import TreesOptions
-from tests.support.synthetic import MIDDLE, NARROW, WIDE, Data, data, direct_is_known  # noqa: F401
+from tests.support.synthetic import MIDDLE, NARROW, WIDE, Data, data
+
+pytestmark = pytest.mark.usefixtures("fake_kernel")
 
 DATA = data(16, held_out=4, sampled=80)
 QUICK = TrainingOptions(epochs=6, batch=16, sentences=4, rate=3e-3, average=0.9, extra=0, width=32, layers=1, heads=2,

@@ -27,7 +27,9 @@ from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.trees import forest as forests
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions, features
 from seqtune.predictor.trees.ranker import PROPOSALS, TAU, Ranker
-from tests.support.synthetic import data, direct_is_known, registered  # noqa: F401
+from tests.support.synthetic import data, registered
+
+pytestmark = pytest.mark.usefixtures("fake_kernel")
 
 DATA = data(8, held_out=2, sampled=60)
 with registered():

@@ -18,7 +18,9 @@ from seqtune.predictor.times.baselines import (
     random_log_share,
 )
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
-from tests.support.synthetic import data, direct_is_known, registered, seconds  # noqa: F401
+from tests.support.synthetic import data, registered, seconds
+
+pytestmark = pytest.mark.usefixtures("fake_kernel")
 
 DATA = data(14, held_out=4, sampled=80)
 with registered():

@@ -15,7 +15,9 @@ from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.sequence.vocabulary import BEGIN
 from seqtune.predictor.times.targets import Examples, Tree, probabilities
 from seqtune.predictor.times.training import vocabulary_of
-from tests.support.synthetic import DIRECT, WIDE, Data, data, direct_is_known  # noqa: F401
+from tests.support.synthetic import DIRECT, WIDE, Data, data
+
+pytestmark = pytest.mark.usefixtures("fake_kernel")
 
 DATA = data(6, held_out=2, sampled=60)
 

@@ -1,4 +1,4 @@
-"""The programs that make the README's tables and figures: those of their parts that measure nothing."""
+"""Programs that compare searches: those of their parts that measure nothing."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ import argparse
 import importlib.util
 import json
 import math
-import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from benchmarks.common import peers
-from benchmarks.common.contest import Way, rows_of, take_turns
-from benchmarks.common.report import apart, insert, markdown
-from benchmarks.kernels import end_to_end, gemm, opencl_layers, resnet18_layers
-from benchmarks.prediction import hardness
-from benchmarks.prediction.results import draw, table
 from benchmarks.search import across, live_search, space_building
 from benchmarks.search import recorded as search
 from seqtune.errors import FormatError, MisuseError
@@ -28,138 +21,12 @@ from seqtune.strategy_replay import tasks
 from seqtune.tuner.simulation import Method, Task
 from tests.support.recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, write_recorded
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ("results", "new_device", "resnet18_layers", "gemm", "opencl_layers", "end_to_end", "latency",
-            "hardness", "shipped_data", "search", "space_building", "miopen_paper", "miopen_gpu", "miopen_latency",
-            "miopen_decodes", "live_search", "across")
-
 
 def rows(share: float, low: float) -> list[dict[str, object]]:
     """Of seq2seq and of a fixed configuration that `share` of the speed is reached by."""
     return [{"device": "toy:0", "method": method, "measured": count, "share": 0.9 if method == "seq2seq" else share,
              "problems": 7, "low": None if method == "seq2seq" else low, "high": None if method == "seq2seq" else 0.1,
              "worse": False} for method in ("seq2seq", "fixed") for count in (0, 3, 5)]
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_says_what_it_does_without_data(program: str, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", f"benchmarks.{program}", "--help"], cwd=ROOT, capture_output=True,
-                          text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert f"python -m benchmarks.{program}" in done.stdout
-
-
-def test_a_data_set_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "benchmarks.results", "--out", str(tmp_path / "out"), "--data",
-                           str(tmp_path / "none.parquet")], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "none.parquet" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(("program", "option"), [
-    ("latency", "--problems"), ("latency", "--times"), ("gemm", "--rounds"), ("end_to_end", "--threads")])
-@pytest.mark.parametrize("number", ["0", "many"])
-def test_counts_are_above_0(program: str, option: str, number: str) -> None:
-    done = subprocess.run([sys.executable, "-m", f"benchmarks.{program}", option, number], cwd=ROOT,
-                          capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "above 0" in done.stderr.splitlines()[-1]
-
-
-def test_what_cannot_be_told_apart_is_marked() -> None:
-    assert "| toy:0 (7) | 0 | **0.900** | 0.800 |" in table(rows(0.8, low=0.02))
-    assert "| toy:0 (7) | 0 | **0.900** | 0.800* |" in table(rows(0.8, low=-0.02))
-
-
-def test_the_figure_is_the_same_for_the_same_numbers(tmp_path: Path) -> None:
-    for name in ("a.svg", "b.svg"):
-        draw(rows(0.8, low=0.02), tmp_path / name)
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
-
-
-def test_a_table_replaces_the_one_between_its_comments(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- results -->\nold\n<!-- /results -->\nafter\n")
-    insert(page, "results", markdown(["a", "b"], [["x", "1"]]))
-    assert page.read_text() == (
-        "before\n<!-- results -->\n| a | b |\n| :-- | --: |\n| x | 1 |\n<!-- /results -->\nafter\n")
-    with pytest.raises(MisuseError, match="latency"):
-        insert(page, "latency", "")
-
-
-def test_labels_are_moved_apart_and_no_further_than_needed() -> None:
-    assert apart([1.0, 3.0], 1.0) == [1.0, 3.0]
-    assert apart([1.0, 1.2, 5.0], 1.0) == pytest.approx([0.6, 1.6, 5.0])
-    found = apart([2.0, 1.9, 2.1, 2.4], 1.0)
-    assert sorted(found) == [found[1], found[0], found[2], found[3]]
-    assert min(b - a for a, b in zip(sorted(found), sorted(found)[1:], strict=False)) >= 1.0 - 1e-12
-
-
-def timed(label: str, threads: int, **seconds: float) -> list[dict[str, object]]:
-    """Rows of a contest that took these times; `__` stands for a dot, `_first` for NCHW."""
-    ways = [Way(name.replace("__", ".").replace("_first", " nchw"), int, 1e-6) for name in seconds]
-    return rows_of(label, threads, ways, {way.method: one for way, one in zip(ways, seconds.values(), strict=True)}, 9)
-
-
-LAYERS = [*timed("C1", 1, onednn=2.0, conv2d_channels_last=3.0, conv2d_nchw=4.0, llvm__direct=1.0,
-                 llvm__direct_first=2.0),
-          *timed("C2", 1, onednn=9.0, conv2d_channels_last=4.0, conv2d_nchw=8.0, llvm__direct=8.0, llvm__other=2.0,
-                 llvm__direct_first=1.0)]
-
-
-def test_ratios_are_of_the_fastest_on_both_sides() -> None:
-    found, = resnet18_layers.summaries(LAYERS)
-    assert (found["layer"], found["threads"]) == ("geomean", 1)
-    assert found["ratio_direct"] == pytest.approx((2.0 * 0.5) ** 0.5)
-    assert found["ratio_best"] == pytest.approx((2.0 * 2.0) ** 0.5)
-    assert found["ratio_nchw"] == pytest.approx((2.0 * 8.0) ** 0.5)
-    assert (found["least_ratio_direct"], found["least_layer"]) == (0.5, "C2")
-
-
-def test_products_are_compared_with_the_plain_and_with_the_packed_ways() -> None:
-    label = next(iter(gemm.SHAPES))
-    found, = gemm.summaries(timed(label, 2, mm=3.0, onednn_packed=2.0, mkl_packed=4.0, llvm__gemm=1.0))
-    assert [found[name] for name in ("ratio_mm", "ratio_packed", "ratio_best")] == pytest.approx([3.0, 2.0, 2.0])
-
-
-def test_layers_that_are_fast_enough_are_counted() -> None:
-    rows = [*timed("C1", 2, onednn=8.0, conv2d_channels_last=9.0, opencl__direct=10.0),
-            *timed("C2", 2, onednn=9.0, conv2d_channels_last=8.9, opencl__direct=99.0, opencl__gemm=10.0)]
-    assert opencl_layers.summary(rows)["layers_at_least_0.85"] == 1
-
-
-def test_every_kernel_table_and_figure_can_be_drawn(tmp_path: Path) -> None:
-    label = next(iter(gemm.SHAPES))
-    products = timed(label, 1, mm=3.0, onednn_packed=2.0, llvm__gemm=1.0)
-    opencl = timed("C1", 2, onednn=8.0, conv2d_channels_last=9.0, opencl__direct=10.0)
-    models = [{"model": "ResNet-18", "threads": 2, "method": name, "seconds": one, "error": 0.0}
-              for name, one in (("eager", 2.0), ("seqtune", 1.0))]
-    for module, rows in ((resnet18_layers, LAYERS + resnet18_layers.summaries(LAYERS)),
-                         (gemm, products + gemm.summaries(products)),
-                         (opencl_layers, [*opencl, opencl_layers.summary(opencl)]),
-                         (end_to_end, [*models, {"model": "ResNet-18", "method": "ratios", "ratio_eager": 2.0}])):
-        assert module.table(rows).startswith("|")
-        module.draw(rows, tmp_path / "figure.svg")
-        assert (tmp_path / "figure.svg").stat().st_size > 1000
-
-
-def test_hardness_is_a_line_per_device_and_type() -> None:
-    rows = [{"device": "toy:0", "type": kind, "configurations": size, "near": 0.25, "random_1": share,
-             "random_5": share, "random_10": 0.9, "fixed": 0.5}
-            for kind, size, share in (("conv2d", 10, 0.2), ("conv2d", 3000, 0.8), ("gemm", 700, 0.3))]
-    assert hardness.table(rows).splitlines()[2:] == [
-        "| toy:0 | conv2d | 2 | 10 – 3,000 – 3,000 | 25.0 % | 0.400 | 0.400 | 0.900 | 0.500 |",
-        "| toy:0 | gemm | 1 | 700 – 700 – 700 | 25.0 % | 0.300 | 0.300 | 0.900 | 0.500 |"]
-
-
-def test_turns_are_taken_by_all_and_the_least_time_counts() -> None:
-    order: list[str] = []
-    seconds = take_turns([Way(name, partial(order.append, name), 0.0) for name in "ab"], rounds=2)
-    assert set(order) == {"a", "b"}
-    assert order[0] == "a"
-    assert 0 < min(seconds.values()) < 1e-4
 
 
 def test_spaces_of_all_ways_are_equally_large() -> None:

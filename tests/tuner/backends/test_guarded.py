@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from seqtune.tuner.backends.llvm import backend as llvm
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
 
 
 @pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))

@@ -22,7 +22,9 @@ from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.evaluation import EvaluateOptions, Outcome, Row, bootstrap, evaluate, outcomes, rows
 from seqtune.predictor.times.training import vocabulary_of
 from seqtune.predictor.times.translator import Translator
-from tests.support.synthetic import Data, data, direct_is_known, time_of  # noqa: F401
+from tests.support.synthetic import Data, data, time_of
+
+pytestmark = pytest.mark.usefixtures("fake_kernel")
 
 DATA = data(10, held_out=4, sampled=80)
 

@@ -24,7 +24,7 @@ from seqtune.predictor.labels.translator import LabelTranslator, LabelWords
 from seqtune.predictor.networks.dimensions import Dimensions
 from seqtune.predictor.sequence.beam import Allowed, Scores, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from tests.front.test_layout import loaded_after
+from tests.support.interpreter import loaded_after
 
 KERNELS = [find_solver(name).kernel for name in SOLVERS if "GTC" not in name]  # those get their rows from labels
 SIZES = [{"width": 32, "heads": 2, "layers": 1, "hidden": 64}, {"width": 48, "heads": 4, "layers": 3, "hidden": 40}]

@@ -1,0 +1,118 @@
+"""Kernel Tuner's caches become data sets."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from seqtune.data.dataset import Dataset
+from seqtune.data.formats.foreign_records import Recorded, Row, to_dataset
+from seqtune.data.formats.kernel_tuner import read_cache
+from seqtune.data.record import Status
+from seqtune.errors import FormatError
+from seqtune.kernels.kernel import Configuration
+from tests.support.recorded_files import (
+    CONFIGURATIONS,
+    VALUES,
+    cache,
+    milliseconds,
+    write_cache,
+)
+
+
+def times(data: Dataset, device: str) -> dict[str, float]:
+    """Seconds by configuration, of the device of that name."""
+    part = data.on(data.device(device).key).rows
+    return dict(zip(part["configuration"], part["seconds"].astype(float), strict=True))
+
+
+def key(*values: int) -> str:
+    return Configuration.of("", dict(zip(VALUES, values, strict=True))).key
+
+
+@pytest.mark.parametrize("name", ["A100.json", "A100.json.gz"])
+def test_a_cache_of_kernel_tuners_is_read_compressed_or_not(tmp_path: Path, name: str) -> None:
+    found = read_cache(write_cache(tmp_path / name))
+    assert (found.kernel, found.device, found.skipped) == ("toy", "The Fast One", {})
+    data = to_dataset([found], "kernel-tuner")
+    assert times(data, "recorded:The-Fast-One") == pytest.approx(
+        {key(*one): milliseconds(*one[:3]) * 1e-3 for one in CONFIGURATIONS})
+    assert set(data.rows["samples"]) == {2}
+    assert data.rows["build_seconds"].to_numpy() == pytest.approx(5e-3)
+
+
+def test_a_device_without_a_name_is_called_as_its_file_or_as_the_user_says(tmp_path: Path) -> None:
+    path = write_cache(tmp_path / "MI250X.json.gz", "odd")
+    assert read_cache(path).device == "MI250X"
+    assert read_cache(path, "gfx90a").device == "gfx90a"
+    assert sum(row.status is Status.RUNTIME for row in read_cache(path).rows) == 5
+
+
+def test_the_cache_of_a_run_that_was_cut_off_is_read(tmp_path: Path) -> None:
+    text = json.dumps(cache())
+    (tmp_path / "cut.json").write_text(text[:-2] + ",")
+    assert len(read_cache(tmp_path / "cut.json").rows) == len(CONFIGURATIONS)
+
+
+@pytest.mark.parametrize(("content", "says"), [
+    (b"", "not JSON"), (b"[1]", "no JSON object"), (b"{}", "no cache"), (b"[" * 100_000, "not JSON"),
+    (b'{"cache": {"1": {"a": 1, "score": 3}}, "tune_params_keys": ["a"], "objective": "score"}', "no time"),
+    (b'{"cache": {}, "tune_params_keys": [3]}', "no cache"),
+    (b"\x1f\x8bnonsense", "gzip"), (gzip.compress(b"{}")[:-4], "gzip"), (b"\xff\xfe{}", "not JSON"),
+])
+def test_what_is_no_cache_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(FormatError, match=says) as caught:
+        read_cache(tmp_path / "a.json")
+    assert "a.json" in str(caught.value)
+
+
+def test_rows_without_sense_are_counted_and_left_out(tmp_path: Path) -> None:
+    content = cache()
+    entries = iter(content["cache"].values())
+    next(entries)["time"] = -1.0
+    next(entries)["time"] = "SomethingNew"
+    next(entries).pop("block")
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    found = read_cache(tmp_path / "a.json")
+    assert found.skipped == {
+        "neither a time nor a failure that is known": 2, "a configuration without its parameters": 1}
+    assert len(found.rows) == len(CONFIGURATIONS) - 3
+
+
+@pytest.mark.parametrize("time", [10**400, 1e300, 1e-300, math.inf, math.nan, True])
+def test_a_number_that_no_clock_shows_is_no_time(tmp_path: Path, time: float) -> None:
+    content = cache()
+    next(iter(content["cache"].values()))["time"] = time
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    assert read_cache(tmp_path / "a.json").skipped == {"neither a time nor a failure that is known": 1}
+
+
+def test_a_size_that_is_no_number_is_a_word(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({**cache(), "problem_size": [True]}))
+    data = to_dataset([read_cache(tmp_path / "a.json")], "kernel-tuner")
+    assert [problem.key for problem in data.problems()] == ["recorded kernel=toy size=True"]
+
+
+def test_caches_of_several_devices_share_their_kernel_and_others_are_told_apart(tmp_path: Path) -> None:
+    both = [read_cache(write_cache(tmp_path / f"{device}.json", device)) for device in ("fast", "odd")]
+    data = to_dataset(both, "kernel-tuner")
+    assert list(data.kernels) == ["recorded.toy"]
+    assert {device.name for device in data.devices.values()} == {"recorded:The-Fast-One", "recorded:odd"}
+    other = Recorded("b.json", "toy", "x", {"width": [1]}, rows=[Row((1,), Status.CORRECT, 1.0)])
+    with pytest.raises(FormatError, match=r"b\.json declares another kernel toy"):
+        to_dataset([*both, other], "kernel-tuner")
+
+
+def test_what_two_files_tell_is_kept_once_whatever_the_order_of_their_parameters(tmp_path: Path) -> None:
+    content = cache()
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text(json.dumps(content))
+        content["tune_params_keys"].reverse()
+    data = to_dataset([read_cache(tmp_path / name) for name in ("a.json", "b.json")], "kernel-tuner")
+    assert times(data, "recorded:The-Fast-One").keys() == {key(*one) for one in CONFIGURATIONS}
+    assert len(data.rows) == len(CONFIGURATIONS)

@@ -1,0 +1,130 @@
+"""Folders of recorded spaces become data sets with their kernels."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from seqtune.data.dataset import Dataset
+from seqtune.data.formats.foreign_records import setting, to_dataset
+from seqtune.data.formats.kernel_tuner import read_cache
+from seqtune.data.formats.recorded_spaces import read_recorded, recordings
+from seqtune.errors import FormatError
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.space import SearchSpace
+from seqtune.learning import read_dataset
+from seqtune.strategy_replay import tasks
+from tests.support.recorded_files import (
+    CONFIGURATIONS,
+    SPACE,
+    VALUES,
+    cache,
+    milliseconds,
+    rows,
+    write_recorded,
+)
+
+
+def times(data: Dataset, device: str) -> dict[str, float]:
+    """Seconds by configuration, of the device of that name."""
+    part = data.on(data.device(device).key).rows
+    return dict(zip(part["configuration"], part["seconds"].astype(float), strict=True))
+
+
+def key(*values: int) -> str:
+    return Configuration.of("", dict(zip(VALUES, values, strict=True))).key
+
+
+def test_a_recorded_folder_is_a_data_set_with_its_kernel(tmp_path: Path) -> None:
+    data = read_dataset(write_recorded(tmp_path / "recorded"))
+    kernel, = data.kernels.values()
+    problem, = data.problems()
+    assert problem.key == "recorded kernel=toy size_x=640 size_y=480"
+    device = data.device("recorded:fast")
+    assert (device.model, device.architecture) == ("The Fast One", "acme")
+    space = SearchSpace(kernel, problem, device)
+    assert [tuple(value for _, value in one.settings) for one in space] == CONFIGURATIONS
+    assert times(data, "recorded:fast") == pytest.approx(
+        {key(*one): milliseconds(*one[:3]) * 1e-3 for one in CONFIGURATIONS})
+
+
+def test_what_was_made_up_is_no_measurement_and_failures_are(tmp_path: Path) -> None:
+    folder = write_recorded(tmp_path / "recorded")
+    data = read_recorded(folder)
+    found = times(data, "recorded:odd")
+    assert set(found) == {key(*one) for one in CONFIGURATIONS if one[2] == 1}
+    assert {one for one, seconds in found.items() if np.isinf(seconds)} == {key(16, 1, 1, 7), key(16, 2, 1, 7)}
+    skipped = {one.device: sum(one.skipped.values()) for one in recordings(folder)}
+    assert skipped == {"fast": 0, "odd": len(CONFIGURATIONS) - len(found)}
+
+
+def test_a_file_alone_tells_its_space_by_its_metadata(tmp_path: Path) -> None:
+    folder = write_recorded(tmp_path / "recorded")
+    (folder / "spaces.json").unlink()
+    assert read_dataset(folder / "toy.parquet").kernels == read_dataset(write_recorded(folder)).kernels
+
+
+def test_a_data_set_keeps_its_declared_kernels_on_disk(tmp_path: Path) -> None:
+    data = read_recorded(write_recorded(tmp_path / "recorded"))
+    data.write(tmp_path / "data.parquet")
+    again = Dataset.read(tmp_path / "data.parquet")
+    assert again.kernels == data.kernels
+    assert times(again, "recorded:odd") == times(data, "recorded:odd")
+
+
+@pytest.mark.parametrize(("change", "says"), [
+    ({"tune_params": {**VALUES, "lost": [1]}}, "no column 'lost'"),
+    ({"restrictions": ["__import__('os').system('true')"]}, "not allowed"),
+    ({"restrictions": ["block <"]}, "cannot read the expression"),
+    ({"kernel": 3}, "kernel"),
+    ({"tune_params": {"block": "many"}}, "tune_params"),
+])
+def test_a_space_that_makes_no_sense_is_refused(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    with pytest.raises(FormatError, match=says):
+        read_recorded(write_recorded(tmp_path / "recorded", {**SPACE, **change}))
+
+
+@pytest.mark.parametrize(("column", "value"), [
+    ("device", ["fast"]), ("status", {"word": "ok"}), ("time_ms", "soon"), ("n_runs", "many"), ("compile_ms", [1.0])])
+def test_a_column_of_another_type_is_refused(tmp_path: Path, column: str, value: object) -> None:
+    folder = write_recorded(tmp_path / "recorded")
+    table = pa.Table.from_pylist([{**row, column: value} for row in rows("fast")])
+    pq.write_table(table, folder / "toy.parquet")
+    with pytest.raises(FormatError, match=r"toy\.parquet is no Parquet file of a recorded space"):
+        read_recorded(folder)
+
+
+def test_values_of_other_tools_become_numbers_or_words() -> None:
+    assert [setting(value) for value in (True, 4.0, 0.5, "row", 3)] == [1, 4, "0.5", "row", 3]
+    with pytest.raises(FormatError):
+        setting(None)
+
+
+@pytest.mark.parametrize("change", [
+    {"device_name": "\ud800 x"}, {"kernel_name": "\ud800"}, {"kernel_name": "Unknown"}, {"kernel_name": 12},
+    {"problem_size": ["\ud800"]}, {"problem_size": [10**400]}])
+def test_words_and_numbers_that_no_file_can_hold_are_read_again(tmp_path: Path, change: dict[str, Any]) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({**cache(), **change}))
+    to_dataset([read_cache(tmp_path / "a.json")], "kernel-tuner").write(tmp_path / "out.parquet")
+    task, = tasks(read_dataset(tmp_path / "out.parquet"))
+    assert len(task.seconds) == len(CONFIGURATIONS)
+
+
+def test_recorded_rows_without_sense_are_counted_and_left_out(tmp_path: Path) -> None:
+    folder = write_recorded(tmp_path / "recorded")
+    odd = rows("fast")
+    for row, time in zip(odd, (1e308, 1e-320, math.nan, None), strict=False):
+        row["time_ms"] = time
+    odd[4]["block"] = None
+    pq.write_table(pa.Table.from_pylist(odd), folder / "toy.parquet")
+    found, = recordings(folder)
+    assert found.skipped == {"a time that no clock shows": 4, "a configuration without its parameters": 1}
+    with pytest.raises(FormatError, match="names no parameter"):
+        read_recorded(write_recorded(folder, {**SPACE, "tune_params": {}}))

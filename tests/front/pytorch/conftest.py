@@ -1,0 +1,31 @@
+"""Models are optimised without measuring, on one thread, with the proposals of an untrained translator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from seqtune.pytorch.optimized import Optimized, optimize
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """PyTorch's own operations on one: on a busy machine two wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def quick(checkpoint: Path) -> Callable[..., Optimized]:
+    """`optimize` without measuring, on one thread."""
+    def made(model: nn.Module, example: Any, device: str = "llvm:1", **options: Any) -> Optimized:
+        return optimize(model, example, device=device, verify=False, checkpoint=checkpoint, **options)
+
+    return made

@@ -1,0 +1,174 @@
+"""Models with tuned kernels in them: the same results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seqtune.pytorch.optimized import Compiled, Optimized
+from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.torch_models import Branching, Residual, Tied, norm_net, random_norms, same
+
+pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+
+
+@pytest.mark.parametrize(("device", "batch"), [("llvm:1", 1), ("llvm:0", 3)])
+def test_a_network_with_norms_pools_and_a_classifier_computes_the_same(
+        quick: Callable[..., Optimized], device: str, batch: int) -> None:
+    model, x = norm_net(), torch.randn(batch, 3, 33, 30)
+    fast = quick(model, x, device)
+    assert [choice.problem["activation"] for choice in fast.choices] == ["relu", "relu", "none", "relu"]
+    assert [choice.problem["bias"] for choice in fast.choices] == ["yes"] * 4
+    for _ in range(3):
+        y = torch.randn(batch, 3, 33, 30)
+        assert same(fast, model, y)
+        assert same(fast, model, y.contiguous(memory_format=torch.channels_last))
+    assert fast.error < 1e-4
+
+
+def test_layers_in_different_memory_formats_follow_each_other(quick: Callable[..., Optimized]) -> None:
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.linear, self.other = nn.Conv2d(3, 4, 3), nn.Linear(6, 6), nn.Conv2d(4, 4, 3, padding=1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.conv(x)
+            y = self.linear(x)
+            found: Tensor = self.linear(self.other(y) + y) + x
+            return found
+
+    model, x = Mixed().eval(), torch.randn(2, 3, 8, 8)
+    fast = quick(model, x)
+    assert len(fast.choices) == 4
+    assert same(fast, model, x)
+
+
+def test_sums_of_what_is_no_image_stay_pytorch_s(quick: Callable[..., Optimized]) -> None:
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            found: Tensor = (self.linear(x) + x).softmax(-1)
+            return found
+
+    model, x = Attention().eval(), torch.randn(1, 4, 6, 8)
+    fast = quick(model, x)
+    assert isinstance(fast.model, Compiled)
+    assert "aten.add.Tensor" in {str(node.target) for node in fast.model.graph.graph.nodes}
+    assert same(fast, model, x)
+
+
+def test_what_was_replaced_is_gone_and_the_model_given_is_untouched(quick: Callable[..., Optimized]) -> None:
+    model = norm_net()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    fast = quick(model, torch.randn(1, 3, 20, 20))
+    compiled = fast.model
+    assert isinstance(compiled, Compiled)
+    left = {str(node.target) for node in compiled.graph.graph.nodes if node.op == "call_function"}
+    assert not left & {"aten.conv2d.default", "aten.batch_norm.default", "aten.relu.default", "aten.relu_.default",
+                       "aten.max_pool2d.default", "aten.linear.default"}
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert type(model[0]) is nn.Conv2d  # type: ignore[index]
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_result_that_is_read_twice_is_not_lost(quick: Callable[..., Optimized], in_place: bool) -> None:
+    model, x = random_norms(Residual(in_place)), torch.randn(1, 16, 9, 10)
+    fast = quick(model, x)
+    assert [choice.problem["activation"] for choice in fast.choices] == ["none", "relu"]
+    assert same(fast, model, x)
+    assert same(fast, model, torch.randn(1, 16, 9, 10))
+
+
+@pytest.mark.parametrize(("layer", "shape"), [
+    (nn.Conv2d(12, 18, 3, stride=(2, 1), padding=(2, 1), dilation=(1, 2), groups=3), (2, 12, 11, 13)),
+    (nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False), (1, 8, 9, 9)),
+    (nn.Conv2d(1, 5, (1, 4), padding="valid"), (1, 1, 3, 9)),
+    (nn.Linear(24, 40, bias=False), (2, 5, 24)),
+    (nn.Linear(24, 40), (24,)),
+])
+def test_odd_layers_compute_the_same(quick: Callable[..., Optimized], layer: nn.Module, shape: tuple[int, ...]) -> None:
+    fast = quick(layer.eval(), torch.randn(shape))
+    assert len(fast.choices) == 1
+    assert same(fast, layer, torch.randn(shape))
+
+
+@pytest.mark.parametrize("layer", [
+    nn.Conv2d(4, 4, 3, padding=1, padding_mode="reflect"), nn.Conv2d(4, 4, 2, padding="same"),
+    nn.ConvTranspose2d(4, 4, 3)])
+def test_what_no_kernel_computes_stays_pytorch_s(quick: Callable[..., Optimized], layer: nn.Module) -> None:
+    model = nn.Sequential(layer, nn.Conv2d(4, 4, 1)).eval()
+    x = torch.randn(1, 4, 8, 8)
+    fast = quick(model, x)
+    assert same(fast, model, x)
+
+
+def test_tied_weights_may_meet_several_shapes(quick: Callable[..., Optimized]) -> None:
+    model, x = Tied().eval(), torch.randn(1, 8, 14, 14)
+    fast = quick(model, x)
+    assert [choice.problem["h"] for choice in fast.choices] == [14, 12, 10]
+    assert same(fast, model, x)
+
+
+def test_other_shapes_and_keywords_go_through_the_original(quick: Callable[..., Optimized]) -> None:
+    model = norm_net()
+    fast = quick(model, torch.randn(1, 3, 20, 20))
+    for shape in ((2, 3, 20, 20), (1, 3, 25, 31)):
+        assert same(fast, model, torch.randn(shape))
+    x = torch.randn(1, 3, 20, 20)
+    assert torch.equal(fast(input=x), model(x))
+
+
+def test_where_a_model_cannot_be_exported_its_parts_are(quick: Callable[..., Optimized]) -> None:
+    model = Branching().eval()
+    x = torch.randn(1, 3, 20, 20)
+    steps: list[str] = []
+    fast = quick(model, x, progress=steps.append)
+    assert "Branching cannot be exported" in steps[0]
+    assert len(fast.choices) == 5
+    assert isinstance(fast.model, Branching)
+    assert isinstance(fast.model.norm_net, Compiled)
+    assert same(fast, model, x)
+
+
+class Viewing(nn.Module):
+    """Takes for granted that tensors are contiguous."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.classes = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 4, 1), nn.Linear(4 * 36, 5)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.first(x)
+        return x, self.classes(self.second(x.view(x.shape[0], 8, -1).view(x.shape)).view(x.shape[0], -1))
+
+
+def test_tensors_may_be_viewed_as_in_the_original(quick: Callable[..., Optimized]) -> None:
+    model, x = Viewing().eval(), torch.randn(2, 3, 8, 8)
+    fast = quick(model, x)
+    assert len(fast.choices) == 3
+    assert same(fast, model, x)
+    assert [one.stride() for one in fast(x)] == [one.stride() for one in model(x)]
+
+
+def test_two_inputs_and_a_dictionary_of_results(quick: Callable[..., Optimized]) -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(4, 4, 3)
+
+        def forward(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+            return {"sum": self.conv(x) + self.conv(y), "x": x}
+
+    model, x, y = Two().eval(), torch.randn(1, 4, 6, 6), torch.randn(1, 4, 6, 6)
+    fast = quick(model, (x, y))
+    found, wanted = fast(x, y), model(x, y)
+    assert list(found) == ["sum", "x"]
+    assert torch.allclose(found["sum"], wanted["sum"], atol=1e-4)
+    assert torch.equal(found["x"], x)

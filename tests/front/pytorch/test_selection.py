@@ -1,0 +1,116 @@
+"""Which kernels a model gets; and nothing that cannot be done is done silently."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from seqtune.api import predict
+from seqtune.errors import MisuseError, SeqtuneError
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.from_torch import from_conv2d, from_linear
+from seqtune.pytorch import optimized as pytorch
+from seqtune.pytorch.graph import Layer
+from seqtune.pytorch.modules import KeptConvolution, KeptProduct
+from seqtune.pytorch.optimized import Optimized, optimize
+from seqtune.pytorch.saved_choices import Choice
+from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.torch_models import norm_net, same
+
+pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
+
+
+def test_verified_layers_are_measured_beside_pytorch_s(checkpoint: Path, tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Conv2d(16, 32, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 36, 10)).eval()
+    x = torch.randn(1, 16, 8, 8)
+    fast = optimize(model, x, device="llvm:1", seconds=0.1, checkpoint=checkpoint, journal=tmp_path / "j.sqlite")
+    assert same(fast, model, x)
+    for choice in fast.choices:
+        assert choice.seconds is not None
+        assert choice.pytorch_seconds is not None
+        assert (choice.configuration is not None) == (choice.seconds < choice.pytorch_seconds)
+
+
+def test_a_layer_that_does_not_win_is_kept(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqtune.pytorch.selection._beside", lambda runs: {
+        name: {"ours": 2.0, "theirs": 1.0, "plain": 2.0, "packed": 1.0}[name] for name in runs})
+    monkeypatch.setattr("seqtune.pytorch.selection.predict", lambda problem, device, **options: predict(
+        problem, device, checkpoint=checkpoint))
+    model, x = norm_net(), torch.randn(1, 3, 20, 20)
+    fast = optimize(model, x, device="llvm:1")
+    assert all(choice.configuration is None for choice in fast.choices)
+    assert same(fast, model, x)
+    fast.save(tmp_path / "kept.json")
+    assert same(optimize(model, x, device="llvm:1", saved=tmp_path / "kept.json"), model, x)
+
+
+@pytest.mark.skipif(not torch._C._has_mkldnn, reason="this PyTorch has no oneDNN")
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_is_kept_computes_the_same_packed_or_not(packed: bool) -> None:
+    conv, linear = nn.Conv2d(6, 8, (3, 2), (2, 1), (1, 0), (1, 2), 2), nn.Linear(6, 5)
+    x, row = torch.randn(2, 6, 9, 8), torch.randn(2, 3, 6)
+    problem = from_conv2d(conv, x.shape, "NHWC")
+    relu = Problem.make("conv2d", **{**dict(problem.features), "activation": "relu"})
+    with torch.no_grad():
+        for asked, wanted in ((problem, conv(x)), (relu, conv(x).relu())):
+            kept = KeptConvolution(asked, conv.weight.detach(), conv.bias, packed)
+            assert torch.allclose(kept(x), wanted, atol=1e-5)
+        product = KeptProduct(from_linear(linear, row.shape), linear.weight.detach(), linear.bias, packed)
+        assert torch.allclose(product(row), linear(row), atol=1e-5)
+
+
+def test_what_was_measured_on_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(layers: Sequence[Layer], *given: object, **named: object) -> list[Choice]:
+        return [Choice(layer.problem, None, seconds=0.1, pytorch_seconds=0.01) for layer in layers]
+
+    monkeypatch.setattr(pytorch, "choose", choose)
+    with pytest.warns(UserWarning, match="1 of 1 layers took over 5 times as long"):
+        optimize(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4), device="llvm:1")
+
+
+@pytest.mark.parametrize(("model", "example", "says"), [
+    (nn.Conv2d(3, 3, 1), torch.randn(1, 3, 4, 4), "training mode"),
+    (nn.Conv2d(3, 3, 1).half().eval(), torch.randn(1, 3, 4, 4), "torch.float16"),
+    (nn.Conv2d(3, 3, 1).double().eval(), torch.randn(1, 3, 4, 4), "torch.float64"),
+    (nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4).double(), "example input is of torch.float64"),
+    (nn.Conv2d(3, 3, 1, device="meta").eval(), torch.randn(1, 3, 4, 4), "on meta"),
+    (nn.ReLU().eval(), torch.randn(3), "no layer of this ReLU"),
+    (nn.Conv2d(3, 3, 1).eval(), "an image", "must be a tensor"),
+    (nn.Conv2d(3, 3, 1).eval(), (), "must be a tensor"),
+    (nn.Conv2d(3, 3, 1).eval(), 5, "must be a tensor"),
+    (torch.relu, torch.randn(3), "no torch.nn.Module"),
+])
+def test_what_cannot_be_optimised_is_refused_in_one_line(model: Any, example: Any, says: str) -> None:
+    with pytest.raises(MisuseError) as caught:
+        optimize(model, example)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_device_that_has_memory_of_its_own_is_refused() -> None:
+    from seqtune.kernels.device import Device
+
+    with pytest.raises(MisuseError, match="llvm device"):
+        optimize(norm_net(), torch.randn(1, 3, 20, 20), device=Device("opencl:0", "opencl", "x", "y"))
+
+
+def test_what_would_part_a_model_from_its_kernels_is_refused(quick: Callable[..., Optimized]) -> None:
+    fast = quick(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4))
+    for deed in (fast.train, fast.double, lambda: copy.deepcopy(fast), lambda: pickle.dumps(fast),
+                 lambda: optimize(fast, torch.randn(1, 3, 4, 4))):
+        with pytest.raises(MisuseError):
+            deed()
+    assert not fast.eval().training
+
+
+def test_a_wrong_result_is_never_returned(quick: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqtune.pytorch.modules.Step.forward", lambda self, x: torch.zeros(self.shape))
+    with pytest.raises(SeqtuneError, match="results differ by"):
+        quick(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4))

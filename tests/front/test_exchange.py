@@ -1,0 +1,135 @@
+"""Recordings through the command line: import, export, and tuning by replay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqtune.__main__ import main
+from seqtune.data.dataset import Dataset
+from seqtune.data.formats.t4 import read_t4, results
+from seqtune.data.journal import Journal
+from seqtune.data.record import Measurement, Record, Status
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from tests.support.recorded_files import (
+    CONFIGURATIONS,
+    VALUES,
+    cache,
+    rows,
+    write_cache,
+    write_recorded,
+)
+
+DEVICE = Device("llvm:avx7:3", "llvm", "x86-64", "sse", model="a CPU", toolchain="of old")
+PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
+
+
+def record(tile: int, measurement: Measurement, kernel: str = "llvm.gemm") -> Record:
+    return Record(PROBLEM, DEVICE.key, 1, Configuration(kernel, (("tile", tile), ("body", "row"))), "of old",
+                  measurement, when=1e9, run="random")
+
+
+RECORDS = [record(1, Measurement(Status.CORRECT, (2e-3, 1e-3), 1e-7, 0.25)),
+           record(2, Measurement(Status.COMPILE, message="no")), record(4, Measurement(Status.CRASH)),
+           record(8, Measurement(Status.TIMEOUT))]
+
+
+def test_the_command_line_imports_every_format(
+        tmp_path: Path, run: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    caches, out = tmp_path / "caches", tmp_path / "out.parquet"
+    caches.mkdir()
+    write_cache(caches / "fast.json")
+    write_cache(caches / "odd.json.gz", "odd")
+    found = run("import", "kernel-tuner", caches, "--out", out)
+    assert (found["records"], len(found["files"])) == (2 * len(CONFIGURATIONS), 2)
+    assert len(Dataset.read(out)) == 2 * len(CONFIGURATIONS)
+    (tmp_path / "t4.json").write_text(json.dumps(results(RECORDS, PROBLEM, DEVICE)))
+    assert run("import", "t4", tmp_path / "t4.json", "--out", tmp_path / "t4.parquet")["records"] == len(RECORDS)
+    recorded = write_recorded(tmp_path / "recorded")
+    assert run("import", "recorded", recorded, "--out", out, "--force")["records"] == sum(
+        row["measured"] for device in ("fast", "odd") for row in rows(device))
+    assert main(["import", "kernel-tuner", str(caches), "--out", str(out)]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert main(["import", "recorded", str(recorded), "--out", str(out), "--force"]) == 0
+    assert "left out" in capsys.readouterr().out
+
+
+def test_the_command_line_exports_t4_of_a_journal(
+        tmp_path: Path, run: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    with Journal(tmp_path / "j.sqlite") as journal:
+        journal.add_device(DEVICE)
+        for one in RECORDS:
+            journal.add(one)
+    found = run("export", "--format", "t4", "--journal", tmp_path / "j.sqlite", "--out", tmp_path / "t4.json")
+    assert (found["results"], found["problem"]) == (len(RECORDS), PROBLEM.key)
+    first = read_t4(tmp_path / "t4.json").rows[0]
+    assert first.seconds == pytest.approx(1e-3)
+    assert first.samples == 2
+    for more, says in ((["--problem", "gemm m=9 n=9 k=9"], "no trial of gemm m=9"), (["--hold-out", "x"], "T4"),
+                       (["--device", "abacus"], "no device 'abacus'")):
+        assert main(["export", "--format", "t4", "--journal", str(tmp_path / "j.sqlite"), "--out",
+                     str(tmp_path / "other.json"), *more]) == 2
+        assert says in capsys.readouterr().err
+    assert main(["export", "--problem", "gemm m=9 n=9 k=9", "--out", str(tmp_path / "x.parquet")]) == 2
+
+
+def test_recorded_kernels_are_tuned_by_replay_like_any_other(
+        tmp_path: Path, run: Callable[..., dict[str, Any]]) -> None:
+    folder = write_recorded(tmp_path / "recorded")
+    found = run("tune", "recorded", "kernel=toy", "size_x=640", "size_y=480", "--strategy", "exhaustive", "--replay",
+                folder, "--device", "recorded:fast")
+    result, = found["results"]
+    assert result["best"]["configuration"] == {"block": 64, "tile": 2, "order": 1, "fixed": 7}
+    assert (result["trials"], result["failed"]) == (len(CONFIGURATIONS), 0)
+
+
+@pytest.mark.parametrize(("change", "says"), [
+    ({"tune_params_keys": ["block", "block"]}, "names a parameter twice"),
+    ({"tune_params_keys": []}, "names no parameter"),
+    ({"tune_params": {**VALUES, "tile": [[1]]}}, "is no cache"),
+    ({"tune_params_keys": [*VALUES, "a b"], "cache": {"1": {**dict.fromkeys(VALUES, 1), "a b": 1, "time": 1.0}}},
+     "'a b' is no name")])
+def test_a_cache_whose_parameters_make_no_sense_is_one_line_that_names_it_once(
+        tmp_path: Path, change: dict[str, Any], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "odd.json").write_text(json.dumps({**cache(), **change}))
+    assert main(["import", "kernel-tuner", str(tmp_path / "odd.json"), "--out", str(tmp_path / "out.parquet")]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert (said.count("odd.json"), said.count("\n")) == (1, 1)
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_of_two_caches_of_one_kernel_and_device_the_first_counts_and_the_rest_is_said(
+        tmp_path: Path, run: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    content = cache()
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text(json.dumps(content))
+        next(iter(content["cache"].values()))["time"] = 9.0
+    paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
+    found = run("import", "kernel-tuner", *paths, "--out", tmp_path / "out.parquet")
+    count = len(CONFIGURATIONS)
+    assert [one["rows"] for one in found["files"]] == [count, 0]
+    assert found["files"][1]["skipped"] == {"a configuration that was told before": count}
+    assert main(["import", "kernel-tuner", *paths, "--out", str(tmp_path / "out.parquet"), "--force"]) == 0
+    assert f"b.json: left out {count}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["parquet", "t4"])
+@pytest.mark.parametrize("made", [True, False])
+def test_a_journal_without_trials_is_one_line(
+        tmp_path: Path, form: str, made: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    if made:
+        Journal(tmp_path / "empty.sqlite").close()
+    else:
+        (tmp_path / "empty.sqlite").touch()
+    assert main(["export", "--format", form, "--journal", str(tmp_path / "empty.sqlite"),
+                 "--out", str(tmp_path / "out")]) == 2
+    assert "empty.sqlite holds no trials" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert bool((tmp_path / "empty.sqlite").stat().st_size) == made

@@ -1,0 +1,106 @@
+"""Learning from labels through the front: train, predict, evaluate."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seqtune.__main__ import main
+from seqtune.api import evaluate_labels, predict
+from seqtune.data.dataset import Dataset
+from seqtune.errors import MisuseError
+from seqtune.inputs import load_checkpoint
+from seqtune.kernels.miopen.gpus import device
+from seqtune.label_learning import train_labels
+from seqtune.learning import train as train_command
+from seqtune.predictor.checkpoint_folder import find
+from seqtune.predictor.labels.checkpoint import TREES as PACKED
+from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+from tests.support.label_toys import QUICK, TREES, WINOGRAD
+
+
+def test_a_prediction_names_the_solver_and_its_parameters(label_checkpoint: Path) -> None:
+    answer = predict("conv2d n=32 c=64 h=28 k=96 r=3 pad=1", device="miopen:gfx906_60", checkpoint=label_checkpoint,
+                     top=3)
+    assert answer.candidates[0].configuration.kernel == WINOGRAD  # which wins where batches are large
+    assert answer.candidates[0].configuration["n_groups"] == 60
+    with pytest.raises(MisuseError, match="cannot be run here"):
+        predict("conv2d c=64 h=28 k=96 r=3 pad=1", device="miopen:gfx906_60", checkpoint=label_checkpoint, verify=True)
+
+
+def test_an_evaluation_judges_what_was_not_learned(label_checkpoint: Path, label_files: list[Path]) -> None:
+    notes: list[str] = []
+    rows = evaluate_labels(label_files, checkpoint=label_checkpoint, by=True, warn=notes.append)
+    assert len(notes) == 1
+    assert [(row["device"], row.get("solver")) for row in rows] == [
+        ("miopen:gfx906_60", "ConvMlirIgemmFwd"), ("miopen:gfx906_60", "ConvBinWinogradRxSf2x3"),
+        ("miopen:gfx900_56", "ConvBinWinogradRxSf2x3"), ("miopen:gfx906_60", None)]
+    assert {"n", "exact", "exact_top5", "per_parameter", "teacher_forced", "invalid", "parts"} <= rows[0].keys()
+    assert rows[-1].keys() == {"device", "n", "top1", "share", "default_share"}
+    assert json.dumps(rows)
+
+
+def test_the_command_line_evaluates_miopens_files(label_checkpoint: Path, label_files: list[Path],
+                                                  capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["evaluate", "miopen", "--checkpoint", str(label_checkpoint)]
+    assert main([*asked, "--data", *map(str, label_files[:2]), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["solver"] for row in rows] == ["ConvMlirIgemmFwd", *["ConvBinWinogradRxSf2x3"] * 2]
+    assert all(row["invalid"] == 0 for row in rows)
+    assert main([*asked, "--data", str(label_files[1]), "--data", str(label_files[2])]) == 0
+    table = capsys.readouterr().out
+    assert "exact_top5" in table
+    assert "default_share" in table
+    for wrong in (asked, [*asked, "--data", str(label_checkpoint / "none.db")],
+                  [*asked, "--data", str(label_files[0]), "--live"],
+                  ["evaluate", str(label_files[0]), str(label_files[1])], ["evaluate", "--by"]):
+        assert main(wrong) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_training_from_a_data_set_of_labels_makes_a_checkpoint_of_labels(
+        label_data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqtune.predictor.training.loop.LabelOptions", lambda **given: replace(QUICK, **given))
+    label_data.write(tmp_path / "labels.parquet")
+    said: list[str] = []
+    report = train_command(tmp_path / "labels.parquet", tmp_path / "out", epochs=1, say=said.append)
+    assert said == ["reading the labels", "growing trees"]
+    assert report["epochs"] == 1
+    assert isinstance(load_checkpoint(tmp_path / "out"), LabelCheckpoint)
+
+
+def test_a_training_on_everything_is_judged_before_it_sees_what_is_held_out(
+        label_data: Dataset, label_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqtune.predictor.labels.classifier_chain.ChainOptions", lambda **given: TREES)
+    train_labels(label_data, tmp_path / "out", replace(QUICK, epochs=2), everything=True)
+    loaded = LabelCheckpoint.load(tmp_path / "out")
+    rows = loaded.metrics["held_out"]
+    assert isinstance(rows, list)
+    assert [row.get("solver") for row in rows if isinstance(row, dict)] == [
+        "ConvMlirIgemmFwd", "ConvBinWinogradRxSf2x3", "ConvBinWinogradRxSf2x3", None]
+    assert "finished" in loaded.provenance
+    with pytest.raises(MisuseError, match="learned from every problem"):
+        evaluate_labels(label_files, checkpoint=tmp_path / "out")
+
+
+def test_devices_told_by_the_user_are_judged_too(label_checkpoint: Path, label_files: list[Path],
+                                                 tmp_path: Path) -> None:
+    path = tmp_path / "mine.udb.txt"
+    path.write_bytes(label_files[0].read_bytes())
+    rows = evaluate_labels([path], checkpoint=label_checkpoint, devices=["gfx906_48 compute_units=48"],
+                           warn=lambda note: None)
+    assert {row["device"] for row in rows} == {"miopen:gfx906_48"}
+    assert device("gfx906_48").compute_units == 48
+
+
+def test_the_shipped_checkpoint_tells_solver_and_parameters_on_gpus_it_knows_and_others() -> None:
+    loaded = load_checkpoint("miopen")
+    assert isinstance(loaded, LabelCheckpoint)
+    assert json.loads((find("miopen") / "seqtune.json").read_text())["sha256"].keys() == {"model.safetensors", PACKED}
+    for name in ("gfx906_60", "gfx942130", "gfx1030_36"):
+        answer = predict("conv2d n=32 c=64 h=28 k=256 r=1", device=f"miopen:{name}", checkpoint="miopen", top=3)
+        assert len(answer.candidates) == 3
+        assert answer.candidates[0].configuration.kernel in loaded.kernels()

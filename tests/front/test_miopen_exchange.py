@@ -1,0 +1,142 @@
+"""MIOpen's files through the front: import, export, predictions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import seqtune
+from seqtune.__main__ import main
+from seqtune.data.dataset import Dataset
+from seqtune.data.formats.miopen_export import best_of, entries, needs_table, user_text
+from seqtune.data.formats.miopen_import import read_files, tables_of
+from seqtune.errors import DeviceError, FormatError, KernelError, MisuseError, SeqtuneError
+from seqtune.kernels.miopen.gpus import device
+from seqtune.kernels.miopen.solver import find_solver
+from seqtune.kernels.problem import Problem
+from seqtune.miopen_exchange import export_miopen
+from tests.support.miopen_files import LABELS, MATRIX_LABELS, perf_db, perf_text
+
+POINTWISE = "convnd n=32 c=64 h=28 w=28 k=256 r=1 s=1"
+MI50 = device("gfx906_60")
+
+
+def rows(data: Dataset) -> set[tuple[str, str, str]]:
+    return set(data.rows[["problem", "kernel", "configuration"]].itertuples(index=False, name=None))
+
+
+def test_a_gpu_is_told_by_the_name_of_its_file_or_by_the_user(tmp_path: Path) -> None:
+    assert (device("gfx906_60").compute_units, device("gfx90878").compute_units) == (60, 120)
+    assert (device("gfx942130").compute_units, device("miopen:gfx1030_36").compute_units) == (304, 72)
+    told = device("gfx1201_32 compute_units=64 local_memory=32768 wave_size=32")
+    assert (told.compute_units, told.local_memory, dict(told.extra)["wave_size"]) == (64, 32768, 32)
+    assert (device("gfx1100_48").compute_units, device("gfx1201_32").compute_units) == (96, 64)  # pairs, too
+    for words in ("mygpu", "gfx906", "gfx906_60 hats=3", "gfx906_60 compute_units=lots", "gfx77_1", "", "gfx906_60 x",
+                  "gfx906_60 backend=cuda", "gfx906_60 name=x"):
+        with pytest.raises(DeviceError):
+            device(words)
+    path = perf_text(tmp_path / "mine.txt", LABELS)
+    with pytest.raises(DeviceError, match="tells no GPU"):
+        read_files([path])
+    assert read_files([path], [MI50])[1][0]["device"] == "miopen:gfx906_60"
+    named = perf_text(tmp_path / "gfx906_60.udb.txt", LABELS)
+    with pytest.raises(DeviceError, match="none of the files is of miopen:gfx900_56"):
+        read_files([named], [device("gfx900_56")])
+
+
+def test_the_command_line_imports_and_exports(tmp_path: Path, capsys: Any) -> None:
+    perf_db(tmp_path / "gfx906_60.db.bz2", LABELS)
+    (tmp_path / "gfx906_60.db").unlink()
+    out = tmp_path / "labels.parquet"
+    assert main(["import", "miopen", str(tmp_path), "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["records"] == 11
+    assert main(["import", "miopen", str(tmp_path), "--out", str(out)]) == 2
+    assert main(["import", "cudnn", str(tmp_path), "--out", str(out)]) == 2
+    for form in ("miopen-text", "miopen-udb"):
+        to = tmp_path / form
+        assert main(["export", "--format", form, "--data", str(out), "--out", str(to), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["entries"] == 11
+        assert rows(read_files([to], [MI50])[0]) == rows(Dataset.read(out))
+    assert main(["export", "--format", "miopen-override", "--data", str(out), "--out", str(tmp_path / "o")]) == 2
+    assert main(["export", "--format", "hats", "--data", str(out), "--out", str(tmp_path / "o")]) == 2
+    capsys.readouterr()
+    assert main(["export", "--format", "miopen-text", "--data", str(out), "--device", "gfx900_56",
+                 "--out", str(tmp_path / "o")]) == 2
+    assert "nothing is recorded of miopen:gfx900_56; the data set has miopen:gfx906_60" in capsys.readouterr().err
+
+
+def test_predictions_are_exported(tmp_path: Path) -> None:
+    configuration = dict(find_solver("ConvAsm1x1U").kernel.default)
+    problem = Problem.make("convnd", n=32, c=64, h=28, w=28, k=256, r=1, s=1)
+    line = {"problem": problem.to_json(), "device": "miopen:gfx906_60",
+            "candidates": [{"kernel": "miopen.ConvAsm1x1U", "configuration": configuration},
+                           {"kernel": "miopen.ConvAsm1x1U", "configuration": {**configuration, "n_mult": 2}}]}
+    (tmp_path / "predictions.jsonl").write_text(json.dumps(line))
+    report = export_miopen(tmp_path / "out", "miopen-override", predictions=tmp_path / "predictions.jsonl")
+    assert (report["problems"], report["entries"], report["left_out"]) == (1, 1, 1)
+    assert (tmp_path / "out").read_text() == "ConvAsm1x1U;1,16,1,16,1,1,1,2\n"
+    (tmp_path / "bad.jsonl").write_text('{"problem": 3}')
+    with pytest.raises(FormatError, match=r"bad\.jsonl:1"):
+        export_miopen(tmp_path / "other", "miopen-text", predictions=tmp_path / "bad.jsonl")
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(FormatError, match="holds no prediction"):
+        export_miopen(tmp_path / "other", "miopen-text", predictions=tmp_path / "empty.jsonl")
+    with pytest.raises(MisuseError, match="name what to export"):
+        export_miopen(tmp_path / "other", "miopen-text")
+
+
+def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: Path, monkeypatch: Any) -> None:
+    data, _ = read_files([perf_text(tmp_path / "gfx942130.udb.txt", MATRIX_LABELS)])
+    place = next(iter(data.devices.values()))
+    chosen = [(problem, one) for problem, one in best_of(data, place) if needs_table(one)]
+    (tmp_path / "predictions.jsonl").write_text("".join(json.dumps(
+        {"problem": problem.to_json(), "device": place.name,
+         "candidates": [{"kernel": one.kernel, "configuration": dict(one.settings)}]}) + "\n"
+        for problem, one in chosen))
+    tables = tables_of(data)
+    monkeypatch.setattr("seqtune.miopen_exchange.load_labels",
+                        lambda name: SimpleNamespace(tables=tables if name == "mine" else {}))
+    asked: dict[str, Any] = {"form": "miopen-text", "predictions": tmp_path / "predictions.jsonl"}
+    with pytest.raises(KernelError, match="--checkpoint"):
+        export_miopen(tmp_path / "out", **asked)
+    report = export_miopen(tmp_path / "out", checkpoint="mine", **asked)
+    assert (report["entries"], report["left_out"]) == (len(chosen), 0)
+    assert (tmp_path / "out").read_text() == user_text(entries(chosen, place, tables))
+
+
+def test_miopens_kernels_are_not_measured_here() -> None:
+    with pytest.raises(SeqtuneError, match="cannot be run here"):
+        seqtune.predict("conv2d c=64 h=28 k=256 r=1", device="miopen:gfx906_60", verify=True)
+    with pytest.raises(MisuseError, match="cannot be run here"):
+        seqtune.tune("conv2d c=64 h=28 k=256 r=1", device="miopen:gfx906_60")
+    with pytest.raises(DeviceError, match="miopen:gfx906_60"):
+        seqtune.predict("conv2d c=64 h=28 k=256 r=1", device="gfx906_60")
+
+
+def test_a_guess_at_a_gpu_is_noted_unless_the_user_tells_its_facts(tmp_path: Path, capsys: Any) -> None:
+    path = perf_text(tmp_path / "gfx1201_32.udb.txt", LABELS)
+    asked = ["import", "miopen", str(path), "--force", "--out", str(tmp_path / "out.parquet")]
+    for more, notes in ((), 1), (("--device", "gfx1201_32"), 1), (("--device", "gfx1201_32 compute_units=64"), 0):
+        assert main([*asked, *more]) == 0
+        said = capsys.readouterr().err
+        assert said.count("\n") == said.count("'gfx1201_32 compute_units=64' tells them") == notes
+    assert main([*asked, "--device", "gfx906_60"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [
+    ["evaluate", "DATA"], ["evaluate", "DATA", "--checkpoint", "miopen"], ["replay", "DATA"],
+    ["retrain", "default", "DATA", "--out", "NEW"],
+    ["retrain", "default", "shipped", "--rehearse", "DATA", "--out", "NEW"], ["tune", POINTWISE, "--replay", "DATA"]])
+def test_labels_are_not_taken_for_measurements(command: list[str], tmp_path: Path, capsys: Any) -> None:
+    places = {"DATA": str(tmp_path / "labels.parquet"), "NEW": str(tmp_path / "new")}
+    read_files([perf_text(tmp_path / "gfx906_60.udb.txt", LABELS)])[0].write(places["DATA"])
+    assert main([places.get(word, word) for word in command]) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert "holds MIOpen's labels: `seqtune train` learns from them, and `seqtune evaluate miopen" in said
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,162 @@
+"""The replay command, and the data sets that it reads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from seqtune.__main__ import main
+from seqtune.cli import tables as show
+from seqtune.data.dataset import Dataset
+from seqtune.data.journal import Journal
+from seqtune.data.record import Measurement, Record, Status
+from seqtune.errors import MisuseError
+from seqtune.kernels.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
+from seqtune.kernels.space import SearchSpace
+from seqtune.learning import read_dataset
+from seqtune.strategy_replay import Replayed, replay, tasks
+from seqtune.tuner.simulation import Curves, Task
+from tests.support.recorded_files import SPACE, write_recorded
+
+LLVM = Device("llvm:avx7:3", "llvm", "x86-64", "sse", threads=3, toolchain="of old")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_recorded(tmp_path_factory.mktemp("data") / "recorded")
+
+
+@pytest.fixture
+def fast(folder: Path) -> Task:
+    task, = tasks(read_dataset(folder), devices=["fast"])
+    return task
+
+
+def test_what_is_not_there_is_named(folder: Path) -> None:
+    data = read_dataset(folder)
+    with pytest.raises(MisuseError, match="there are toy on fast, toy on odd"):
+        tasks(data, spaces=["tor"])
+    with pytest.raises(MisuseError, match="there are leave-device-out"):
+        tasks(data, "leave-all-out")
+    assert [task.device for task in tasks(data, complete=True)] == ["fast"]
+    toy, = data.kernels.values()
+    huge = replace(toy, parameters=tuple(replace(one, values=tuple(range(1000))) for one in toy.parameters),
+                   constraints=())
+    with pytest.raises(MisuseError, match="add constraints"):
+        tasks(replace(data, kernels={huge.name: huge}))
+
+
+def test_replay_prints_the_rows_that_were_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", str(folder), "--strategies", "random,local", "--budgets", "0,2,5", "--repeats", "4",
+                 "--jobs", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["transfer"] is None
+    assert [(row["device"], row["strategy"], row["budget"]) for row in found["rows"]] == [
+        (device, strategy, budget) for device in ("fast", "odd") for strategy in ("random", "local")
+        for budget in (0, 2, 5)]
+    assert set(found["rows"][0]) == {
+        "space", "device", "strategy", "budget", "share_mean", "share_sem", "repeats"}
+    assert set(found["medians"][0]) == {"space", "device", "strategy", "to_95", "to_99"}
+    assert all(0 <= row["share_mean"] <= 1 and row["repeats"] == 4 for row in found["rows"])
+    assert main(["replay", str(folder), "--budgets", "3", "--repeats", "2", "--jobs", "1"]) == 0
+    assert "share_mean" in capsys.readouterr().out
+
+
+def test_medians_are_shown_without_digits_that_say_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    curves = [Curves("s", "d", "m", np.array([[0.1] * at + [1.0] * (9 - at)])) for at in (5, 2)]
+    show.replayed(Replayed(tuple(curves), (3,)))
+    assert " 6 " in (said := capsys.readouterr().out)
+    assert "6.0" not in said
+
+
+def test_replay_draws_the_curves(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["replay", str(folder), "--budgets", "5", "--repeats", "2", "--jobs", "1", "--json", "--curves"]
+    for name in ("a.svg", "b.svg"):
+        assert main([*arguments, str(tmp_path / name)]) == 0
+    drawn = (tmp_path / "a.svg").read_text()
+    assert drawn == (tmp_path / "b.svg").read_text()
+    assert all(text in drawn for text in ("toy, fast", "toy, odd", "evaluations", "portfolio", "random"))
+    capsys.readouterr()
+    assert main([*arguments, str(tmp_path / "a.svg")]) == 2
+    assert "--force" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["--strategies", "magic"], "no strategy 'magic'"), (["--strategies", ","], "name a strategy"),
+    (["--budgets", "5,many"], "--budgets"), (["--budgets", ""], "name a budget"), (["--budgets", "9999999"], "budgets"),
+    (["--transfer", "all"], "no transfer 'all'"), (["--spaces", "gemm"], "there are toy on fast"),
+    (["--curves", "figure.txt"], "no figure"), (["--repeats", "0"], "--repeats")])
+def test_a_replay_that_makes_no_sense_is_one_line(
+        arguments: list[str], says: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", str(folder), "--jobs", "1", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert says in shown.err
+    assert len(shown.err.splitlines()) == 1
+    assert shown.out == ""
+
+
+def test_files_that_cannot_be_replayed_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "spaces.json").write_text("{")
+    for path, says in ((tmp_path, "not JSON"), (tmp_path / "none.parquet", "none.parquet")):
+        assert main(["replay", str(path)]) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_a_data_set_of_our_kernels_is_replayed_within_what_was_measured(tmp_path: Path) -> None:
+    space = SearchSpace(kernel("llvm.gemm"), Problem.make("gemm", m=16, n=16, k=16), LLVM)
+    with Journal(tmp_path / "source.sqlite") as journal:
+        journal.add_device(LLVM)
+        for row in range(0, 60, 3):
+            journal.add(Record(space.problem, LLVM.key, space.kernel.version, space[row], LLVM.toolchain,
+                               Measurement(Status.CORRECT, (1e-3 / (row + 1),), 1e-7), run="random"))
+        data = Dataset.from_journal(journal, held_out=[space.problem.key])
+        data.write(tmp_path / "data.parquet")
+    found = replay(tmp_path / "data.parquet", strategies="random", budgets=[3, 20], repeats=2, held_out=True, jobs=1)
+    curves, = found.curves
+    assert (curves.space, curves.device) == (space.problem.key, LLVM.name)
+    assert found.rows()[1]["share_mean"] == 1.0  # 20 were measured
+    with pytest.raises(MisuseError, match=r"of the spaces asked for \(1\), none was measured completely"):
+        tasks(data, complete=True)
+    older = replace(data, rows=data.rows.assign(kernel_version=0))
+    with pytest.raises(MisuseError, match="no record is of a kernel as it is today"):
+        tasks(older)
+
+
+def test_what_no_space_is_is_said_and_long_lists_are_cut(folder: Path) -> None:
+    data = read_dataset(folder)
+    with pytest.raises(MisuseError, match=r"\(2\), none was measured completely and is held out from"):
+        tasks(data, complete=True, held_out=True)
+    device, = (one for one in data.devices.values() if one.name == "recorded:fast")
+    more = {f"d{number}": replace(device, name=f"recorded:d{number}") for number in range(10)}
+    keys = {one.key: one for one in more.values()}
+    mine = data.rows[data.rows["device"] == device.key]
+    many = replace(data, rows=pd.concat([mine.assign(device=key) for key in keys], ignore_index=True), devices=keys)
+    with pytest.raises(MisuseError, match=r"nothing of that name was recorded; there are toy on d0, .* and 2 more"):
+        tasks(many, spaces=["nosuch"])
+
+
+@pytest.mark.parametrize("name", ["fast", "recorded:fast"])
+def test_a_recorded_device_has_its_name_with_and_without_the_prefix(folder: Path, name: str) -> None:
+    data = read_dataset(folder)
+    assert data.device(name).name == "recorded:fast"
+    assert [task.device for task in tasks(data, devices=[name])] == ["fast"]
+
+
+@pytest.mark.parametrize(("restriction", "says"), [
+    ("blok < 3", "blok is no parameter, in the restriction 'blok < 3'"),
+    ("block > 1000", "no configuration within 'block > 1000'"),
+    ("block % 0 == 1", "no configuration within 'block % 0 == 1'")])
+def test_a_restriction_that_leaves_nothing_is_named(
+        tmp_path: Path, restriction: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_recorded(tmp_path / "recorded", {**SPACE, "restrictions": ["tile < 9", restriction]})
+    assert main(["replay", str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert len(said.splitlines()) == 1

@@ -1,0 +1,114 @@
+"""Tuning on the command line: journals, resuming, sets of problems."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqtune.__main__ import main
+from seqtune.data.dataset import Dataset
+from seqtune.data.journal import Journal
+from seqtune.data.record import Measurement, Record, Status
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.backends.discovery import find
+from tests.support.paths import ROOT
+
+
+def test_tuning_is_resumed_and_its_journal_becomes_a_data_set_a_checkpoint_and_a_table(
+        run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    journal, data, made = tmp_path / "journal.sqlite", tmp_path / "data.parquet", tmp_path / "made"
+    problems = tmp_path / "problems.csv"
+    problems.write_text("type,m,n,k\n" + "".join(f"gemm,{m},32,16\n" for m in (8, 12, 16, 24, 32, 48)))
+    arguments = ["tune", "--problems", str(problems), "--trials", "12", "--seed", "3", "--journal", str(journal)]
+    first = run(*arguments)
+    assert [one["measured"] for one in first["results"]] == [12] * 6
+    again = run(*arguments)
+    assert [one["measured"] for one in again["results"]] == [0] * 6
+    assert [one["best"] for one in again["results"]] == [one["best"] for one in first["results"]]
+
+    held_out = tmp_path / "held_out.txt"
+    held_out.write_text("gemm m=24 n=32 k=16\ngemm m=48 n=32 k=16\n")
+    report = run("export", "--journal", str(journal), "--out", str(data), "--hold-out", str(held_out))
+    assert report["problems"] == 6
+    assert Dataset.read(data).provenance == {"journal": "journal.sqlite"}  # whose machine it was is nobody's business
+    report = run("train", str(data), "--out", str(made), "--epochs", "2", "--extra", "0")
+    assert (report["problems"], report["epochs"]) == (4, 2)
+    table = run("evaluate", str(data), "--checkpoint", str(made), "--methods", "seq2seq,random,default")["rows"]
+    assert {(row["method"], row["measured"]) for row in table} == {
+        (method, count) for method in ("seq2seq", "random", "default") for count in (0, 3, 5)}
+    assert all(0 < row["share"] <= 1 and row["problems"] == 2 for row in table)
+    report = run("retrain", str(made), str(data), "--rehearse", str(data), "--out", str(tmp_path / "again"),
+                 "--epochs", "1", "--extra", "0", "--no-scratch")
+    assert set(report["new"]) == {"before", "after"}
+    assert run("predict", "gemm", "m=24", "n=32", "k=16", "--checkpoint", str(tmp_path / "again"))["candidates"]
+    assert main(["evaluate", str(data), "--checkpoint", str(made), "--methods", "default"]) == 0
+    assert "share" in capsys.readouterr().out
+
+
+def test_what_timed_out_is_remembered_until_it_is_to_be_tried_again(run: Any, tmp_path: Path) -> None:
+    path, device, problem = tmp_path / "journal.sqlite", find("llvm:0"), Problem.make("gemm", m=1, n=1, k=1)
+    space = SearchSpace(kernel("llvm.gemm"), problem, device)
+    with Journal(path) as journal:
+        for row, configuration in enumerate(space):
+            measurement = Measurement(Status.CORRECT, (1.0,)) if row else Measurement(Status.TIMEOUT, message="late")
+            journal.add(Record(problem, device.key, space.kernel.version, configuration, device.toolchain, measurement))
+    arguments = ["tune", "gemm", "m=1", "n=1", "k=1", "--strategy", "exhaustive", "--journal", str(path)]
+    before, = run(*arguments)["results"]
+    assert (before["trials"], before["measured"], before["failed"]) == (len(space), 0, 1)
+    after, = run(*arguments, "--retry-failed")["results"]
+    assert (after["trials"], after["measured"], after["failed"]) == (len(space), 1, 0)
+
+
+def test_of_a_set_those_of_one_type_may_be_tuned(run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problems = tmp_path / "problems.txt"
+    problems.write_text("gemm m=8 n=8 k=8\nconv2d c=8 h=8 w=8 k=8 r=1 s=1\n")
+    arguments = ["--problems", str(problems), "--trials", "2", "--journal", str(tmp_path / "j.sqlite")]
+    assert [one["problem"]["type"] for one in run("tune", "gemm", *arguments)["results"]] == ["gemm"]
+    assert main(["tune", "convnd", *arguments]) == 2
+    assert "there is no convnd in" in capsys.readouterr().err
+
+
+def test_problems_that_nothing_solves_are_skipped_with_the_reason(run: Any, tmp_path: Path) -> None:
+    problems = tmp_path / "problems.txt"
+    problems.write_text("gemm m=8 n=8 k=8 dtype=int8\ngemm m=8 n=8 k=8\n")
+    found = run("tune", "--problems", str(problems), "--trials", "2", "--journal", str(tmp_path / "j.sqlite"))
+    assert len(found["results"]) == 1
+    assert "fp32 only" in found["skipped"][0]["reason"]
+
+
+def test_ctrl_c_is_one_line_and_the_run_is_resumed(run: Any, tmp_path: Path) -> None:
+    journal = tmp_path / "journal.sqlite"
+    arguments = ["tune", "gemm", "m=64", "n=64", "k=64", "--strategy", "exhaustive", "--journal", str(journal)]
+    process = subprocess.Popen([sys.executable, "-m", "seqtune", *arguments], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, cwd=ROOT,
+                               env={**os.environ, "XDG_DATA_HOME": str(tmp_path)}, start_new_session=True)
+    done = 0
+    deadline = time.monotonic() + 60
+    while done < 20 and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.1)
+        if journal.exists():
+            with Journal(journal) as kept:
+                done = sum(1 for _ in kept.records())
+    os.killpg(process.pid, signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert out == ""
+    lines = [line for line in errors.splitlines() if line.startswith("seqtune: ")]
+    assert len(lines) == 1
+    assert "run again to resume" in lines[0]
+    assert "Traceback" not in errors
+    with Journal(journal) as kept:
+        held = sum(1 for _ in kept.records())
+    assert held >= 20
+    found = run(*arguments[:4], "--trials", str(held + 5), *arguments[4:])
+    assert found["results"][0]["trials"] == held + 5
+    assert found["results"][0]["measured"] <= 5 + 1

@@ -1,0 +1,83 @@
+"""Verified predictions on the command line: what was measured is shown and remembered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqtune.__main__ import main
+from seqtune.data.journal import Journal
+from seqtune.data.record import Measurement, Record, Status
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.backends.discovery import find
+
+CONV = ["conv2d", "n=1", "c=16", "h=14", "w=14", "k=32", "r=3", "s=3", "pad=1"]
+
+
+def test_a_verified_prediction_says_what_was_measured_and_is_remembered(
+        run: Any, checkpoint: Path, tmp_path: Path) -> None:
+    journal = str(tmp_path / "journal.sqlite")
+    arguments = ["predict", *CONV, "--device", "llvm:0", "--top", "3", "--verify", "--seconds", "2",
+                 "--checkpoint", str(checkpoint), "--journal", journal]
+    found = run(*arguments)
+    for one in [*found["candidates"], found["default"], found["winner"]]:
+        assert one["status"] == "correct"
+        assert one["seconds"] > 0
+        assert one["spread"] >= 0
+        assert 0 <= one["error"] < 1e-4
+    assert found["winner"] in [*found["candidates"], found["default"]]
+    assert found["speedup"] == pytest.approx(found["default"]["seconds"] / found["winner"]["seconds"])
+    assert found["significant"] == (found["winner"]["configuration"] != found["default"]["configuration"])
+    assert found["cached"] is False
+    assert run(*arguments) == {**found, "cached": True, "elapsed_seconds": None}
+    with Journal(journal) as kept:
+        measured = {record.configuration for record in kept.records(run="verify")}
+    assert len(measured) == len({json.dumps(one["configuration"]) for one in [*found["candidates"], found["default"]]})
+    assert run(*arguments, "--no-cache")["cached"] is False
+
+
+def test_fewer_candidates_of_a_remembered_verification_need_no_measurement(
+        run: Any, checkpoint: Path, tmp_path: Path) -> None:
+    common = ["predict", "gemm", "m=64", "n=64", "k=64", "--verify", "--seconds", "1", "--checkpoint", checkpoint,
+              "--journal", str(tmp_path / "journal.sqlite")]
+    assert run(*common, "--top", "3")["cached"] is False
+    assert run(*common, "--top", "2")["cached"] is True
+    assert run(*common, "--top", "4")["cached"] is False
+
+
+def test_a_verification_of_another_kernel_version_or_toolchain_is_not_used(
+        run: Any, checkpoint: Path, tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    common = ["predict", "gemm", "m=64", "n=64", "k=32", "--top", "2", "--checkpoint", checkpoint]
+    plain = run(*common)
+    device, problem = find("llvm:0"), Problem.make("gemm", m=64, n=64, k=32)
+    space = SearchSpace(kernel("llvm.gemm"), problem, device)
+    wanted = {json.dumps(one["configuration"]) for one in [*plain["candidates"], plain["default"]]}
+    verify = [*common, "--verify", "--seconds", "1", "--journal", str(path)]
+    with Journal(path) as journal:
+        for version, toolchain in ((99, device.toolchain), (1, "another compiler")):
+            for one in space:
+                if json.dumps(dict(one.settings)) in wanted:
+                    journal.add(Record(problem, device.key, version, one, toolchain,
+                                       Measurement(Status.CORRECT, (1e-9,) * 15, 0.0), 1.0, "verify"))
+    assert run(*verify)["cached"] is False
+
+
+def test_a_live_evaluation_measures_what_the_judge_brings(
+        run: Any, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    journal, data, problems = tmp_path / "journal.sqlite", tmp_path / "data.parquet", tmp_path / "problems.txt"
+    problems.write_text("gemm m=20 n=20 k=20\n")
+    run("tune", "gemm", "m=16", "n=16", "k=16", "--trials", "5", "--journal", str(journal))
+    run("export", "--journal", str(journal), "--out", str(data))
+    assert main(["evaluate", str(data), "--live", "--problems", str(problems), "--device", "llvm:0", "--json",
+                 "--methods", "seq2seq,random,default", "--checkpoint", str(checkpoint)]) == 0
+    shown = capsys.readouterr()
+    table = json.loads(shown.out)["rows"]
+    assert "note: 1 of 1 problems are, or nearly are, training problems" in shown.err
+    assert {(row["problems"], row["trained_on"]) for row in table} == {(1, 1)}
+    assert all(0 < row["share"] <= 1 for row in table)

@@ -1,0 +1,44 @@
+"""Trees in a chain, one a parameter: as arrays, and what they learn."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seqtune.predictor.labels.baselines import by_device
+from seqtune.predictor.labels.classifier_chain import ChainWords, KernelChain, plain
+from seqtune.predictor.labels.methods import Beam
+from seqtune.predictor.labels.scores import judge
+from seqtune.predictor.labels.training import vocabulary_of
+from seqtune.predictor.trees.forest import Forest
+from tests.support.label_toys import MLIR, TREES, Parts
+
+
+def test_trees_as_arrays_say_what_xgboost_says(label_parts: Parts) -> None:
+    from seqtune.predictor.labels.inputs import tree_columns
+
+    some = label_parts[0][MLIR]
+    chain = KernelChain.fit(some, TREES)
+    arrays = KernelChain(chain.kernel, plain(chain.links))
+    columns = tree_columns(some.questions)
+    for column in range(some.places.shape[1]):
+        fast = chain.logs(columns, some.places[:, :column])
+        slow = arrays.logs(columns, some.places[:, :column])
+        np.testing.assert_allclose(fast, slow, atol=3e-3)  # leaves have 11 bits
+
+
+def test_a_chain_learns_a_rule_and_its_beam_keeps_to_the_space(
+        label_parts: Parts) -> None:
+    fitting, judged = label_parts
+    chains = {group: KernelChain.fit(some, TREES) for group, some in by_device(fitting).items()}
+    words = ChainWords(chains, vocabulary_of(fitting, None))
+    for row in judge(Beam(words), judged):
+        assert row.score.invalid == 0
+        assert row.score.exact > 0.8
+        assert row.score.teacher_forced is not None
+        assert row.score.teacher_forced >= row.score.per_parameter - 0.05
+
+
+def test_a_forest_of_one_leaf_is_a_constant() -> None:
+    forest = Forest(1, np.zeros(1, np.int32), np.zeros(1, np.uint8), np.array([0.5], np.float32),
+                    np.zeros(1, np.uint16))
+    assert forest.margins(np.zeros((3, 2), np.float32)).tolist() == [[0.5]] * 3

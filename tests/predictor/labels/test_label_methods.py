@@ -1,0 +1,127 @@
+"""Methods that answer with labels: beams over several sources, rankers, greedy decoding, baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seqtune.api import evaluate_labels
+from seqtune.data.dataset import Dataset
+from seqtune.data.labels import read_races
+from seqtune.data.queries import Questions
+from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.space import SearchSpace
+from seqtune.label_learning import fit_baselines
+from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+from seqtune.predictor.labels.methods import Beam, Greedy, Places
+from seqtune.predictor.labels.scores import judge, race_rows
+from seqtune.predictor.labels.solver_choice import TreeChoice, choose
+from seqtune.predictor.labels.training import vocabulary_of
+from seqtune.predictor.sequence.beam import beam_search
+from seqtune.predictor.sequence.mixture import Average
+from tests.support.label_toys import MLIR, QUICK, TREES, Parts
+from tests.support.planted_labels import perf_files
+
+
+class Fixed:
+    """Next words whose scores are what a function of the word says."""
+
+    vocabulary: Any
+
+    def __init__(self, vocabulary: Any, score: Any) -> None:
+        self.vocabulary, self._score = vocabulary, score
+
+    def start(self, questions: Sequence[Any], allowed: Any) -> tuple[Any, Any]:
+        return None, self._score(allowed.words).astype(np.float32)
+
+    def advance(self, state: Any, said: Any, allowed: Any) -> tuple[Any, Any]:
+        return None, self._score(allowed.words).astype(np.float32)
+
+
+def test_an_average_of_sources_is_one_source(label_parts: Parts) -> None:
+    vocabulary = vocabulary_of(label_parts[0], None)
+    up, down = (Fixed(vocabulary, lambda words, sign=sign: sign * np.sin(words * 12.9)) for sign in (1, -1))
+    problem, place = label_parts[0][MLIR].questions.pairs()[0]
+    space = SearchSpace(label_parts[0][MLIR].kernel, problem, place)
+    silent = Fixed(vocabulary, lambda words: words * np.nan)
+    blend = Average([(up, 3.0), (up, 1.0), (silent, 9.0)])
+    alone, same = beam_search(up, [space], 8, 5), beam_search(blend, [space], 8, 5)
+    assert [one.configuration for one in alone] == [one.configuration for one in same]
+    assert [one.probability for one in alone] == pytest.approx([one.probability for one in same], rel=1e-4)
+    even = beam_search(Average([(up, 1.0), (down, 1.0)]), [space], len(space), len(space))
+    flat = beam_search(Fixed(vocabulary, lambda words: words * 0.0), [space], len(space), len(space))
+    assert sum(one.probability for one in even) == pytest.approx(1.0, abs=1e-5)
+    assert [one.probability for one in even] == pytest.approx([one.probability for one in flat], rel=1e-4)
+
+
+class Likes:
+    """A ranker that wants small or large values."""
+
+    def __init__(self, sign: int) -> None:
+        self.sign = sign
+
+    def rank(self, kernel: Kernel, questions: Questions, places: Places) -> Any:
+        return np.float32(self.sign) * places.sum(axis=2)
+
+
+def test_a_ranker_reorders_what_the_beam_proposes(label_parts: Parts) -> None:
+    words = Fixed(vocabulary_of(label_parts[0], None), lambda words: words * 0.0)
+    some = label_parts[1][MLIR]
+    for sign in (-1, 1):
+        sums = Beam(words, ranker=Likes(sign), trust=100.0).answer(some, 5).proposed.sum(axis=2) * sign
+        assert (np.diff(sums, axis=1) <= 0).all()
+
+
+def test_greedy_batches_say_what_look_ahead_says(label_checkpoint: Path, label_parts: Parts) -> None:
+    loaded = LabelCheckpoint.load(label_checkpoint)
+    for words in (loaded.next_word(), Fixed(loaded.vocabulary, lambda words: words * -1.0)):  # the second runs out
+        for some in label_parts[1].values():
+            quick = Greedy(words).answer(some, 1).proposed
+            assert (quick == Beam(words, width=1).propose(some, 1)).all()
+            assert (quick >= 0).all()
+
+
+def test_every_baseline_learns_the_rule_to_some_degree(label_parts: Parts,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    from seqtune.predictor.labels.rankers import TreeRankerOptions
+
+    monkeypatch.setattr("seqtune.predictor.labels.classifier_chain.ChainOptions", lambda **given: TREES)
+    monkeypatch.setattr("seqtune.predictor.labels.rankers.TreeRankerOptions",
+                        lambda **given: TreeRankerOptions(rounds=10, threads=1))
+    found = fit_baselines(label_parts[0], options=replace(QUICK, epochs=6))
+    rows = judge(found.pop("majority"), label_parts[1], found)
+    for name in ("nearest", "trees", "trees_beam", "tree_ranker"):  # the two that are no trees take longer
+        better = [row.baselines[name].exact > row.score.exact for row in rows]
+        assert sum(better) >= 2, name
+    for name in ("trees", "trees_beam", "tree_ranker", "two_towers", "lstm"):
+        assert all(row.baselines[name].invalid == 0 for row in rows)
+
+
+def test_the_choice_of_solvers_learns_who_wins(label_checkpoint: Path, label_data: Dataset) -> None:
+    races = read_races(label_data)
+    assert races is not None
+    training, held_out = (races.take(np.flatnonzero(side)) for side in (~races.questions.held_out,
+                                                                        races.questions.held_out))
+    loaded = LabelCheckpoint.load(label_checkpoint)
+    chosen = choose(loaded.model, loaded.vocabulary, held_out)
+    (row,) = race_rows(held_out, chosen, TreeChoice(training, rounds=10, threads=1).choose(held_out))
+    assert row.top1 > 0.9
+    assert row.share > 0.95 > row.default_share
+    assert row.trees_share is not None
+    assert row.trees_share > 0.95
+    stranger = held_out.named(("miopen.Unheard",))
+    assert (choose(loaded.model, loaded.vocabulary, stranger) == chosen).all()
+
+
+def test_baselines_do_not_learn_from_what_is_judged(label_checkpoint: Path, tmp_path: Path) -> None:
+    strangers = perf_files(tmp_path, seed=5)  # of which the checkpoint has seen next to none
+    notes: list[str] = []
+    rows = evaluate_labels(strangers, checkpoint=label_checkpoint, baselines=True, warn=notes.append)
+    assert rows
+    assert not any(row.get("baselines") for row in rows)
+    assert any("no baselines" in note for note in notes)

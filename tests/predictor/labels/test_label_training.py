@@ -1,0 +1,83 @@
+"""Training a translator on labels: what it learns, and how it is resumed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from seqtune.errors import FormatError
+from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+from seqtune.predictor.labels.methods import Beam
+from seqtune.predictor.labels.mixture_weights import best_weights
+from seqtune.predictor.labels.rankers import TwoTowers
+from seqtune.predictor.labels.scores import judge
+from seqtune.predictor.labels.training import train
+from seqtune.predictor.labels.translator import LabelWords
+from seqtune.predictor.training.loop import LabelProgress
+from tests.support.label_toys import MLIR, QUICK, Parts
+
+
+def test_a_translator_learns_all_solvers_and_devices_at_once(
+        label_checkpoint: Path, label_parts: Parts) -> None:
+    loaded = LabelCheckpoint.load(label_checkpoint)
+    for row in judge(Beam(LabelWords(loaded.model, loaded.vocabulary)), label_parts[1]):
+        assert row.score.invalid == 0
+        assert row.score.exact > 0.4, row
+    for row in judge(Beam(loaded.next_word()), label_parts[1]):  # with the trees
+        assert row.score.exact > 0.7, row
+
+
+def test_the_same_seed_gives_the_same_weights_and_an_interrupted_training_goes_on(
+        label_parts: Parts, tmp_path: Path) -> None:
+    few = replace(QUICK, epochs=3, validation=5, state=tmp_path / "state")
+    told: list[LabelProgress] = []
+
+    def stop(progress: LabelProgress) -> None:
+        told.append(progress)
+        if progress.epoch == 2 and len(told) == 2:
+            raise KeyboardInterrupt
+
+    train(label_parts[0], None, few, stop)
+    said: list[str] = []
+    resumed = train(label_parts[0], None, few, told.append, say=said.append)
+    assert said == ["going on after epoch 2 of 3"]
+    whole = train(label_parts[0], None, replace(few, state=None))
+    assert [progress.epoch for progress in told] == [1, 2, 3]
+    assert told[-1].right is not None
+    for one, other in zip(resumed.model.parameters(), whole.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_training_is_not_resumed_with_anything_else(label_parts: Parts,
+                                                      tmp_path: Path) -> None:
+    labels, options = label_parts[0][MLIR], replace(QUICK, epochs=1, state=tmp_path / "state")
+    first = train({MLIR: labels}, None, options)
+    wider = tuple(replace(one, compute_units=one.compute_units + 4) for one in labels.questions.devices)
+    others = (replace(labels, questions=replace(labels.questions, devices=wider)),
+              replace(labels, questions=labels.questions.take(np.roll(np.arange(len(labels)), 1))),
+              replace(labels, places=labels.places[::-1].copy()))
+    for other in others:
+        with pytest.raises(FormatError, match="other data"):
+            train({MLIR: other}, None, options)
+    with pytest.raises(FormatError, match="other data"):
+        train({MLIR: labels}, None, options, start=first)
+    TwoTowers.fit({MLIR: labels}, replace(options, state=tmp_path / "towers"))
+    with pytest.raises(FormatError, match="other data"):
+        TwoTowers.fit({MLIR: others[0]}, replace(options, state=tmp_path / "towers"))
+
+
+def test_trees_count_by_half_where_nothing_was_set_aside(label_parts: Parts) -> None:
+    trained = train({MLIR: label_parts[0][MLIR]}, None, replace(QUICK, epochs=1))
+    nothing = {name: labels.take(np.zeros(0, np.int64)) for name, labels in label_parts[0].items()}
+    assert best_weights(trained.model, trained.vocabulary, {}, nothing) == (0.5, {})
+
+
+def test_a_model_goes_on_from_another(label_parts: Parts) -> None:
+    first = train({MLIR: label_parts[0][MLIR]}, None, replace(QUICK, epochs=1))
+    again = train({MLIR: label_parts[0][MLIR]}, None, replace(QUICK, epochs=1, rate=1e-9), start=first)
+    for one, other in zip(first.model.parameters(), again.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)

@@ -1,0 +1,119 @@
+"""The opencl backend: honest refusals, few builds."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seqtune.kernels.device import Device
+from seqtune.kernels.implementation import Array, Launch, Phase, Source
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.backends.backend import BuildError, LaunchError
+from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.backends.opencl.backend import OpenCLBackend
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[OpenCLBackend]:
+    reason = opencl.unavailable()
+    if reason is not None:
+        pytest.skip(reason)
+    found = opencl.devices()
+    assert found, "OpenCL is available, and yet no device runs the simplest kernel"
+    opened = OpenCLBackend(found[0])
+    yield opened
+    opened.close()
+
+
+def test_equal_sources_are_built_once_for_many_problems(backend: OpenCLBackend) -> None:
+    family = kernel("opencl.direct")
+    backend.programs.clear()
+    programs = []
+    for size in (36, 65):
+        problem = Problem.make("conv2d", n=size % 2 + 1, c=size, h=size, w=size, k=size, r=size % 4 + 1, s=3, pad_h=1)
+        executable = backend.build(problem, family, SearchSpace(family, problem, backend.device).default)
+        programs.append(next(iter(backend.programs.values())))
+        executable.close()
+    assert programs[0] is programs[1]
+    assert len(backend.programs) == 1
+
+
+class _Planted:
+    includes = ""
+
+    def __init__(self, body: str, local_size: int = 1) -> None:
+        self.body, self.local_size = body, local_size
+
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
+        return Source("__kernel void planted(__global float *x, __global float *weights, __global float *bias,"
+                      f" __global float *y, __global float *workspace, int n) {{ {self.body} }}")
+
+    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
+        return Launch((problem.size("m") * problem.size("n"),),
+                      (Phase("planted", global_size=(self.local_size,), local_size=(self.local_size,)),), workspace=8)
+
+    def packing(self, problem: Problem, configuration: Configuration) -> None:
+        return None
+
+    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
+        return weights
+
+
+@pytest.fixture
+def plant(backend: OpenCLBackend, monkeypatch: pytest.MonkeyPatch) -> Callable[..., opencl.OpenCLExecutable]:
+    def build(body: str, local_size: int = 1) -> opencl.OpenCLExecutable:
+        module = types.ModuleType("planted_kernel")
+        module.it = _Planted(body, local_size)  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "planted_kernel", module)
+        problem = Problem.make("gemm", m=4, n=4, k=4)
+        family = replace(kernel("opencl.gemm"), implementation="planted_kernel:it")
+        return backend.build(problem, family, Configuration.of("opencl.gemm", {}))
+
+    return build
+
+
+def test_a_kernel_that_does_not_compile_is_a_build_error(plant: Callable[..., Any]) -> None:
+    with pytest.raises(BuildError, match="nonsense"):
+        plant("nonsense;")
+
+
+def test_a_work_group_beyond_the_limit_is_a_launch_error(plant: Callable[..., Any], backend: OpenCLBackend) -> None:
+    with pytest.raises(LaunchError, match="work-group"):
+        plant("y[0] = 0.0f;", local_size=backend.device.max_work_group * 2)
+
+
+def test_local_memory_beyond_the_limit_is_a_launch_error(plant: Callable[..., Any], backend: OpenCLBackend) -> None:
+    floats = backend.device.local_memory // 2
+    with pytest.raises((LaunchError, BuildError)):  # some compilers refuse it themselves
+        plant(f"__local float big[{floats}]; big[n] = n; barrier(CLK_LOCAL_MEM_FENCE); y[0] = big[n];")
+
+
+@pytest.mark.parametrize(("write", "buffer"), [
+    ("y[n]", "y"), ("y[-1]", "y"), ("x[-5]", "x"), ("weights[16]", "weights"), ("bias[4]", "bias"),
+    ("workspace[8]", "workspace")])
+def test_a_write_outside_a_buffer_is_seen(plant: Callable[..., Any], write: str, buffer: str) -> None:
+    executable = plant(f"{write} = 1.0f;")
+    executable.poison()
+    assert executable.overrun() is None
+    executable.run()
+    assert executable.overrun() == buffer
+    executable.poison()
+    assert executable.overrun() is None
+    executable.close()
+
+
+def test_an_output_that_was_not_written_stays_poisoned(plant: Callable[..., Any]) -> None:
+    executable = plant("y[0] = 1.0f;")
+    executable.poison()
+    executable.run()
+    assert np.isnan(executable.output()).sum() == 15
+    executable.close()

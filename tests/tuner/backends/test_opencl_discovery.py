@@ -1,0 +1,122 @@
+"""OpenCL devices: their facts, and what is missing."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import struct
+import types
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqtune.errors import DeviceError
+from seqtune.kernels.device import Device
+from seqtune.tuner.backends import measured_rates as rates
+from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.backends.opencl import discovery as opencl_facts
+from seqtune.tuner.backends.opencl import pocl
+from seqtune.tuner.backends.opencl.backend import OpenCLBackend
+
+CPU = Device("opencl:cpu", "opencl", "skylake-avx512", "opencl-c-1.2", threads=2, compute_units=2, vector_bits=512,
+             vector_registers=32, local_memory=1 << 20, max_work_group=4096)
+GPU = Device("opencl:gpu", "opencl", "gpu", "opencl-c-1.2", threads=0, compute_units=100, vector_bits=128,
+             vector_registers=64, local_memory=48 << 10, max_work_group=1024)
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[OpenCLBackend]:
+    reason = opencl.unavailable()
+    if reason is not None:
+        pytest.skip(reason)
+    found = opencl.devices()
+    assert found, "OpenCL is available, and yet no device runs the simplest kernel"
+    opened = OpenCLBackend(found[0])
+    yield opened
+    opened.close()
+
+
+def test_without_ld_pocl_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("pyopencl")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    reason = pocl.unavailable()
+    assert reason is not None
+    assert "binutils" in reason
+    platforms = opencl_facts.load().get_platforms()
+    if all(platform.name == pocl.NAME for platform in platforms):
+        assert opencl.unavailable() == reason
+        assert opencl.devices() == []
+
+
+def test_devices_have_facts_and_unique_names(backend: OpenCLBackend) -> None:
+    found = opencl.devices()
+    assert len({device.name for device in found}) == len(found)
+    for device in found:
+        assert device.name.startswith("opencl:")
+        assert min(device.peak_gflops, device.bandwidth_gbs, device.max_work_group) > 0
+        assert device.vector_bits in (128, 256, 512)
+        assert Device.from_json(json.loads(json.dumps(device.to_json()))) == device
+    assert found == opencl.devices()
+
+
+def test_an_unknown_device_is_refused_with_those_that_are_here(backend: OpenCLBackend) -> None:
+    with pytest.raises(DeviceError, match=backend.device.name):
+        OpenCLBackend(replace(CPU, name="opencl:none"))
+
+
+def test_a_device_that_fails_while_it_is_looked_at_takes_no_other_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Error(Exception):
+        pass
+
+    def facts(cl: Any, name: str, platform: Any, handle: Any) -> Device:
+        if handle.name == "broken":
+            raise Error("clCreateContext failed: OUT_OF_HOST_MEMORY\nand more")
+        return replace(GPU, name=name)
+
+    handles = [types.SimpleNamespace(name=name, type=4) for name in ("broken", "fine")]
+    platform = types.SimpleNamespace(name="a vendor's", get_devices=lambda: handles)
+    cl = types.SimpleNamespace(Error=Error, device_type=types.SimpleNamespace(GPU=4), get_platforms=lambda: [platform])
+    monkeypatch.setattr(opencl_facts, "_facts", facts)
+    monkeypatch.setattr(opencl_facts, "_refused", [])
+    assert list(opencl_facts._discover(cl)) == ["opencl:fine"]
+    assert opencl_facts._refused == ["broken: clCreateContext failed: OUT_OF_HOST_MEMORY"]
+
+
+def test_where_the_cache_folder_cannot_be_written_pocl_gets_a_temporary_one(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(pocl, "user_cache_dir", lambda _: str(tmp_path / "file"))  # no folder can be made in a file
+    monkeypatch.setattr("tempfile.mkdtemp", lambda prefix: str(tmp_path))
+    monkeypatch.setattr("atexit.register", lambda *_, **__: None)
+    monkeypatch.setenv("POCL_CACHE_DIR", "")
+    monkeypatch.delenv("POCL_CACHE_DIR")
+    pocl.prepare()
+    assert os.environ["POCL_CACHE_DIR"] == str(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["", "[1]", '{"key": 5}', '{"key": {"peak_gflops": "much"}}', "\x00"])
+def test_a_damaged_cache_of_rates_is_measured_anew(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: str) -> None:
+    measured = {"vector_bits": 256.0, "peak_gflops": 2.0, "bandwidth_gbs": 3.0}
+    monkeypatch.setattr(rates, "user_cache_dir", lambda _: str(tmp_path))
+    monkeypatch.setattr(opencl_facts, "_measure", lambda *_: measured)
+    (tmp_path / "opencl.json").write_text(damage)
+    assert opencl_facts._rates(None, None, "key") == measured
+    monkeypatch.setattr(opencl_facts, "_measure", lambda *_: pytest.fail("it is in the cache"))
+    assert opencl_facts._rates(None, None, "key") == measured
+    assert [path.name for path in tmp_path.iterdir()] == ["opencl.json"]
+
+
+def test_a_cpu_that_llvm_does_not_know_gets_the_name_of_one_that_it_does() -> None:
+    name = ctypes.create_string_buffer(b"generic")
+    structure = ctypes.create_string_buffer(8192)
+    struct.pack_into("<Q", structure, 640, ctypes.addressof(name))
+    struct.pack_into("<Q", structure, 1040, ctypes.addressof(name))  # somebody else's, behind the structure
+    assert pocl.repair("pthread-x86_64-unknown-linux-gnu-generic", ctypes.addressof(structure)) == pocl.substitute()
+    pointer, = struct.unpack_from("<Q", structure, 640)
+    assert ctypes.string_at(pointer) == pocl.substitute().encode()
+    assert pocl.repair("pthread-x86_64-unknown-linux-gnu-znver3", 0) == "znver3"

@@ -1,0 +1,124 @@
+"""The opencl kernel families: right numbers everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.backends.opencl.backend import OpenCLBackend
+from tests.support.exactness import check
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[OpenCLBackend]:
+    reason = opencl.unavailable()
+    if reason is not None:
+        pytest.skip(reason)
+    found = opencl.devices()
+    assert found, "OpenCL is available, and yet no device runs the simplest kernel"
+    opened = OpenCLBackend(found[0])
+    yield opened
+    opened.close()
+
+
+def _space(backend: OpenCLBackend, name: str, problem: Problem) -> SearchSpace:
+    """With what only pays off on small caches."""
+    return SearchSpace(kernel(name), problem, replace(backend.device, l2_bytes=0))
+
+
+def _convolution(generator: np.random.Generator) -> Problem:
+    def pick(*values: Any) -> Any:
+        return values[generator.integers(len(values))]
+
+    groups, r, s = pick(1, 1, 2, 3), pick(1, 2, 3, 5), pick(1, 1, 3, 4)
+    epilogue = {"layout": "NHWC", "bias": "yes", "activation": "relu"} if pick(0, 1) else {}
+    return Problem.make(
+        "conv2d", n=pick(1, 2, 3), c=groups * pick(1, 3, 8, 64), k=groups * pick(1, 3, 5, 18, 72), groups=groups,
+        r=r, s=s, h=pick(9, 13, 16), w=pick(9, 11, 30), pad_h=pick(0, 1, 2), pad_w=pick(0, 1, 2),
+        stride_h=pick(1, 2, 3), stride_w=pick(1, 2), dilation_h=pick(1, 2), dilation_w=pick(1, 2), **epilogue)
+
+
+DIRECT: list[dict[str, int | str]] = [
+    {"vector": 16, "vectors_k": 1, "tile_w": 7, "tile_h": 1, "border": "peel", "chunk": 1, "piece": 0},
+    {"vector": 16, "vectors_k": 1, "tile_w": 4, "tile_h": 1, "border": "peel", "chunk": 4, "piece": 32},
+    {"vector": 8, "vectors_k": 2, "tile_w": 4, "tile_h": 2, "border": "copy", "chunk": 0, "piece": 32},
+    {"vector": 8, "vectors_k": 2, "tile_w": 4, "tile_h": 2, "border": "copy", "inner": "row", "order": "channels"}]
+
+
+def test_the_direct_convolution_is_right_on_odd_shapes(backend: OpenCLBackend) -> None:
+    generator = np.random.default_rng(3)
+    seen: set[tuple[str, int | str]] = set()
+    for problem in [_convolution(generator) for _ in range(40)]:
+        space = _space(backend, "opencl.direct", problem)
+        chosen = {space.nearest(wish) for wish in DIRECT}
+        check(backend, space.kernel, problem, chosen)
+        seen.update(*(configuration.settings for configuration in chosen))
+    assert seen >= {("border", "peel"), ("inner", "row"), ("piece", 32), ("chunk", 4), ("chunk", 0)}
+
+
+@pytest.mark.parametrize("wish", DIRECT)
+@pytest.mark.parametrize("shape", [
+    {"w": 7, "s": 3, "pad_w": 1}, {"w": 14, "s": 3, "pad_w": 1, "stride_w": 2}, {"w": 15, "s": 2, "pad_w": 1},
+    {"w": 13, "s": 3, "pad_w": 2, "stride_w": 2}, {"w": 9, "s": 3, "pad_w": 1, "dilation_w": 3, "dilation_h": 2},
+    {"w": 5, "s": 5, "pad_w": 1, "stride_w": 2}])
+def test_a_peeled_border_is_like_zeros(backend: OpenCLBackend, shape: dict[str, int],
+                                       wish: dict[str, int | str]) -> None:
+    for pad_h in (0, 3):
+        problem = Problem.make("conv2d", **{"n": 2, "c": 64, "h": 9, "k": 20, "r": 3, "pad_h": pad_h, **shape})
+        space = _space(backend, "opencl.direct", problem)
+        check(backend, space.kernel, problem, [space.nearest(wish)])
+
+
+IMPLICIT: list[dict[str, int | str]] = [
+    {"local_a": a, "local_b": b, "vector": 16, "vectors_n": 1, "tile_m": 8, "group_m": m, "group_n": n,
+     "block_k": 8 if a or b else 0, "order": order}
+    for a, b, m, n, order in ((0, 0, 1, 1, "channels"), (1, 0, 4, 1, "pixels"), (0, 1, 4, 1, "pixels"),
+                              (1, 1, 1, 4, "pixels"))]
+
+
+def test_the_implicit_gemm_is_right_on_odd_shapes_with_and_without_local_memory(backend: OpenCLBackend) -> None:
+    family = kernel("opencl.implicit_gemm")
+    generator = np.random.default_rng(4)
+    seen: set[tuple[int | str, int | str]] = set()
+    for problem in [_convolution(generator) for _ in range(40)]:
+        if family.why_not(problem, backend.device) is None:
+            space = SearchSpace(family, problem, backend.device)
+            chosen = {space.nearest(wish) for wish in IMPLICIT}
+            check(backend, family, problem, chosen)
+            seen.update((configuration["local_a"], configuration["local_b"]) for configuration in chosen)
+    assert seen == {(0, 0), (0, 1), (1, 0), (1, 1)}
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_any_configuration_of_a_convolution_is_right(backend: OpenCLBackend, layout: str) -> None:
+    problem = Problem.make("conv2d", n=2, c=64, h=17, w=31, k=70, r=3, s=3, pad_h=1, pad_w=1, layout=layout)
+    for name in ("opencl.direct", "opencl.implicit_gemm"):
+        space = _space(backend, name, problem)
+        check(backend, space.kernel, problem, space.sample(np.random.default_rng(5), 5))
+
+
+def test_one_pixel_and_one_channel_are_enough(backend: OpenCLBackend) -> None:
+    for problem in (Problem.make("conv2d", c=1, h=1, w=1, k=1, r=1, s=1),
+                    Problem.make("conv2d", c=2, h=3, w=3, k=4, r=3, s=3, layout="NHWC"),
+                    Problem.make("gemm", m=1, n=1, k=1)):
+        family = kernel("opencl.gemm" if problem.type == "gemm" else "opencl.direct")
+        check(backend, family, problem, [SearchSpace(family, problem, backend.device).default])
+
+
+def test_the_matrix_product_is_right_on_odd_shapes(backend: OpenCLBackend) -> None:
+    family = kernel("opencl.gemm")
+    for m, n, k in ((1, 5, 3), (37, 50, 512), (64, 3, 70), (5, 200, 1)):
+        for trans_a, trans_b, epilogue in (("no", "yes", False), ("yes", "no", True)):
+            problem = Problem.make("gemm", m=m, n=n, k=k, trans_a=trans_a, trans_b=trans_b,
+                                   bias="yes" if epilogue else "no", activation="relu" if epilogue else "none")
+            space = _space(backend, "opencl.gemm", problem)
+            check(backend, family, problem, [
+                space.default, space.nearest({"order": "columns", "vectors_n": 2, "piece": 256})])
