@@ -17,7 +17,7 @@ from seqtune.errors import FormatError, MisuseError
 from .expression import Expression
 from .files import read_bounded
 from .kernel import Constraint, Kernel, Parameter
-from .problem import problem_type
+from .operations.table import operation
 
 LARGEST_FILE = 10_000_000  # bytes
 
@@ -98,7 +98,7 @@ def read_kernels(path: str | Path) -> tuple[Kernel, ...]:
 
 def _kernel(found: _Declaration) -> Kernel:
     try:
-        problem_type(found.problem_type)
+        operation(found.problem_type)
         names = [*(one.name for one in found.parameters), *(one.name for one in found.derived)]
         twice = next((name for name, count in Counter(names).items() if count > 1), None)
         if twice is not None:

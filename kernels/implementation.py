@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from .device import Device
 from .kernel import Configuration, Kernel
+from .lookup import resolve
 from .problem import Problem
-from .registry import resolve
 
 Array = NDArray[np.float32]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 
 from seqtune.errors import KernelError
 
 from .device import Device
 from .kernel import Kernel
+from .lookup import resolve
 from .problem import Problem
 
 # A new kernel family is one new file and one line here.
@@ -31,15 +31,6 @@ def table(backend: str) -> Mapping[str, str]:
         return {name: home for name, home in KERNELS.items() if name.startswith(f"{backend}.")}
     found = resolve(FOREIGN[backend])
     assert isinstance(found, Mapping)
-    return found
-
-
-def resolve(reference: str) -> object:
-    """The object behind `module:attribute` (or `module:attribute.attribute`). Only given strings of our own tables."""
-    module, _, attributes = reference.partition(":")
-    found: object = importlib.import_module(module)
-    for attribute in attributes.split("."):
-        found = getattr(found, attribute)
     return found
 
 

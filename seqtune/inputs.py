@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from seqtune.kernels.device import Device
 from seqtune.kernels.files import check_writable
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.from_torch import from_conv2d, from_linear
+from seqtune.kernels.problem_sets.from_torch import from_module, operation_of
 from seqtune.kernels.problem_sets.networks import NETWORKS
 from seqtune.kernels.problem_sets.parse import make_problem, parse_problem, problem_set
 from seqtune.tuner.backends import discovery
@@ -47,10 +47,10 @@ def as_problem(problem: object, input_shape: Sequence[int] | None = None) -> Pro
         if kind is not None and not isinstance(kind, str):
             raise ProblemError(f"the type of a problem is a word, not {str(kind)[:40]!r}")
         return make_problem(kind, {str(name): value for name, value in problem.items() if name != "type"})
-    if hasattr(problem, "in_channels") or hasattr(problem, "in_features"):
+    if operation_of(problem) is not None:
         if input_shape is None:
             raise ProblemError(f"a {type(problem).__name__} needs input_shape=(batch, channels, height, width)")
-        return (from_conv2d if hasattr(problem, "in_channels") else from_linear)(problem, input_shape)
+        return from_module(problem, input_shape)
     raise ProblemError(f"a {type(problem).__name__} is no problem; give text, a mapping or a torch.nn.Conv2d")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from seqtune.data.journal import Journal
 from seqtune.errors import KernelError
-from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.similarity import distance
 from seqtune.kernels.space import SearchSpace, spaces_for
 from seqtune.kernels.union import Past, Union
 
@@ -50,16 +50,3 @@ def experience(journal: Journal, spaces: Sequence[SearchSpace], until: float | N
                 seconds[number] = time
         found.append(Past(union.spaces, seconds))
     return tuple(found)
-
-
-def distance(one: Problem, other: Problem) -> float:
-    """How different two problems of a type are: the octaves between their sizes, and 1 for what is no size."""
-    mine, theirs = dict(one), dict(other)
-    total = 0.0
-    for name in mine.keys() | theirs.keys():
-        a, b = mine.get(name), theirs.get(name)
-        if isinstance(a, int | float) and isinstance(b, int | float) and min(a, b) >= 0:
-            total += abs(math.log2((a + 1) / (b + 1)))
-        else:
-            total += a != b
-    return total

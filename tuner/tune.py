@@ -18,8 +18,8 @@ from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import InterruptedTuning, KernelError, MisuseError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import resolve
 from seqtune.kernels.space import SearchSpace, spaces_for
 
 from .history import experience

@@ -134,9 +134,9 @@ def until(task: Task, strategy: str, seed: int) -> float:
 
 def nearest(problem: Problem, others: Sequence[Task]) -> tuple[Past, ...]:
     """What `tune` would learn from: the nearest of the other problems, none of them near enough to know this one."""
-    from seqtune.kernels.problem_sets.similarity import near
+    from seqtune.kernels.problem_sets.similarity import distance, near
     from seqtune.kernels.union import Past
-    from seqtune.tuner.history import LEAST_TRIALS, MOST_PROBLEMS, distance
+    from seqtune.tuner.history import LEAST_TRIALS, MOST_PROBLEMS
 
     taught = [(distance(of, problem), of.key, one) for one in others
               if (of := one.spaces[0].problem).type == problem.type and not near(of, problem)

@@ -78,8 +78,8 @@ def peer_searched(task: Task, strategy: str, trials: int, seed: int) -> Run:
     from benchmarks.common.peers import recorded_values
     from seqtune.kernels.implementation import Implementation
     from seqtune.kernels.kernel import Configuration
+    from seqtune.kernels.lookup import resolve
     from seqtune.kernels.operands import operand_shapes
-    from seqtune.kernels.registry import resolve
     from seqtune.tuner.backends.opencl.discovery import devices, handle, load
 
     space = recorded_values(task.spaces[0])

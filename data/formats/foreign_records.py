@@ -20,7 +20,8 @@ import pandas as pd
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter, Setting
-from seqtune.kernels.problem import Problem, Value
+from seqtune.kernels.operations.feature import Value
+from seqtune.kernels.problem import Problem
 
 from ..dataset import SCHEMA, Dataset
 from ..record import Status

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import ProblemError
-from seqtune.kernels.problem import Problem, Value
+from seqtune.kernels.operations.feature import Value
+from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 
 # MIOpen's columns, in the order of its text keys.

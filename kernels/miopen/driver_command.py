@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from seqtune.errors import ProblemError
 
-from ..problem import problem_type
+from ..operations.table import operation
 
 # Its options (its driver/conv_driver.hpp): letter -> (long name, feature); the numbers are its defaults.
 DRIVER_DTYPES = {"conv": "fp32", "convfp16": "fp16", "convbfp16": "bf16", "convint8": "int8"}
@@ -69,7 +69,7 @@ def driver_features(parts: Sequence[str]) -> dict[str, object]:
             options[_DRIVER_OPTIONS[letter]] = text
     for name, flag in (("c", "-c"), ("h", "-H"), ("w", "-W"), ("k", "-k"), ("r", "-y"), ("s", "-x")):
         if name not in values:
-            meaning = problem_type("conv2d").by_name[name].meaning
+            meaning = operation("conv2d").by_name[name].meaning
             raise ProblemError(f"the MIOpenDriver command line needs {flag} ({meaning})")
     values.update(_driver_options(options))
     return values

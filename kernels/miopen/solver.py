@@ -15,7 +15,7 @@ from seqtune.errors import FormatError, KernelError
 
 from ..expression import Expression
 from ..kernel import Configuration, Constraint, Kernel, Parameter, Setting
-from ..registry import resolve
+from ..lookup import resolve
 
 BACKEND = "miopen"
 PREFIX = f"{BACKEND}."

@@ -17,7 +17,10 @@ from numpy.typing import NDArray
 from seqtune.errors import ProblemError
 
 from ..expression import Expression
-from ..problem import Feature, Problem, ProblemType, Value, problem_type
+from ..operations.feature import Feature, Value
+from ..operations.operation import Operation
+from ..operations.table import operation
+from ..problem import Problem
 
 Column = NDArray[Any]
 Known = NDArray[np.bool_]
@@ -29,15 +32,15 @@ class ProblemColumns:
     Made with `of` from problems, or with `read` from unchecked values, of which `problems` then makes problems.
     """
 
-    def __init__(self, kind: ProblemType, values: dict[str, Column], known: dict[str, Known],
+    def __init__(self, work: Operation, values: dict[str, Column], known: dict[str, Known],
                  given: dict[str, Known] | None = None) -> None:
-        self.kind = kind
+        self.work = work
         self.values = values
         self.known = known
         self._length = len(next(iter(values.values())))
-        self._given = {name: known[name] for name in kind.by_name} if given is None else given
+        self._given = {name: known[name] for name in work.by_name} if given is None else given
         if given is None:
-            for name, expression in kind.derived:
+            for name, expression in work.derived:
                 self._derive(name, expression)
 
     def __len__(self) -> int:
@@ -46,9 +49,9 @@ class ProblemColumns:
     @classmethod
     def of(cls, problems: Sequence[Problem]) -> ProblemColumns:
         """Of problems of one type, which has a table of features."""
-        kind = problem_type(problems[0].type)
+        work = operation(problems[0].type)
         columns = list(zip(*([value for _, value in problem.features] for problem in problems), strict=True))
-        return cls(kind, *_split(kind, dict(zip(kind.by_name, columns, strict=True))))
+        return cls(work, *_split(work, dict(zip(work.by_name, columns, strict=True))))
 
     @classmethod
     def read(cls, type_name: str, given: Mapping[str, Sequence[Value]]) -> tuple[ProblemColumns, Known]:
@@ -56,11 +59,11 @@ class ProblemColumns:
 
         Rows out of bounds hold fillers; features that are not given take their defaults.
         """
-        kind = problem_type(type_name)
+        work = operation(type_name)
         length = len(next(iter(given.values())))
         sound = np.ones(length, dtype=bool)
         columns: dict[str, Sequence[Value]] = {}
-        for feature in kind.features:
+        for feature in work.features:
             column = given.get(feature.name)
             if column is None:
                 columns[feature.name] = [feature.default] * length
@@ -68,13 +71,13 @@ class ProblemColumns:
             checked = {value: _checked(feature, value) for value in set(column)}
             columns[feature.name] = [checked[value][0] for value in column]
             sound &= np.array([checked[value][1] for value in column])
-        return cls(kind, *_split(kind, columns)), sound
+        return cls(work, *_split(work, columns)), sound
 
     def take(self, rows: Column) -> ProblemColumns:
         """Those rows, in that order."""
         values, known, given = ({name: column[rows] for name, column in part.items()}
                                 for part in (self.values, self.known, self._given))
-        return ProblemColumns(self.kind, values, known, given)
+        return ProblemColumns(self.work, values, known, given)
 
     def _derive(self, name: str, expression: Expression) -> None:
         known = np.ones(self._length, dtype=bool)
@@ -89,7 +92,7 @@ class ProblemColumns:
     def refusals(self) -> list[tuple[Known, str]]:
         """By rule that some rows break: those rows, and the reason."""
         found = []
-        for condition, reason in self.kind.rules:
+        for condition, reason in self.work.rules:
             broken = ~np.broadcast_to(np.asarray(condition(self.values), dtype=bool), self._length)
             for name in condition.names:
                 broken = broken & self.known[name]
@@ -99,12 +102,12 @@ class ProblemColumns:
 
     def problems(self) -> list[tuple[str, Problem]]:
         """The problems with their keys, each as `Problem.make` gives it, rows that `refusals` names included."""
-        told = ProblemColumns(self.kind, {name: self.values[name] for name in self.kind.by_name},
-                              {name: known & (name not in self.kind.implied) for name, known in self._given.items()})
+        told = ProblemColumns(self.work, {name: self.values[name] for name in self.work.by_name},
+                              {name: known & (name not in self.work.implied) for name, known in self._given.items()})
         pairs, words = [], []  # a column of each per feature
-        for feature in self.kind.features:
+        for feature in self.work.features:
             known = self._given[feature.name]
-            if feature.name in self.kind.implied:
+            if feature.name in self.work.implied:
                 known = known & ~(told.known[feature.name] & (told.values[feature.name] == self.values[feature.name]))
             seen: dict[Value, tuple[tuple[str, Value], str]] = {}
             column = []
@@ -117,14 +120,14 @@ class ProblemColumns:
                 column.append(seen[one])
             pairs.append([pair for pair, _ in column])
             words.append([word for _, word in column])
-        return [(self.kind.name + "".join(word), Problem(self.kind.name, pair))
+        return [(self.work.name + "".join(word), Problem(self.work.name, pair))
                 for word, pair in zip(zip(*words, strict=True), zip(*pairs, strict=True), strict=True)]
 
 
-def _split(kind: ProblemType, columns: Mapping[str, Sequence[Value]]) -> tuple[dict[str, Column], dict[str, Known]]:
+def _split(work: Operation, columns: Mapping[str, Sequence[Value]]) -> tuple[dict[str, Column], dict[str, Known]]:
     values, known = {}, {}
     for name, column in columns.items():
-        feature = kind.by_name[name]
+        feature = work.by_name[name]
         filler: Value = feature.choices[0] if feature.choices else feature.low
         known[name] = np.array([value is not None for value in column])
         values[name] = np.array([filler if value is None else value for value in column])
@@ -144,15 +147,15 @@ def parse_keys(keys: Iterable[str], parse: Callable[[str], Problem]) -> dict[str
     plain: dict[str, list[str]] = {}
     for key in keys:
         word = key.partition(" ")[0]
-        if "'" in key or word == "recorded":
+        if "'" in key or operation(word).is_open:
             found[key] = parse(key)
         else:
             plain.setdefault(word, []).append(key)
     for name, some in plain.items():
-        kind = problem_type(name)
-        places = {feature.name: place for place, feature in enumerate(kind.features)}
-        defaults = [(feature.name, feature.default) for feature in kind.features]
-        required = [places[feature.name] for feature in kind.features if feature.required]
+        work = operation(name)
+        places = {feature.name: place for place, feature in enumerate(work.features)}
+        defaults = [(feature.name, feature.default) for feature in work.features]
+        required = [places[feature.name] for feature in work.features if feature.required]
         problems = []
         for key in some:
             row: list[tuple[str, Value]] = list(defaults)
@@ -174,7 +177,7 @@ def parse_keys(keys: Iterable[str], parse: Callable[[str], Problem]) -> dict[str
 def _word(kind: str, word: str) -> tuple[int, tuple[str, Value]]:
     """`h=56` as the place of its feature in the table, and its checked value."""
     name, _, text = word.partition("=")
-    for place, feature in enumerate(problem_type(kind).features):
+    for place, feature in enumerate(operation(kind).features):
         if feature.name == name:
             value: Value = None if text == "unknown" else text
             if value is not None and not feature.choices:

@@ -19,17 +19,16 @@ from seqtune.errors import FormatError, ProblemError
 
 from ..files import read_bounded
 from ..miopen.driver_command import driver_features, driver_words
-from ..problem import PROBLEM_TYPES, Problem, Value, problem_type
+from ..operations.feature import Value
+from ..operations.operation import Operation
+from ..operations.table import OPERATIONS, operation, operations
+from ..problem import Problem
 from .networks import NETWORKS, network
 
 LARGEST_FILE = 10_000_000  # bytes
 MOST_PROBLEMS = 100_000
 LONGEST_FORM = 100_000  # characters of one problem
 
-_BOTH_AXES = {"pad": ("pad_h", "pad_w"), "stride": ("stride_h", "stride_w"), "dilation": ("dilation_h", "dilation_w"),
-              "filter": ("r", "s"), "size": ("h", "w")}
-_TYPE_WORDS = {"conv": "conv2d", "convolution": "conv2d", "conv2d": "conv2d", "convnd": "convnd",
-               "gemm": "gemm", "matmul": "gemm", "recorded": "recorded"}
 _YES_NO = {"1": "yes", "true": "yes", "on": "yes", "0": "no", "false": "no", "off": "no"}
 _HELP = ('write for example: conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad=1, or gemm m=64 n=256 k=128, or as JSON '
          '{"type": "gemm", "m": 64, "n": 256, "k": 128}')
@@ -61,22 +60,24 @@ def parse_problem(words: Sequence[str] | str) -> Problem:
 
 
 def _from_words(parts: Sequence[str]) -> Problem:
-    kind = None
+    name = None
     if "=" not in parts[0]:
-        kind = _TYPE_WORDS.get(parts[0].lower())
-        if kind is None:
-            raise ProblemError(f"{parts[0][:40]!r} is no problem type ({', '.join(PROBLEM_TYPES)}); {_HELP}")
+        word = parts[0].lower()
+        name = next((work.name for work in operations() if word in (work.name, *work.words)), None)
+        if name is None:
+            raise ProblemError(f"{parts[0][:40]!r} is no problem type ({', '.join(OPERATIONS)}); {_HELP}")
         parts = parts[1:]
+    keep_case = name is not None and operation(name).is_open
     given: dict[str, object] = {}
     for part in parts:
-        name, equals, text = part.partition("=")
-        if not equals or not name or not text:
+        feature, equals, text = part.partition("=")
+        if not equals or not feature or not text:
             raise ProblemError(f"{part[:40]!r} is not name=value; {_HELP}")
-        name = name if kind == "recorded" else name.lower()
-        if name in given:
-            raise ProblemError(f"{name[:40]!r} is given twice")
-        given[name] = text
-    return make_problem(kind, given)
+        feature = feature if keep_case else feature.lower()
+        if feature in given:
+            raise ProblemError(f"{feature[:40]!r} is given twice")
+        given[feature] = text
+    return make_problem(name, given)
 
 
 def _from_json(text: str) -> Problem:
@@ -100,38 +101,44 @@ def _distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 def make_problem(kind: str | None, given: Mapping[str, object]) -> Problem:
     """A problem from loosely written features: shorthands spread over both axes, yes and no in all spellings.
 
-    Without a type, the names tell it. Raises ProblemError.
+    `kind` is the name of the operation; without it, the features' names tell it. Raises ProblemError.
     """
-    if kind is None:
-        names = {name.lower() for name in given}
-        kind = "conv2d" if names & {"c", "h", "r", "size", "filter"} else "gemm" if "m" in names else None
-        if kind is None:
-            raise ProblemError(f"cannot tell the type of the problem; {_HELP}")
-    table = problem_type(kind).by_name
-    if kind == "recorded":
-        return Problem.make(kind, **{name: _value(name, value) for name, value in given.items()})
+    work = _operation_of(given) if kind is None else operation(kind)
+    if work.is_open:
+        return Problem.make(work.name, **{name: _value(name, value) for name, value in given.items()})
     values: dict[str, Value] = {}
     specific: dict[str, Value] = {}
     for written, value in given.items():
         name = written.lower()
-        if name in _BOTH_AXES and kind in ("conv2d", "convnd"):
-            values.update(dict.fromkeys(_BOTH_AXES[name], _value(name, value)))
-        elif name == "relu":
-            wanted = _yes_no(_value(name, value))
-            if wanted not in ("yes", "no"):
-                raise ProblemError(f"relu={str(value)[:40]!r} is not one of yes, no")
-            specific["activation"] = "relu" if wanted == "yes" else "none"
+        if name in work.shorthands:
+            values.update(dict.fromkeys(work.shorthands[name], _value(name, value)))
+        elif name == "relu" and name not in work.by_name:
+            specific["activation"] = _activation(value)
         else:
-            feature = table.get(name)
-            choice = feature is not None and bool(feature.choices)
-            read = _value(name, value)
-            specific[name] = _yes_no(read) if choice and feature is not None and "yes" in feature.choices else read
+            feature, read = work.by_name.get(name), _value(name, value)
+            specific[name] = _yes_no(read) if feature is not None and "yes" in feature.choices else read
     values.update(specific)
-    if kind in ("conv2d", "convnd"):
-        for name, other in (("s", "r"), ("w", "h")):
-            if other in values:
-                values.setdefault(name, values[other])
-    return Problem.make(kind, **values)
+    for name, other in work.repeated.items():
+        if other in values:
+            values.setdefault(name, values[other])
+    return Problem.make(work.name, **values)
+
+
+def _operation_of(given: Mapping[str, object]) -> Operation:
+    """The first operation with a hint among the names. Raises ProblemError."""
+    names = {name.lower() for name in given}
+    for work in operations():
+        if names & work.hints:
+            return work
+    raise ProblemError(f"cannot tell the type of the problem; {_HELP}")
+
+
+def _activation(value: object) -> str:
+    """The feature that `relu=yes` means."""
+    wanted = _yes_no(_value("relu", value))
+    if wanted not in ("yes", "no"):
+        raise ProblemError(f"relu={str(value)[:40]!r} is not one of yes, no")
+    return "relu" if wanted == "yes" else "none"
 
 
 def _value(name: str, value: object) -> Value:

@@ -1,38 +1,45 @@
-"""Similarity: which problems are so alike that they must be on the same side of a split."""
+"""Similarity: which problems are so alike that they must be on the same side of a split, and how far apart two are."""
 
 from __future__ import annotations
 
+import math
+
+from ..operations.table import operation
 from ..problem import Problem
 
 NEAR = 1.25  # factor between two sizes that count as much the same
 
 
 def near(a: Problem, b: Problem) -> bool:
-    """Whether two problems are much the same: equal kind, every size within a factor of 1.25.
+    """Whether two problems are much the same: equal kind, and every size within a factor of 1.25.
 
-    Whoever learns from one of them all but knows the other, so they must not stand on both sides of a split.
+    Training on one leaks the other, so near problems must be on the same side of a split. An unknown size is near any.
     """
-    if a.type != b.type or _kind(a) != _kind(b):
+    if a.type != b.type:
         return False
-    sizes = ("n", "c", "h", "w", "k") if a.type == "conv2d" else ("m", "n", "k")
-    for name in sizes:
-        one, other = a[name], b[name]
-        if one is None or other is None:
+    work = operation(a.type)
+    if work.kind(a) != work.kind(b):
+        return False
+    for name in work.sizes:
+        size, other = a[name], b[name]
+        if size is None or other is None:
             continue
-        assert isinstance(one, int)
-        assert isinstance(other, int)
-        if max(one, other) > NEAR * min(one, other):
+        assert isinstance(size, int | float)
+        assert isinstance(other, int | float)
+        if max(size, other) > NEAR * min(size, other):
             return False
-    return a.type in ("conv2d", "gemm") or a == b
+    return True
 
 
-def _kind(problem: Problem) -> tuple[object, ...]:
-    names = {"conv2d": ("r", "s", "stride_h", "stride_w", "dilation_h", "dilation_w", "dtype", "layout", "direction"),
-             "gemm": ("trans_a", "trans_b", "dtype")}.get(problem.type)
-    if names is None:
-        return problem.features
-    kind: tuple[object, ...] = tuple(problem[name] for name in names)
-    if problem.type == "conv2d":
-        groups, c = problem["groups"], problem["c"]
-        kind += ("dense" if groups == 1 else "depthwise" if groups == c else "grouped",)
-    return kind
+def distance(a: Problem, b: Problem) -> float:
+    """How different two problems of an operation are: the octaves between their sizes, and 1 for every other feature.
+    """
+    features, others = dict(a), dict(b)
+    total = 0.0
+    for name in {**features, **others}:  # in a fixed order: sums of floats depend on it
+        value, other = features.get(name), others.get(name)
+        if isinstance(value, int | float) and isinstance(other, int | float) and min(value, other) >= 0:
+            total += abs(math.log2((value + 1) / (other + 1)))
+        else:
+            total += value != other
+    return total

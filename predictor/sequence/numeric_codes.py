@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.problem import Value
+from seqtune.kernels.operations.feature import Value
 
 MODULI = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96)  # tile and vector sizes that kernels like
 SMALL = 16  # numbers 1..SMALL also have a place of their own

@@ -19,7 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from seqtune.errors import CheckpointError, ConfigurationError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
-from seqtune.kernels.problem import PROBLEM_TYPES, Problem, Value
+from seqtune.kernels.operations.feature import Value
+from seqtune.kernels.operations.table import operations
+from seqtune.kernels.problem import Problem
 
 from .numeric_codes import CODE_SIZE, QUANTITIES, Codes, codes
 
@@ -133,15 +135,15 @@ class Vocabulary:
         """With what is new appended, so that every old word keeps its number; a newer declaration replaces an older."""
         names, words, targets = dict.fromkeys(self.names), dict.fromkeys(self.words), dict.fromkeys(self.targets)
         derived = dict.fromkeys(self.derived)
-        for kind in PROBLEM_TYPES.values():
-            words.setdefault(f"type={kind.name}")
+        for operation in operations():
+            words.setdefault(f"type={operation.name}")
             names.setdefault("type")
-            for feature in kind.features:
-                names.setdefault(f"{kind.name}.{feature.name}")
+            for feature in operation.features:
+                names.setdefault(f"{operation.name}.{feature.name}")
                 for choice in feature.choices:
                     words.setdefault(f"{feature.name}={choice}")
-            for name, _ in kind.derived:
-                names.setdefault(f"{kind.name}.{name}")
+            for name, _ in operation.derived:
+                names.setdefault(f"{operation.name}.{name}")
         for facts in [_problem_facts(problem) for problem in problems] + [_device_facts(device) for device in devices]:
             for name, value in facts:
                 names.setdefault(name)

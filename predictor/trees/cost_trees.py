@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.operations.table import operation
 from seqtune.kernels.space import SearchSpace
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 _FACTS = ("threads", "compute_units", "vector_floats", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes",
           "local_memory", "max_work_group", "peak_gflops", "bandwidth_gbs")
 UNKNOWN = -1.0  # of a feature that a problem lacks: no true one is negative
-_SIZES = {"conv2d": ("k_per_group", "c_per_group", "row_w", "out_w", "rows", "out_h", "n"), "gemm": ("m", "n", "k")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def features(space: SearchSpace) -> NDArray[np.float32]:
     names = problem.names()
     fixed = [_number(value) for value in names.values()]
     fixed += [float(getattr(space.device, name)) for name in _FACTS]
-    for name in _SIZES.get(problem.type, ()):
+    for name in operation(problem.type).tiled_sizes:
         size = names.get(name)
         if isinstance(size, int) and size > 0:
             for values in numeric:

@@ -42,10 +42,10 @@ def one_problem(words: list[str] | None) -> Any:
 
 def several_problems(words: list[str] | None, named: str | None) -> list[Any]:
     """A problem, several quoted ones, or those of a set, all or of one type. Raises MisuseError, ProblemError."""
-    from seqtune.kernels.problem import PROBLEM_TYPES
+    from seqtune.kernels.operations.table import OPERATIONS
     from seqtune.kernels.problem_sets.parse import parse_problem, problem_set
 
-    if named and words and len(words) == 1 and words[0] in PROBLEM_TYPES:
+    if named and words and len(words) == 1 and words[0] in OPERATIONS:
         found = [problem for problem in problem_set(named) if problem.type == words[0]]
         if not found:
             raise MisuseError(f"there is no {words[0]} in {named!r:.200}")

@@ -13,9 +13,10 @@ from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array, Implementation, includes
 from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operands import operand_shapes
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import KERNELS, kernel, kernels_for, resolve, table
+from seqtune.kernels.registry import KERNELS, kernel, kernels_for, table
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BACKENDS, Backend, Executable, open_backend
 from seqtune.tuner.backends.discovery import devices, why_unavailable

@@ -71,7 +71,7 @@ def test_a_declared_kernel_is_tuned_from_records_like_any_other(tmp_path: Path) 
     ({"parameters": [{"name": "block", "values": [1]}] * 2, "default": {}}, "declares 'block' twice"),
     ({"default": {"block": 17}}, "default block=17 is no value"),
     ({"constraints": [{"expression": "__import__('os')", "reason": "x"}]}, "function '__import__'"),
-    ({"problem_type": "fft"}, "no problem type 'fft'"),
+    ({"problem_type": "fft"}, "no operation 'fft'"),
     ({"name": "copy"}, "name: String should match"),
     ({"version": 0}, "version"),
 ])

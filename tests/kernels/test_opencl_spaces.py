@@ -11,8 +11,9 @@ import pytest
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Implementation, Source
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import kernel, resolve
+from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace, spaces_for
 
 CPU = Device("opencl:cpu", "opencl", "skylake-avx512", "opencl-c-1.2", threads=2, compute_units=2, vector_bits=512,

@@ -7,7 +7,7 @@ import pytest
 
 from seqtune.errors import FormatError, ProblemError
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.from_torch import from_conv2d, from_linear
+from seqtune.kernels.problem_sets.from_torch import from_module
 from seqtune.kernels.problem_sets.networks import network
 from seqtune.kernels.problem_sets.parse import LARGEST_FILE, parse_problem, problem_set, read_problems
 
@@ -179,7 +179,7 @@ def test_csv_and_text_files_hold_many_problems_once_each(tmp_path: Path) -> None
         ("a.csv", "c,c\n1,2\n", "named twice"),
         ("a.csv", b"c,h\n\xff\xfe,3\n", "not UTF-8"),
         ("a.csv", 'c,h\n"3,4\n', "not CSV"),
-        ("a.csv", "type,m\npool,3\n", "a.csv:2: no problem type"),
+        ("a.csv", "type,m\npool,3\n", "a.csv:2: no operation"),
         ("a.txt", "\n# nothing\n", "holds no problem"),
         ("a.txt", "gemm m=1 n=2 k=3\ngemm m=1\n", "a.txt:2: gemm needs n"),
         ("a.txt", b"x" * (LARGEST_FILE + 1), "more than 10 MB"),
@@ -228,7 +228,7 @@ def fake_conv(**change: object) -> SimpleNamespace:
 def test_a_pytorch_convolution_is_a_problem() -> None:
     torch = pytest.importorskip("torch")
     conv = torch.nn.Conv2d(8, 16, (3, 5), stride=(1, 2), padding=(1, 2), dilation=(2, 1), groups=4).half()
-    problem = from_conv2d(conv, (2, 8, 20, 21), layout="NHWC")
+    problem = from_module(conv, (2, 8, 20, 21), layout="NHWC")
     assert problem == Problem.make(
         "conv2d",
         n=2,
@@ -250,16 +250,16 @@ def test_a_pytorch_convolution_is_a_problem() -> None:
     shape = conv.float()(torch.zeros(2, 8, 20, 21)).shape
     assert tuple(shape[2:]) == (problem.size("out_h"), problem.size("out_w"))
     same = torch.nn.Conv2d(8, 16, (3, 5), padding="same", dilation=2, bias=False)
-    assert from_conv2d(same, (8, 20, 21)) == parse_problem(
+    assert from_module(same, (8, 20, 21)) == parse_problem(
         "conv2d c=8 h=20 w=21 k=16 r=3 s=5 pad_h=2 pad_w=4 dilation=2"
     )
     valid = torch.nn.Conv2d(8, 16, 3, padding="valid", bias=False)
-    assert from_conv2d(valid, torch.zeros(1, 8, 20, 21).shape) == parse_problem("conv2d c=8 h=20 w=21 k=16 r=3")
+    assert from_module(valid, torch.zeros(1, 8, 20, 21).shape) == parse_problem("conv2d c=8 h=20 w=21 k=16 r=3")
     linear = torch.nn.Linear(32, 10)
-    assert from_linear(linear, (4, 5, 32)) == Problem.make("gemm", m=20, n=10, k=32, trans_b="yes", bias="yes")
+    assert from_module(linear, (4, 5, 32)) == Problem.make("gemm", m=20, n=10, k=32, trans_b="yes", bias="yes")
     for other in (torch.nn.Conv1d(8, 8, 3), torch.nn.ConvTranspose2d(8, 8, 3), torch.nn.ReLU()):
         with pytest.raises(ProblemError):
-            from_conv2d(other, (1, 8, 20, 20))
+            from_module(other, (1, 8, 20, 20))
 
 
 @pytest.mark.parametrize(
@@ -276,13 +276,15 @@ def test_a_pytorch_convolution_is_a_problem() -> None:
 def test_a_module_that_cannot_be_described_is_refused(
     change: dict[str, object], shape: tuple[int, ...], message: str
 ) -> None:
-    assert from_conv2d(fake_conv(), (1, 64, 56, 56)) == C2
+    assert from_module(fake_conv(), (1, 64, 56, 56)) == C2
     with pytest.raises(ProblemError, match=message):
-        from_conv2d(fake_conv(**change), shape)
+        from_module(fake_conv(**change), shape)
 
 
 def test_a_linear_layer_needs_its_features_last() -> None:
     with pytest.raises(ProblemError, match="does not end in 32"):
-        from_linear(SimpleNamespace(in_features=32, out_features=3), (4, 31))
+        from_module(SimpleNamespace(in_features=32, out_features=3), (4, 31))
     with pytest.raises(ProblemError, match="no Linear"):
-        from_linear(object(), (4, 31))
+        from_module(SimpleNamespace(in_features=32), (4, 32))
+    with pytest.raises(ProblemError, match="no layer that is known"):
+        from_module(object(), (4, 31))

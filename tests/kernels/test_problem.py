@@ -5,7 +5,8 @@ import json
 import pytest
 
 from seqtune.errors import ProblemError
-from seqtune.kernels.problem import Problem, Value
+from seqtune.kernels.operations.feature import Value
+from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import NETWORKS, network
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
@@ -88,7 +89,7 @@ def test_an_impossible_convolution_is_refused_in_one_line(change: dict[str, Valu
 def test_a_missing_size_and_an_unknown_type_are_named() -> None:
     with pytest.raises(ProblemError, match="needs k \\(output channels\\)"):
         Problem.make("conv2d", **{name: size for name, size in SMALL.items() if name != "k"})
-    with pytest.raises(ProblemError, match="no problem type 'conv9d'; there are conv2d, convnd, gemm, recorded"):
+    with pytest.raises(ProblemError, match="no operation 'conv9d'; there are conv2d, convnd, gemm, recorded"):
         Problem.make("conv9d", n=1)
 
 

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from seqtune.errors import ProblemError
+from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import NETWORKS, network
-from seqtune.kernels.problem_sets.sampler import LEAST_FLOP, MOST_FLOP, sample_problems
+from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.problem_sets.similarity import near
 
 
@@ -17,7 +18,8 @@ def test_a_sample_is_seeded_distinct_and_bounded(type_name: str) -> None:
     assert sample != sample_problems(type_name, 150, seed=2)
     assert len(set(sample)) == 150
     assert all(problem.type == type_name and problem["dtype"] == "fp32" for problem in sample)
-    assert all(LEAST_FLOP[type_name] <= problem.size("flop") <= MOST_FLOP[type_name] for problem in sample)
+    work = operation(type_name)
+    assert all(work.least_flop <= problem.size("flop") <= work.most_flop for problem in sample)
 
 
 def test_sampled_convolutions_vary_as_those_of_networks_do() -> None:
@@ -72,7 +74,7 @@ def test_near_is_of_one_kind_and_within_a_quarter() -> None:
 
 
 def test_what_cannot_be_sampled_is_refused() -> None:
-    with pytest.raises(ProblemError, match="no sampler of 'recorded'"):
+    with pytest.raises(ProblemError, match="recorded has no sampler"):
         sample_problems("recorded", 3, 0)
     with pytest.raises(ProblemError, match="found only"):
         sample_problems(

@@ -12,8 +12,9 @@ from seqtune.kernels.implementation import Implementation
 from seqtune.kernels.llvm.ir import depthwise_nchw as llvm_depthwise_planes
 from seqtune.kernels.llvm.ir import winograd_stages as llvm_winograd_loops
 from seqtune.kernels.llvm.ir.workspace import pieces
+from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import kernel, resolve
+from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 
 DEVICE = Device("llvm:avx2:2", "llvm", "haswell", "avx2", threads=2, compute_units=2, vector_bits=256,

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array, Implementation, Launch, Source
 from seqtune.kernels.llvm.network_operations import channels_last, max_pool, sums
-from seqtune.kernels.registry import kernel, resolve, table
+from seqtune.kernels.lookup import resolve
+from seqtune.kernels.registry import kernel, table
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, instruction_sets
 from seqtune.tuner.backends.llvm.threads import Threads, make_job

@@ -12,9 +12,10 @@ from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.similarity import distance
 from seqtune.kernels.space import SearchSpace, spaces_for
 from seqtune.kernels.union import Past
-from seqtune.tuner.history import LEAST_TRIALS, MOST_PROBLEMS, distance, experience
+from seqtune.tuner.history import LEAST_TRIALS, MOST_PROBLEMS, experience
 from seqtune.tuner.strategies.random import Random
 from seqtune.tuner.tune import Budget, Finals, tune
 from tests.support.fake_measurer import Fake

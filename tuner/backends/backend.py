@@ -12,8 +12,8 @@ from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import resolve
 
 
 class BuildError(Exception):

@@ -31,8 +31,9 @@ from seqtune.data.record import Measurement, Status
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import KERNELS, kernel, resolve
+from seqtune.kernels.registry import KERNELS, kernel
 from seqtune.kernels.space import SearchSpace
 
 from ..backends.backend import Backend, BuildError, Executable, LaunchError, open_backend

@@ -15,7 +15,7 @@ from torch import nn
 from seqtune.api import predict
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.from_torch import from_conv2d, from_linear
+from seqtune.kernels.problem_sets.from_torch import from_module
 from seqtune.pytorch import optimized as pytorch
 from seqtune.pytorch.graph import Layer
 from seqtune.pytorch.modules import KeptConvolution, KeptProduct
@@ -56,13 +56,13 @@ def test_a_layer_that_does_not_win_is_kept(checkpoint: Path, tmp_path: Path, mon
 def test_what_is_kept_computes_the_same_packed_or_not(packed: bool) -> None:
     conv, linear = nn.Conv2d(6, 8, (3, 2), (2, 1), (1, 0), (1, 2), 2), nn.Linear(6, 5)
     x, row = torch.randn(2, 6, 9, 8), torch.randn(2, 3, 6)
-    problem = from_conv2d(conv, x.shape, "NHWC")
+    problem = from_module(conv, x.shape, layout="NHWC")
     relu = Problem.make("conv2d", **{**dict(problem.features), "activation": "relu"})
     with torch.no_grad():
         for asked, wanted in ((problem, conv(x)), (relu, conv(x).relu())):
             kept = KeptConvolution(asked, conv.weight.detach(), conv.bias, packed)
             assert torch.allclose(kept(x), wanted, atol=1e-5)
-        product = KeptProduct(from_linear(linear, row.shape), linear.weight.detach(), linear.bias, packed)
+        product = KeptProduct(from_module(linear, row.shape), linear.weight.detach(), linear.bias, packed)
         assert torch.allclose(product(row), linear(row), atol=1e-5)
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Implementation
+from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import kernel, resolve
+from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 
 NEON = Device("llvm:neon:4", "llvm", "neoverse-n1", "neon", threads=4, compute_units=4, vector_bits=128,

@@ -17,9 +17,9 @@ from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array, Implementation
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operands import operand_shapes
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import resolve
 
 from ..backend import LaunchError
 from .compiler import INSTRUCTION_SETS, Built, Compiler, instruction_sets, toolchain

@@ -15,8 +15,9 @@ from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array, Implementation, Launch, Source
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import kernel, resolve
+from seqtune.kernels.registry import kernel
 
 from .compiler import Compiler
 from .threads import make_job

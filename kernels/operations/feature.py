@@ -1,0 +1,54 @@
+"""Feature: one named property of a problem, with its default and its bounds; and the features that operations share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from seqtune.errors import ProblemError
+
+Value: TypeAlias = int | float | str | None  # None: unknown
+
+LARGEST_SIZE = 1 << 20  # of one axis; beyond it a typing error is likelier than a problem
+LARGEST_TENSOR = 1 << 31  # elements of one tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One feature of an operation: an integer in [low, high], a number, or one of `choices`."""
+
+    name: str
+    meaning: str
+    default: Value = None
+    low: int = 1
+    high: int = LARGEST_SIZE
+    choices: tuple[str, ...] = ()
+    number: bool = False
+    required: bool = False
+
+    def check(self, value: Value) -> Value:
+        """`value` in the form in which a problem holds it. Raises ProblemError where the feature cannot have it."""
+        if value is None:
+            return None
+        if self.choices:
+            for choice in self.choices:
+                if str(value).lower() == choice.lower():
+                    return choice
+            raise ProblemError(f"{self.name}={value!s:.40} is not one of {', '.join(self.choices)}")
+        if self.number:
+            if isinstance(value, str) or not 0 < value < float("inf"):
+                raise ProblemError(f"{self.name}={value!s:.40} is not a positive number")
+            return float(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ProblemError(f"{self.name}={value!s:.40} is not a whole number")
+        if not self.low <= value <= self.high:
+            raise ProblemError(f"{self.name}={value!s:.40} is outside {self.low}..{self.high}")
+        return value
+
+
+DTYPE = Feature("dtype", "element type", "fp32", choices=("fp32", "fp16", "bf16", "int8"))
+DIRECTION = Feature("direction", "forward, backward data, backward weights", "forward",
+                    choices=("forward", "backward_data", "backward_weights"))
+BIAS = Feature("bias", "epilogue: add one number per output channel", "no", choices=("no", "yes"))
+ACTIVATION = Feature("activation", "epilogue: applied to the result", "none", choices=("none", "relu"))
+TOLERANCE = Feature("tolerance", "largest allowed max|difference| / max|reference|", 1e-4, number=True)

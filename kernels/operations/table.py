@@ -1,0 +1,37 @@
+"""Table of operations: their names, and look-up by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from seqtune.errors import ProblemError
+
+from ..lookup import resolve
+from .operation import Operation
+
+# A new operation is one new file and one line here. Vocabularies list features in this order: append.
+OPERATIONS: dict[str, str] = {
+    "conv2d": "seqtune.kernels.operations.conv2d:OPERATION",
+    "convnd": "seqtune.kernels.operations.convnd:OPERATION",
+    "gemm": "seqtune.kernels.operations.gemm:OPERATION",
+    "recorded": "seqtune.kernels.operations.recorded:OPERATION",
+}
+_resolved: dict[str, tuple[str, Operation]] = {}  # name -> (reference, operation): `operation` is asked very often
+
+
+def operation(name: str) -> Operation:
+    """The operation of that name. Raises ProblemError."""
+    reference = OPERATIONS.get(name)
+    if reference is None:
+        raise ProblemError(f"no operation {name!r:.40}; there are {', '.join(OPERATIONS)}")
+    known = _resolved.get(name)
+    if known is None or known[0] != reference:
+        value = resolve(reference)
+        assert isinstance(value, Operation)
+        known = _resolved[name] = reference, value
+    return known[1]
+
+
+def operations() -> Iterator[Operation]:
+    """All operations, in the order of the table."""
+    return map(operation, OPERATIONS)
