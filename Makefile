@@ -2,6 +2,7 @@
 #   make demo    predict and verify two ResNet-18 layers on every device found
 #   make test    the tests
 #   make check   lint and types
+#   make docs    the documentation site, in build/site; a broken link or a missing docstring fails
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # More arguments of `pip install`, such as another index to take torch from.
 PIP_ARGUMENTS ?=
 
-.PHONY: demo test check install develop clean
+.PHONY: demo test check docs install develop clean
 
 demo: install
 	@$(BIN)/seqtune demo
@@ -20,6 +21,10 @@ test: develop
 check: develop
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: develop
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "built build/site/index.html"
 
 install: $(VENV)/.installed
 develop: $(VENV)/.developer

@@ -1,0 +1,56 @@
+"""Hooks of MkDocs: pages that are generated while the site is built, the list of results, and the docstring check."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))  # MkDocs loads this file by its path
+
+from mkdocs.config.defaults import MkDocsConfig  # noqa: E402
+from mkdocs.exceptions import PluginError  # noqa: E402
+from mkdocs.structure.files import File, Files  # noqa: E402
+
+from docs.generate import architecture, command_line, docstrings, errors, kernels  # noqa: E402
+
+PACKAGE = ROOT / "build" / "package"  # `paths` of mkdocstrings in mkdocs.yml
+GENERATED = {
+    "reference/command-line.md": command_line.page,
+    "reference/kernels.md": kernels.page,
+    "reference/errors.md": errors.page,
+    "internals/architecture.svg": architecture.draw,
+}
+
+
+def on_startup(**_: object) -> None:
+    """Copy the package with `kernels/__init__.py`, which the reader of docstrings needs."""
+    shutil.rmtree(PACKAGE, ignore_errors=True)
+    shutil.copytree(ROOT / "seqtune", PACKAGE / "seqtune", ignore=shutil.ignore_patterns(
+        "__pycache__", "checkpoints", "shipped"))
+    (PACKAGE / "seqtune" / "kernels" / "__init__.py").touch()
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """List the pages that the benchmark programs wrote under `Results`. Fails where a public docstring is missing."""
+    undocumented = docstrings.missing()
+    if undocumented:
+        raise PluginError(f"public names without a docstring: {', '.join(undocumented)}")
+    pages: list[Any] = [path.relative_to(config.docs_dir).as_posix() for path in _results(Path(config.docs_dir))]
+    for section in config.nav or []:
+        if isinstance(section, dict) and "Results" in section:
+            section["Results"] = [*section["Results"], *pages]
+    return config
+
+
+def _results(docs: Path) -> list[Path]:
+    return sorted(path for path in (docs / "results").glob("*.md") if path.name != "index.md")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages."""
+    for path, make in GENERATED.items():
+        files.append(File.generated(config, path, content=make()))
+    return files

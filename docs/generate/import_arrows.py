@@ -1,0 +1,72 @@
+"""Import arrows of the package, read from the source files without importing them.
+
+A *floor* is one of the five top folders, a *room* is a folder inside a floor (or the floor itself, for the modules that
+stand directly in it). Relative imports are resolved from where a file lies, as editors and indexers do.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FLOORS = ("kernels", "data", "tuner", "predictor", "seqtune")  # each may import itself and those before it
+ERRORS = ("seqtune", "errors")  # the one module of the top floor that every floor may import
+LINKS = frozenset(FLOORS[:-1])  # links in seqtune/ to the folders of the same name
+
+Module = tuple[str, ...]  # ("kernels", "llvm", "direct"): the path of a file without its suffix
+
+
+def sources(floor: str) -> list[Path]:
+    """Python files of a floor, relative to the root; links are not followed."""
+    files = (path.relative_to(ROOT) for path in (ROOT / floor).rglob("*.py"))
+    return sorted(path for path in files if "__pycache__" not in path.parts
+                  and not (floor == "seqtune" and path.parts[1] in LINKS))
+
+
+def modules() -> dict[Module, Path]:
+    """Every module of the package with its file."""
+    return {path.with_suffix("").parts: path for floor in FLOORS for path in sources(floor)}
+
+
+def imports(path: Path, known: dict[Module, Path]) -> Iterator[Module]:
+    """Modules of the package that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.Import):
+            bases: list[tuple[Module, Module]] = [(_absolute(alias.name), ()) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            folder = path.parts[:len(path.parts) - node.level]
+            base = (*folder, *(node.module or "").split(".")) if node.level else _absolute(node.module or "")
+            bases = [(tuple(filter(None, base)), (alias.name,)) for alias in node.names]
+        else:
+            continue
+        for base, name in bases:
+            target = next((module for module in (base + name, base, (*base, "__init__")) if module in known), None)
+            if target is not None and target != path.with_suffix("").parts:
+                yield target
+
+
+def _absolute(dotted: str) -> Module:
+    """`seqtune.kernels.device` -> ("kernels", "device"); names outside the package give ()."""
+    parts = tuple(dotted.split("."))
+    if parts[0] != "seqtune":
+        return ()
+    return parts[1:] if len(parts) > 1 and parts[1] in LINKS else parts
+
+
+def room(module: Module) -> Module:
+    """The folder in which a module stands, two levels deep at most."""
+    return module[:-1][:2]
+
+
+def between_rooms() -> Counter[tuple[Module, Module]]:
+    """How many imports lead from each room to each other room; those of `seqtune.errors` are not counted."""
+    known = modules()
+    count: Counter[tuple[Module, Module]] = Counter()
+    for module, path in known.items():
+        if module[-1] != "__init__":  # a package passes names on; that is no dependency of its modules
+            count.update((room(module), room(target)) for target in imports(path, known)
+                         if room(module) != room(target) and target != ERRORS)
+    return count
