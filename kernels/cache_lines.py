@@ -1,8 +1,9 @@
-"""Cache lines: derived quantities that say what a tile does to a first-level cache, for kernels to declare.
+"""Cache lines: derived quantities that describe how a tile uses a first-level cache, for kernels to declare.
 
 The first-level caches of today's CPUs have 64 sets of 64-byte lines, so lines a multiple of 4 KiB apart compete for the
-8 to 12 ways of one set. Sizes of networks are rich in powers of two: on planes of 32x32 or 224x224 floats the same
-pixel of all channels falls into one set. A device of another cache reads the same numbers with another meaning.
+8 to 12 ways of one set. Many sizes in networks are powers of two: on planes of 32x32 or 224x224 floats the same pixel
+of all channels falls into one set. The formulas assume 64 sets of 64-byte lines; on other caches the quantities are
+features only.
 """
 
 from __future__ import annotations
@@ -11,17 +12,15 @@ from .expression import Expression
 
 LINE = 16  # floats
 PERIOD = 1024  # floats after which the sets repeat
-
-
-PADDED = "(h + 2 * pad_h) * (w + 2 * pad_w)"  # floats of a plane that is copied with its padding around
+PADDED = "(h + 2 * pad_h) * (w + 2 * pad_w)"  # floats of a plane that is copied with its padding
 
 
 def conv2d_lines(block: str, plane: str = PADDED, pixels: str = "tile_w") -> tuple[tuple[str, Expression], ...]:
-    """For rows of `pixels` pixels by `block` output channels, in planes of `plane` floats (expressions).
+    """Derived quantities for rows of `pixels` pixels by `block` output channels, in planes of `plane` floats.
 
-    `x_lines_a_set`, `y_lines_a_set`: lines in each set that is used, about: of one pixel's input channels and of a
-    tile's output channels (NCHW), or of a row of the tile's pixels (NHWC).
-    `x_line_visits`, `y_line_visits`: tiles that read, or write, the same line one after the other.
+    All three are texts of expressions. `x_lines_a_set`, `y_lines_a_set`: the approximate number of lines in each used
+    set, of one pixel's input channels and of a tile's output channels (NCHW), or of a row of the tile's pixels (NHWC).
+    `x_line_visits`, `y_line_visits`: the number of consecutive tiles that read, or write, the same line.
     """
     return tuple((name, Expression(text)) for name, text in (
         ("x_lines_a_set", f"{_lines('c_per_group', plane)} "
@@ -33,10 +32,10 @@ def conv2d_lines(block: str, plane: str = PADDED, pixels: str = "tile_w") -> tup
 
 
 def gemm_lines(block: str) -> tuple[tuple[str, Expression], ...]:
-    """For a tile of tile_m rows by `block` columns (an expression).
+    """Derived quantities for a tile of tile_m rows by `block` columns (the text of an expression).
 
-    `a_lines_a_set`, `c_lines_a_set`: lines in one set, of a column of A and of the tile's rows of C; `c_line_visits`:
-    tiles that write the same line.
+    `a_lines_a_set`, `c_lines_a_set`: the number of lines in a set, of a column of A and of the tile's rows of C;
+    `c_line_visits`: the number of tiles that write the same line.
     """
     return tuple((name, Expression(text)) for name, text in (
         ("a_lines_a_set", f"{_lines('k', 'm')} if trans_a == 'yes' else {_lines('tile_m', 'k')}"),
@@ -46,5 +45,5 @@ def gemm_lines(block: str) -> tuple[tuple[str, Expression], ...]:
 
 
 def _lines(count: str, step: str) -> str:
-    """Lines a set: `count` floats, `step` floats apart, use PERIOD / max(LINE, gcd(PERIOD, step)) sets."""
+    """The lines in a set: `count` floats, `step` floats apart, use PERIOD / max(LINE, gcd(PERIOD, step)) sets."""
     return f"max(1, {count} * max({LINE}, gcd({PERIOD}, {step})) / {PERIOD})"

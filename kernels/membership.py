@@ -1,7 +1,7 @@
-"""Membership: which of many configurations lie in their search spaces, each for a problem of its own, as columns.
+"""Membership: checks many configurations, each for its own problem, against their search spaces, as columns.
 
-A data base holds a hundred thousand configurations for nearly as many problems: enumerating a space for each takes
-hours, evaluating the constraints over columns a second.
+A database holds a hundred thousand configurations for nearly as many problems. Enumerating a space for each would take
+hours; evaluating the constraints over columns takes a second.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from .problem_sets.columns import Column, ProblemColumns
 
 
 class Membership:
-    """Rows of a problem and the settings of one kernel; `reasons` holds the first reason against a row, or None.
+    """The check of rows, each a problem and the settings of one kernel.
 
-    `others` are further columns that the kernel's expressions name.
+    `reasons` holds the first reason against each row, None where the row is valid. `others` are further columns that
+    the kernel's expressions name.
     """
 
     def __init__(self, kernel: Kernel, problems: ProblemColumns, device: Device, settings: Mapping[str, Column],
@@ -31,7 +32,7 @@ class Membership:
         self._names: dict[str, Any] = {**device.names(), **problems.values, **(others or {}), **settings}
         for parameter in kernel.parameters:
             self.require(np.isin(settings[parameter.name], np.array(parameter.values)),
-                         f"{parameter.name} has another value than the space knows")
+                         f"{parameter.name} is not one of the kernel's values")
         for name, expression in kernel.derived:
             if name not in settings:
                 self._names[name] = self.evaluate(expression)
@@ -40,11 +41,14 @@ class Membership:
                          f"{constraint.reason} ({constraint.expression.text})")
 
     def require(self, condition: Column, reason: str) -> None:
-        """Note the reason where the condition fails and no earlier one did."""
+        """Record the reason in every row where the condition fails and no earlier one did."""
         self.reasons[~condition.astype(bool) & (self.reasons == None)] = reason  # noqa: E711 - elementwise
 
     def evaluate(self, expression: Expression) -> Column:
-        """An expression over problem, device, settings and derived quantities; a filler where a name is not known."""
+        """The value of an expression over problem, device, settings and derived quantities.
+
+        Rows where a name is unknown get a reason, and a filler as value.
+        """
         for name in expression.names:
             if name in self._known:
                 self.require(self._known[name], f"{name} is not known")

@@ -28,7 +28,7 @@ from tests.support.paths import MIOPEN as DATA
 
 PERF_DBS = sorted(DATA.glob("*.db.bz2")) if DATA.is_dir() else []
 NO_SPACE = {"ConvHipImplicitGemmFwdXdlops", "ConvHipImplicitGemmBwdXdlops"}  # of Composable Kernel: names, not numbers
-ODD = "ConvOclDirectFwdFused: in_tile1 has another value than the space knows"  # labels of ConvOclDirectFwd1x1's form
+ODD = "ConvOclDirectFwdFused: in_tile1 is not one of the kernel's values"  # labels of ConvOclDirectFwd1x1's form
 MOST_ODD = 28
 
 pytestmark = pytest.mark.skipif(not PERF_DBS, reason=f"MIOpen's perf-dbs are not in {DATA}")

@@ -209,3 +209,9 @@ def test_truths_count_as_zero_and_one_on_columns_too() -> None:
         assert [
             Expression(text)({"a": int(a), "b": int(b)}) for a, b in zip(*columns.values(), strict=True)
         ] == expected
+
+
+@pytest.mark.parametrize("text", ["min(())", "max([])", "min(()) < tile"])
+def test_the_least_of_no_values_is_refused(text: str) -> None:
+    with pytest.raises(ExpressionError, match="of no values"):
+        Expression(text)({"tile": 1})

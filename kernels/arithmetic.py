@@ -1,0 +1,164 @@
+"""Arithmetic: the operators and functions of expressions, on plain numbers and on NumPy columns.
+
+Integers in columns have 64 bits: results that may not fit are computed in floating point instead of wrapping around.
+Division by zero gives 0 on columns, where it may be guarded by a condition that is evaluated beside it.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from typing import Any
+
+import numpy as np
+
+from seqtune.errors import ExpressionError
+
+LARGEST_SHIFT = 62
+LARGEST_POWER = 64
+FEW = 16  # values in a column up to which Python's max is faster than NumPy's
+
+
+def as_truth(value: Any) -> Any:
+    """A value or column as booleans."""
+    return value if isinstance(value, np.ndarray) and value.dtype == bool else np.asarray(value).astype(bool)
+
+
+def as_number(value: Any) -> Any:
+    """Booleans as the integers 0 and 1 (NumPy would add two booleans to a boolean)."""
+    if isinstance(value, np.ndarray | np.bool_) and value.dtype == bool:
+        return value.astype(np.int64)
+    return value
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, np.ndarray) and value.dtype.kind == "U")
+
+
+def _largest(value: Any) -> float:
+    """The largest magnitude in a number or column."""
+    if isinstance(value, np.ndarray):
+        if value.size <= FEW:
+            return float(max(map(abs, value.ravel().tolist()), default=0))
+        return max(float(value.max(initial=0)), -float(value.min(initial=0)))
+    magnitude: float = abs(value)
+    return magnitude
+
+
+def _overflows(operator: str, left: Any, right: Any) -> bool:
+    """Whether a result may exceed 64 bits; Python's own integers have no limit."""
+    if not isinstance(left, np.ndarray | np.generic) and not isinstance(right, np.ndarray | np.generic):
+        return False
+    a, b = _largest(left), _largest(right)
+    match operator:
+        case "*":
+            bound = float(a) * b
+        case "<<":
+            bound = float(a) * 2.0 ** min(b, LARGEST_SHIFT)
+        case "**":
+            bound = max(float(a), 1.0) ** min(b, LARGEST_POWER) if a <= 2**31 else 0.0
+        case _:
+            bound = float(a) + b
+    return bound >= 2.0**62
+
+
+def binary(operator: str, left: Any, right: Any, text: str, columns: bool) -> Any:
+    """Apply a binary operator. `text` is the whole expression, for errors. Raises ExpressionError."""
+    if isinstance(left, str | tuple) or isinstance(right, str | tuple):
+        raise ExpressionError(f"arithmetic on words in {text[:80]!r}")
+    if columns and operator not in "&|^":
+        left, right = as_number(left), as_number(right)
+        if operator in ("+", "-", "*", "<<", "**") and _overflows(operator, left, right):
+            left = np.asarray(left, dtype=float)  # 53 correct bits instead of a wrapped number
+            if operator == "<<":
+                operator, right = "*", 2.0 ** np.asarray(right)
+    match operator:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "&":
+            return left & right
+        case "|":
+            return left | right
+        case "^":
+            return left ^ right
+        case "<<" | ">>":
+            if np.any(np.asarray(right) < 0) or np.any(np.asarray(right) > LARGEST_SHIFT):
+                raise ExpressionError(f"a shift outside 0..{LARGEST_SHIFT} in {text[:80]!r}")
+            return left << right if operator == "<<" else left >> right
+        case "**":
+            if _largest(right) > LARGEST_POWER or _largest(left) > 2**31:
+                raise ExpressionError(f"a power that is too large in {text[:80]!r}")
+            if columns and np.any(np.asarray(right) < 0):
+                base = np.asarray(left, dtype=float)
+                return np.where((base == 0) & (np.asarray(right) < 0), 0, base**right)
+            return left**right
+    if columns:
+        divide = {"/": np.true_divide, "//": np.floor_divide, "%": np.mod}[operator]
+        if isinstance(right, int | float) and right:
+            return divide(left, right)
+        zero = np.asarray(right) == 0
+        safe = np.where(zero, 1, right)
+        quotient = divide(left, safe)
+        return np.where(zero, 0, quotient)
+    if right == 0:
+        raise ExpressionError(f"division by zero in {text[:80]!r}")
+    return {"/": lambda: left / right, "//": lambda: left // right, "%": lambda: left % right}[operator]()
+
+
+def compare(operator: ast.cmpop, left: Any, right: Any) -> Any:
+    """Apply a comparison, `in` and `not in` included. Raises ExpressionError."""
+    match operator:
+        case ast.Eq():
+            return left == right
+        case ast.NotEq():
+            return left != right
+        case ast.In() | ast.NotIn():
+            if not isinstance(right, tuple | dict):
+                raise ExpressionError(f"`in` needs a list of values, not {str(right)[:40]!r}")
+            contained: Any = False
+            for item in right:
+                contained = np.logical_or(contained, left == item)
+            contained = contained if isinstance(contained, np.ndarray) else bool(contained)
+            if isinstance(operator, ast.In):
+                return contained
+            return np.logical_not(contained) if isinstance(contained, np.ndarray) else not contained
+    if _is_word(left) or _is_word(right):
+        raise ExpressionError(f"{str(left)[:40]!r} and {str(right)[:40]!r} have no order")
+    match operator:
+        case ast.Lt():
+            return left < right
+        case ast.LtE():
+            return left <= right
+        case ast.Gt():
+            return left > right
+        case _:
+            return left >= right
+
+
+def call(name: str, arguments: list[Any], columns: bool) -> Any:
+    """Apply a function that expressions know. Raises ExpressionError."""
+    match name:
+        case "min" | "max":
+            if len(arguments) == 1 and isinstance(arguments[0], tuple):
+                arguments = list(arguments[0])
+                if not arguments:
+                    raise ExpressionError(f"{name} of no values")
+            if columns:
+                result = arguments[0]
+                for argument in arguments[1:]:
+                    result = (np.minimum if name == "min" else np.maximum)(result, argument)
+                return result
+            return (min if name == "min" else max)(arguments) if len(arguments) > 1 else arguments[0]
+        case "abs":
+            return abs(arguments[0])
+        case "gcd":
+            return np.gcd(*map(as_number, arguments)) if columns else math.gcd(*arguments)
+        case "lcm":
+            return np.lcm(*map(as_number, arguments)) if columns else math.lcm(*arguments)
+    left, right = arguments
+    blocks = binary("//", left + right - 1, right, name, columns)  # right > 0 wherever this is used
+    return blocks if name == "ceil_div" else blocks * right
