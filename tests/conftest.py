@@ -1,15 +1,24 @@
-"""Fixtures that several folders share; what takes long to make is made once in a session."""
+"""Fixtures that several folders share; what takes long to make is made once in a session.
+
+They import what they need when they are asked for: PyTorch takes a second, which tests of kernels need not wait for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
-from tests.support import label_toys, planted_labels, synthetic, untrained
+from tests.support.seeds import shift_seeds
+
+if TYPE_CHECKING:
+    from tests.support.label_toys import Parts
+
+shift_seeds()
 
 
 @pytest.fixture
@@ -22,36 +31,48 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an untrained translator for llvm devices: its proposals are valid, and of no merit."""
-    return untrained.save(tmp_path_factory.mktemp("checkpoint") / "untrained")
+    from tests.support.untrained import save
+
+    return save(tmp_path_factory.mktemp("checkpoint") / "untrained")
 
 
 @pytest.fixture
 def fake_kernel() -> Iterator[None]:
     """Registers `fake.direct` for one test: modules ask for it with `pytest.mark.usefixtures`."""
-    with synthetic.registered():
+    from tests.support.synthetic import registered
+
+    with registered():
         yield
 
 
 @pytest.fixture(scope="session")
 def label_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Perf-dbs of two GPUs and a find-db, whose labels follow rules."""
+    from tests.support.planted_labels import find_file, perf_files
+
     folder = tmp_path_factory.mktemp("miopen")
-    return [*planted_labels.perf_files(folder), planted_labels.find_file(folder)]
+    return [*perf_files(folder), find_file(folder)]
 
 
 @pytest.fixture(scope="session")
 def label_data(label_files: list[Path]) -> Dataset:
     """The data set of those files."""
+    from tests.support import label_toys
+
     return label_toys.read(label_files)
 
 
 @pytest.fixture(scope="session")
-def label_parts(label_data: Dataset) -> label_toys.Parts:
+def label_parts(label_data: Dataset) -> Parts:
     """The labels by kernel: to learn from, and to judge with."""
+    from tests.support import label_toys
+
     return label_toys.parts(label_data)
 
 
 @pytest.fixture(scope="session")
 def label_checkpoint(label_data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a checkpoint that learned from those labels for seconds."""
+    from tests.support import label_toys
+
     return label_toys.trained(label_data, tmp_path_factory.mktemp("checkpoints") / "labels")
