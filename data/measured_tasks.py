@@ -6,6 +6,7 @@ A task's configurations are numbered over all of its search spaces, in table ord
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -14,6 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from seqtune.errors import FormatError, KernelError
+from seqtune.kernels import registry
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
@@ -21,6 +23,9 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 from .dataset import configuration
+from .record import Status
+
+CLEARLY_FASTER = 0.95  # share of the best time; two measurements of one configuration differ by less
 
 NEEDED = ("device", "problem", "kernel", "configuration", "status", "seconds", "run", "held_out")
 
@@ -38,6 +43,9 @@ class Data(Protocol):
 def measured_tasks(data: Data, held_out: bool, declared: Sequence[Kernel] = ()) -> list[MeasuredTask]:
     """The tasks of the training part (or of the held-out part) in which anything ran; problems sorted by key.
 
+    Warns where a configuration that its space no longer holds was clearly faster than all that it holds: a constraint
+    may be too strict.
+
     Problems that `declared` kernels solve are those kernels' alone.
 
     Configurations that their space no longer holds are left out, as are other versions of a kernel, problems without
@@ -50,32 +58,38 @@ def measured_tasks(data: Data, held_out: bool, declared: Sequence[Kernel] = ()) 
     missing = [name for name in NEEDED if name not in frame.columns]
     if missing:
         raise FormatError(f"the data set has no column {missing[0]!r}; it needs {', '.join(NEEDED)}")
-    tasks = []
+    tasks, lost = [], list[str]()
     part = frame[frame["held_out"].astype(bool) == held_out]
     for (key, device_name), rows in part.groupby(["problem", "device"], sort=True, observed=True):
         name = str(device_name)
         if name not in data.devices:
             raise FormatError(f"the data set says nothing about its device {name!r:.60}")
-        measured = _measured_task(parse_problem(str(key)), data.devices[name], rows, declared)
+        measured = _measured_task(parse_problem(str(key)), data.devices[name], rows, declared, lost)
         if measured is not None:
             tasks.append(measured)
+    if lost:
+        warnings.warn(f"{len(lost)} measured problems were solved faster by a configuration that their search spaces "
+                      f"no longer hold, among them {lost[0]}; look at the constraints of its kernel", stacklevel=2)
     return tasks
 
 
-def _measured_task(problem: Problem, device: Device, rows: pd.DataFrame,
-                   declared: Sequence[Kernel]) -> MeasuredTask | None:
+def _measured_task(problem: Problem, device: Device, rows: pd.DataFrame, declared: Sequence[Kernel],
+                   lost: list[str]) -> MeasuredTask | None:
+    """One problem's rows as a task, None where nothing ran. What was faster and is lost is described in `lost`."""
     try:
         task = Task.of(problem, device, [kernel for kernel in declared if kernel.why_not(problem, device) is None])
     except KernelError:
         return None
     if device.toolchain and "toolchain" in rows:
         rows = rows[rows["toolchain"] == device.toolchain]
+    rows = rows[rows["status"] != Status.CONSTRAINTS.value]  # the space of that time refused it; nothing was measured
     seconds = np.full((2, len(task)), np.nan)  # of all runs, of final ones
     times = np.where(rows["status"].to_numpy(str) == "correct", rows["seconds"].to_numpy(float), np.inf)
     times = np.where(times > 0, times, np.inf)  # NaN too
     names, texts = rows["kernel"].to_numpy(str), rows["configuration"].to_numpy(str)
     final = rows["run"].to_numpy(str) == "final"
     versions = rows["kernel_version"].to_numpy() if "kernel_version" in rows else None
+    held = np.zeros(len(rows), bool)  # rows whose configuration is in today's spaces
     for kernel in task.kernels:
         chosen = names == kernel.name
         if versions is not None:
@@ -84,15 +98,37 @@ def _measured_task(problem: Problem, device: Device, rows: pd.DataFrame,
         settings = [dict(configuration(kernel.name, text).settings) for text in distinct]
         numbers = task.numbers(kernel.name, settings)[which]
         valid = numbers >= 0
+        held[np.flatnonzero(chosen)[valid]] = True
         for kind, counts in enumerate((valid, valid & final[chosen])):
             np.fmin.at(seconds[kind], numbers[counts], times[chosen][counts])
     trials, finals = seconds
+    best = float(np.fmin.reduce(trials, initial=math.inf))
+    for index in np.flatnonzero(~held & (times < CLEARLY_FASTER * best)):
+        if best < math.inf and (versions is None or versions[index] == _version(names[index], task, declared)):
+            lost.append(f"{problem.brief()} on {device.name} ({names[index]} {texts[index]}: {times[index]:.3g} s, "
+                        f"now at best {best:.3g} s)")
+            break
     both = np.isfinite(trials) & np.isfinite(finals)
     if both.any():  # finals all met the same minute, which may have been a slow one; trials met many
         finals = finals * np.median(trials[both] / finals[both])
-    if np.isfinite(finals).any():  # a lucky trial does not beat the best of the finals
-        trials = np.where(np.isnan(finals), np.maximum(trials, np.nanmin(finals)), finals)
+    if np.isfinite(finals).any():
+        best_final = np.nanmin(finals)
+        for _, part in task.parts():
+            if not np.isnan(finals[part]).all():  # a kernel that was not offered to the finals keeps its trials
+                capped = np.maximum(trials[part], best_final)  # a lucky trial does not beat the best of the finals
+                trials[part] = np.where(np.isnan(finals[part]), capped, finals[part])
     return MeasuredTask(task, trials) if np.isfinite(trials).any() else None
+
+
+def _version(name: str, task: Task, declared: Sequence[Kernel]) -> int | None:
+    """Today's version of a kernel family, None where nothing here knows it."""
+    versions = {kernel.name: kernel.version for kernel in (*declared, *task.kernels)}
+    if name in versions:
+        return versions[name]
+    try:
+        return registry.kernel(name).version
+    except KernelError:
+        return None
 
 
 def counted(times: ArrayLike, default: float, known: ArrayLike) -> Floats:
