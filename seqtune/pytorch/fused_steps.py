@@ -1,8 +1,8 @@
-"""Chains: steps of a graph that follow each other, run in one go on memory of their own.
+"""Chain: consecutive steps of a graph, run by one call on memory of their own.
 
-Between the steps of a chain nothing returns to Python, and their results lie in few blocks of memory, used again as
-soon as nothing will read them: what fits the caches stays there. Results that are read elsewhere get new memory at
-every call.
+A chain does not return to Python between its steps. Intermediate results lie in few blocks of memory, which are reused
+as soon as no later step reads them, so that they stay in the caches. Results that are read outside the chain get new
+memory at every call.
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ from seqtune.tuner.backends.llvm.calls import OTHER, Caller, X, Y, aligned
 
 from .modules import Step
 
-Place = tuple[int, int]  # of a job among the chain's, and in that job
+Slot = tuple[int, int]  # (number of a step, operand slot in its job)
 
 
 class Chain(nn.Module):
-    """Steps in order. `operands` of each: numbers of earlier steps, or of the chain's own operands (-1 is the first).
+    """Steps that run in order.
 
-    `results` are the numbers of the steps that are read outside.
+    `operands` of a step are numbers of earlier steps, or of the chain's own operands (-1 is the first). `results` are
+    the numbers of the steps whose results are read outside.
     """
 
     def __init__(self, caller: Caller, steps: Sequence[Step], operands: Sequence[Sequence[int]],
                  results: Sequence[int]) -> None:
         super().__init__()
         self._team = caller.team
-        self._calls = [step.call for step in steps]  # their code and weights live on in them
+        self._calls = [step.call for step in steps]  # they keep code and weights alive
         self._jobs = np.array([call.address for call in self._calls], np.int64)
-        self._made = [steps[number] for number in results]
+        self._result_steps = [steps[number] for number in results]
         self._blocks = _Blocks()
-        # operand of the chain and its format -> a step that knows how to make it ready, and who reads it
-        self._ready: dict[tuple[int, torch.memory_format], tuple[Step, list[Place]]] = {}
-        self._new: list[list[Place]] = [[] for _ in results]
-        last_read = {number: place for place, numbers in enumerate(operands) for number in numbers if number >= 0}
+        # (operand of the chain, format) -> a step that can convert the operand, and the slots that read it
+        self._ready: dict[tuple[int, torch.memory_format], tuple[Step, list[Slot]]] = {}
+        self._new: list[list[Slot]] = [[] for _ in results]
+        last_read = {number: reader for reader, numbers in enumerate(operands) for number in numbers if number >= 0}
         block_of: dict[int, int] = {}
         for number, (step, reads) in enumerate(zip(steps, operands, strict=True)):
             if number in results:
@@ -64,24 +65,24 @@ class Chain(nn.Module):
                     self._blocks.give(block_of.pop(read))
 
     def forward(self, *operands: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """The results; one alone as itself."""
+        """The results; a single one is returned as a tensor, not a tuple."""
         calls = self._calls
-        ready = []  # alive until the end
-        for (number, _), (step, places) in self._ready.items():
+        ready = []  # keeps converted operands alive until the end
+        for (number, _), (step, slots) in self._ready.items():
             x = step.ready(operands[number])
             ready.append(x)
-            for place, slot in places:
-                calls[place].job[slot] = x.data_ptr()
-        made = [step.new() for step in self._made]
-        for y, places in zip(made, self._new, strict=True):
-            for place, slot in places:
-                calls[place].job[slot] = y.data_ptr()
+            for reader, slot in slots:
+                calls[reader].job[slot] = x.data_ptr()
+        results = [step.new() for step in self._result_steps]
+        for y, slots in zip(results, self._new, strict=True):
+            for user, slot in slots:
+                calls[user].job[slot] = y.data_ptr()
         self._team.run_all(self._jobs)
-        return made[0] if len(made) == 1 else tuple(made)
+        return results[0] if len(results) == 1 else tuple(results)
 
 
 class _Blocks:
-    """Memory of a chain; what is given back is taken again, the smallest that is large enough."""
+    """Blocks of memory of a chain. A returned block is reused, the smallest that is large enough first."""
 
     def __init__(self) -> None:
         self._blocks: list[NDArray[np.float32]] = []
@@ -104,7 +105,7 @@ class _Blocks:
 
 
 def link(module: GraphModule, caller: Caller) -> None:
-    """Put chains in the place of all steps that follow each other in a graph, in one memory format."""
+    """Replace all runs of consecutive steps of a graph that share a memory format by chains."""
     for number, nodes in enumerate(list(_runs(module))):
         if len(nodes) > 1:
             _chain(module, caller, nodes, f"seqtune_chain_{number}")
@@ -117,11 +118,11 @@ def _runs(module: GraphModule) -> Iterator[list[Node]]:
         step = module.get_submodule(str(node.target)) if node.op == "call_module" else None
         if isinstance(step, Step):
             forms[node] = step.form
-            if any(one in nodes and forms[one] != step.form for one in node.all_input_nodes):  # a conversion between
+            if any(read in nodes and forms[read] != step.form for read in node.all_input_nodes):  # needs a conversion
                 yield nodes
                 nodes = []
             nodes.append(node)
-        elif node.op not in ("get_attr", "placeholder"):  # those do nothing
+        elif node.op not in ("get_attr", "placeholder"):  # these compute nothing
             yield nodes
             nodes = []
     yield nodes
@@ -129,20 +130,20 @@ def _runs(module: GraphModule) -> Iterator[list[Node]]:
 
 def _chain(module: GraphModule, caller: Caller, nodes: Sequence[Node], name: str) -> None:
     numbers = {node: number for number, node in enumerate(nodes)}
-    outside = list(dict.fromkeys(node for one in nodes for node in one.all_input_nodes if node not in numbers))
+    outside = list(dict.fromkeys(read for node in nodes for read in node.all_input_nodes if read not in numbers))
     numbers |= {node: -1 - number for number, node in enumerate(outside)}
     results = [number for number, node in enumerate(nodes) if any(user not in numbers for user in node.users)]
     steps = [module.get_submodule(str(node.target)) for node in nodes]
     chain = Chain(caller, [step for step in steps if isinstance(step, Step)],
-                  [[numbers[node] for node in one.args if isinstance(node, Node)] for one in nodes], results)
+                  [[numbers[read] for read in node.args if isinstance(read, Node)] for node in nodes], results)
     module.add_submodule(name, chain)
     with module.graph.inserting_after(nodes[-1]):
-        made = module.graph.call_module(name, tuple(outside))
-    for place, number in enumerate(results):
-        node = made
+        call = module.graph.call_module(name, tuple(outside))
+    for index, number in enumerate(results):
+        node = call
         if len(results) > 1:
-            with module.graph.inserting_after(made):
-                node = module.graph.call_function(operator.getitem, (made, place))
+            with module.graph.inserting_after(call):
+                node = module.graph.call_function(operator.getitem, (call, index))
         nodes[number].replace_all_uses_with(node, delete_user_cb=lambda user: user not in numbers)
     for node in reversed(nodes):
         module.graph.erase_node(node)

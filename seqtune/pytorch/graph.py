@@ -1,7 +1,7 @@
-"""Graphs: an exported model's operations, the layers in them that kernels can stand in for, and the standing in.
+"""Graph: finds the layers of an exported model that kernels can compute, and replaces them.
 
 A layer is a convolution with the batch normalisation and the ReLU that alone read its result, or a linear layer with
-its ReLU; the normalisation is folded into the weights. Weights must be constants, shapes are those of the example.
+its ReLU; the normalisation is folded into the weights. Weights must be constants. Shapes are those of the example.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SUMS = (aten.add.Tensor, aten.add_.Tensor)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """What one kernel computes: the operations from `first` to `last`."""
+    """The operations from `first` to `last`, which one kernel can compute."""
 
     first: Node
     last: Node
@@ -38,26 +38,26 @@ class Layer:
 
     @property
     def input(self) -> Node:
-        """What it reads; another node once the layer before is replaced."""
-        found = self.first.args[0]
-        assert isinstance(found, Node)
-        return found
+        """The node that the layer reads; it changes when the layer before is replaced."""
+        node = self.first.args[0]
+        assert isinstance(node, Node)
+        return node
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the result."""
+        """The shape of the result."""
         return tuple(self.last.meta["val"].shape)
 
 
 def find_layers(module: GraphModule) -> list[Layer]:
-    """The layers of an exported graph, in its order; what no problem describes is not among them."""
-    found = []
+    """The layers of an exported graph that a problem describes, in order."""
+    layers = []
     for node in module.graph.nodes:
         make = _MAKERS.get(node.target) if node.op == "call_function" else None
         layer = make(module, node) if make is not None else None
         if layer is not None:
-            found.append(layer)
-    return found
+            layers.append(layer)
+    return layers
 
 
 def _convolution(module: GraphModule, node: Node) -> Layer | None:
@@ -130,7 +130,7 @@ def _pair(value: Any) -> tuple[int, int]:
 
 
 def _shape(node: Any, axes: int | None) -> tuple[int, ...] | None:
-    """The static shape of an fp32 value with so many axes; else None."""
+    """The static shape of an fp32 value of `axes` axes (None: any number); None for other values."""
     value = node.meta.get("val") if isinstance(node, Node) else None
     if not isinstance(value, Tensor) or value.dtype != torch.float32 or (axes is not None and value.dim() != axes):
         return None
@@ -139,7 +139,7 @@ def _shape(node: Any, axes: int | None) -> tuple[int, ...] | None:
 
 
 def _constants(module: GraphModule, *nodes: Any) -> tuple[Any, ...] | None:
-    """The fp32 tensors (None for None) that graph nodes name; None where one is computed or of another type."""
+    """The constant fp32 tensors behind nodes (None for None); None where one is computed or of another type."""
     found: list[Tensor | None] = []
     for node in nodes:
         if node is None:
@@ -155,7 +155,7 @@ def _constants(module: GraphModule, *nodes: Any) -> tuple[Any, ...] | None:
 
 
 def _only_user(node: Node, targets: Sequence[Any]) -> Node | None:
-    """The one operation that reads a result, where it is one of these and reads it first."""
+    """The only reader of a node, where it is one of the operations and reads the node as first argument; else None."""
     users = list(node.users)
     if len(users) == 1 and users[0].target in targets and users[0].args[0] is node:
         return users[0]
@@ -163,7 +163,7 @@ def _only_user(node: Node, targets: Sequence[Any]) -> Node | None:
 
 
 def _folded(module: GraphModule, node: Node, weights: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor] | None:
-    """Weights and bias with a batch normalisation in them; None where it learns or is no constant."""
+    """Weights and bias with a batch normalisation folded in; None where that trains or is not constant."""
     _, scale, shift, mean, variance, training, _, epsilon, _ = _filled(node, [None] * 9)
     constants = _constants(module, scale, shift, mean, variance)
     if training or constants is None or constants[2] is None or constants[3] is None:
@@ -176,7 +176,7 @@ def _folded(module: GraphModule, node: Node, weights: Tensor, bias: Tensor | Non
 
 
 def replace_layer(module: GraphModule, layer: Layer, by: nn.Module) -> None:
-    """Let a module compute a layer."""
+    """Replace a layer by a module."""
     chain = [layer.first]
     while chain[-1] is not layer.last:
         chain.append(next(iter(chain[-1].users)))
@@ -184,7 +184,7 @@ def replace_layer(module: GraphModule, layer: Layer, by: nn.Module) -> None:
 
 
 def replace_glue(module: GraphModule, caller: Caller) -> None:
-    """Sums (with the ReLU that alone reads them) and max-pools between layers by this library's loops."""
+    """Replace sums (with a fused ReLU) and max-pools between layers by our own loops."""
     for node in list(module.graph.nodes):
         if node.op == "call_function" and node.target in SUMS:
             _replace_sum(module, caller, node)
@@ -193,7 +193,7 @@ def replace_glue(module: GraphModule, caller: Caller) -> None:
 
 
 def keep_strides(module: GraphModule) -> None:
-    """What the model's code takes for granted of tensors in memory, though they are channels_last here.
+    """Keep the strides that operations of the model rely on, although tensors are channels_last here.
 
     Views of them copy where they must, and its results are contiguous where they were: others may view those.
     """
@@ -235,13 +235,13 @@ def _replace_pool(module: GraphModule, caller: Caller, node: Node) -> None:
 
 
 def _is_image(module: GraphModule, node: Any) -> bool:
-    """Whether a module that stands in makes it, channels_last; of others, some would have to be converted first."""
+    """Whether one of our modules computes the node in channels_last; other results may need a conversion."""
     made_by = module.get_submodule(str(node.target)) if isinstance(node, Node) and node.op == "call_module" else None
     return isinstance(made_by, KeptConvolution) or (isinstance(made_by, Step) and made_by.form == LAST)
 
 
 def _stand_in(module: GraphModule, chain: Sequence[Node], by: nn.Module, operands: tuple[Any, ...]) -> None:
-    """Replace a chain of operations, of which only the last is read outside, by a call of a module."""
+    """Replace a chain of operations by a call of a module; only the last operation is read outside the chain."""
     name = f"seqtune_{chain[0].name}"
     module.add_submodule(name, by)
     with module.graph.inserting_before(chain[-1]):
@@ -253,5 +253,5 @@ def _stand_in(module: GraphModule, chain: Sequence[Node], by: nn.Module, operand
 
 
 def constants_of(module: GraphModule) -> Iterator[Node]:
-    """Constants that nothing reads any more."""
+    """Constants that nothing reads."""
     return (node for node in module.graph.nodes if node.op == "get_attr" and not node.users)

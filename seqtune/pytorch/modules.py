@@ -1,7 +1,7 @@
-"""Layers: what stands in an optimised graph in place of PyTorch's operations. They read and write NHWC memory.
+"""Modules that replace PyTorch's operations in an optimised graph. They read and write NHWC memory.
 
-A tensor of PyTorch's channels_last format is NHWC memory, so a kernel runs on its address; what arrives in another
-format is converted first.
+A tensor in PyTorch's channels_last format is NHWC memory, so a kernel runs on its address; tensors in another format
+are converted first.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from seqtune.kernels.problem import Problem
 from seqtune.tuner.backends.llvm.calls import Call, Caller
 
 LAST = torch.channels_last
-FEW_CHANNELS = 4  # images; PyTorch is slow to make these channels_last
+FEW_CHANNELS = 4  # PyTorch converts images of few channels to channels_last slowly
 
 
-class Last:
-    """Makes a tensor of one shape channels_last where it is not."""
+class ChannelsLast:
+    """Converts tensors of one shape to channels_last."""
 
     def __init__(self, caller: Caller, shape: Sequence[int]) -> None:
         n, c, h, w = shape
@@ -31,7 +31,7 @@ class Last:
         self._call = caller.bind_source(*channels_last(n, c, h * w)) if c <= FEW_CHANNELS else None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The same numbers as NHWC memory."""
+        """The tensor in NHWC memory; itself where it already is."""
         if x.is_contiguous(memory_format=LAST):
             return x
         if self._call is None or not x.is_contiguous():
@@ -42,9 +42,9 @@ class Last:
 
 
 class Step(nn.Module):
-    """One call in a graph: it reads one or two tensors, made `ready` first, and makes one.
+    """One kernel call in a graph: it reads one or two tensors, converted by `ready`, and writes one.
 
-    `over` says that nothing else reads the first operand, so that the result may lie where that did.
+    `over` says that nothing else reads the first operand, so that the result may overwrite it.
     """
 
     def __init__(self, call: Call, shape: Sequence[int], ready: Callable[[Tensor], Tensor],
@@ -53,11 +53,11 @@ class Step(nn.Module):
         self.call, self.shape, self.ready, self.form, self.over = call, tuple(shape), ready, form, over
 
     def new(self) -> Tensor:
-        """Memory for the result."""
+        """New memory for the result."""
         return torch.empty(self.shape, memory_format=self.form)
 
     def forward(self, x: Tensor, other: Tensor | None = None) -> Tensor:
-        """The result."""
+        """Run the kernel."""
         x, y = self.ready(x), self.new()
         if other is None:
             self.call(x.data_ptr(), y.data_ptr())
@@ -68,13 +68,13 @@ class Step(nn.Module):
 
 
 def tuned_convolution(caller: Caller, call: Call, problem: Problem) -> Step:
-    """A convolution by a tuned kernel."""
+    """A convolution computed by a tuned kernel."""
     x, y = ([problem.size(name) for name in names] for names in (("n", "c", "h", "w"), ("n", "k", "out_h", "out_w")))
-    return Step(call, y, Last(caller, x))
+    return Step(call, y, ChannelsLast(caller, x))
 
 
 def tuned_product(call: Call, shape: Sequence[int]) -> Step:
-    """A linear layer by a tuned kernel."""
+    """A linear layer computed by a tuned kernel."""
     return Step(call, shape, Tensor.contiguous, torch.contiguous_format)
 
 
@@ -96,7 +96,7 @@ def _last(x: Tensor) -> Tensor:
 
 
 class KeptConvolution(nn.Module):
-    """A convolution by PyTorch: oneDNN with weights packed for it where `packed`, else as any user calls it."""
+    """A convolution computed by PyTorch: by oneDNN with packed weights where `packed`, else by `conv2d`."""
 
     def __init__(self, problem: Problem, weights: Tensor, bias: Tensor | None, packed: bool) -> None:
         super().__init__()
@@ -125,12 +125,12 @@ class KeptConvolution(nn.Module):
 
 
 def _reorder(*arguments: Any) -> Tensor:
-    found: Tensor = torch._C._nn.mkldnn_reorder_conv2d_weight(*arguments)
-    return found
+    packed: Tensor = torch._C._nn.mkldnn_reorder_conv2d_weight(*arguments)
+    return packed
 
 
 class KeptProduct(nn.Module):
-    """A linear layer by PyTorch, in the same two ways."""
+    """A linear layer computed by PyTorch, with packed weights or without."""
 
     def __init__(self, problem: Problem, weights: Tensor, bias: Tensor | None, packed: bool) -> None:
         super().__init__()

@@ -1,19 +1,19 @@
-"""For PyTorch: `optimize(model, example_input)` puts tuned kernels into a copy of an eval-mode CPU model.
+"""Optimized: a copy of an eval-mode CPU model with tuned kernels in it, made by `optimize(model, example_input)`.
 
     >>> from seqtune.pytorch import optimize
     >>> fast = optimize(model.eval(), torch.randn(1, 3, 224, 224))  # doctest: +SKIP
     >>> fast.save("choice.json")  # doctest: +SKIP
 
-The model is exported to a graph (torch.export); where a whole model cannot be, those of its parts that can. Batch
-normalisation is folded into the convolution before it, and a ReLU is computed with it where nothing else reads its
-input. The graph runs in channels_last throughout, whose memory the kernels read and write as it is. Each convolution
-and linear layer is predicted, verified against the safe default, and measured beside PyTorch's own operation on equal
-terms (channels_last, weights packed before): PyTorch's is kept where ours does not win. Results come in the memory
-format that they had.
+The model is exported to a graph (torch.export). Where a whole model cannot be exported, its parts are tried. Batch
+normalisation is folded into the convolution before it, and a ReLU is fused where nothing else reads its input. The
+graph runs in channels_last throughout, which the kernels read and write directly. Each convolution and linear layer is
+predicted, verified against the safe default, and measured beside PyTorch's own operation on equal terms (channels_last,
+weights packed before). PyTorch's operation is kept where ours is not faster. Results have the memory format of the
+original's.
 
-Only inputs of the example's shape are computed so; others go through the copied original, as slowly as before. The
-kernels run on the OpenMP threads that PyTorch has; calls from several threads take turns. NaNs are not passed on as
-PyTorch does: a ReLU makes 0 of them, a max-pool passes them by.
+The kernels serve inputs of the example's shape only; other inputs go through a copy of the original at its speed. The
+kernels run on PyTorch's OpenMP threads; calls from several threads take turns. NaNs are not propagated as PyTorch does:
+a ReLU turns them into 0, a max-pool ignores them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .graph import Layer, constants_of, find_layers, keep_strides, replace_glue,
 from .saved_choices import Choice, choices_of, read_choices, write_choices
 from .selection import TOLERANCE, choose, difference, module_of
 
-BUSY = 5.0  # on an idle machine no kernel here takes so many times as long as PyTorch's operation
+BUSY = 5.0  # times PyTorch's own time; no kernel is that slow on an idle machine
 
 
 class Optimized(nn.Module):
@@ -61,15 +61,15 @@ class Optimized(nn.Module):
         self.error = error  # max|difference| / max|reference| on the example
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the model returns."""
+        """Run the model."""
         return self.model(*args, **kwargs)
 
     def save(self, path: str | Path) -> None:
-        """Keep the choice, without the weights, for `optimize(..., saved=path)`."""
+        """Write the choices, without the weights, for `optimize(..., saved=path)`."""
         write_choices(Path(path), self.device, self.choices)
 
     def train(self, mode: bool = True) -> Optimized:
-        """Only for evaluation."""
+        """Set evaluation mode. Raises MisuseError for training mode."""
         if mode:
             raise MisuseError("an optimised model does not train; train the original and optimise it again")
         return super().train(False)
@@ -96,7 +96,7 @@ class Compiled(nn.Module):
         self._unflatten = unflatten
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the original returns."""
+        """Run the graph, or the original for inputs of other shapes."""
         if kwargs or len(args) != len(self._known):
             return self.original(*args, **kwargs)
         for given, known in zip(args, self._known, strict=True):
@@ -106,27 +106,27 @@ class Compiled(nn.Module):
             return self._unflatten(self.graph(*args))
 
 
-_TURN = threading.RLock()  # the kernels share their workspace, and their jobs
+_TURN = threading.RLock()  # the kernels share a workspace and jobs
 
 
 def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, device: Device | str = "llvm:0",
              verify: bool = True, seconds: float = SECONDS, checkpoint: str | Path = "default",
              journal: str | Path | None = None, saved: str | Path | None = None,
              progress: Say = silent) -> Optimized:
-    """A copy of an eval-mode CPU model that computes faster what it computes on inputs of the example's shape.
+    """A copy of an eval-mode CPU model with tuned kernels for inputs of the example's shape.
 
-    `seconds` is the time that verifying one layer may take; verdicts are kept in the journal, so that a second time is
-    quick. `saved` is what `Optimized.save` wrote: nothing is predicted or verified then. Without `verify` the first
-    prediction of every layer is taken as it is. `progress` is told what is done, and what could not be. Raises
-    MisuseError on what cannot be optimised, SeqtuneError where any result differs from the model's by more than
-    TOLERANCE of its largest number.
+    `seconds` is the time budget for verifying one layer; verdicts are kept in the journal, so a second call is quick.
+    `saved` is a file written by `Optimized.save`; nothing is predicted or verified then. Without `verify` the first
+    prediction of every layer is used unmeasured. `progress` receives one line for each step and each part that could
+    not be optimised. Raises MisuseError for a model or input that cannot be optimised, SeqtuneError where a result
+    differs from the model's by more than TOLERANCE of its largest number.
     """
     examples = _examples(example_input)
     check_positive("seconds", seconds)
     _check(model, examples)
-    place = as_device(device)
-    caller = caller_of(place)
-    choices = read_choices(Path(saved), place) if saved is not None else None
+    target = as_device(device)
+    caller = caller_of(target)
+    choices = read_choices(Path(saved), target) if saved is not None else None
     original = copy.deepcopy(model)
     with torch.no_grad():
         expected = _tensors(original(*examples))
@@ -144,7 +144,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
                           "input, no convolution of images nor linear layer with constant fp32 weights")
     if choices is not None and len(made) != len(choices):
         raise FormatError(f"{saved} was saved for another model: it has {len(choices)} layers, this one {len(made)}")
-    disturbed = sum((one.seconds or 0.0) > BUSY * (one.pytorch_seconds or math.inf) for one in made)
+    disturbed = sum((choice.seconds or 0.0) > BUSY * (choice.pytorch_seconds or math.inf) for choice in made)
     if disturbed:
         warned(f"{disturbed} of {len(made)} layers took over {BUSY:.0f} times as long as PyTorch's own when they were "
                "measured: other programs were busy; optimise again when they are not")
@@ -153,19 +153,19 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     if not error < TOLERANCE:
         raise SeqtuneError(f"the optimised model's results differ by {error:.1e} of the largest; {TOLERANCE:.0e} is "
                            "allowed")
-    return Optimized(result, place, made, error).eval()
+    return Optimized(result, target, made, error).eval()
 
 
 def _examples(given: object) -> tuple[Tensor, ...]:
-    found = tuple(given) if isinstance(given, list | tuple) else (given,)
-    if not found or not all(isinstance(one, Tensor) for one in found):
+    examples = tuple(given) if isinstance(given, list | tuple) else (given,)
+    if not examples or not all(isinstance(example, Tensor) for example in examples):
         raise MisuseError("the example input must be a tensor, or a tuple of the tensors that the model is called with")
-    return found
+    return examples
 
 
 def _check(model: object, examples: Sequence[Tensor]) -> None:
     if not isinstance(model, nn.Module):
-        raise MisuseError(f"a {type(model).__name__} is no torch.nn.Module")
+        raise MisuseError(f"a {type(model).__name__} is not a torch.nn.Module")
     if isinstance(model, Optimized):
         raise MisuseError("this model is optimised already")
     if any(module.training for module in model.modules()):
@@ -180,9 +180,9 @@ def _check(model: object, examples: Sequence[Tensor]) -> None:
 
 @lru_cache(maxsize=4)
 def caller_of(device: Device) -> Caller:
-    """One per device and process: all models share threads and workspace.
+    """The caller of a device, one for each process: all models share its threads and workspace.
 
-    Where PyTorch's OpenMP runtime is not found, threads of our own run the kernels, and pin the calling one.
+    Where PyTorch's OpenMP runtime is not found, our own threads run the kernels, and the calling thread is pinned.
     """
     if device.backend != "llvm":
         raise MisuseError(f"{device.name} does not compute in PyTorch's memory; choose an llvm device")
@@ -194,14 +194,14 @@ def caller_of(device: Device) -> Caller:
 
 def _compile_parts(module: nn.Module, examples: Sequence[Tensor], caller: Caller,
                    chosen: Callable[[Sequence[Layer]], list[Choice]], made: list[Choice], progress: Say) -> nn.Module:
-    """The module compiled, or else itself with those of its children compiled that can be; choices go to `made`."""
+    """The module compiled, or itself with its exportable children compiled. Choices are appended to `made`."""
     if next(module.parameters(), None) is None:
         return module
     try:
         with torch.no_grad():
             program = torch.export.export(module, tuple(examples))
-    except Exception as error:  # whatever its code does that cannot be exported; there are many kinds
-        progress(f"{type(module).__name__} cannot be exported, its parts are tried: {one_line(error, 100)}")
+    except Exception as error:  # many kinds of code cannot be exported
+        progress(f"{type(module).__name__} cannot be exported; trying its parts: {one_line(error, 100)}")
         inputs = _inputs_of_children(module, examples)
         for name, child in list(module.named_children()):
             if inputs.get(name):
@@ -228,13 +228,13 @@ def _compile_parts(module: nn.Module, examples: Sequence[Tensor], caller: Caller
 
 
 def _plain(module: GraphModule) -> GraphModule:
-    """The graph on tensors alone: without the wrapping and checking of inputs and outputs."""
+    """The graph without the wrapping and checking of inputs and outputs, so that it takes plain tensors."""
     module.graph.set_codegen(CodeGen())
     return GraphModule(module, module.graph)
 
 
 def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[str, tuple[Tensor, ...]]:
-    """What each child is called with, where that is tensors of the same shapes each time; else ()."""
+    """The inputs of each child where these are tensors of the same shapes at every call, else ()."""
     found: dict[str, tuple[Tensor, ...]] = {}
     handles = []
     for name, child in module.named_children():
@@ -253,5 +253,5 @@ def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[s
     return found
 
 
-def _tensors(found: Any) -> list[Tensor]:
-    return [leaf.clone() for leaf in pytree.tree_leaves(found) if isinstance(leaf, Tensor)]
+def _tensors(result: Any) -> list[Tensor]:
+    return [leaf.clone() for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]

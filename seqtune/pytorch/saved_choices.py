@@ -1,4 +1,4 @@
-"""Choices: what computes each layer of an optimised model, and the JSON file that keeps them without the weights."""
+"""Choice: the configuration that computes one layer of an optimised model, and the JSON file of all choices."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from seqtune.tuner.measuring.timing import one_line
 from ..errors import FormatError, MisuseError
 
 SCHEMA = 1
-MOST_BYTES = 4_000_000  # of a file: thousands of layers
+MOST_BYTES = 4_000_000  # of a file; enough for thousands of layers
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What computes one layer. `configuration` is None where PyTorch's operation is kept."""
+    """The choice for one layer. `configuration` is None where PyTorch's operation is kept."""
 
     problem: Problem
     configuration: Configuration | None
-    seconds: float | None = None  # ours, measured beside PyTorch's; None where it was not
+    seconds: float | None = None  # of our kernel, measured beside PyTorch's; None where not measured
     pytorch_seconds: float | None = None
 
 
 def write_choices(path: Path, device: Device, choices: Sequence[Choice]) -> None:
-    """For `read_choices`. Raises SeqtuneError where it cannot be written."""
+    """Write the file that `read_choices` reads. Raises SeqtuneError where that fails."""
     layers = [{"problem": choice.problem.to_json(),
                "kernel": None if choice.configuration is None else choice.configuration.kernel,
                "version": None if choice.configuration is None else kernel(choice.configuration.kernel).version,
@@ -43,7 +43,7 @@ def write_choices(path: Path, device: Device, choices: Sequence[Choice]) -> None
 
 
 def read_choices(path: Path, device: Device) -> list[Choice]:
-    """A saved choice. Raises FormatError in one line where it is not one, or not for this device or these kernels."""
+    """Read saved choices. Raises FormatError for a malformed file and for another device or kernel version."""
     content = read_bounded(path, MOST_BYTES)
     try:
         found = json.loads(content)
@@ -51,7 +51,7 @@ def read_choices(path: Path, device: Device) -> list[Choice]:
         if not isinstance(layers, list):
             raise TypeError
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise FormatError(f"{path} is no saved choice of an optimised model") from None
+        raise FormatError(f"{path} is not a saved choice of an optimised model") from None
     if schema != SCHEMA:
         raise FormatError(f"{path} is of schema {schema!r:.20}; this seqtune reads {SCHEMA}")
     if key != device.key:
@@ -72,16 +72,16 @@ def _read_layer(layer: Any, device: Device) -> Choice:
         family, version = kernel(str(name)), layer["version"]
         given = Configuration.of(family.name, layer["configuration"])
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise FormatError("it is no saved choice of an optimised model") from None
+        raise FormatError("not a saved choice of an optimised model") from None
     if version != family.version:
         raise FormatError(f"it was saved with version {version!r:.20} of {family.name}, which is {family.version} now: "
                           "optimise the model again")
     space = SearchSpace(family, problem, device)
-    return Choice(problem, space[space.row(given)])  # the space's own values: 1 is not True here
+    return Choice(problem, space[space.row(given)])  # with the space's own values, because 1 == True
 
 
 def choices_of(choices: Sequence[Choice], problems: Sequence[Problem], name: str) -> list[Choice]:
-    """The saved choices of these problems. Raises FormatError."""
+    """The saved choice of each problem. Raises FormatError where one is missing."""
     by_problem = {choice.problem: choice for choice in choices}
     for problem in problems:
         if problem not in by_problem:

@@ -1,7 +1,7 @@
-"""Duels: every layer of a graph by its predicted kernel, beside PyTorch's own operation on equal terms.
+"""Selection: compares the predicted kernel of each layer with PyTorch's own operation on equal terms.
 
-Equal terms: channels_last memory, and weights packed before. A kernel that is not faster gives way; PyTorch's operation
-is itself the faster of its two ways, packed or as users call it.
+Equal terms mean channels_last memory and weights packed before. PyTorch's operation runs in the faster of its two ways,
+with packed weights or as users call it, and is kept unless the kernel is faster.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from .graph import Layer
 from .modules import LAST, KeptConvolution, KeptProduct, tuned_convolution, tuned_product
 from .saved_choices import Choice
 
-TOLERANCE = 1e-3  # of max|difference| / max|reference| of results
-ROUNDS = 11  # of ours beside PyTorch's, a sample each
+TOLERANCE = 1e-3  # largest allowed max|difference| / max|reference|
+ROUNDS = 11  # interleaved samples of the kernel and of PyTorch's operation
 SAMPLE_SECONDS = 5e-4
 
 
 def choose(layers: Sequence[Layer], caller: Caller, *, verify: bool, seconds: float, checkpoint: str | Path,
            journal: str | Path | None, progress: Say) -> list[Choice]:
-    """What computes each layer: predicted once for layers alike, and with `verify` measured beside PyTorch's operation.
+    """Choose a kernel for each layer; equal layers are predicted once.
 
-    `seconds` is what verifying one may take. PyTorch's is kept where no kernel solves a layer, too.
+    With `verify` the kernel is measured beside PyTorch's operation; `seconds` is the time budget of one verification.
+    PyTorch's operation is also kept where no kernel solves a layer.
     """
     known: dict[Problem, Choice] = {}
     distinct = dict.fromkeys(layer.problem for layer in layers)
@@ -53,12 +54,12 @@ def choose(layers: Sequence[Layer], caller: Caller, *, verify: bool, seconds: fl
             known[problem] = Choice(problem, None)
             continue
         choice = Choice(problem, found.configuration)
-        known[problem] = _duel(layer, choice, caller) if verify else choice
+        known[problem] = _compare(layer, choice, caller) if verify else choice
     return [known[layer.problem] for layer in layers]
 
 
 def module_of(layer: Layer, choice: Choice, caller: Caller) -> nn.Module:
-    """What computes a layer as chosen. Raises SeqtuneError where the kernel does not build here."""
+    """The module that computes a layer as chosen. Raises SeqtuneError where the kernel does not build."""
     if choice.configuration is None:
         return _kept(layer)
     bias = None if layer.bias is None else layer.bias.numpy()
@@ -73,7 +74,7 @@ def module_of(layer: Layer, choice: Choice, caller: Caller) -> nn.Module:
 
 
 def _kept(layer: Layer) -> nn.Module:
-    """PyTorch's operation in its faster way; as users call it where it cannot be packed."""
+    """PyTorch's operation with packed weights where that works and is faster, else as users call it."""
     kind: Any = KeptProduct if layer.problem.type == "gemm" else KeptConvolution
     plain = kind(layer.problem, layer.weights, layer.bias, packed=False)
     try:
@@ -93,8 +94,8 @@ def _operand(layer: Layer) -> Tensor:
     return x.contiguous(memory_format=LAST) if x.dim() == 4 else x
 
 
-def _duel(layer: Layer, choice: Choice, caller: Caller) -> Choice:
-    """The choice with its time beside PyTorch's; PyTorch's operation where that is not slower."""
+def _compare(layer: Layer, choice: Choice, caller: Caller) -> Choice:
+    """The choice with both times; PyTorch's operation where the kernel is not faster."""
     ours, theirs, x = module_of(layer, choice, caller), _kept(layer), _operand(layer)
     with torch.no_grad():
         times = _beside({"ours": lambda: ours(x), "theirs": lambda: theirs(x)})
@@ -104,24 +105,24 @@ def _duel(layer: Layer, choice: Choice, caller: Caller) -> Choice:
 
 
 def _beside(runs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """The least seconds of each, in interleaved rounds after a warm-up."""
+    """The least seconds of each call, in interleaved rounds after a warm-up."""
     calls = {name: sample(run, SAMPLE_SECONDS, 1)[1] for name, run in runs.items()}  # type: ignore[arg-type]
     least = dict.fromkeys(runs, math.inf)
     for _ in range(ROUNDS):
         for name, run in runs.items():
             run()
-            one, calls[name] = sample(run, SAMPLE_SECONDS, calls[name])  # type: ignore[arg-type]
-            least[name] = min(least[name], one)
+            seconds, calls[name] = sample(run, SAMPLE_SECONDS, calls[name])  # type: ignore[arg-type]
+            least[name] = min(least[name], seconds)
     return least
 
 
-def difference(expected: Sequence[Tensor], found: Sequence[Tensor]) -> float:
+def difference(expected: Sequence[Tensor], actual: Sequence[Tensor]) -> float:
     """The largest max|difference| / max|reference|; infinite where shapes or counts differ."""
-    if [one.shape for one in expected] != [one.shape for one in found]:
+    if [tensor.shape for tensor in expected] != [tensor.shape for tensor in actual]:
         return math.inf
     worst = 0.0
-    for reference, one in zip(expected, found, strict=True):
+    for reference, result in zip(expected, actual, strict=True):
         if reference.numel():
-            error = (one.double() - reference.double()).abs().max() / reference.double().abs().max().clamp(min=1e-30)
+            error = (result.double() - reference.double()).abs().max() / reference.double().abs().max().clamp(min=1e-30)
             worst = max(worst, float(error)) if not torch.isnan(error) else math.nan
     return worst

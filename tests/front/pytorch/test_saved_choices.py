@@ -57,16 +57,16 @@ def test_a_choice_that_cannot_be_written_is_one_line(quick: Callable[..., Optimi
     (lambda found: found["layers"][0].update(version=999), "version 999 of llvm.direct"),
     (lambda found: found["layers"][0].update(kernel="llvm.none"), "no kernel 'llvm.none'"),
     (lambda found: found["layers"][0]["configuration"].update(vector=999), "vector=999"),
-    (lambda found: found["layers"][0].update(configuration=None), "no saved choice"),
-    (lambda found: found["layers"][0].update(kernel=None), "no saved choice"),
+    (lambda found: found["layers"][0].update(configuration=None), "not a saved choice"),
+    (lambda found: found["layers"][0].update(kernel=None), "not a saved choice"),
     (lambda found: found["layers"][0].update(kernel="llvm.gemm"), "solves gemm, not conv2d"),
     (lambda found: found["layers"][0].update(kernel="opencl.direct"), "runs on opencl, not on llvm"),
     (lambda found: found["layers"][0].update(kernel="llvm.depthwise", version=1), "a group of its own"),
     (lambda found: found["layers"][0]["problem"].update(layout="two\nlines"), "layout=two lines"),
     (lambda found: found.update(device="two\nlines"), "saved on two lines"),
-    (lambda found: found.update(layers={"problem": 1}), "no saved choice"),
+    (lambda found: found.update(layers={"problem": 1}), "not a saved choice"),
     (lambda found: found.update(seqtune=99), "schema 99"),
-    (lambda found: found.pop("layers"), "no saved choice"),
+    (lambda found: found.pop("layers"), "not a saved choice"),
 ])
 def test_a_choice_that_does_not_fit_is_refused_in_one_line(
         quick: Callable[..., Optimized], tmp_path: Path, change: Callable[[Any], object], says: str) -> None:
@@ -89,7 +89,7 @@ def test_a_choice_that_is_not_there_or_damaged_is_refused(tmp_path: Path) -> Non
     path = tmp_path / "damaged.json"
     for damage in (b"[1, {", b"\xff\xfe\x00", b"[" * 100_000, b"{}"):
         path.write_bytes(damage)
-        with pytest.raises(FormatError, match="no saved choice"):
+        with pytest.raises(FormatError, match="not a saved choice"):
             optimize(model, x, device="llvm:1", saved=path)
     path.write_bytes(b" " * (MOST_BYTES + 1))
     with pytest.raises(FormatError, match="more than 4 MB"):

@@ -85,7 +85,7 @@ def test_what_was_measured_on_a_busy_machine_is_told(monkeypatch: pytest.MonkeyP
     (nn.Conv2d(3, 3, 1).eval(), "an image", "must be a tensor"),
     (nn.Conv2d(3, 3, 1).eval(), (), "must be a tensor"),
     (nn.Conv2d(3, 3, 1).eval(), 5, "must be a tensor"),
-    (torch.relu, torch.randn(3), "no torch.nn.Module"),
+    (torch.relu, torch.randn(3), "not a torch.nn.Module"),
 ])
 def test_what_cannot_be_optimised_is_refused_in_one_line(model: Any, example: Any, says: str) -> None:
     with pytest.raises(MisuseError) as caught:
