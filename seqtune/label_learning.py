@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.data.labels import Labels, Races
     from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+    from seqtune.predictor.labels.label_options import LabelOptions
     from seqtune.predictor.labels.methods import Method
     from seqtune.predictor.labels.mixture_weights import Chains
     from seqtune.predictor.labels.seen_problems import Learned
-    from seqtune.predictor.training.loop import LabelOptions, LabelProgress
+    from seqtune.predictor.training.loop import Progress as TrainingProgress
 
 NAME = "miopen"  # of the shipped checkpoint
 BY = ("direction", "dtype")
@@ -36,7 +37,7 @@ def holds_labels(data: Dataset) -> bool:
 
 
 def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = None, *, everything: bool = False,
-                 trees: bool = True, progress: Callable[[LabelProgress], None] | None = None,
+                 trees: bool = True, progress: Callable[[TrainingProgress], None] | None = None,
                  say: Say = silent) -> dict[str, Any]:
     """Train on a data set's labels and races but those of the held-out tenth of the problems and save the checkpoint;
     returns a report. `trees`: with chains of boosted trees beside the transformer. `everything`: the checkpoint is then
@@ -44,10 +45,10 @@ def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = 
     from seqtune.data.formats.miopen_import import tables_of
     from seqtune.data.labels import read_labels, read_races
     from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+    from seqtune.predictor.labels.label_options import LabelOptions
     from seqtune.predictor.labels.mixture_weights import best_weights, grow
     from seqtune.predictor.labels.training import set_aside, train
     from seqtune.predictor.labels.translator import LabelTranslator
-    from seqtune.predictor.training.loop import LabelOptions
     from seqtune.predictor.training.state import describe
 
     options = options or LabelOptions()
@@ -80,7 +81,7 @@ def train_labels(data: Dataset, out: str | Path, options: LabelOptions | None = 
 
 
 def _finished(found: LabelCheckpoint, labels: dict[str, Labels], races: Races | None, options: LabelOptions,
-              progress: Callable[[LabelProgress], None] | None, say: Say) -> LabelCheckpoint:
+              progress: Callable[[TrainingProgress], None] | None, say: Say) -> LabelCheckpoint:
     """The checkpoint after it has learned from the held-out problems, too, on which it is judged before."""
     from seqtune.predictor.labels.mixture_weights import grow
     from seqtune.predictor.labels.training import Trained, train
@@ -222,7 +223,7 @@ def fit_baselines(fitting: dict[str, Labels], progress: Say = silent, options: L
 
 def baseline_options(epochs: int = 20, threads: int = 2) -> LabelOptions:
     """How the two-tower ranker and the LSTM are trained."""
-    from seqtune.predictor.training.loop import LabelOptions
+    from seqtune.predictor.labels.label_options import LabelOptions
 
     return LabelOptions(epochs=epochs, threads=threads, batch=256, rate=2e-3, smoothing=0.05, even=0.8, most=3.0,
                         validation=0)

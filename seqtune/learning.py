@@ -19,8 +19,8 @@ from .label_learning import holds_labels, train_labels
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
-    from seqtune.predictor.times.training import Progress as TrainingProgress
-    from seqtune.predictor.times.training import TrainingOptions
+    from seqtune.predictor.times.training_options import TrainingOptions
+    from seqtune.predictor.training.loop import Progress as TrainingProgress
 
 
 def export(out: str | Path, *, journal: str | Path | None = None, hold_out: str | Sequence[str] = (),
@@ -95,7 +95,8 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     `extra` is how many more problems the teacher labels; `state` names a folder that keeps an unfinished training, to
     be resumed by the same call. `progress` is told after every epoch; `say`, on labels, what else is being done.
     """
-    from seqtune.predictor.times.training import TrainingOptions, train
+    from seqtune.predictor.times.training import train
+    from seqtune.predictor.times.training_options import TrainingOptions
 
     check_free(Path(out), force, checkpoint=True)
     if state is not None and (not Path(state).parent.is_dir() or (Path(state).exists() and not Path(state).is_dir())):
@@ -113,7 +114,7 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
 def _train_labels(data: Dataset, out: str | Path, epochs: int | None, seed: int, refit: bool,
                   state: str | Path | None, progress: Callable[[Any], None] | None, say: Say) -> dict[str, Any]:
     """`refit` here: learn from the held-out problems, too."""
-    from seqtune.predictor.training.loop import LabelOptions
+    from seqtune.predictor.labels.label_options import LabelOptions
 
     options = LabelOptions(seed=seed, state=None if state is None else Path(state))
     return train_labels(data, out, options if epochs is None else replace(options, epochs=epochs), everything=refit,

@@ -40,7 +40,8 @@ from seqtune.learning import read_dataset
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.predictor.times.checkpoint import Checkpoint
-    from seqtune.predictor.times.training import Progress, TrainingOptions
+    from seqtune.predictor.times.training_options import TrainingOptions
+    from seqtune.predictor.training.loop import Progress
 
 COUNTS = ("0", "3", "5")
 LOSS = 0.005  # of share on an old device that is accepted
@@ -100,7 +101,7 @@ def first(given: argparse.Namespace, split: Parts, options: TrainingOptions) -> 
 
 def progress(step: Progress) -> None:
     """A line for each epoch."""
-    share = "" if step.share is None else f", validation share {step.share:.4f}"
+    share = "".join(f", {name} {value:.4f}" for name, value in step.figures.items())
     print(f"epoch {step.epoch}/{step.epochs}, loss {step.loss:.4f}{share}, {step.seconds:.0f} s", file=sys.stderr,
           flush=True)
 
@@ -199,7 +200,7 @@ def run(given: argparse.Namespace) -> None:
     import platformdirs
 
     from seqtune.predictor.times.retraining import RETRAINING, retrain
-    from seqtune.predictor.times.training import TrainingOptions
+    from seqtune.predictor.times.training_options import TrainingOptions
 
     given.work = given.work or Path(platformdirs.user_cache_dir("seqtune")) / "new_device"
     split = parts(read_dataset(given.data), given.device, given.problems, given.seed)

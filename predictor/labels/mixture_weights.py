@@ -20,7 +20,7 @@ from ..sequence.vocabulary import Vocabulary
 from .baselines import by_device
 from .classifier_chain import ANY, ChainOptions, KernelChain, chains_of, mean_logs
 from .inputs import tree_columns
-from .training import Sentences
+from .label_lessons import Sentences
 from .translator import SentenceModel
 
 MANY = 8000  # labels: so many need no other device's

@@ -22,12 +22,13 @@ from seqtune.kernels.kernel import Kernel
 
 from ..networks.dimensions import Dimensions
 from ..sequence.vocabulary import Vocabulary
-from ..training.loop import LabelOptions, Rows, fit
 from .baselines import Majority, Nearest
 from .classifier_chain import with_values
 from .inputs import TOKENS, Floats, Inputs, tree_columns
+from .label_lessons import Rows
+from .label_options import LabelOptions
 from .methods import Answers, Places, Ranker, valid
-from .training import fingerprint, vocabulary_of
+from .training import fingerprint, fit_lessons, vocabulary_of
 from .translator import Reader, Source, TargetVectors
 
 
@@ -139,8 +140,8 @@ class TwoTowers:
         size = Dimensions.of(vocabulary, width=options.width, hidden=options.hidden, dropout=options.dropout)
         lessons = {name: _Matching.of(labels, vocabulary) for name, labels in fitting.items()}
         model = Towers(size, vocabulary)
-        kept = fit(model, lessons, {}, None, options, fingerprint(model, fitting, None, options))
-        return cls(kept.average, vocabulary)
+        state = fit_lessons(model, lessons, {}, None, options, fingerprint(model, fitting, None, options))
+        return cls(state.kept, vocabulary)
 
     @torch.inference_mode()
     def rank(self, kernel: Kernel, questions: Questions, places: Places) -> Floats:

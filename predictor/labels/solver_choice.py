@@ -12,8 +12,8 @@ from seqtune.data.labels import Races
 
 from ..sequence.vocabulary import Vocabulary
 from .inputs import tree_columns
+from .label_lessons import RaceLesson
 from .scores import first_best
-from .training import RaceLesson
 from .translator import SentenceModel
 
 Entries = NDArray[np.int64]

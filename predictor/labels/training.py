@@ -1,20 +1,15 @@
-"""Training of a model of sentences on labels of all kernels and devices, and on races of their solvers.
-
-Sentences of one kernel are equally long, so nothing is padded and only the words that a parameter has are scored. No
-search space is enumerated: what a space forbids hardly occurs among labels, and prediction rules it out exactly.
-"""
+"""Training of a network on labels of all kernels and devices, and on races of their solvers."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqtune.data.labels import Labels, Races
@@ -24,102 +19,14 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.miopen.solver import BACKEND
 
 from ..networks.dimensions import Dimensions
-from ..sequence.vocabulary import BEGIN, Vocabulary
-from ..training.loop import LabelOptions, OnProgress, Rows, fit
-from ..training.state import describe
-from .inputs import Inputs
-from .translator import LabelTranslator, SentenceModel, Source
+from ..sequence.vocabulary import Vocabulary
+from ..training.loop import Batch, Course, OnProgress, Verdict, fit
+from ..training.state import TrainingState, describe
+from .label_lessons import LabelLesson, RaceLesson, Rows, Sentences
+from .label_options import LabelOptions
+from .translator import LabelTranslator, SentenceModel
 
-
-@dataclass(frozen=True, eq=False)
-class Sentences:
-    """A lesson: labels of one kernel as a model reads them."""
-
-    inputs: Inputs
-    words: NDArray[np.int64]  # (label, 1 + parameter) the kernel's word, then the values'
-    following: tuple[Tensor, ...]  # per parameter: the words of its values
-    places: NDArray[np.int64]  # (label, parameter) which of them is wanted
-
-    @classmethod
-    def of(cls, labels: Labels, vocabulary: Vocabulary) -> Sentences:
-        """Labels with unknown values are left out."""
-        labels = labels.known()
-        name = labels.kernel.name
-        choices = vocabulary.places(name)
-        words = np.stack([np.full(len(labels), vocabulary.kernel(name)),
-                          *(words[labels.places[:, column]] for column, words in enumerate(choices))], axis=1)
-        return cls(Inputs.of(labels.questions, vocabulary.words), words,
-                   tuple(torch.from_numpy(words) for words in choices), labels.places.astype(np.int64))
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def scores(self, model: SentenceModel, rows: Rows) -> list[Tensor]:
-        """Of all values of each parameter after the true ones before it: (row, value) per parameter."""
-        found: list[Tensor] = model(Source.of(self.inputs, rows), torch.from_numpy(self.words[rows, :-1]),
-                                    self.following)
-        return found
-
-    def loss(self, model: SentenceModel, rows: Rows, options: LabelOptions) -> Tensor:
-        """Mean nats per parameter."""
-        wanted = torch.from_numpy(self.places[rows])
-        return torch.stack([F.cross_entropy(scores.float(), wanted[:, column], label_smoothing=options.smoothing)
-                            for column, scores in enumerate(self.scores(model, rows))]).mean()
-
-    def judge(self, model: SentenceModel, rows: Rows) -> tuple[float, float, int]:
-        """Choices are parameters."""
-        wanted, nats, right = torch.from_numpy(self.places[rows]), 0.0, 0.0
-        for column, scores in enumerate(self.scores(model, rows)):
-            nats += float(F.cross_entropy(scores, wanted[:, column], reduction="sum"))
-            right += float((scores.argmax(1) == wanted[:, column]).sum())
-        return nats, right, wanted.numel()
-
-
-@dataclass(frozen=True, eq=False)
-class RaceLesson:
-    """A lesson: after <begin>, which of the solvers that were timed is fastest, and that it is none of the others."""
-
-    inputs: Inputs
-    races: Races  # solvers numbered by the vocabulary's kernels
-    words: Tensor  # (solver,) of those kernels
-
-    @classmethod
-    def of(cls, races: Races, vocabulary: Vocabulary) -> RaceLesson:
-        """All solvers of the races must be kernels of the vocabulary."""
-        names = tuple(kernel.name for kernel in vocabulary.kernels)
-        words = torch.tensor([vocabulary.kernel(name) for name in names])
-        return cls(Inputs.of(races.questions, vocabulary.words), races.named(names), words)
-
-    def __len__(self) -> int:
-        return len(self.races)
-
-    def scores(self, model: SentenceModel, rows: Rows) -> tuple[Tensor, Tensor, Races]:
-        """Of some races: log-probabilities of the solvers timed (entry,), log-probabilities that the fastest is one of
-        them (race,), and the races."""
-        races = self.races.take(rows)
-        owner = torch.from_numpy(np.repeat(np.arange(len(rows)), np.diff(races.starts)))
-        states, _ = model.decode(torch.full((len(rows), 1), BEGIN), model.encode(Source.of(self.inputs, rows)))
-        every = F.log_softmax(model.score(states[:, 0], self.words).float(), dim=1)
-        scores = every[owner, torch.from_numpy(races.solver)].clamp(min=-60)
-        timed = torch.log(torch.zeros(len(rows)).index_add(0, owner, torch.exp(scores)))
-        return scores - timed[owner], timed, races
-
-    def loss(self, model: SentenceModel, rows: Rows, options: LabelOptions) -> Tensor:
-        """Mean nats per race."""
-        logs, timed, races = self.scores(model, rows)
-        lengths = np.diff(races.starts)
-        best = np.repeat(np.minimum.reduceat(races.seconds, races.starts[:-1]), lengths)
-        wanted = np.exp(-np.minimum((races.seconds / best - 1) / options.tau, 50))
-        wanted /= np.repeat(np.add.reduceat(wanted, races.starts[:-1]), lengths)
-        return (-(torch.from_numpy(wanted.astype(np.float32)) * logs).sum() - options.applies * timed.sum()) / len(rows)
-
-    def judge(self, model: SentenceModel, rows: Rows) -> tuple[float, float, int]:
-        """Choices are races."""
-        logs, _, races = self.scores(model, rows)
-        lengths = np.diff(races.starts)
-        won = races.seconds <= np.repeat(np.minimum.reduceat(races.seconds, races.starts[:-1]), lengths)
-        first = logs.numpy() >= np.repeat(np.maximum.reduceat(logs.numpy(), races.starts[:-1]), lengths)
-        return -float(logs[torch.from_numpy(won)].sum()), float((won & first).sum()), len(rows)
+Net = TypeVar("Net", bound=nn.Module)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,12 +70,70 @@ def train(labels: Mapping[str, Labels], races: Races | None = None, options: Lab
     lessons = {name: Sentences.of(fitting, vocabulary) for name, (fitting, _) in parts.items() if len(fitting)}
     judged = {name: Sentences.of(aside, vocabulary) for name, (_, aside) in parts.items() if len(aside) >= 20}
     race = None if races is None else RaceLesson.of(races, vocabulary)
-    kept = fit(model, lessons, judged, race, options, fingerprint(model, labels, races, options), on_progress,
-               say)
+    state = fit_lessons(model, lessons, judged, race, options, fingerprint(model, labels, races, options), on_progress,
+                        say)
     report = {"labels": sum(map(len, labels.values())), "races": 0 if races is None else len(races),
               "kernels": len(labels), "parameters": sum(one.numel() for one in model.parameters()),
-              "epochs": kept.epoch, "history": kept.history}
-    return Trained(kept.average.eval(), vocabulary, report)
+              "epochs": state.epoch, "history": state.history}
+    return Trained(state.kept.eval(), vocabulary, report)
+
+
+def fit_lessons(model: Net, lessons: Mapping[str, LabelLesson[Net]], judged: Mapping[str, LabelLesson[Net]],
+                race: LabelLesson[Net] | None, options: LabelOptions, fingerprint: str = "",
+                on_progress: OnProgress | None = None,
+                say: Callable[[str], None] = lambda step: None) -> TrainingState[Net]:
+    """Train any model on lessons, judged on others after every epoch. Without those the latest average is kept."""
+    course = Course(lambda generator: _batches(lessons, race, options, generator),
+                    (lambda average: _judge(average, judged)) if judged else None)
+    return fit(model, course, options, fingerprint, on_progress, say)
+
+
+def _batches(lessons: Mapping[str, LabelLesson[Net]], race: LabelLesson[Net] | None, options: LabelOptions,
+             generator: np.random.Generator) -> list[Batch[Net]]:
+    """The batches of an epoch. Small lessons are shown more often than their share."""
+
+    def batch(lesson: LabelLesson[Net], rows: Rows) -> Batch[Net]:
+        def loss(model: Net) -> Tensor:
+            with torch.autocast("cpu", torch.bfloat16, enabled=options.bf16):
+                return lesson.loss(model, rows, options)
+
+        return Batch(loss, 0 if lesson is race else len(rows))
+
+    batches: list[Batch[Net]] = []
+    counts = shown([len(lesson) for lesson in lessons.values()], options.even, options.most)
+    for lesson, count in zip(lessons.values(), counts, strict=True):
+        rounds = math.ceil(count / len(lesson))
+        order = np.concatenate([generator.permutation(len(lesson)) for _ in range(rounds)])[:count]
+        size = min(options.batch, max(options.least_batch, count // options.steps))
+        batches += [batch(lesson, rows) for rows in np.array_split(order, math.ceil(count / size))]
+    if race is not None:
+        for _ in range(math.ceil(options.races * len(batches))):
+            batches.append(batch(race, generator.integers(0, len(race), min(options.race_batch, len(race)))))
+    return [batches[number] for number in generator.permutation(len(batches))]
+
+
+def shown(sizes: Sequence[int], even: float, most: float) -> list[int]:
+    """How many labels of each kernel an epoch shows: altogether about as many as there are, of small kernels more than
+    their share, since all kernels count alike.
+
+    >>> shown([10_000, 100], 0.5, 3.0)
+    [7106, 300]
+    """
+    usual = sum(sizes) / len(sizes)
+    return [round(min(most * size, size**even * usual ** (1 - even))) for size in sizes]
+
+
+@torch.inference_mode()
+def _judge(model: Net, judged: Mapping[str, LabelLesson[Net]]) -> Verdict:
+    """Nats per choice (`validation`) and the share told right, as means over lessons."""
+    model.eval()
+    means = []
+    for lesson in judged.values():
+        parts = np.array_split(np.arange(len(lesson)), math.ceil(len(lesson) / 512))
+        nats, right, count = np.sum([lesson.judge(model, rows) for rows in parts], axis=0).tolist()
+        means.append((nats / count, right / count))
+    nats, right = np.mean(means, axis=0).tolist()
+    return Verdict({"validation": nats, "right": right})
 
 
 def set_aside(labels: Labels, share: int) -> tuple[Labels, Labels]:

@@ -20,11 +20,14 @@ from seqtune.data.measured_tasks import Data, measured_tasks
 from seqtune.errors import CheckpointError, MisuseError
 from seqtune.kernels.problem_sets.similarity import near
 
+from ..training.loop import OnProgress
 from ..training.state import describe
 from ..trees.ranker import Ranker
 from .checkpoint import Checkpoint
 from .evaluation import COUNTS, judged
-from .training import OnProgress, TrainingOptions, fit, held_out_problems, make_lessons, make_teacher, train, words_of
+from .lessons import held_out_problems, make_lessons, make_teacher, words_of
+from .training import fit, train
+from .training_options import TrainingOptions
 
 # Fewer epochs at a lower rate than a first training, and no early stopping: a handful of new problems is too few to
 # split, and the average of the weights is steady.
@@ -69,17 +72,17 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
     repeats = min(MOST_REPEATS, max(1, round(len(rehearsed) / len(lessons))))
     same = len(vocabulary.targets) == len(checkpoint.vocabulary.targets)  # else what was right may be so no longer
     anchor = checkpoint.model.grown(vocabulary).eval() if same else None
-    kept = fit(model, vocabulary, rehearsed + lessons * repeats, [], options, on_progress, began, anchor=anchor)
+    state = fit(model, vocabulary, rehearsed + lessons * repeats, [], options, on_progress, began, anchor=anchor)
     report: dict[str, Any] = {
         "new_problems": len({measured.problem.key for measured in fresh}), "left_out": len(left_out),
         "new_cases": len(fresh), "old_cases": len(old),
-        "new_devices": sorted({measured.device.name for measured in fresh}), "epochs": kept.epoch,
-        "interrupted": kept.interrupted, "new_words": len(vocabulary.targets) - len(checkpoint.vocabulary.targets)
+        "new_devices": sorted({measured.device.name for measured in fresh}), "epochs": state.epoch,
+        "interrupted": state.interrupted, "new_words": len(vocabulary.targets) - len(checkpoint.vocabulary.targets)
         + len(vocabulary.words) - len(checkpoint.vocabulary.words)}
     ranker = None if teacher is None else Ranker.of(teacher)
-    after = Checkpoint(kept.best.eval(), vocabulary, {}, {}, options.seed, ranker)
+    after = Checkpoint(state.kept.eval(), vocabulary, {}, {}, options.seed, ranker)
     compared = {"before": checkpoint, "after": after}
-    if scratch and not kept.interrupted:
+    if scratch and not state.interrupted:
         size = checkpoint.model.size
         alone = replace(options, epochs=2 * options.epochs, rate=TrainingOptions().rate, width=size.width,
                         layers=size.layers, heads=size.heads, hidden=size.hidden, dropout=size.dropout)

@@ -1,191 +1,187 @@
-"""Fitting: the training loop of everything in PyTorch that learns from labels.
+"""Loop: the training loop of every network here.
 
-A step learns from one lesson: the labels of one kernel, or the races of solvers. Small lessons are shown more often
-than their share.
+What differs between models comes in as a `Course`: the batches of an epoch and how the result is judged.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from .schedule import schedule
-from .state import Progressed
+from .state import TrainingState
+
+Net = TypeVar("Net", bound=nn.Module)
+
+
+class LoopOptions(Protocol):
+    """The options that every training has."""
+
+    @property
+    def epochs(self) -> int: ...
+
+    @property
+    def rate(self) -> float:
+        """AdamW's learning rate at its peak."""
+
+    @property
+    def warm_up(self) -> float:
+        """The share of the steps in which the rate rises."""
+
+    @property
+    def weight_decay(self) -> float:
+        """The decay of matrices; vectors (biases, norms) do not decay."""
+
+    @property
+    def clip(self) -> float:
+        """The largest norm of a gradient."""
+
+    @property
+    def average(self) -> float:
+        """The decay of the running average of the weights, per step; the average is judged and kept."""
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def threads(self) -> int: ...
+
+    @property
+    def state(self) -> Path | None:
+        """The folder in which the training is kept and from which it is resumed."""
+
+    @property
+    def save_every(self) -> int:
+        """Epochs between two saved states."""
 
 
 @dataclass(frozen=True, slots=True)
-class LabelOptions:
-    """How to train. The defaults suit a quarter of a million labels in 40 minutes on a core."""
+class Batch(Generic[Net]):
+    """The examples of one step."""
 
-    epochs: int = 18
-    batch: int = 64  # labels of one kernel per step: kernels pull apart, so many small steps beat few large ones
-    least_batch: int = 48
-    steps: int = 24  # an epoch should have so many of a kernel, with batches as small as need be
-    races: float = 0.12  # steps of races per step of labels, where there are any
-    race_batch: int = 256
-    rate: float = 1e-3  # of AdamW at its peak
-    warm_up: float = 0.03  # share of the steps
-    weight_decay: float = 0.05
-    clip: float = 1.0  # norm of the gradient
-    average: float = 0.999  # of the weights per step; the average is judged and kept
-    smoothing: float = 0.01  # share of the wanted probability spread over a parameter's values: labels are noisy
-    tau: float = 0.05  # of races: a solver this much slower than the best is wanted e times less
-    applies: float = 0.2  # of races: how much it counts that no other solver was timed
-    even: float = 0.9  # a kernel with m labels is shown m ** even times a constant per epoch; 1 shows each label once
-    most: float = 2.0  # but no label more often than this per epoch
-    validation: int = 16  # one problem in so many is set aside to see how the training goes; 0: none
-    width: int = 128
-    layers: int = 2  # of the encoder, and of the decoder
-    heads: int = 4
-    hidden: int = 256
-    dropout: float = 0.05
-    bf16: bool = True  # matrix products in 16 bits: it pays where the processor multiplies them in hardware
-    seed: int = 0
-    threads: int = 2
-    state: Path | None = None  # folder in which the training is kept and from which it is resumed
-    save_every: int = 1  # epochs
+    loss: Callable[[Net], Tensor]  # mean nats per example
+    examples: int  # weight in the mean loss of the epoch; 0 leaves the batch out of it
 
 
 @dataclass(frozen=True, slots=True)
-class LabelProgress:
-    """Told after every epoch: nats in training; of what is set aside, by the average over lessons, nats and the share
-    told right, per choice made after the true ones before it."""
+class Verdict:
+    """The judgement of the averaged weights after an epoch."""
 
+    figures: Mapping[str, float]  # by name, for people and for the history
+    score: float | None = None  # a higher one is better; None: the latest epoch counts as the best
+
+
+@dataclass(frozen=True, slots=True)
+class Course(Generic[Net]):
+    """What a training learns from, how it is judged and when it stops."""
+
+    batches: Callable[[np.random.Generator], Sequence[Batch[Net]]]  # of one epoch, in their order
+    validate: Callable[[Net], Verdict] | None = None
+    patience: int | None = None  # epochs without a better score after which training stops
+    until: int | None = None  # stop the same schedule after this many epochs, without keeping states
+    second_decay: float = 0.99  # AdamW's decay of squared gradients
+    fused: bool = True  # AdamW in one pass over all weights: quicker, and rounds differently
+    first_step: int = 0  # the number that the running average gives to the first step
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The state of a training after an epoch."""
+
+    stage: str  # "training" or "refitting"
     epoch: int
     epochs: int
-    loss: float
-    validation: float | None
-    right: float | None
-    seconds: float
+    loss: float  # mean nats per example
+    best_epoch: int  # whose weights are kept so far
+    seconds: float  # since the training began
+    figures: Mapping[str, float] = field(default_factory=dict)  # of the validation problems, where there are any
 
     @property
     def text(self) -> str:
-        """As a line."""
-        judged = "" if self.right is None else f", validation loss {self.validation:.4f}, right {self.right:.4f}"
-        return f"training: epoch {self.epoch}/{self.epochs}, loss {self.loss:.4f}{judged}, {self.seconds:.0f} s"
+        """One line for people."""
+        figures = "".join(f", {name} {value:.4f}" for name, value in self.figures.items())
+        best = "" if self.best_epoch == self.epoch else f" (best in epoch {self.best_epoch})"
+        loss = f"loss {self.loss:.4f}{figures}{best}"
+        return f"{self.stage}: epoch {self.epoch}/{self.epochs}, {loss}, {self.seconds:.0f} s"
 
 
-OnProgress = Callable[[LabelProgress], None]
-Net = TypeVar("Net", bound=nn.Module)
-Student = TypeVar("Student", bound=nn.Module, contravariant=True)
-Rows = NDArray[np.int64]
+OnProgress = Callable[[Progress], None]
 
 
-class Lesson(Protocol[Student]):
-    """Examples of one sort."""
+def fit(model: Net, course: Course[Net], options: LoopOptions, fingerprint: str = "",
+        on_progress: OnProgress | None = None, say: Callable[[str], None] = lambda step: None,
+        began: float | None = None) -> TrainingState[Net]:
+    """Train a model; the result's `kept` is what to use. Ctrl-C ends the training after at least one epoch.
 
-    def __len__(self) -> int: ...
-
-    def loss(self, model: Student, rows: Rows, options: LabelOptions) -> Tensor:
-        """Mean nats of some examples."""
-        ...
-
-    def judge(self, model: Student, rows: Rows) -> tuple[float, float, int]:
-        """Sums over the choices of some examples: nats, how many were told right, how many there are."""
-        ...
-
-
-def fit(model: Net, lessons: Mapping[str, Lesson[Net]], judged: Mapping[str, Lesson[Net]], race: Lesson[Net] | None,
-        options: LabelOptions, fingerprint: str = "", on_progress: OnProgress | None = None,
-        say: Callable[[str], None] = lambda step: None) -> Progressed[Net]:
-    """Trains; the result's `average` is what to keep. Ctrl-C ends the training after at least one epoch.
-
-    The same seed, data and machine give the same weights; `fingerprint` tells trainings apart that could be resumed.
+    The same seed, data and machine give the same weights. `fingerprint` tells apart the trainings that a folder of
+    states could hold; `began` is when the seconds of the progress start (`time.monotonic`). Raises FormatError where
+    the folder of states holds another training.
     """
-    began = time.monotonic()
-    matrices = [tensor for tensor in model.parameters() if tensor.dim() > 1]
-    vectors = [tensor for tensor in model.parameters() if tensor.dim() <= 1]
-    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": options.weight_decay},
-                                   {"params": vectors, "weight_decay": 0.0}], lr=options.rate, betas=(0.9, 0.99),
-                                  fused=True)
-    stand = Progressed.begin(model, optimizer)
-    if options.state is not None and stand.load(options.state, fingerprint):
-        say(f"going on after epoch {stand.epoch} of {options.epochs}")
+    began = time.monotonic() if began is None else began
+    state = TrainingState.begin(model, _optimizer(model, course, options))
+    folder = options.state if course.until is None else None
+    if folder is not None and state.load(folder, fingerprint):
+        say(f"going on after epoch {state.epoch} of {options.epochs}")
+    stage, epochs = ("training", options.epochs) if course.until is None else ("refitting", course.until)
     threads = torch.get_num_threads()
     torch.set_num_threads(options.threads)
     try:
-        while stand.epoch < options.epochs:
-            loss = _epoch(stand, lessons, race, options)
-            stand.epoch += 1
-            validation, right = _judged(stand.average, judged) if judged else (None, None)
-            told = {"loss": loss, "validation": validation, "right": right}
-            stand.history.append({name: value for name, value in told.items() if value is not None})
-            if options.state is not None and stand.epoch % options.save_every == 0:
-                stand.save(options.state, fingerprint)
+        while state.epoch < epochs and not _stalled(state, course):
+            loss = _epoch(state, course, options)
+            verdict = Verdict({}) if course.validate is None else course.validate(state.average)
+            state.finish_epoch(loss, verdict.figures, verdict.score)
+            if folder is not None and state.epoch % options.save_every == 0:
+                state.save(folder, fingerprint)
             if on_progress is not None:
-                on_progress(LabelProgress(stand.epoch, options.epochs, loss, validation, right,
-                                          time.monotonic() - began))
+                on_progress(Progress(stage, state.epoch, epochs, loss, state.best_epoch, time.monotonic() - began,
+                                     verdict.figures))
     except KeyboardInterrupt:
-        if not stand.epoch:
+        if not state.epoch:
             raise
+        state.interrupted = True
     finally:
         torch.set_num_threads(threads)
-    return stand
+    return state
 
 
-def shown(sizes: Sequence[int], even: float, most: float) -> list[int]:
-    """How many labels of each kernel an epoch shows: altogether about as many as there are, of small kernels more than
-    their share, since all kernels count alike.
-
-    >>> shown([10_000, 100], 0.5, 3.0)
-    [7106, 300]
-    """
-    usual = sum(sizes) / len(sizes)
-    return [round(min(most * size, size**even * usual ** (1 - even))) for size in sizes]
+def _optimizer(model: nn.Module, course: Course[Net], options: LoopOptions) -> torch.optim.AdamW:
+    matrices = [tensor for tensor in model.parameters() if tensor.dim() > 1]
+    vectors = [tensor for tensor in model.parameters() if tensor.dim() <= 1]
+    return torch.optim.AdamW([{"params": matrices, "weight_decay": options.weight_decay},
+                              {"params": vectors, "weight_decay": 0.0}], lr=options.rate,
+                             betas=(0.9, course.second_decay), fused=course.fused)
 
 
-def _epoch(stand: Progressed[Net], lessons: Mapping[str, Lesson[Net]], race: Lesson[Net] | None,
-           options: LabelOptions) -> float:
-    """One epoch, seeded by its number, so that a resumed training goes on the same way. Mean nats of the lessons."""
-    generator = np.random.default_rng([options.seed, 2, stand.epoch])
-    torch.manual_seed(options.seed * 1_000_003 + stand.epoch)
-    batches: list[tuple[Lesson[Net], Rows]] = []
-    counts = shown([len(lesson) for lesson in lessons.values()], options.even, options.most)
-    for lesson, count in zip(lessons.values(), counts, strict=True):
-        rounds = math.ceil(count / len(lesson))
-        order = np.concatenate([generator.permutation(len(lesson)) for _ in range(rounds)])[:count]
-        batch = min(options.batch, max(options.least_batch, count // options.steps))
-        batches += [(lesson, part) for part in np.array_split(order, math.ceil(count / batch))]
-    if race is not None:
-        for _ in range(math.ceil(options.races * len(batches))):
-            batches.append((race, generator.integers(0, len(race), min(options.race_batch, len(race)))))
-    model, total, seen = stand.model.train(), 0.0, 0
-    for done, place in enumerate(generator.permutation(len(batches)).tolist()):
-        lesson, rows = batches[place]
-        step = stand.epoch * len(batches) + done
-        for group in stand.optimizer.param_groups:
+def _stalled(state: TrainingState[Net], course: Course[Net]) -> bool:
+    """Whether the score has not improved for as many epochs as the course has patience for."""
+    return course.patience is not None and state.epoch - state.best_epoch >= course.patience
+
+
+def _epoch(state: TrainingState[Net], course: Course[Net], options: LoopOptions) -> float:
+    """Train one epoch, seeded by its number so that a resumed training goes on the same way; return the mean loss."""
+    generator = np.random.default_rng([options.seed, 2, state.epoch])
+    torch.manual_seed(options.seed * 1_000_003 + state.epoch)
+    batches = course.batches(generator)
+    total, model = 0.0, state.model.train()
+    for step, batch in enumerate(batches, state.epoch * len(batches)):
+        for group in state.optimizer.param_groups:
             group["lr"] = options.rate * schedule(step / (options.epochs * len(batches)), options.warm_up)
-        with torch.autocast("cpu", torch.bfloat16, enabled=options.bf16):
-            loss = lesson.loss(model, rows, options)
-        stand.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss = batch.loss(model)
+        state.optimizer.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(model.parameters(), options.clip)
-        stand.optimizer.step()
-        decay = min(options.average, (1 + step) / (10 + step))  # a short memory while all changes fast
+        state.optimizer.step()
+        number = step + course.first_step
+        decay = min(options.average, (1 + number) / (10 + number))  # a short memory while everything changes fast
         with torch.no_grad():
-            torch._foreach_lerp_(list(stand.average.parameters()), list(model.parameters()), 1 - decay)
-        if lesson is not race:
-            total, seen = total + float(loss.detach()) * len(rows), seen + len(rows)
-    return total / seen
-
-
-@torch.inference_mode()
-def _judged(model: Net, judged: Mapping[str, Lesson[Net]]) -> tuple[float, float]:
-    """Nats per choice, and the share told right, as means over lessons."""
-    model.eval()
-    found = []
-    for lesson in judged.values():
-        parts = np.array_split(np.arange(len(lesson)), math.ceil(len(lesson) / 512))
-        nats, right, count = np.sum([lesson.judge(model, rows) for rows in parts], axis=0).tolist()
-        found.append((nats / count, right / count))
-    nats, right = np.mean(found, axis=0).tolist()
-    return nats, right
+            torch._foreach_lerp_(list(state.average.parameters()), list(model.parameters()), 1 - decay)
+        if batch.examples:
+            total += float(loss.detach()) * batch.examples
+    return total / sum(batch.examples for batch in batches)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -24,8 +25,8 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 @dataclass
-class Progressed(Generic[Model]):
-    """Where a training stands. `history` has one entry per finished epoch."""
+class TrainingState(Generic[Model]):
+    """A training between two epochs. `history` has one entry per finished epoch."""
 
     model: Model
     average: Model  # of the weights, over the last steps: what is judged and kept
@@ -33,13 +34,28 @@ class Progressed(Generic[Model]):
     best: Model
     epoch: int = 0
     best_epoch: int = 0
-    best_score: float = float("-inf")  # on the validation problems, see `validate`
+    best_score: float = float("-inf")  # on the validation problems
     history: list[dict[str, float]] = field(default_factory=list)
+    interrupted: bool = False  # by Ctrl-C
 
     @classmethod
-    def begin(cls, model: Model, optimizer: torch.optim.AdamW) -> Progressed[Model]:
-        """Before the first epoch."""
+    def begin(cls, model: Model, optimizer: torch.optim.AdamW) -> TrainingState[Model]:
+        """The state before the first epoch."""
         return cls(model, copy.deepcopy(model), optimizer, copy.deepcopy(model))
+
+    @property
+    def kept(self) -> Model:
+        """The averaged weights after the best epoch."""
+        return self.best if self.best_epoch else self.average
+
+    def finish_epoch(self, loss: float, figures: Mapping[str, float], score: float | None) -> None:
+        """Count one more epoch and keep its averaged weights if their score (None: the epoch's number) is the best."""
+        self.epoch += 1
+        self.history.append({"loss": loss, **figures})
+        score = float(self.epoch) if score is None else score
+        if score > self.best_score:
+            self.best_score, self.best_epoch = score, self.epoch
+            self.best.load_state_dict(self.average.state_dict())
 
     def save(self, folder: Path, fingerprint: str) -> None:
         """Writes the state of this training, replacing an older one. Raises SeqtuneError where that fails."""

@@ -16,8 +16,7 @@ from ..results import duration
 
 if TYPE_CHECKING:
     from seqtune.kernels.problem import Problem
-    from seqtune.predictor.times.training import Progress as TrainingProgress
-    from seqtune.predictor.training.loop import LabelProgress
+    from seqtune.predictor.training.loop import Progress as TrainingProgress
     from seqtune.tuner.tune import Progress as TuningProgress
 
 QUIET_SECONDS = 10.0  # between lines where there is no terminal
@@ -106,6 +105,6 @@ class Tuning:
             self.last = ""
 
 
-def epoch(step: TrainingProgress | LabelProgress) -> None:
+def epoch(step: TrainingProgress) -> None:
     """A line for each epoch."""
     line(step.text)

@@ -11,7 +11,7 @@ from seqtune.data.formats.miopen_import import read_files
 from seqtune.data.labels import Labels, read_labels
 from seqtune.label_learning import train_labels
 from seqtune.predictor.labels.classifier_chain import ChainOptions
-from seqtune.predictor.training.loop import LabelOptions
+from seqtune.predictor.labels.label_options import LabelOptions
 
 QUICK = LabelOptions(epochs=25, width=32, heads=2, layers=1, hidden=64, batch=64, rate=6e-3, average=0.9, dropout=0.0,
                      threads=1, validation=0, most=10.0, even=0.8, races=0.25, race_batch=512, smoothing=0.05,

@@ -17,7 +17,7 @@ from seqtune.predictor.labels.rankers import TwoTowers
 from seqtune.predictor.labels.scores import judge
 from seqtune.predictor.labels.training import train
 from seqtune.predictor.labels.translator import LabelWords
-from seqtune.predictor.training.loop import LabelProgress
+from seqtune.predictor.training.loop import Progress
 from tests.support.label_toys import MLIR, QUICK, Parts
 
 
@@ -34,9 +34,9 @@ def test_a_translator_learns_all_solvers_and_devices_at_once(
 def test_the_same_seed_gives_the_same_weights_and_an_interrupted_training_goes_on(
         label_parts: Parts, tmp_path: Path) -> None:
     few = replace(QUICK, epochs=3, validation=5, state=tmp_path / "state")
-    told: list[LabelProgress] = []
+    told: list[Progress] = []
 
-    def stop(progress: LabelProgress) -> None:
+    def stop(progress: Progress) -> None:
         told.append(progress)
         if progress.epoch == 2 and len(told) == 2:
             raise KeyboardInterrupt
@@ -47,7 +47,7 @@ def test_the_same_seed_gives_the_same_weights_and_an_interrupted_training_goes_o
     assert said == ["going on after epoch 2 of 3"]
     whole = train(label_parts[0], None, replace(few, state=None))
     assert [progress.epoch for progress in told] == [1, 2, 3]
-    assert told[-1].right is not None
+    assert set(told[-1].figures) == {"validation", "right"}
     for one, other in zip(resumed.model.parameters(), whole.model.parameters(), strict=True):
         torch.testing.assert_close(one, other)
 

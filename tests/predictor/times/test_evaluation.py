@@ -20,7 +20,7 @@ from seqtune.predictor.times import evaluation as module
 from seqtune.predictor.times.baselines import random_log_share
 from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.evaluation import EvaluateOptions, Outcome, Row, bootstrap, evaluate, outcomes, rows
-from seqtune.predictor.times.training import vocabulary_of
+from seqtune.predictor.times.lessons import vocabulary_of
 from seqtune.predictor.times.translator import Translator
 from tests.support.synthetic import Data, data, time_of
 

@@ -21,11 +21,14 @@ from seqtune.predictor.sequence.vocabulary import Sentence
 from seqtune.predictor.times import training
 from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.evaluation import judged
+from seqtune.predictor.times.lessons import make_lessons, make_teacher, vocabulary_of
 from seqtune.predictor.times.loss import sentence_loss
 from seqtune.predictor.times.retraining import RETRAINING, retrain
 from seqtune.predictor.times.targets import Examples
-from seqtune.predictor.times.training import Progress, TrainingOptions, make_lessons, make_teacher, train, vocabulary_of
+from seqtune.predictor.times.training import train
+from seqtune.predictor.times.training_options import TrainingOptions
 from seqtune.predictor.times.translator import Translator
+from seqtune.predictor.training.loop import Progress
 from seqtune.predictor.training.schedule import schedule
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.synthetic import MIDDLE, NARROW, WIDE, Data, data
@@ -57,7 +60,8 @@ def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> No
     assert report["lessons"] == report["cases"] + 60
     assert len(told) == len(report["history"]) == report["epochs"]
     assert told[-1].loss < told[0].loss
-    assert told[-1].best == pytest.approx(report["validation_share"])
+    assert told[-1].best_epoch == report["best_epoch"]
+    assert told[report["best_epoch"] - 1].figures["share"] == pytest.approx(report["validation_share"])
     json.dumps(report)
 
 

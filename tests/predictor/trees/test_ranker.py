@@ -22,7 +22,7 @@ from seqtune.kernels.space import spaces_for
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.sequence.beam import WIDTH, beam_search
 from seqtune.predictor.times.checkpoint import Checkpoint
-from seqtune.predictor.times.training import vocabulary_of
+from seqtune.predictor.times.lessons import vocabulary_of
 from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.trees import forest as forests
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions, features

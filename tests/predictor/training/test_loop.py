@@ -1,0 +1,110 @@
+"""The training loop that all networks share, on a line fitted to four points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seqtune.errors import FormatError
+from seqtune.predictor.training.loop import Batch, Course, Progress, Verdict, fit
+
+POINTS = torch.tensor([[0.0], [1.0], [2.0], [3.0]])
+
+
+@dataclass(frozen=True)
+class Options:
+    epochs: int = 6
+    rate: float = 0.1
+    warm_up: float = 0.1
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    average: float = 0.5
+    seed: int = 0
+    threads: int = 1
+    state: Path | None = None
+    save_every: int = 2
+
+
+def line() -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(1, 1)
+
+
+def batches(generator: np.random.Generator) -> Sequence[Batch[nn.Linear]]:
+    def batch(rows: Tensor) -> Batch[nn.Linear]:
+        return Batch(lambda model: (model(rows) - 2 * rows).square().mean(), len(rows))
+
+    return [batch(POINTS[part]) for part in np.array_split(generator.permutation(len(POINTS)), 2)]
+
+
+def weights(model: nn.Linear) -> list[float]:
+    return nn.utils.parameters_to_vector(model.parameters()).tolist()
+
+
+def test_the_loss_falls_and_the_latest_average_is_kept_without_a_verdict() -> None:
+    told: list[Progress] = []
+    state = fit(line(), Course(batches), Options(epochs=40), on_progress=told.append)
+    assert told[-1].loss < told[0].loss / 10
+    assert state.best_epoch == state.epoch == 40
+    assert weights(state.kept) == weights(state.average)
+    assert told[-1].text.startswith("training: epoch 40/40, loss ")
+
+
+def test_a_training_stops_when_its_patience_ends_and_keeps_the_best_epoch() -> None:
+    scores = iter([0.1, 0.5, 0.4, 0.3, 0.2, 0.1])
+    told: list[Progress] = []
+    course = Course(batches, lambda model: Verdict({"share": 0.25}, next(scores)), patience=2)
+    state = fit(line(), course, Options(), on_progress=told.append)
+    assert (state.epoch, state.best_epoch) == (4, 2)
+    assert weights(state.kept) != weights(state.average)
+    assert "share 0.2500 (best in epoch 2)" in told[-1].text
+
+
+def test_a_resumed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
+    def stop(progress: Progress) -> None:
+        if progress.epoch == 3:
+            raise RuntimeError
+
+    options, said = Options(state=tmp_path), list[str]()
+    with pytest.raises(RuntimeError):
+        fit(line(), Course(batches), options, "toy", stop)
+    resumed = fit(line(), Course(batches), options, "toy", say=said.append)
+    assert said == ["going on after epoch 2 of 6"]
+    assert weights(resumed.kept) == weights(fit(line(), Course(batches), Options()).kept)
+    with pytest.raises(FormatError, match="other data"):
+        fit(line(), Course(batches), options, "another")
+
+
+def test_ctrl_c_ends_a_training_after_its_first_epoch_but_not_before() -> None:
+    def stop(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    def never(generator: np.random.Generator) -> Sequence[Batch[nn.Linear]]:
+        raise KeyboardInterrupt
+
+    state = fit(line(), Course(batches), Options(), on_progress=stop)
+    assert (state.interrupted, state.epoch) == (True, 1)
+    with pytest.raises(KeyboardInterrupt):
+        fit(line(), Course(never), Options())
+
+
+def test_a_shortened_training_follows_the_same_schedule_and_keeps_no_state(tmp_path: Path) -> None:
+    whole = fit(line(), Course(batches), Options())
+    short = fit(line(), Course(batches, until=3), Options(state=tmp_path))
+    assert short.history == whole.history[:3]
+    assert not list(tmp_path.iterdir())
+
+
+def test_batches_without_examples_are_learned_from_and_left_out_of_the_mean_loss() -> None:
+    def silent(generator: np.random.Generator) -> Sequence[Batch[nn.Linear]]:
+        return [*batches(generator), Batch(lambda model: 1000 * model(POINTS).square().mean(), 0)]
+
+    one, other = (fit(line(), Course(source), replace(Options(), epochs=1)) for source in (batches, silent))
+    assert other.history[0]["loss"] < 100
+    assert weights(one.kept) != weights(other.kept)
