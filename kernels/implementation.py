@@ -34,6 +34,8 @@ class Source:
 class Phase:
     """One parallel step; the next begins when all of it is done.
 
+    The buffers are up to three operands in the operation's order (x, weights and bias of a convolution; unused ones are
+    null or empty), the output y and the workspace.
     llvm: `entry(i8* x, i8* weights, i8* bias, i8* y, i8* workspace, i64* arguments, i64 begin, i64 end)` is called by
     thread i of n on its share [tasks * i // n, tasks * (i + 1) // n), from which it may tell its own piece of the
     workspace. opencl: `entry(x, weights, bias, y, workspace, arguments...)`
@@ -79,11 +81,11 @@ class Implementation(Protocol):
     def packing(self, problem: Problem, configuration: Configuration) -> Hashable:
         """Everything that `pack` reads besides the weights and the device: equal packings of one kernel are equal
         arrays, so backends keep packed weights by it."""
-        ...
+        return None
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
         """Constant operand (filter, or B of a matrix product) as the kernel reads it; done once, not timed.
 
-        `weights` is (k, c // groups, r, s) for conv2d, (k, n) or (n, k) if trans_b for gemm.
+        Its name and its shape are the operation's (`constant`, `operands`); without one, this is never called.
         """
-        ...
+        return weights

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from seqtune.data.journal import Journal
     from seqtune.kernels.device import Device
     from seqtune.kernels.kernel import Configuration, Kernel
+    from seqtune.kernels.operations.operation import Operands
     from seqtune.kernels.problem import Problem
     from seqtune.tuner.backends.llvm.calls import Caller
-    from seqtune.tuner.measuring.reference import Operands
     from seqtune.tuner.measuring.runner import Measurer
     from seqtune.tuner.measuring.timing import Expected
 
@@ -107,8 +107,8 @@ def our_way(caller: Caller, problem: Problem, operands: Operands, expected: Expe
     """A configuration on memory of PyTorch's. Raises SeqtuneError on a wrong result."""
     import torch
 
-    call = caller.bind(problem, configuration, operands.weights, operands.bias)
-    x, shape = tensor(operands.x), expected.y.shape
+    call = caller.bind(problem, configuration, operands["weights"], operands.get("bias"))
+    x, shape = tensor(operands["x"]), expected.y.shape
 
     def run() -> None:
         y = torch.empty(shape)
@@ -131,7 +131,7 @@ def convolution_ways(problem: Problem, operands: Operands, expected: Expected) -
     stride, padding, dilation = ([problem.size(f"{name}_h"), problem.size(f"{name}_w")]
                                  for name in ("stride", "pad", "dilation"))
     groups, last = problem.size("groups"), torch.channels_last
-    x, weights = tensor(operands.x).permute(0, 3, 1, 2), tensor(operands.weights)  # NHWC memory is channels_last
+    x, weights = tensor(operands["x"]).permute(0, 3, 1, 2), tensor(operands["weights"])  # NHWC memory is channels_last
     plain, weights_last = x.contiguous(), weights.contiguous(memory_format=last)
     reorder: Any = torch._C._nn.mkldnn_reorder_conv2d_weight
     packed = reorder(weights.to_mkldnn(), padding, stride, dilation, groups, list(x.shape))

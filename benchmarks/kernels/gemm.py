@@ -44,8 +44,8 @@ from benchmarks.common.program import (
 from benchmarks.common.report import BLUE, ORANGE, Row, draw_speeds, markdown
 
 if TYPE_CHECKING:
+    from seqtune.kernels.operations.operation import Operands
     from seqtune.kernels.problem import Problem
-    from seqtune.tuner.measuring.reference import Operands
     from seqtune.tuner.measuring.timing import Expected
 
 # label -> m, n, k, whether B is stored as (n, k)
@@ -73,7 +73,7 @@ def pytorch_ways(problem: Problem, operands: Operands, expected: Expected) -> li
     """PyTorch's ways, those that are there."""
     import torch
 
-    a, stored = tensor(operands.x), tensor(operands.weights)
+    a, stored = tensor(operands["x"]), tensor(operands["weights"])
     b = stored.t() if problem["trans_b"] == "yes" else stored
     by_column, rows = b.t().contiguous(), problem.size("m")
     runs: dict[str, Callable[[], Any]] = {"mm": lambda: torch.mm(a, b)}

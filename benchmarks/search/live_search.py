@@ -79,7 +79,7 @@ def peer_searched(task: Task, strategy: str, trials: int, seed: int) -> Run:
     from seqtune.kernels.implementation import Implementation
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.lookup import resolve
-    from seqtune.kernels.operands import operand_shapes
+    from seqtune.kernels.operations.table import operation
     from seqtune.tuner.backends.opencl.discovery import devices, handle, load
 
     space = recorded_values(task.spaces[0])
@@ -111,11 +111,14 @@ def peer_searched(task: Task, strategy: str, trials: int, seed: int) -> Run:
         """It asks in both ways."""
         return (given or tuple(named[name] for name in values)) in valid
 
-    x, weights, bias, y = operand_shapes(problem)
+    work = operation(problem.type)
+    shapes, y = work.operands(problem), work.output(problem)
     every = list(space)
-    packed = max(implementation.pack(problem, device, one, np.zeros(weights, np.float32)).size for one in every)
+    zeros = np.zeros(shapes["weights"], np.float32)
+    packed = max(implementation.pack(problem, device, one, zeros).size for one in every)
     scratch = max(implementation.launch(problem, device, one).workspace for one in every)
-    arguments = [np.zeros(max(1, math.prod(shape)), np.float32) for shape in (x, (packed,), bias, y, (scratch,))]
+    arguments = [np.zeros(max(1, math.prod(shape)), np.float32)
+                 for shape in (shapes["x"], (packed,), shapes.get("bias", (0,)), y, (scratch,))]
     options = implementation.source(problem, device, every[0]).options
     random.seed(seed)
     np.random.seed(seed)

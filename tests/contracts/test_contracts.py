@@ -14,7 +14,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array, Implementation, includes
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.lookup import resolve
-from seqtune.kernels.operands import operand_shapes
+from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import KERNELS, kernel, kernels_for, table
 from seqtune.kernels.space import SearchSpace
@@ -132,7 +132,7 @@ class TestKernel:
         packed: dict[object, Array] = {}
         for problem in problems_of_equal_weights(family, device):
             space = SearchSpace(family, problem, device)
-            shape = operand_shapes(problem)[1]
+            shape = operation(problem.type).operands(problem)["weights"]
             operand = weights.setdefault(shape, np.random.default_rng(0).standard_normal(shape, np.float32))
             for configuration in space.sample(np.random.default_rng(2), 20):
                 key = shape, implementation.packing(problem, configuration)
@@ -161,7 +161,7 @@ class TestBackend:
         operands, expected = prepare(problem)
         executable = self.built(backend, problem)
         assert executable.build_seconds >= 0
-        executable.load(operands.x, operands.weights, operands.bias)
+        executable.load(operands)
         executable.poison()
         assert np.isnan(executable.output()).all()
         executable.run()
@@ -186,7 +186,7 @@ class TestBackend:
         operands, expected = prepare(PROBLEMS["gemm"])
         first, second = (self.built(backend, PROBLEMS["gemm"]) for _ in range(2))
         for one, scale in ((first, 1), (second, 2)):
-            one.load(operands.x * np.float32(scale), operands.weights, operands.bias)
+            one.load({**operands, "x": operands["x"] * np.float32(scale)})
             one.poison()
         first.run()
         before = first.output()

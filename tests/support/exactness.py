@@ -8,9 +8,10 @@ import numpy as np
 
 from seqtune.kernels.implementation import Array
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.backends.backend import Backend
-from seqtune.tuner.measuring.reference import Operands, make_operands, reference
+from seqtune.tuner.measuring.reference import make_operands, reference
 
 
 def answer(backend: Backend, family: Kernel, problem: Problem, configuration: Configuration,
@@ -18,7 +19,7 @@ def answer(backend: Backend, family: Kernel, problem: Problem, configuration: Co
     """The output on poisoned buffers: all of it written, nothing outside it, and a second launch gives the same."""
     executable = backend.build(problem, family, configuration)
     try:
-        executable.load(operands.x, operands.weights, operands.bias)
+        executable.load(operands)
         executable.poison()
         executable.run()
         first = executable.output()

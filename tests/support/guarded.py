@@ -89,11 +89,11 @@ def run_family(place: Place, name: str) -> None:
         operands = make_operands(problem)
         expected = reference(problem, operands)
         for configuration in [space.default, *space.sample(np.random.default_rng(number), 2)]:
-            packed = implementation.pack(problem, device, configuration, operands.weights)
+            packed = implementation.pack(problem, device, configuration, operands["weights"])
             place.run(f"{problem.brief()}: {name} {configuration.brief()}",
                       implementation.source(problem, device, configuration),
-                      implementation.launch(problem, device, configuration), (operands.x, packed, operands.bias),
-                      expected)
+                      implementation.launch(problem, device, configuration),
+                      (operands["x"], packed, operands.get("bias")), expected)
 
 
 def run_glue(place: Place) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array, Launch, Phase, Source
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
+from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.backends.backend import BuildError, LaunchError
 
@@ -102,8 +103,8 @@ class PlantedExecutable:
         self.y = np.zeros((problem.size("m"), problem.size("n")), dtype=np.float32)
         self.overran = False
 
-    def load(self, x: Array, weights: Array, bias: Array | None) -> None:
-        self.x, self.weights = x.copy(), weights.copy()
+    def load(self, operands: Operands) -> None:
+        self.x, self.weights = operands["x"].copy(), operands["weights"].copy()
 
     def poison(self) -> None:
         self.y[:] = np.nan

@@ -13,6 +13,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.lookup import resolve
+from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 
 
@@ -29,8 +30,8 @@ class Executable(Protocol):
 
     build_seconds: float
 
-    def load(self, x: Array, weights: Array, bias: Array | None) -> None:
-        """Copy the operands in, packing the weights. Shapes: see `measuring.reference.Operands`."""
+    def load(self, operands: Operands) -> None:
+        """Copy the operands in, packing the constant one. Names and shapes are those of the operation's `operands`."""
         ...
 
     def poison(self) -> None:

@@ -15,10 +15,11 @@ import numpy as np
 
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.implementation import Array
+from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 
 from ..backends.backend import Executable, LaunchError
-from .reference import Operands, make_operands, reference
+from .reference import make_operands, reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +73,10 @@ class Expected:
 def prepare(problem: Problem, seed: int = 0) -> tuple[Operands, Expected]:
     """Operands and the expected answer; made once per problem. Read-only, so that backends can keep packed copies."""
     operands = make_operands(problem, seed)
-    for array in (operands.x, operands.weights, operands.bias):
-        if array is not None:
-            array.setflags(write=False)
+    for array in operands.values():
+        array.setflags(write=False)
     y = np.ascontiguousarray(reference(problem, operands), dtype=np.float32)
-    tolerance = problem["tolerance"]
+    tolerance = dict(problem).get("tolerance")
     return operands, Expected(y, float(np.abs(y).max()) or 1.0,
                               tolerance if isinstance(tolerance, float) else 1e-4, np.empty_like(y))
 
@@ -84,7 +84,7 @@ def prepare(problem: Problem, seed: int = 0) -> tuple[Operands, Expected]:
 def check(executable: Executable, operands: Operands, expected: Expected) -> tuple[Measurement, float]:
     """Loads, poisons, runs once and compares: a measurement without samples, and the seconds of that first launch."""
     build = executable.build_seconds
-    executable.load(operands.x, operands.weights, operands.bias)
+    executable.load(operands)
     executable.poison()
     start = time.perf_counter()
     executable.run()

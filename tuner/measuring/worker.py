@@ -32,12 +32,12 @@ from seqtune.errors import SeqtuneError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.lookup import resolve
+from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import KERNELS, kernel
 from seqtune.kernels.space import SearchSpace
 
 from ..backends.backend import Backend, BuildError, Executable, LaunchError, open_backend
-from .reference import Operands
 from .timing import Expected, Options, check_and_time, interleaved, one_line, prepare
 
 Message = dict[str, Any]

@@ -87,9 +87,9 @@ def test_nothing_beside_the_input_enters_the_result(backend: LLVMBackend) -> Non
         operands = make_operands(problem)
         for configuration in those(SearchSpace(family, problem, backend.device), "borders", "peel", generator, 8):
             executable = backend.build(problem, family, configuration)
-            executable.load(operands.x, operands.weights, None)
-            executable._x.raw.view(np.float32).fill(np.nan)
-            np.copyto(executable._x.array, operands.x)
+            executable.load(operands)
+            executable._inputs["x"].raw.view(np.float32).fill(np.nan)
+            np.copyto(executable._inputs["x"].array, operands["x"])
             executable.run()
             assert not np.isnan(executable.output()).any(), configuration.brief()
             executable.close()
@@ -207,7 +207,7 @@ def test_a_write_outside_a_buffer_is_found_and_named(name: str, monkeypatch: pyt
     problem, family, configuration = planted(MAIN.format(OUTSIDE[name]), monkeypatch)
     executable = opened.build(problem, family, configuration)
     operands = make_operands(problem)
-    executable.load(operands.x, operands.weights, operands.bias)
+    executable.load(operands)
     executable.poison()
     assert executable.overrun() is None
     assert np.isnan(executable.output()).all()
@@ -225,7 +225,7 @@ def test_nothing_runs_before_loading_or_after_closing() -> None:
     with pytest.raises(LaunchError):
         executable.run()
     operands = make_operands(problem)
-    executable.load(operands.x, operands.weights, None)
+    executable.load(operands)
     executable.close()
     executable.close()
     with pytest.raises(LaunchError):

@@ -74,7 +74,7 @@ def plant(backend: OpenCLBackend, monkeypatch: pytest.MonkeyPatch) -> Callable[.
         module = types.ModuleType("planted_kernel")
         module.it = _Planted(body, local_size)  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "planted_kernel", module)
-        problem = Problem.make("gemm", m=4, n=4, k=4)
+        problem = Problem.make("gemm", m=4, n=4, k=4, bias="yes")
         family = replace(kernel("opencl.gemm"), implementation="planted_kernel:it")
         return backend.build(problem, family, Configuration.of("opencl.gemm", {}))
 

@@ -34,14 +34,14 @@ def test_read_only_weights_are_packed_once_per_layout_and_changed_ones_anew() ->
     chosen = SearchSpace(kernel("llvm.direct"), problem, DEVICES[0]).default
     operands = make_operands(problem)
     before = answer(opened, kernel("llvm.direct"), problem, chosen, operands)
-    operands.weights[:] *= 2
+    operands["weights"][:] *= 2
     assert np.allclose(answer(opened, kernel("llvm.direct"), problem, chosen, operands), 2 * before, rtol=1e-4)
-    operands.weights.setflags(write=False)
-    packed = [opened.pack(llvm_direct.IMPLEMENTATION, problem, chosen, operands.weights) for _ in range(2)]
+    operands["weights"].setflags(write=False)
+    packed = [opened.pack(llvm_direct.IMPLEMENTATION, problem, chosen, operands["weights"]) for _ in range(2)]
     assert packed[0] is packed[1]
     other = make_operands(problem, seed=8)
-    other.weights.setflags(write=False)
-    assert opened.pack(llvm_direct.IMPLEMENTATION, problem, chosen, other.weights) is not packed[0]
+    other["weights"].setflags(write=False)
+    assert opened.pack(llvm_direct.IMPLEMENTATION, problem, chosen, other["weights"]) is not packed[0]
     opened.close()
 
 
@@ -52,7 +52,7 @@ def test_packed_weights_are_kept_by_kernel_and_by_all_that_packing_reads() -> No
     settings: dict[str, int | str] = {"vector": 4, "vectors_k": 2, "tile_w": 4, "tile_h": 1, "body": "c2",
                                       "borders": "copy", "chunk": 0}
     chosen = Configuration.of("llvm.direct", settings)
-    weights = make_operands(ungrouped).weights
+    weights = make_operands(ungrouped)["weights"]
     weights.setflags(write=False)
     sizes = [opened.pack(llvm_direct.IMPLEMENTATION, problem, chosen, weights).size for problem in (ungrouped, grouped)]
     assert sizes == [864, 1152]

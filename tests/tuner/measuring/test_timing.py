@@ -10,6 +10,7 @@ import pytest
 
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.implementation import Array
+from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.backends.backend import LaunchError
 from seqtune.tuner.measuring.timing import Options, check_and_time, interleaved, prepare, sample
@@ -27,8 +28,8 @@ class Fake:
         self.log = log if log is not None else []
         self.launches = 0
 
-    def load(self, x: Array, weights: Array, bias: Array | None) -> None:
-        self.y = x @ weights
+    def load(self, operands: Operands) -> None:
+        self.y = operands["x"] @ operands["weights"]
         self.y[0, 0] += self.slip
         self.out = np.zeros_like(self.y)
 
@@ -43,7 +44,7 @@ class Fake:
         self.out[:] = self.y
 
     def output(self) -> Array:
-        return self.out
+        return np.asarray(self.out)
 
     def overrun(self) -> str | None:
         return None
@@ -59,7 +60,7 @@ def time_one(fake: Fake, best: float = math.inf, **options: int | float) -> Meas
 
 def test_the_error_is_relative_to_the_largest_reference() -> None:
     operands, expected = prepare(PROBLEM)
-    largest = np.abs(operands.x.astype(np.float64) @ operands.weights).max()
+    largest = np.abs(operands["x"].astype(np.float64) @ operands["weights"]).max()
     found = time_one(Fake(slip=1e-4))
     assert found.error == pytest.approx(1e-4 / largest, rel=0.02)
     assert found.status is Status.CORRECT

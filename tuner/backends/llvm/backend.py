@@ -18,7 +18,8 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array, Implementation
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.lookup import resolve
-from seqtune.kernels.operands import operand_shapes
+from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands, Shape
+from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 
 from ..backend import LaunchError
@@ -58,7 +59,11 @@ def devices() -> list[Device]:
     return list(_devices())
 
 
-_shapes = lru_cache(maxsize=256)(operand_shapes)  # every feature asked for is computed anew: a millisecond
+@lru_cache(maxsize=256)  # every feature asked for is computed anew: a millisecond
+def _shapes(problem: Problem) -> tuple[dict[str, Shape], Shape]:
+    """Shapes of the operands by name, and of the result."""
+    work = operation(problem.type)
+    return work.operands(problem), work.output(problem)
 
 
 class _Buffer:
@@ -157,31 +162,33 @@ class LLVMExecutable:
         self._implementation, self._configuration = implementation, configuration
         launch = implementation.launch(problem, backend.device, configuration)
         phases = [(built.address(phase.entry), phase.tasks) for phase in launch.phases]
-        x, _, bias, y = _shapes(problem)
-        self._x, self._y = backend.take(x), backend.take(y)
-        self._bias, self._workspace = backend.take(bias), backend.take((launch.workspace,))
-        self._weights: _Buffer | None = None
+        self._constant = operation(problem.type).constant
+        shapes, output = _shapes(problem)
+        self._order = tuple(shapes)  # in which the entry takes the operands
+        self._inputs = {name: backend.take(shape) for name, shape in shapes.items() if name != self._constant}
+        self._y, self._workspace = backend.take(output), backend.take((launch.workspace,))
         self._arguments = np.array(launch.arguments, np.int64)
         self._phases = phases
         self._job: NDArray[np.int64] | None = None
         self._closed = False
 
-    def load(self, x: Array, weights: Array, bias: Array | None) -> None:
-        """Copy the operands in; the weights packed."""
-        np.copyto(self._x.array, x)
-        if bias is not None:
-            np.copyto(self._bias.array, bias)
-        packed = self._backend.pack(self._implementation, self._problem, self._configuration, weights)
-        if self._weights is None:
-            self._weights = self._backend.take(packed.shape)
-        np.copyto(self._weights.array, packed)
-        self._job = make_job((self._x.address, self._weights.address, self._bias.address, self._y.address,
-                              self._workspace.address), self._arguments, self._phases)
+    def load(self, operands: Operands) -> None:
+        """Copy the operands in; the constant one packed."""
+        for name in self._order:
+            array = operands[name]
+            if name == self._constant:
+                array = self._backend.pack(self._implementation, self._problem, self._configuration, array)
+                if name not in self._inputs:
+                    self._inputs[name] = self._backend.take(array.shape)
+            np.copyto(self._inputs[name].array, array)
+        inputs = [self._inputs[name].address for name in self._order]
+        unused = [0] * (MOST_OPERANDS - len(inputs))
+        self._job = make_job((*inputs, *unused, self._y.address, self._workspace.address), self._arguments,
+                             self._phases)
         self._address = int(self._job.ctypes.data)
 
     def _buffers(self) -> dict[str, _Buffer]:
-        found = {"x": self._x, "bias": self._bias, "y": self._y, "workspace": self._workspace}
-        return found if self._weights is None else {**found, "weights": self._weights}
+        return {**self._inputs, "y": self._y, "workspace": self._workspace}
 
     def poison(self) -> None:
         """NaN into output and workspace; fresh canaries around every buffer."""

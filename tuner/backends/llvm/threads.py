@@ -239,8 +239,8 @@ class Threads:
                 _unpinned.clear()
 
 
-def make_job(buffers: tuple[int, int, int, int, int], arguments: NDArray[np.int64],
+def make_job(buffers: tuple[int, ...], arguments: NDArray[np.int64],
              phases: list[tuple[int, int]]) -> NDArray[np.int64]:
-    """A job: addresses of x, weights, bias, y, workspace (0: none); (entry address, tasks) of every phase."""
+    """A job: addresses of three operands, output and workspace (0: none), then (entry, tasks) of every phase."""
     flat = [number for phase in phases for number in phase]
     return np.array([*buffers, arguments.ctypes.data, len(phases), *flat], np.int64)

@@ -6,6 +6,7 @@ launched, so `build` launches once as well, and counts it in `build_seconds`.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -16,7 +17,8 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array, Implementation, Launch, Source
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.lookup import resolve
-from seqtune.kernels.operands import operand_shapes
+from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands
+from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 
 from ..backend import BuildError, LaunchError
@@ -26,7 +28,6 @@ __all__ = ["OpenCLBackend", "OpenCLExecutable", "devices", "unavailable"]
 
 CANARY = np.uint32(0x7FC0CAFE)  # a NaN that no kernel computes
 MARGIN = 1024  # floats of canary on both sides of every buffer; a multiple of any device's alignment
-_BUFFERS = ("x", "weights", "bias", "y", "workspace")
 
 
 class OpenCLBackend:
@@ -84,11 +85,15 @@ class OpenCLExecutable:
         self.backend, self.problem, self.configuration = backend, problem, configuration
         self.implementation = implementation
         self.build_seconds = 0.0
-        x, weights, bias, self.shape = operand_shapes(problem)
-        packed = implementation.pack(problem, backend.device, configuration, np.zeros(weights, np.float32))
-        cl = backend.cl
-        self.sizes = dict(zip(_BUFFERS, (int(np.prod(x)), packed.size, bias[0], int(np.prod(self.shape)),
-                                         launch.workspace), strict=True))
+        work, cl = operation(problem.type), backend.cl
+        self.constant, self.shape = work.constant, work.output(problem)
+        self.sizes: dict[str, int] = {}  # floats of every buffer, in the order in which the entry takes them
+        for name, shape in work.operands(problem).items():
+            zeros = np.zeros(shape, np.float32)
+            self.sizes[name] = self._packed(name, zeros).size
+        for number in range(len(self.sizes), MOST_OPERANDS):
+            self.sizes[f"unused {number}"] = 0
+        self.sizes |= {"y": math.prod(self.shape), "workspace": launch.workspace}
         self.whole: dict[str, Any] = {}
         self.inner: dict[str, Any] = {}
         self.steps: list[tuple[Any, tuple[int, ...], tuple[int, ...]]] = []
@@ -97,7 +102,7 @@ class OpenCLExecutable:
                 self.whole[name] = cl.Buffer(backend.context, cl.mem_flags.READ_WRITE, 4 * (size + 2 * MARGIN))
             self.inner = {name: whole.get_sub_region(4 * MARGIN, 4 * max(1, self.sizes[name]))
                           for name, whole in self.whole.items()}
-            arguments = [self.inner[name] for name in _BUFFERS] + [np.int32(value) for value in launch.arguments]
+            arguments = [*self.inner.values()] + [np.int32(value) for value in launch.arguments]
             for phase in launch.phases:
                 kernel = cl.Kernel(program, phase.entry)
                 self._check(kernel, phase.local_size)
@@ -106,7 +111,7 @@ class OpenCLExecutable:
         except cl.Error as error:
             self.close()
             raise LaunchError(one_line(error)) from None
-        for name in _BUFFERS:  # zeros: the first launch, in `build`, meets no odd numbers
+        for name in self.sizes:  # zeros: the first launch, in `build`, meets no odd numbers
             self._paint(name, 0, self.sizes[name] + 2 * MARGIN, np.uint32(0))
 
     def _check(self, kernel: Any, local_size: tuple[int, ...]) -> None:
@@ -118,13 +123,17 @@ class OpenCLExecutable:
         if used > device.local_memory:
             raise LaunchError(f"{used} bytes of local memory are more than the device's {device.local_memory}")
 
-    def load(self, x: Array, weights: Array, bias: Array | None) -> None:
-        """Copy the operands in; the weights are packed on the way."""
-        packed = self.implementation.pack(self.problem, self.backend.device, self.configuration, weights)
-        for name, values in (("x", x), ("weights", packed), ("bias", bias)):
-            if values is not None:
-                self.backend.cl.enqueue_copy(self.backend.queue, self.inner[name],
-                                             np.ascontiguousarray(values, np.float32))
+    def _packed(self, name: str, array: Array) -> Array:
+        """An operand as the kernel reads it."""
+        if name != self.constant:
+            return array
+        return self.implementation.pack(self.problem, self.backend.device, self.configuration, array)
+
+    def load(self, operands: Operands) -> None:
+        """Copy the operands in; the constant one is packed on the way."""
+        for name, array in operands.items():
+            self.backend.cl.enqueue_copy(self.backend.queue, self.inner[name],
+                                         np.ascontiguousarray(self._packed(name, array), np.float32))
         self.backend.queue.finish()
 
     def poison(self) -> None:
