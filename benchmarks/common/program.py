@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.common.report import Row, insert, machine, words, write_json
+from benchmarks.common.page import Found, Page, add_out, publish
+from benchmarks.common.report import Row, machine
 from seqtune.errors import SeqtuneError
 
 if TYPE_CHECKING:
@@ -29,9 +30,8 @@ def positive(text: str) -> int:
 def parser_of(description: str | None) -> argparse.ArgumentParser:
     """The options that the kernel benchmarks share."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="folder for the JSON file and the figure")
+    add_out(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    parser.add_argument("--readme", type=Path, help="also put the table between this page's comments")
     return parser
 
 
@@ -68,22 +68,17 @@ def warm_threads(count: int) -> None:
     torch.ones(1 << 20).add_(1)
 
 
-def report(given: argparse.Namespace, name: str, rows: Sequence[Row], devices: Sequence[Device], table: str,
-           mark: str, draw: Callable[[Path], None]) -> None:
-    """Prints the table or the rows; writes the JSON file and the figure; puts the table into a page."""
+def report(given: argparse.Namespace, rows: Sequence[Row], devices: Sequence[Device], page: Callable[[Found], Page],
+           draw: Callable[[Path], None]) -> None:
+    """Prints the table or the rows; writes the page, the JSON file and the figure."""
     import torch
 
     where = machine(devices)
     where["toolchain"] += f", torch {torch.__version__}"
     found = {"machine": where, "rows": list(rows)}
-    text = f"{table}\n\nMeasured on {words(where)}, on {where['date']}."
-    print(json.dumps(found, allow_nan=False) if given.json else text)
-    if given.out is not None:
-        given.out.mkdir(parents=True, exist_ok=True)
-        write_json(given.out / f"{name}.json", found)
-        draw(given.out / f"{name}.svg")
-    if given.readme is not None:
-        insert(given.readme, mark, text)
+    made = page(found)
+    print(json.dumps(found, allow_nan=False) if given.json else f"{made.tables}\n\n{made.measured}")
+    publish(given.out, page, found, draw)
 
 
 def run_program(name: str, program: Callable[[], None]) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
+import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtune.errors import MisuseError
 from seqtune.figures.style import (
     BLACK,
     BLUE,
@@ -44,15 +43,15 @@ __all__ = [
     "Panel",
     "Row",
     "apart",
-    "check_ready",
     "draw_speeds",
     "height",
-    "insert",
     "machine",
     "markdown",
+    "processor",
     "save",
     "share_axis",
     "style",
+    "today",
     "words",
     "write_json",
 ]
@@ -67,36 +66,9 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def insert(page: Path, name: str, text: str) -> None:
-    """Put the text between `<!-- name -->` and `<!-- /name -->` of a page. Raises MisuseError where they are not."""
-    before, after = _around(page, name)
-    page.write_text(f"{before}\n{text.strip()}\n{after}")
-
-
-def _around(page: Path, name: str) -> tuple[str, str]:
-    """What stands before and after that place of a page, comments included."""
-    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-    try:
-        old = page.read_text()
-    except (OSError, UnicodeError) as error:
-        raise MisuseError(f"cannot read {page}: {getattr(error, 'strerror', None) or error}") from None
-    if old.count(begin) != 1 or old.count(end) != 1:
-        raise MisuseError(f"{page} needs {begin} and {end}, once each")
-    return old.partition(begin)[0] + begin, end + old.partition(end)[2]
-
-
-def check_ready(out: Path, page: Path | None, name: str) -> None:
-    """Refuse before long work what would fail after it: figures, the folder, and the place of a page.
-
-    Raises UnavailableError, MisuseError.
-    """
-    style()
-    there = next(place for place in (out, *out.absolute().parents) if place.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        raise MisuseError(f"{out} is no folder, and none can be made there" if not there.is_dir()
-                          else f"{there} cannot be written")
-    if page is not None:
-        _around(page, name)
+def today() -> str:
+    """The date (UTC), as a JSON file tells it."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def machine(devices: Sequence[Device]) -> dict[str, str]:
@@ -105,7 +77,18 @@ def machine(devices: Sequence[Device]) -> dict[str, str]:
     cores = max((device.threads for device in devices), default=0)
     return {"cpu": ", ".join(models or dict.fromkeys(device.model for device in devices)), "cores": f"{cores}",
             "toolchain": ", ".join(dict.fromkeys(device.toolchain for device in devices)),
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+            "date": today()}
+
+
+def processor() -> dict[str, str]:
+    """What a program was run on that opens no device: the CPU, Python and NumPy."""
+    import numpy as np
+
+    from seqtune.tuner.backends.discovery import find
+
+    device = find("llvm:0")
+    return {"cpu": f"{device.model} ({device.architecture})", "cores": f"{device.threads}",
+            "toolchain": f"Python {platform.python_version()}, NumPy {np.__version__}", "date": today()}
 
 
 def words(found: Mapping[str, str]) -> str:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.common.page import Found, Page, measured_on
 from benchmarks.common.program import llvm_devices, parser_of, positive, report, run_program, warm_threads
 from benchmarks.common.report import BLUE, GREY, ORANGE, SKY, Row, draw_speeds, markdown
 
@@ -146,6 +147,29 @@ def draw(rows: Sequence[Row], path: Path) -> None:
                                    for name in models]) for method in methods})], "speed over eager")
 
 
+def page(found: Found) -> Page:
+    """The page of the result."""
+    rows = found["rows"]
+    ratios = {row["model"]: row for row in rows if row["method"] == "ratios"}
+    speeds = "; ".join(
+        f"{name} {row['ratio_eager']:.2f} times as fast as PyTorch as it is"
+        + (f" and {row['ratio_compile']:.2f} times as fast as the fastest mode of torch.compile"
+           if row.get("ratio_compile") else "") for name, row in ratios.items())
+    return Page(
+        "end_to_end", "Whole networks in PyTorch",
+        f"`seqtune.pytorch.optimize` makes a network at batch 1 faster: {speeds}.",
+        "python -m benchmarks.end_to_end --out docs", table(rows), measured_on(found),
+        "`eager` is the model as it is; `eager_channels_last` has its weights in that format. `compile` is "
+        "torch.compile; `compile_freezing` adds constant weights and folded batch normalisation; "
+        "`compile_max_autotune` also tries generated kernels. `error` is the largest difference divided by the largest "
+        "value of the eager result.",
+        ("Random weights, fp32, inference mode; other batch sizes were not measured.",
+         "All methods take turns, a forward pass each; the least time of each counts.",
+         "`eager` does not fold batch normalisation into the convolutions; ours does, and so does "
+         "`compile_freezing`."),
+        "Time of a forward pass by method")
+
+
 def main() -> None:
     """The command."""
     parser = parser_of(__doc__)
@@ -167,7 +191,7 @@ def run(given: argparse.Namespace) -> None:
     device, = llvm_devices([given.threads])
     warm_threads(given.threads)
     rows = [row for name in given.models for row in contest(name, device, given)]
-    report(given, "end_to_end", rows, [device], table(rows), "end_to_end", lambda path: draw(rows, path))
+    report(given, rows, [device], page, lambda path: draw(rows, path))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from benchmarks.common.contest import (
     seconds_by_method,
     take_turns,
 )
+from benchmarks.common.page import Found, Page, measured_on
 from benchmarks.common.program import add_search, journal_of, parser_of, report, run_program, warm_threads
 from benchmarks.common.report import BLUE, Row, draw_speeds, markdown
 from benchmarks.kernels.resnet18_layers import layers
@@ -102,6 +103,23 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         "speed over PyTorch's")
 
 
+def page(found: Found) -> Page:
+    """The page of the result."""
+    rows = found["rows"]
+    mean = next(row for row in rows if row["layer"] == "geomean")
+    return Page(
+        "opencl_layers", "OpenCL convolutions beside PyTorch",
+        f"On PoCL, tuned OpenCL kernels compute the ResNet-18 layers at {mean['ratio_best']:.2f} times the speed of "
+        f"PyTorch's best oneDNN convolution (geometric mean; {mean['layers_at_least_0.85']} of the layers reach 0.85).",
+        "python -m benchmarks.opencl_layers --out docs", table(rows), measured_on(found),
+        "`ratio` is PyTorch's time divided by ours, on as many threads. `best oneDNN` is the faster of F.conv2d on "
+        "channels_last input and of oneDNN's own operation on packed weights.",
+        ("The device is PoCL on a CPU; no GPU was measured.",
+         "Ours is timed from enqueueing to the finish, between buffers that exist already.",
+         "Every kernel was chosen by a search on this machine, not by a prediction."),
+        "Speed relative to PyTorch's best oneDNN convolution, by layer")
+
+
 def main() -> None:
     """The command."""
     parser = parser_of(__doc__)
@@ -133,7 +151,7 @@ def run(given: argparse.Namespace) -> None:
         rows += contest(label, problems[label], backend, configurations, given.rounds)
     backend.close()
     rows.append(summary(rows))
-    report(given, "opencl_layers", rows, [device], table(rows), "opencl", lambda path: draw(rows, path))
+    report(given, rows, [device], page, lambda path: draw(rows, path))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""How hard the search spaces are: `python -m benchmarks.hardness --out docs/ [--readme README.md]`.
+"""How hard the search spaces are: `python -m benchmarks.hardness --out docs`.
 
 For every held-out problem of the shipped data: how many configurations are valid and measured, which kernel family
 wins, the share of the best known speed that 1, 5 and 10 random picks are expected to reach, that of the one
 configuration which serves the device's training problems best, and how many configurations come within 5 % of the best.
-Writes hardness.json, a row per problem, and prints a Markdown table with a line per device and type of problem.
+Writes the page and hardness.json, a row per problem, and prints a Markdown table with a line per device and type
+of problem.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.common.contest import geometric_mean
-from benchmarks.common.report import Row, insert, markdown, write_json
-from seqtune.errors import SeqtuneError
+from benchmarks.common.page import Found, Page, add_out, check_ready, evaluated, publish
+from benchmarks.common.program import run_program
+from benchmarks.common.report import Row, markdown, today
 from seqtune.learning import read_dataset
 
 PICKS = (1, 5, 10)
@@ -63,23 +65,35 @@ def table(rows: Sequence[Row]) -> str:
                     left=2)
 
 
+def page(found: Found) -> Page:
+    """The page of the result."""
+    rows = found["rows"]
+    near = geometric_mean([row["random_1"] for row in rows])
+    return Page(
+        "hardness", "How hard the choice is",
+        f"One random valid configuration reaches {near:.2f} of the best known speed (geometric mean over {len(rows)} "
+        "held-out problems and devices), so a prediction has something to win.",
+        "python -m benchmarks.hardness --out docs", table(rows), evaluated(found, "the shipped data set"),
+        "`configurations`: the least, median and largest number of valid configurations of a problem, over all kernel "
+        "families that solve it. `within 5 %`: the share of its configurations that come that near to the best known "
+        "one. `1 random`, `5`, `10`: the expected best of so many random picks. `fixed`: the one configuration that "
+        "serves the device's training problems best. Shares are geometric means over the held-out problems.",
+        ("Small problems, such as a product with one row, leave fewer than 500 configurations that differ in what "
+         "they do.",
+         "Where a space was not measured completely, the picks are among its measured configurations."))
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="folder for hardness.json")
+    add_out(parser, required=True)
     parser.add_argument("--data", type=Path, help="a data set (Parquet) other than the shipped one")
-    parser.add_argument("--readme", type=Path, help="also put the table between this page's hardness comments")
     given = parser.parse_args()
-    try:
-        rows = measure_hardness(given.data)
-        given.out.mkdir(parents=True, exist_ok=True)
-        write_json(given.out / "hardness.json", rows)
-        print(table(rows))
-        if given.readme is not None:
-            insert(given.readme, "hardness", table(rows))
-    except SeqtuneError as error:
-        sys.exit(f"hardness: {error}")
+    check_ready(given.out)
+    rows = measure_hardness(given.data)
+    publish(given.out, page, {"date": today(), "rows": rows})
+    print(table(rows))
 
 
 if __name__ == "__main__":
-    main()
+    run_program("hardness", main)

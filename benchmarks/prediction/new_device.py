@@ -1,4 +1,4 @@
-"""How a translator learns a new device: `python -m benchmarks.new_device --out docs/ [--device llvm:sse:2]`.
+"""How a translator learns a new device: `python -m benchmarks.new_device --out docs [--device llvm:sse:2]`.
 
 One device is left out of the shipped data; a translator is trained on the others, and retrained with a few problems of
 the one left out while the old ones are rehearsed. Reported are shares of the best known speed on held-out problems: of
@@ -19,20 +19,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.common.page import Found, Page, add_out, measured_on, publish
+from benchmarks.common.program import run_program
 from benchmarks.common.report import (
     BLUE,
     GREY,
     VERMILION,
     apart,
     height,
-    insert,
     machine,
     markdown,
     save,
     share_axis,
     style,
-    words,
-    write_json,
 )
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.learning import read_dataset
@@ -172,10 +171,32 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", name)
 
 
+def page(found: Found) -> Page:
+    """The page of the result."""
+    device, loss, accepted = found["device"], found["greatest_loss"], found["accepted_loss"]
+    lost = f"The most that an old device lost is {loss:.4f}" if loss > 0 else "No old device lost anything"
+    lost += f" ({accepted} is accepted)." if loss <= accepted else f": more than the {accepted} that is accepted."
+    before, after, scratch = (found["new"][name][device] for name in ("before", "after", "scratch"))
+    ahead = [count for count in COUNTS[1:] if scratch[count] > after[count]]
+    return Page(
+        "new_device", "A new device",
+        f"A translator that never saw {device} reaches {before['0']:.3f} of the best known speed there with its "
+        f"first proposal; retrained on {found['new_problems']} of its problems, {after['0']:.3f}. {lost}",
+        "python -m benchmarks.new_device --out docs", table(found, device), measured_on(found, "Measured and trained"),
+        "One device is left out of the data. A translator is trained on the others, then retrained with a few problems "
+        "of the device left out, while the old problems are rehearsed. Shares of the best known speed on held-out "
+        "problems: of the first proposal unmeasured, and of the best of 3 and 5 measured ones. `from scratch` is "
+        "trained on the same few problems alone.",
+        (*([f"With {' and '.join(ahead)} measured proposals, the translator trained from scratch is ahead of the "
+            "retrained one."] if ahead else []),
+         "One run with one seed; the new device has 19 held-out problems, few for differences of this size."),
+        "Shares on the new device before and after retraining, and what the old devices kept")
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="folder for new_device.json and new_device.svg")
+    add_out(parser, required=True)
     parser.add_argument("--device", default="llvm:sse:2", help="the one to leave out")
     parser.add_argument("--data", type=Path, help="a data set (Parquet) other than the shipped one")
     parser.add_argument("--problems", type=int, default=20, help="of the device left out, to learn from")
@@ -187,12 +208,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--work", type=Path, help="folder for unfinished and finished trainings "
                                                   "[default: in the user's cache folder]")
-    parser.add_argument("--readme", type=Path, help="also put the table between this page's new_device comments")
     given = parser.parse_args()
-    try:
-        run(given)
-    except SeqtuneError as error:
-        sys.exit(f"new_device: {error}")
+    run_program("new_device", lambda: run(given))
 
 
 def run(given: argparse.Namespace) -> None:
@@ -214,20 +231,14 @@ def run(given: argparse.Namespace) -> None:
     if report["interrupted"]:
         raise SeqtuneError("the retraining was interrupted; run it again")
     after.save(given.work / f"with-{_plain(given.device)}")
-    loss = greatest_loss(report["old"])
-    where = machine(list(split.new.devices.values()))
-    given.out.mkdir(parents=True, exist_ok=True)
-    write_json(given.out / "new_device.json", {
-        "machine": where, "device": given.device, "chosen": split.chosen, "seed": given.seed,
-        "first_training": training, "greatest_loss": loss, "accepted_loss": LOSS,
-        **{name: report[name] for name in ("new", "old", "new_problems", "old_cases", "epochs", "new_words")}})
-    draw(report, given.device, given.problems, given.out / "new_device.svg")
-    lost = (f"The most that an old device lost is {loss:.4f}" if loss > 0 else "No old device lost anything") + (
-        f" ({LOSS} is accepted)." if loss <= LOSS else f": more than the {LOSS} that is accepted.")
-    text = f"{table(report, given.device)}\n\n{lost} Measured on {words(where)}. Trained on {where['date']}."
-    print(text)
-    if given.readme is not None:
-        insert(given.readme, "new_device", text)
+    found = {
+        "machine": machine(list(split.new.devices.values())), "device": given.device, "chosen": split.chosen,
+        "seed": given.seed, "first_training": training, "greatest_loss": greatest_loss(report["old"]),
+        "accepted_loss": LOSS,
+        **{name: report[name] for name in ("new", "old", "new_problems", "old_cases", "epochs", "new_words")}}
+    publish(given.out, page, found, lambda path: draw(report, given.device, given.problems, path))
+    made = page(found)
+    print(f"{made.tables}\n\n{made.claim}\n\n{made.measured}")
 
 
 if __name__ == "__main__":

@@ -27,8 +27,9 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.common.page import Found, Page, add_out, check_ready, measured_on, publish
 from benchmarks.common.program import llvm_devices, positive, run_program
-from benchmarks.common.report import Row, insert, machine, markdown, words, write_json
+from benchmarks.common.report import Row, machine, markdown, write_json
 from seqtune.cli.arguments import parts
 from seqtune.errors import MisuseError
 from seqtune.tuner.simulation import best_shares
@@ -224,6 +225,24 @@ def table(rows: Sequence[Row], trials: int) -> str:
     return markdown(["device", "strategy", "winner's share", "to 95 %", "to 97 %", "to 99 %", "runs"], lines, left=2)
 
 
+def page(found: Found) -> Page:
+    """The page of the result."""
+    runs_of = len({(row["device"], row["problem"]) for row in found["rows"]})
+    return Page(
+        "live_search", "Strategies at work",
+        f"With an empty journal, the strategies that begin with the translator's proposals (`portfolio`, `predictor`) "
+        f"are near the recorded winner after few trials on most of {runs_of} held-out problems, but no strategy wins "
+        "on every device.",
+        "python -m benchmarks.live_search --out docs", table(found["rows"], found["trials"]), measured_on(found),
+        f"Every run has {found['trials']} trials. `winner's share`: the mean share of the recorded winner's speed. "
+        "`to 95 %`, `97 %`, `99 %`: the median number of trials (and seconds, with building and checking) until "
+        "something as fast was tried. `kt:` are Kernel Tuner's strategies, which tune the same kernel through its own "
+        "API.",
+        ("One run of each problem, so a single line is little more than an anecdote.",
+         "The judge is the shipped recording, in which these spaces are complete; what wins today can be some per cent "
+         "slower than what was fastest when it was recorded."))
+
+
 def main() -> None:
     """The command."""
     from benchmarks.common.peers import STRATEGIES, check_installed
@@ -236,9 +255,9 @@ def main() -> None:
     parser.add_argument("--peers", default=",".join(STRATEGIES), help="some of Kernel Tuner's; may be empty")
     parser.add_argument("--backends", default="llvm,opencl", help="one or both")
     parser.add_argument("--work", type=Path, help="folder that keeps finished runs, so that a second call goes on")
-    parser.add_argument("--out", type=Path, help="folder for the JSON file")
-    parser.add_argument("--readme", type=Path, help="also put the table between this page's comments")
+    add_out(parser)
     given = parser.parse_args()
+    check_ready(given.out)
     ours, theirs, backends = (parts(text) for text in (given.strategies, given.peers, given.backends))
     for name in ours:
         strategy_factory(name)
@@ -251,14 +270,10 @@ def main() -> None:
         work = given.work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         work.mkdir(parents=True, exist_ok=True)
         rows = list(runs(given.trials, given.repeats, ours, theirs, work, backends))
-    where = machine(used())
-    text = f"{table(rows, given.trials)}\n\nMeasured on {words(where)}, on {where['date']}."
-    print(text)
-    if given.out is not None:
-        given.out.mkdir(parents=True, exist_ok=True)
-        write_json(given.out / "live_search.json", {"machine": where, "trials": given.trials, "rows": rows})
-    if given.readme is not None:
-        insert(given.readme, "live_search", text)
+    found = {"machine": machine(used()), "trials": given.trials, "rows": rows}
+    made = page(found)
+    print(f"{made.tables}\n\n{made.measured}")
+    publish(given.out, page, found)
 
 
 if __name__ == "__main__":

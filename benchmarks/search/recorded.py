@@ -1,4 +1,4 @@
-"""Search on recorded spaces beside Kernel Tuner: `python -m benchmarks.search DATA --out docs/ [--readme README.md]`.
+"""Search on recorded spaces beside Kernel Tuner: `python -m benchmarks.search DATA --out docs`.
 
 Our strategies and Kernel Tuner's (`pip install kernel_tuner`, or `--peers ''` for ours alone) search the same
 recordings with the same seeds. Regret is 1 - optimum / best found, on average over the runs, and at least 0.001; the
@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common.page import Found, Page, add_out, check_ready, evaluated, publish
 from benchmarks.common.peers import PREFIX, STRATEGIES, Peer, cache_path, check_installed, searchable, write_cache
 from benchmarks.common.program import positive, run_program
-from benchmarks.common.report import check_ready, insert, markdown, write_json
+from benchmarks.common.report import markdown, today
 from seqtune.cli.arguments import numbers
 from seqtune.errors import MisuseError
 from seqtune.figures.curves import draw
@@ -127,11 +128,59 @@ def searched(given: argparse.Namespace, asked: Sequence[Task], methods: Mapping[
     print(file=sys.stderr)
 
 
+def page(found: Found) -> Page:
+    """The page of the result; with --transfer, one of its own."""
+    ours, rows, judged = found["judged"], found["rows"], found["ratios"]
+    overall = ", ".join(f"{one['ratio']:.2f} at {one['budget']}" for one in judged if one["space"] == "all")
+    claim = (f"On recorded spaces of GPU kernels, the regret of `{ours}` divided by that of the best other strategy of "
+             f"each space is {overall} evaluations (geometric mean over the spaces; below 1, `{ours}` is better).")
+    if not judged:
+        claim = f"`{ours}` was searched alone."
+    return Page(
+        "search_transfer" if found["transfer"] else "search", "Search on recorded spaces", claim,
+        "python -m benchmarks.search RECORDED --out docs"
+        + (f" --transfer {found['transfer']}" if found["transfer"] else ""),
+        brief(rows, judged, ours), evaluated(found, "recorded measurements in RECORDED"),
+        f"Mean share of the optimum's speed after so many evaluations ({found['repeats']} searches each) of `{ours}`, "
+        "and in brackets that of the best other strategy at that budget in that space. The others are Kernel Tuner's "
+        "strategies, and `autotvm`, `droplet` and `random` from here. Regret is 1 minus the share.",
+        ("A measurement is a look-up; configurations that nobody measured are not in the space.",
+         "Nothing was learned before the search."),
+        f"Mean share of the optimum over the evaluations, of {ours} and of the best others")
+
+
+def transfer_page(found: Found) -> Page:
+    """The page of searches with other devices' records, beside the same without them (`without`)."""
+    shares = {(row["space"], row["device"], row["budget"]): row["share_mean"] for row in found["rows"]}
+    without = {(row["space"], row["device"], row["budget"]): row["share_mean"] for row in found["without"]}
+    budgets = sorted({budget for _, _, budget in shares})
+    lines = [[space, device, *(
+        f"{shares[space, device, budget]:.3f}" + (
+            f" ({without[space, device, budget]:.3f})" if (space, device, budget) in without else "")
+        for budget in budgets)] for space, device in dict.fromkeys((space, device) for space, device, _ in shares)]
+    ratios = []
+    for budget in budgets:
+        logs = [math.log(regret(shares[key]) / regret(other)) for key, other in without.items() if key[2] == budget]
+        if logs:
+            ratios.append(f"{math.exp(sum(logs) / len(logs)):.2f} at {budget}")
+    return Page(
+        "search_transfer", "Search with other devices' records",
+        "With the records of the other devices, the portfolio's regret divided by its regret without them is "
+        f"{', '.join(ratios)} evaluations (geometric mean over the spaces; below 1, the records help).",
+        "seqtune replay RECORDED --transfer leave-device-out --strategies portfolio --budgets 0,5,25,50,100,200 --json",
+        markdown(["space", "device", *map(str, budgets)], lines, left=2),
+        evaluated(found, "recorded measurements in RECORDED"),
+        "The portfolio's mean share of the optimum's speed after so many evaluations, and in brackets that of searches "
+        "without records (means of 30). The first proposal counts as 0 evaluations.",
+        ("A search with records draws nothing at random, so all its repetitions are alike.",
+         "The first proposal alone is not reliable: on one space it reaches 0.072 of the optimum."))
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="recorded spaces, or a data set")
-    parser.add_argument("--out", type=Path, required=True, help="folder for search.json and search.svg")
+    add_out(parser, required=True)
     parser.add_argument("--strategies", default=",".join(OURS), help="ours, with commas between; the first is judged")
     parser.add_argument("--peers", default=",".join(STRATEGIES), help="Kernel Tuner's; empty: none")
     parser.add_argument("--budgets", default="25,50,100,200")
@@ -141,7 +190,6 @@ def main() -> None:
     parser.add_argument("--devices", default="", help="only these")
     parser.add_argument("--jobs", type=positive, default=2)
     parser.add_argument("--work", type=Path, help="folder that keeps Kernel Tuner's finished searches")
-    parser.add_argument("--readme", type=Path, help="also put the table between this page's search comments")
     run(parser.parse_args())
 
 
@@ -155,9 +203,7 @@ def run(given: argparse.Namespace) -> None:
     budgets = tuple(sorted(set(numbers("--budgets", given.budgets))))
     if not budgets:
         raise MisuseError("name a budget")
-    if given.readme is not None and len({*ours, *(PREFIX + name for name in peers)}) < 2:
-        raise MisuseError("the page's table compares: name a second strategy, or peers")
-    check_ready(given.out, given.readme, "search")
+    check_ready(given.out)
     if peers:
         check_installed()
     asked = tasks(read_dataset(given.data), given.transfer, spaces, devices)
@@ -174,15 +220,9 @@ def run(given: argparse.Namespace) -> None:
         curves = list(searched(given, asked, methods, max(1, *budgets)))
     found = Replayed(tuple(curves), budgets, given.transfer)
     judged = ratios(found.rows(), ours[0])
-    given.out.mkdir(parents=True, exist_ok=True)
-    write_json(given.out / "search.json", {"repeats": given.repeats, "judged": ours[0], "ratios": judged,
-                                           **found.to_json()})
-    draw(clearest(curves, ours[0]), given.out / "search.svg")
-    overall = ", ".join(f"{one['ratio']:.2f} at {one['budget']}" for one in judged if one["space"] == "all")
-    overall = f"{ours[0]}'s regret over the best other's (geometric mean over the spaces): {overall}."
-    print(f"{table(found)}\n\n{overall}" if judged else table(found))
-    if given.readme is not None:
-        insert(given.readme, "search", f"{brief(found.rows(), judged, ours[0])}\n\n{overall}")
+    written = {"date": today(), "repeats": given.repeats, "judged": ours[0], "ratios": judged, **found.to_json()}
+    publish(given.out, page, written, lambda path: draw(clearest(curves, ours[0]), path))
+    print(f"{table(found)}\n\n{page(written).claim}" if judged else table(found))
 
 
 if __name__ == "__main__":

@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.common.page import Found, Page, add_out, check_ready, measured_on, publish
 from benchmarks.common.program import positive, run_program
-from benchmarks.common.report import markdown, write_json
+from benchmarks.common.report import markdown, processor
 from seqtune.errors import FormatError, SeqtuneError
 from seqtune.kernels import enumeration
 from seqtune.kernels import space as spaces
@@ -133,23 +134,39 @@ def measure(values: Mapping[str, Sequence[int]], restrictions: Sequence[str], re
             **medians, "ratio": medians["ours"] / medians["plain"]}
 
 
+def table(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """A line for each space."""
+    return markdown(
+        ["space", "configurations", "of", "ours, ms", "plain NumPy, ms", "Kernel Tuner, ms"],
+        [[name, f"{one['configurations']:,}", f"{one['cartesian']:,}", f"{1e3 * one['ours']:.1f}",
+          f"{1e3 * one['plain']:.1f}", f"{1e3 * one['kernel_tuner']:.0f}" if "kernel_tuner" in one else "-"]
+         for name, one in found.items()])
+
+
+def page(found: Found) -> Page:
+    """The page of the result."""
+    largest = max(found["spaces"].items(), key=lambda item: int(item[1]["cartesian"]))
+    return Page(
+        "space_building", "Building a search space",
+        f"The {largest[1]['configurations']:,} valid of {largest[1]['cartesian']:,} configurations of {largest[0]} are "
+        f"found in {1e3 * largest[1]['ours']:.0f} ms.",
+        "python -m benchmarks.space_building definitions.json --out docs", table(found["spaces"]), measured_on(found),
+        "Median processor time of one enumeration with nothing cached. `plain NumPy` are fifty lines that build the "
+        "columns parameter by parameter, in this program. All ways must find the same number of configurations.")
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("definitions", type=Path)
     parser.add_argument("--repeats", type=positive, default=7)
-    parser.add_argument("--out", type=Path, help="folder for space_building.json")
+    add_out(parser)
     given = parser.parse_args()
-    found = {name: measure(values, restrictions, given.repeats)
-             for name, (values, restrictions) in definitions(given.definitions).items()}
-    if given.out is not None:
-        given.out.mkdir(parents=True, exist_ok=True)
-        write_json(given.out / "space_building.json", found)
-    lines = [[name, f"{one['configurations']:,}", f"{one['cartesian']:,}", f"{one['ours']:.4f}", f"{one['plain']:.4f}",
-              f"{one['kernel_tuner']:.4f}" if "kernel_tuner" in one else "-", f"{one['ratio']:.2f}"]
-             for name, one in found.items()]
-    print(markdown(["space", "configurations", "of", "ours, s", "plain NumPy, s", "Kernel Tuner, s", "ours / plain"],
-                   lines))
+    check_ready(given.out)
+    spaces = {name: measure(values, restrictions, given.repeats)
+              for name, (values, restrictions) in definitions(given.definitions).items()}
+    print(table(spaces))
+    publish(given.out, page, {"machine": processor(), "spaces": spaces})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How long an answer takes: `python -m benchmarks.latency [--out docs/] [--checkpoint FOLDER] [--devices ...]`.
+"""How long an answer takes: `python -m benchmarks.latency [--out docs] [--checkpoint FOLDER] [--devices ...]`.
 
 Warm: one prediction in a running process, beam 5, one thread, for many problems on each device: `new` shapes, whose
 search space has to be enumerated too, and the same ones `again`. Cold: the least of several fresh processes; `seqtune
@@ -13,11 +13,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from benchmarks.common.program import positive
-from benchmarks.common.report import insert, machine, markdown, words, write_json
+from benchmarks.common.page import Found, Page, add_out, check_ready, measured_on, publish
+from benchmarks.common.program import positive, run_program
+from benchmarks.common.report import machine, markdown
 from seqtune.errors import KernelError, SeqtuneError
 
 PROBLEM = "conv2d n=1 c=64 h=56 w=56 k=64 r=3 s=3 pad=1"
@@ -141,24 +141,36 @@ def tables(rows: list[dict[str, Any]], starts: dict[str, float], dispatch: dict[
         markdown(["a call of next to nothing", "µs"], [[name, f"{each:.1f}"] for name, each in dispatch.items()])])
 
 
+def page(found: Found) -> Page:
+    """The page of the result."""
+    medians = [row["new"]["median_ms"] for row in found["warm"]]
+    return Page(
+        "latency", "How long a prediction takes",
+        f"A prediction of {found['beam']} configurations for a new problem takes {min(medians):.0f} to "
+        f"{max(medians):.0f} ms in a running process.",
+        "python -m benchmarks.latency --out docs",
+        tables(found["warm"], found["cold_seconds"], found["call_microseconds"]), measured_on(found),
+        "One thread, sampled problems. `new`: problems whose space has to be enumerated; `again`: the same problems a "
+        "second time. The beam is 32 wide, for the boosted trees to choose from. `cold`: whole programs, each in a "
+        "fresh process.",
+        ("Medians of problems asked once each; the least time of the fresh processes.",))
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="folder for latency.json")
+    add_out(parser)
     parser.add_argument("--checkpoint", default="default")
     parser.add_argument("--devices", nargs="+", help="[default: all that are here and the checkpoint knows]")
     parser.add_argument("--problems", type=positive, default=100, help="sampled, a fifth of them matrix products")
     parser.add_argument("--times", type=positive, default=5, help="fresh processes of each kind")
-    parser.add_argument("--readme", type=Path, help="also put the tables between this page's latency comments")
     given = parser.parse_args()
-    try:
-        run(given)
-    except SeqtuneError as error:
-        sys.exit(f"latency: {error}")
+    run_program("latency", lambda: run(given))
 
 
 def run(given: argparse.Namespace) -> None:
     """The measurements."""
+    check_ready(given.out)
     from seqtune.inputs import load_checkpoint
     from seqtune.tuner.backends.discovery import devices, find
 
@@ -169,15 +181,11 @@ def run(given: argparse.Namespace) -> None:
     starts = cold(given.checkpoint, names[0], given.times)
     dispatch = calls(20 * given.times + 1)
     rows = warm(given.checkpoint, names, given.problems)
-    where = machine([find(name) for name in names])
-    text = f"{tables(rows, starts, dispatch)}\n\nMeasured on {words(where)}, on {where['date']}."
-    print(text)
-    if given.out is not None:
-        given.out.mkdir(parents=True, exist_ok=True)
-        write_json(given.out / "latency.json", {"machine": where, "beam": BEAM, "warm": rows, "cold_seconds": starts,
-                                                "call_microseconds": dispatch})
-    if given.readme is not None:
-        insert(given.readme, "latency", text)
+    found = {"machine": machine([find(name) for name in names]), "beam": BEAM, "warm": rows, "cold_seconds": starts,
+             "call_microseconds": dispatch}
+    made = page(found)
+    print(f"{made.tables}\n\n{made.measured}")
+    publish(given.out, page, found)
 
 
 if __name__ == "__main__":

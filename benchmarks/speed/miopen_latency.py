@@ -14,14 +14,14 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.common.miopen_problems import draw, gpus, solved
+from benchmarks.common.page import Found, Page, add_out, check_ready, measured_on, publish
 from benchmarks.common.program import positive, run_program
-from benchmarks.common.report import insert, markdown
+from benchmarks.common.report import markdown, processor
 from seqtune.data.labels import Labels
 from seqtune.data.queries import Questions
 from seqtune.inputs import load_labels
@@ -87,25 +87,44 @@ def _searched(words: NextWord[Any], space: SearchSpace) -> list[Candidate]:
     return beam_search(words, [space], BEAM, BEAM)
 
 
+def table(found: Found) -> str:
+    """A line for building the space and one for each way to predict."""
+    rows = [["the search space", *_told(found["space"]), "", "", ""]]
+    for name in ("transformer", "hybrid"):
+        rate = found[name]["greedy_per_second"]
+        rows.append([name, *_told(found[name]["beam"]), f"{rate['median']:.0f}",
+                     f"{rate['least']:.0f} to {rate['most']:.0f}", f"{rate['processor_median']:.0f}"])
+    return markdown([f"{found['solver']}, beam {found['beam']}", "median, ms", "p10 to p90", "processor, ms",
+                     f"greedy, {BATCH} at once: problems/s", "least to most", "per processor second"], rows)
+
+
+def page(found: Found) -> Page:
+    """The page of the result."""
+    both, alone = (found[name]["beam"]["median_ms"] for name in ("hybrid", "transformer"))
+    return Page(
+        "miopen_latency", "How long MIOpen's parameters take",
+        f"One prediction of {found['solver']} (eight parameters) takes {both:.1f} ms, with the transformer alone "
+        f"{alone:.1f} ms, warm on one thread; predicting needs no PyTorch.",
+        "OPENBLAS_NUM_THREADS=1 taskset -c 1 python -m benchmarks.miopen_latency --out docs", table(found),
+        measured_on(found),
+        "`hybrid` is the shipped checkpoint: transformer and boosted trees. The search space of a problem is built "
+        "once and timed apart. Processor time is shown beside time, which is longer where other processes share the "
+        "core.",
+        ("Random convolutions, each asked once.",))
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkpoint", default="miopen")
     parser.add_argument("--problems", type=positive, default=200)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    parser.add_argument("--readme", type=Path, help="also put the table between this page's miopen-latency comments")
+    add_out(parser)
     given = parser.parse_args()
-    found = measure(given.checkpoint, given.problems)
-    rows = [["the search space", *_told(found["space"]), "", "", ""]]
-    for name in ("transformer", "hybrid"):
-        rate = found[name]["greedy_per_second"]
-        rows.append([name, *_told(found[name]["beam"]), f"{rate['median']:.0f}",
-                     f"{rate['least']:.0f} to {rate['most']:.0f}", f"{rate['processor_median']:.0f}"])
-    table = markdown([f"{SOLVER}, beam {BEAM}", "median, ms", "p10 to p90", "processor, ms",
-                      f"greedy, {BATCH} at once: problems/s", "least to most", "per processor second"], rows)
-    print(json.dumps(found, allow_nan=False) if given.json else table)
-    if given.readme is not None:
-        insert(given.readme, "miopen-latency", table)
+    check_ready(given.out)
+    found = {"machine": processor(), **measure(given.checkpoint, given.problems)}
+    print(json.dumps(found, allow_nan=False) if given.json else table(found))
+    publish(given.out, page, found)
 
 
 def _told(times: dict[str, float]) -> list[str]:

@@ -10,16 +10,15 @@ from pathlib import Path
 import pytest
 
 from benchmarks.common.contest import Way, rows_of, take_turns
-from benchmarks.common.report import apart, insert, markdown
+from benchmarks.common.report import apart
 from benchmarks.kernels import end_to_end, gemm, opencl_layers, resnet18_layers
 from benchmarks.prediction import hardness
 from benchmarks.prediction.results import draw, table
-from seqtune.errors import MisuseError
 from tests.support.paths import ROOT
 
 PROGRAMS = ("results", "new_device", "resnet18_layers", "gemm", "opencl_layers", "end_to_end", "latency",
             "hardness", "shipped_data", "search", "space_building", "miopen_paper", "miopen_gpu", "miopen_latency",
-            "miopen_decodes", "live_search", "across")
+            "miopen_decodes", "live_search", "across", "pages")
 
 
 def rows(share: float, low: float) -> list[dict[str, object]]:
@@ -65,16 +64,6 @@ def test_the_figure_is_the_same_for_the_same_numbers(tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
         draw(rows(0.8, low=0.02), tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
-
-
-def test_a_table_replaces_the_one_between_its_comments(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- results -->\nold\n<!-- /results -->\nafter\n")
-    insert(page, "results", markdown(["a", "b"], [["x", "1"]]))
-    assert page.read_text() == (
-        "before\n<!-- results -->\n| a | b |\n| :-- | --: |\n| x | 1 |\n<!-- /results -->\nafter\n")
-    with pytest.raises(MisuseError, match="latency"):
-        insert(page, "latency", "")
 
 
 def test_labels_are_moved_apart_and_no_further_than_needed() -> None:

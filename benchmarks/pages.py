@@ -1,0 +1,61 @@
+"""Pages of results: `python -m benchmarks.pages --out docs` writes each anew from its JSON file, without measuring."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks.common.page import RESULTS, Page, add_out
+from benchmarks.common.program import run_program
+from seqtune.errors import FormatError
+from seqtune.kernels.files import read_bounded, write_whole
+
+LARGEST_FILE = 10_000_000  # bytes
+PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it from the JSON file
+    "results": "benchmarks.prediction.results:page",
+    "hardness": "benchmarks.prediction.hardness:page",
+    "new_device": "benchmarks.prediction.new_device:page",
+    "miopen_paper": "benchmarks.prediction.miopen_paper:page",
+    "miopen_gpu": "benchmarks.prediction.miopen_gpu:page",
+    "resnet18_layers": "benchmarks.kernels.resnet18_layers:page",
+    "gemm": "benchmarks.kernels.gemm:page",
+    "opencl_layers": "benchmarks.kernels.opencl_layers:page",
+    "end_to_end": "benchmarks.kernels.end_to_end:page",
+    "latency": "benchmarks.speed.latency:page",
+    "miopen_latency": "benchmarks.speed.miopen_latency:page",
+    "search": "benchmarks.search.recorded:page",
+    "search_transfer": "benchmarks.search.recorded:transfer_page",
+    "across": "benchmarks.search.across:page",
+    "live_search": "benchmarks.search.live_search:page",
+    "space_building": "benchmarks.search.space_building:page",
+}
+
+
+def page_of(name: str, folder: Path) -> Page:
+    """The page of a JSON file in that folder. Raises FormatError."""
+    path = folder / f"{name}.json"
+    module, _, function = PAGES[name].partition(":")
+    try:
+        found = json.loads(read_bounded(path, LARGEST_FILE))
+        page: Page = getattr(import_module(module), function)(found)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise FormatError(f"{path} is not what its program writes: {error!r:.100}") from None
+    return page
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_out(parser, required=True)
+    folder = parser.parse_args().out / RESULTS
+    for name in PAGES:
+        if (folder / f"{name}.json").exists():
+            write_whole(folder / f"{name}.md", page_of(name, folder).markdown())
+            print(folder / f"{name}.md")
+
+
+if __name__ == "__main__":
+    run_program("pages", main)

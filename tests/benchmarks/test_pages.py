@@ -1,0 +1,51 @@
+"""Pages of results: each is what its program makes of its JSON file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import pages
+from benchmarks.common.page import Page, publish
+from benchmarks.pages import PAGES, page_of
+from seqtune.errors import FormatError
+from tests.support.paths import ROOT
+
+RESULTS = ROOT / "docs" / "results"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_of_a_result_is_what_its_program_makes_of_its_figures(name: str) -> None:
+    page = page_of(name, RESULTS)
+    assert (RESULTS / f"{name}.md").read_text() == page.markdown()
+    assert page.name == name
+    assert page.claim
+    assert page.measured
+    assert bool(page.figure) == (RESULTS / f"{name}.svg").exists()
+
+
+def test_every_file_of_the_results_belongs_to_a_page() -> None:
+    assert {path.stem for path in RESULTS.iterdir()} <= {*PAGES, "index"}
+
+
+def test_pages_are_written_anew_without_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "gemm.json").write_bytes((RESULTS / "gemm.json").read_bytes())
+    monkeypatch.setattr(sys, "argv", ["pages", "--out", str(tmp_path)])
+    pages.main()
+    assert (tmp_path / "results" / "gemm.md").read_text() == (RESULTS / "gemm.md").read_text()
+    (tmp_path / "results" / "gemm.json").write_text('{"rows": []}')
+    with pytest.raises(FormatError, match=r"gemm\.json is not what its program writes"):
+        pages.main()
+
+
+def test_a_program_publishes_page_figures_and_drawing(tmp_path: Path) -> None:
+    page = Page("toy", "Toy", "It is fast.", "python -m toy", "| a |", "Measured here.", caveats=("Not much.",))
+    publish(tmp_path / "new", lambda found: page, {"rows": [1]}, lambda path: path.touch())
+    assert sorted(path.name for path in (tmp_path / "new" / "results").iterdir()) == ["toy.json", "toy.md", "toy.svg"]
+    text = (tmp_path / "new" / "results" / "toy.md").read_text()
+    assert text.startswith("# Toy\n\nIt is fast.\n\n```sh\npython -m toy\n```\n\nMeasured here.\n\n| a |\n")
+    assert "- Not much." in text
+    publish(None, lambda found: page, {})
