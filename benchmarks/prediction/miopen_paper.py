@@ -63,8 +63,8 @@ CAVEATS = (
     "all GPUs is left out of large solvers.",
     "The paper ([arXiv 2404.10162](https://arxiv.org/abs/2404.10162)) reports \"more than 90% accuracy\" without "
     "saying on which data, split and unit. The nearest figure here is the one after the true prefix, and it does not "
-    "reach 0.9. MIOpen's own models began with 45 % exact and 0.951 of the optimal run time (MIOpen#2031), on labels of "
-    "a GPU that are not among these; its ConvAsm1x1U is predicted at 0.30 on gfx906 and 0.33 on gfx900.",
+    "reach 0.9. MIOpen's own models began with 45 % exact and 0.951 of the optimal run time (MIOpen#2031), on labels "
+    "of a GPU that are not among these; its ConvAsm1x1U is predicted at 0.30 on gfx906 and 0.33 on gfx900.",
     "The shipped checkpoint has learned the held-out tenth, too, so it can only be judged on other files; this program "
     "trains one on nine tenths.",
 )
