@@ -4,51 +4,30 @@ A record is safe from the death of its process as soon as `add` returns. From a 
 checkpoint (`synchronous=NORMAL`: no wait for the disk per record, which would disturb the measurements); a power cut
 can lose the last records, never damage the journal.
 
-A *trial* is measured once: (problem, device, kernel, kernel version, configuration, toolchain) is unique; only what
-timed out or crashed can be forgotten, to be tried again. What is measured again on purpose (runs `final`, `verify` and
-`again`) stands in a table of its own.
+A *trial* is measured once: (problem, device, kernel, kernel version, configuration, toolchain, machine) is unique; only
+what timed out or crashed can be forgotten, to be tried again. What is measured again on purpose (runs `final`, `verify`
+and `again`) stands in a table of its own.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-import struct
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 from seqtune.errors import FormatError, MisuseError, SeqtuneError
 from seqtune.kernels.device import Device
-from seqtune.kernels.files import replacing
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
 
+from .journal_schema import FIELDS, check_header, check_tables, create, migrate
 from .record import Measurement, Record, Status
 
-VERSION = 1  # of the schema; SQLite's user_version
-APPLICATION = 0x73717475  # "sqtu"; SQLite's application_id
 REPEATED = ("final", "verify", "again")  # runs that measure a trial again
-
-_COLUMNS = """
-    id INTEGER PRIMARY KEY, problem INTEGER NOT NULL REFERENCES problems, device INTEGER NOT NULL REFERENCES devices,
-    kernel TEXT NOT NULL, kernel_version INTEGER NOT NULL, configuration TEXT NOT NULL, toolchain TEXT NOT NULL,
-    status TEXT NOT NULL, samples TEXT NOT NULL, error REAL, build_seconds REAL NOT NULL, message TEXT NOT NULL,
-    "when" REAL NOT NULL, run TEXT NOT NULL, host TEXT NOT NULL"""
-_SCHEMA = f"""
-    CREATE TABLE problems (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, json TEXT NOT NULL);
-    CREATE TABLE devices (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, json TEXT NOT NULL);
-    CREATE TABLE trials ({_COLUMNS},
-        UNIQUE (problem, device, kernel, kernel_version, configuration, toolchain));
-    CREATE TABLE repeats ({_COLUMNS});
-    CREATE INDEX repeats_by_problem ON repeats (problem, device);
-    PRAGMA application_id = {APPLICATION};
-    PRAGMA user_version = {VERSION};
-"""
-_FIELDS = ('problem, device, kernel, kernel_version, configuration, toolchain, status, samples, error, build_seconds, '
-           'message, "when", run, host')
 
 
 def default_path() -> Path:
@@ -69,15 +48,15 @@ class Journal:
             if self.path.exists() and not self.path.is_file():
                 raise FormatError(f"{self.path} is no regular file, so no journal")
             if self.path.exists() and self.path.stat().st_size:
-                _check_header(self.path)
+                check_header(self.path)
                 with self._reading():
-                    _check_tables(self.path)
+                    check_tables(self.path)
             else:
                 if path is None:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
                 elif not self.path.parent.is_dir():
                     raise MisuseError(f"the folder of the journal {self.path} does not exist")
-                _create(self.path)
+                create(self.path)
         except OSError as error:
             raise FormatError(f"cannot open the journal {self.path}: {error.strerror}") from None
         except sqlite3.OperationalError as error:
@@ -88,6 +67,7 @@ class Journal:
             self._connection = sqlite3.connect(self.path, timeout=30.0, isolation_level=None)
             self._connection.execute("PRAGMA synchronous = NORMAL")
             self._connection.execute("PRAGMA foreign_keys = ON")
+            migrate(self._connection)
             self._connection.execute("SELECT count(*) FROM trials").fetchone()
 
     def __enter__(self) -> Journal:
@@ -107,13 +87,14 @@ class Journal:
         table = "repeats" if record.run in REPEATED else "trials"
         problem = self._id("problems", record.problem.key, json.dumps(record.problem.to_json()))
         device = self._id("devices", record.device, "")
-        marks = ", ".join("?" * 14)
+        marks = ", ".join("?" * (FIELDS.count(",") + 1))
         with self._reading():
             cursor = self._connection.execute(
-                f"INSERT OR IGNORE INTO {table} ({_FIELDS}) VALUES ({marks})",
+                f"INSERT OR IGNORE INTO {table} ({FIELDS}) VALUES ({marks})",
                 (problem, device, record.configuration.kernel, record.kernel_version, record.configuration.key,
                  record.toolchain, found.status.value, json.dumps(list(found.samples)), found.error,
-                 found.build_seconds, found.message, record.when or time.time(), record.run, record.host))
+                 found.build_seconds, found.message, record.when or time.time(), record.run, record.host,
+                 record.machine, record.session, record.stage, record.budget))
         return cursor.rowcount == 1
 
     def add_device(self, device: Device) -> None:
@@ -125,14 +106,15 @@ class Journal:
                                      (facts, device.key, facts))
 
     def trials(self, problem: Problem, device: Device, kernels: Sequence[Kernel]) -> dict[Configuration, Measurement]:
-        """What is already measured, with today's kernel versions and toolchain: not to be measured again."""
+        """What is already measured here, with today's kernel versions and toolchain: not to be measured again."""
         return {record.configuration: record.measurement for record in self.trial_records(problem, device, kernels)}
 
     def trial_records(self, problem: Problem, device: Device, kernels: Sequence[Kernel]) -> Iterator[Record]:
         """The records of `trials`, in measured order."""
         versions = {kernel.name: kernel.version for kernel in kernels}
         return (record for record in self.records(problem, device.key)
-                if record.run not in REPEATED and record.is_todays(device.toolchain, versions))
+                if record.run not in REPEATED and record.is_todays(device.toolchain, versions)
+                and record.may_be_of(device))
 
     def forget_failed(self, problem: Problem, device: Device, kernels: Sequence[Kernel]) -> int:
         """Drops the `trials` that timed out or crashed, to be measured again: the machine's load may have been why."""
@@ -140,8 +122,9 @@ class Journal:
             return sum(self._connection.execute(
                 "DELETE FROM trials WHERE problem = (SELECT id FROM problems WHERE key = ?) AND device = "
                 "(SELECT id FROM devices WHERE key = ?) AND kernel = ? AND kernel_version = ? AND toolchain = ? AND "
-                "status IN (?, ?)", (problem.key, device.key, kernel.name, kernel.version, device.toolchain,
-                                     Status.TIMEOUT.value, Status.CRASH.value)).rowcount for kernel in kernels)
+                "machine IN ('', ?) AND status IN (?, ?)", (
+                    problem.key, device.key, kernel.name, kernel.version, device.toolchain, device.fingerprint,
+                    Status.TIMEOUT.value, Status.CRASH.value)).rowcount for kernel in kernels)
 
     def records(self, problem: Problem | None = None, device: str | None = None,
                 run: str | None = None) -> Iterator[Record]:
@@ -184,7 +167,7 @@ class Journal:
             problems = {number: Problem.from_json(text) for number, text in
                         self._connection.execute("SELECT id, json FROM problems")} if problem is None else {}
             devices = dict(self._connection.execute("SELECT id, key FROM devices"))
-            for row in self._connection.execute(f"SELECT {_FIELDS} FROM {table} WHERE {where} {more}",
+            for row in self._connection.execute(f"SELECT {FIELDS} FROM {table} WHERE {where} {more}",
                                                 (*given, *values)):
                 measurement = Measurement(Status(row[6]), tuple(json.loads(row[7])), row[8], row[9], row[10])
                 yield Record(problem or problems[row[0]], devices[row[1]], row[3],
@@ -198,41 +181,3 @@ class Journal:
             raise SeqtuneError(f"the journal {self.path} cannot be used now: {error}") from None
         except (sqlite3.DatabaseError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise FormatError(f"the journal {self.path} is damaged: {error}") from None
-
-
-def _check_header(path: Path) -> None:
-    """Reads the file's first bytes alone (https://sqlite.org/fileformat.html), so that nothing is written to it."""
-    with path.open("rb") as file:
-        head = file.read(100)
-    if len(head) < 100 or not head.startswith(b"SQLite format 3\0"):
-        raise FormatError(f"{path} is not a journal (no SQLite file, or a truncated one)")
-    pages, version, application = (struct.unpack_from(">I", head, place)[0] for place in (28, 60, 68))
-    if application != APPLICATION:
-        raise FormatError(f"{path} is an SQLite file, but not a journal of seqtune")
-    if version != VERSION:
-        raise FormatError(f"{path} is a journal of version {version}; this seqtune reads version {VERSION}")
-    page_size = struct.unpack_from(">H", head, 16)[0]
-    wanted = pages * (65536 if page_size == 1 else page_size)
-    log = path.with_name(path.name + "-wal")
-    if path.stat().st_size < wanted and not (log.exists() and log.stat().st_size):
-        raise FormatError(f"the journal {path} is truncated: {path.stat().st_size} of {wanted} bytes")
-
-
-def _check_tables(path: Path) -> None:
-    """Reads the tables without opening the file for writing, which would put files beside it."""
-    log = path.with_name(path.name + "-wal")
-    if log.exists() and log.stat().st_size:
-        return  # in use, or left by a killed process: SQLite itself must look into the log
-    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-    try:
-        for table in ("problems", "devices", "trials", "repeats"):
-            connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchone()
-    finally:
-        connection.close()
-
-
-def _create(path: Path) -> None:
-    """An empty journal appears whole or not at all, whenever the process is killed."""
-    with replacing(path, only_new=not path.exists()) as scratch, closing(sqlite3.connect(scratch)) as connection:
-        connection.executescript(_SCHEMA)
-        connection.execute("PRAGMA journal_mode = WAL")

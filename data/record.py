@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
@@ -89,13 +90,21 @@ class Record:
     when: float = 0.0  # seconds since 1970
     run: str = ""  # which tuning run or purpose: "exhaustive", "random", "verify", "final"
     host: str = ""
+    machine: str = ""  # Device.fingerprint; empty where it was not kept
+    session: str = ""  # equal for what was measured beside each other on purpose
+    stage: str = ""  # of its session: "alone" or "together" in a verification
+    budget: float = 0.0  # seconds that its session was given
 
     def is_todays(self, toolchain: str, versions: Mapping[str, int]) -> bool:
         """Whether that toolchain made it, of a kernel in the version given by name."""
         return self.toolchain == toolchain and versions.get(self.configuration.kernel) == self.kernel_version
 
+    def may_be_of(self, device: Device) -> bool:
+        """Whether that very machine made it, as far as the record says; older records do not."""
+        return self.machine in ("", device.fingerprint)
+
     @property
-    def identity(self) -> tuple[str, str, str, int, str, str]:
+    def identity(self) -> tuple[str, str, str, int, str, str, str]:
         """What makes two records the same trial: measured once, never twice."""
         return (self.problem.key, self.device, self.configuration.kernel, self.kernel_version,
-                self.configuration.key, self.toolchain)
+                self.configuration.key, self.toolchain, self.machine)

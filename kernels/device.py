@@ -45,6 +45,15 @@ class Device:
         return " ".join(f"{self.name} {self.architecture} {self.model} {size}".split())
 
     @property
+    def fingerprint(self) -> str:
+        """Sizes that differ between machines whose devices share a `key`: a model name in the cloud says little.
+
+        Measured rates are left out: they change from one measuring to the next.
+        """
+        sizes = {"l1": self.l1_bytes, "l2": self.l2_bytes, "l3": self.l3_bytes, "local": self.local_memory}
+        return " ".join(f"{name}={size}" for name, size in sizes.items())
+
+    @property
     def vector_floats(self) -> int:
         """fp32 lanes of the widest register."""
         return self.vector_bits // 32

@@ -6,7 +6,6 @@ What is handed in is checked before anything is written. Heavy floors are import
 from __future__ import annotations
 
 import contextlib
-import platform
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtune.data.formats.miopen_terms import as_convnd
-from seqtune.data.record import Measurement, Record, Status
+from seqtune.data.record import Measurement, Status
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import includes
 from seqtune.kernels.kernel import Configuration, Kernel
@@ -36,7 +35,6 @@ from .proposals import proposed, seeded
 from .results import Candidate, Demonstration, Devices, Prediction, Tuned, TuningReport, finite
 
 if TYPE_CHECKING:
-    from seqtune.data.journal import Journal
     from seqtune.tuner.measuring.recorded_measurer import Replay
     from seqtune.tuner.tune import Progress as TuningProgress
 
@@ -114,49 +112,31 @@ def _verify(spaces: Sequence[SearchSpace], proposals: Mapping[Configuration, flo
             seconds: float, cache: bool, journal: str | Path | None, progress: Say) -> Prediction:
     from seqtune.data.journal import Journal
     from seqtune.tuner.measuring.runner import Runner
-    from seqtune.tuner.measuring.verification import compared, decide, verify
+    from seqtune.tuner.measuring.verdicts import keep_verdict, kept_verdict
+    from seqtune.tuner.measuring.verification import verify
 
     problem, device = spaces[0].problem, spaces[0].device
     versions = {space.kernel.name: space.kernel.version for space in spaces}
     _has_implementation(spaces)
-    with Journal(journal) as kept:
-        wanted = list(dict.fromkeys([*proposals, default]))
-        before = _verified_before(kept, problem, device, versions, wanted) if cache else None
-        elapsed = None
-        if before is not None:
-            verdict = decide(before, default, compared(before))
-        else:
-            began = time.monotonic()
+    with Journal(journal) as records:
+        earlier = kept_verdict(records, problem, device, versions, proposals, default, seconds) if cache else None
+        began = time.monotonic()
+        if earlier is None:
             with Runner(device) as runner:
                 verdict = verify(runner, problem, list(proposals), default, seconds, progress)
-            elapsed = time.monotonic() - began
-            kept.add_device(device)
-            when = time.time()  # the same for all: they were measured beside each other
-            for configuration, measurement in verdict.measurements.items():
-                kept.add(Record(problem, device.key, versions[configuration.kernel], configuration, device.toolchain,
-                                measurement, when, "verify", platform.node()))
+            keep_verdict(records, problem, device, versions, verdict, seconds)
+        else:
+            verdict = earlier
+    elapsed = None if earlier is not None else time.monotonic() - began
     if verdict.winner is None:
-        first = verdict.measurements[default]
-        raise SeqtuneError(f"nothing ran on {device.name}: not even the safe default ({first.status}: {first.message})")
-    found = {configuration: Candidate(configuration, proposals.get(configuration), measurement)
-             for configuration, measurement in verdict.measurements.items()}
+        failed = verdict.measurements[default]
+        raise SeqtuneError(f"nothing ran on {device.name}: not even the safe default ({failed.status}: "
+                           f"{failed.message})")
+    measured = {configuration: Candidate(configuration, proposals.get(configuration), measurement)
+                for configuration, measurement in verdict.measurements.items()}
     return Prediction(
-        problem, device, tuple(found[configuration] for configuration in proposals), found[default],
-        found[verdict.winner], True, verdict.speedup, verdict.significant, before is not None, seconds,
-        elapsed)
-
-
-def _verified_before(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int],
-                     wanted: Sequence[Configuration]) -> dict[Configuration, Measurement] | None:
-    """The newest verification that measured all of these beside each other, with today's toolchain and kernels."""
-    together: dict[float, dict[Configuration, Measurement]] = {}
-    for record in journal.records(problem, device.key, run="verify"):
-        if record.is_todays(device.toolchain, versions):
-            together.setdefault(record.when, {})[record.configuration] = record.measurement
-    for when in sorted(together, reverse=True):
-        if all(configuration in together[when] for configuration in wanted):
-            return {configuration: together[when][configuration] for configuration in wanted}
-    return None
+        problem, device, tuple(measured[configuration] for configuration in proposals), measured[default],
+        measured[verdict.winner], True, verdict.speedup, verdict.significant, earlier is not None, seconds, elapsed)
 
 
 def _has_implementation(spaces: Sequence[SearchSpace]) -> None:

@@ -212,7 +212,7 @@ class Search:
     def _keep(self, configuration: Configuration, measurement: Measurement, run: str) -> None:
         self.journal.add(Record(
             self.problem, self.device.key, self.kernels[configuration.kernel].version, configuration,
-            self.device.toolchain, measurement, time.time(), run, self.host))
+            self.device.toolchain, measurement, time.time(), run, self.host, self.device.fingerprint))
 
     def result(self, finals: Finals) -> Result:
         """The winner, after the finals."""
@@ -239,5 +239,5 @@ class Search:
         versions = {name: kernel.version for name, kernel in self.kernels.items()}
         held = {record.configuration: record.measurement
                 for record in self.journal.records(self.problem, self.device.key, run="final")
-                if record.is_todays(self.device.toolchain, versions)}
+                if record.is_todays(self.device.toolchain, versions) and record.may_be_of(self.device)}
         return {one: held[one] for one in finalists} if all(one in held for one in finalists) else {}

@@ -24,6 +24,22 @@ KERNEL = Kernel("test.k", "gemm", ("test",), (Parameter("tile", (1, 2, 4)), Para
 PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
 
 
+VERSION_1 = """
+    CREATE TABLE problems (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, json TEXT NOT NULL);
+    CREATE TABLE devices (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, json TEXT NOT NULL);
+    CREATE TABLE trials (COLUMNS, UNIQUE (problem, device, kernel, kernel_version, configuration, toolchain));
+    CREATE TABLE repeats (COLUMNS);
+    CREATE INDEX repeats_by_problem ON repeats (problem, device);
+    PRAGMA application_id = 0x73717475;
+    PRAGMA user_version = 1;
+    PRAGMA journal_mode = WAL;
+""".replace("COLUMNS", """
+    id INTEGER PRIMARY KEY, problem INTEGER NOT NULL REFERENCES problems, device INTEGER NOT NULL REFERENCES devices,
+    kernel TEXT NOT NULL, kernel_version INTEGER NOT NULL, configuration TEXT NOT NULL, toolchain TEXT NOT NULL,
+    status TEXT NOT NULL, samples TEXT NOT NULL, error REAL, build_seconds REAL NOT NULL, message TEXT NOT NULL,
+    "when" REAL NOT NULL, run TEXT NOT NULL, host TEXT NOT NULL""")
+
+
 def record(tile: int = 1, seconds: float = 1e-3, **changes: Any) -> Record:
     found = Record(PROBLEM, DEVICE.key, 1, Configuration.of("test.k", (("tile", tile), ("order", "mn"))), "t1",
                    Measurement(Status.CORRECT, (seconds, seconds * 1.5), 1e-7, 0.02), 1700000000.0, "random", "here")
@@ -100,6 +116,43 @@ def test_what_is_measured_again_is_kept_beside_the_trial(path: Path) -> None:
         assert [one.run for one in journal.records(run="verify")] == ["verify"]
 
 
+def test_a_journal_of_version_1_is_read_and_goes_on(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.executescript(VERSION_1)
+    connection.execute("INSERT INTO problems VALUES (1, ?, ?)", (PROBLEM.key, json.dumps(PROBLEM.to_json())))
+    connection.execute("INSERT INTO devices VALUES (1, ?, ?)", (DEVICE.key, json.dumps(DEVICE.to_json())))
+    old = [record(), record(2), record(run="verify")]
+    for table, one in (("trials", old[0]), ("trials", old[1]), ("repeats", old[2])):
+        measured = one.measurement
+        connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * 15)})", (
+            None, 1, 1, "test.k", 1, one.configuration.key, "t1", measured.status.value,
+            json.dumps(measured.samples), measured.error, measured.build_seconds, "", one.when, one.run, one.host))
+    connection.commit()
+    connection.close()
+    for _ in range(2):  # migrated, then as it is
+        with Journal(path) as journal:
+            assert list(journal.records()) == old
+            assert len(journal.trials(PROBLEM, DEVICE, [KERNEL])) == 2
+            assert journal.devices() == {DEVICE.key: DEVICE}
+            assert not journal.add(record())
+    with Journal(path) as journal:
+        newer = record(4, machine="l1=1", session="s", stage="alone", budget=2.0)
+        assert journal.add(newer)
+        assert list(journal.records(PROBLEM))[2] == newer
+
+
+def test_a_trial_of_another_machine_of_the_same_name_is_not_known_here(path: Path) -> None:
+    """Virtual machines of one processor model differ in their caches."""
+    other = replace(DEVICE, l3_bytes=1 << 20)
+    assert other.key == DEVICE.key
+    with Journal(path) as journal:
+        assert journal.add(record(machine=other.fingerprint))
+        assert not journal.trials(PROBLEM, DEVICE, [KERNEL])
+        assert journal.add(record(seconds=2.0, machine=DEVICE.fingerprint))
+        assert [one.seconds for one in journal.trials(PROBLEM, DEVICE, [KERNEL]).values()] == [2.0]
+        assert [one.seconds for one in journal.trials(PROBLEM, other, [KERNEL]).values()] == [1e-3]
+
+
 def test_device_facts_are_replaced(path: Path) -> None:
     with Journal(path) as journal:
         journal.add(record())
@@ -150,7 +203,7 @@ def damaged(path: Path, kind: str) -> None:
             path.write_bytes(path.read_bytes()[:path.stat().st_size // 2])
         elif kind == "newer":
             newer = sqlite3.connect(path)
-            newer.execute("PRAGMA user_version = 2")
+            newer.execute("PRAGMA user_version = 3")
             newer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             newer.close()
         elif kind == "overwritten":
@@ -161,7 +214,7 @@ def damaged(path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize(("kind", "words"), [
     ("text", "is not a journal"), ("short", "is not a journal"), ("folder", "is a folder"),
-    ("foreign", "not a journal of seqtune"), ("truncated", "is truncated"), ("newer", "version 2"),
+    ("foreign", "not a journal of seqtune"), ("truncated", "is truncated"), ("newer", "version 3"),
     ("overwritten", "is damaged")])
 def test_what_is_no_journal_is_refused_in_one_line_and_left_alone(tmp_path: Path, kind: str, words: str) -> None:
     path = tmp_path / "journal.sqlite"

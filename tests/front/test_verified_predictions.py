@@ -47,6 +47,7 @@ def test_fewer_candidates_of_a_remembered_verification_need_no_measurement(
               "--journal", str(tmp_path / "journal.sqlite")]
     assert run(*common, "--top", "3")["cached"] is False
     assert run(*common, "--top", "2")["cached"] is True
+    assert run(*common, "--top", "2", "--seconds", "1.5")["cached"] is False, "a longer look was asked for"
     assert run(*common, "--top", "4")["cached"] is False
 
 

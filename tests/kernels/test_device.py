@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -53,3 +54,11 @@ def test_foreign_facts_of_a_wrong_kind_are_refused(change: dict[str, object], me
 def test_a_device_without_its_identity_is_refused() -> None:
     with pytest.raises(FormatError, match="needs architecture"):
         Device.from_json({"name": "x", "backend": "llvm", "instruction_set": "sse"})
+
+
+def test_a_fingerprint_tells_machines_of_one_key_apart_and_ignores_measured_rates() -> None:
+    device = Device("llvm:avx2:2", "llvm", "haswell", "avx2", l1_bytes=1, l2_bytes=2, l3_bytes=3, peak_gflops=100.0)
+    noisy, other = replace(device, peak_gflops=60.0, bandwidth_gbs=9.0), replace(device, l2_bytes=4)
+    assert noisy.fingerprint == device.fingerprint
+    assert other.key == device.key
+    assert other.fingerprint != device.fingerprint

@@ -50,6 +50,7 @@ class Verdict:
     winner: Configuration | None  # None where nothing ran correctly
     speedup: float | None  # default / winner, in least times; None where the default did not run
     significant: bool  # the winner is faster than the default, beyond doubt
+    together: tuple[Configuration, ...] = ()  # those whose samples are paired, round by round
 
 
 def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configuration], default: Configuration,
@@ -118,22 +119,16 @@ def affordable(cost: Mapping[Configuration, float], default: Configuration, seco
     return chosen
 
 
-def compared(measurements: Mapping[Configuration, Measurement]) -> list[Configuration]:
-    """Which of a verification's measurements, read from a journal, come from its rounds: they have more samples than
-    measuring alone gives."""
-    return [configuration for configuration, measurement in measurements.items()
-            if measurement.status is Status.CORRECT and len(measurement.samples) >= BATCHES * FEWEST_ROUNDS]
-
-
 def decide(measurements: Mapping[Configuration, Measurement], default: Configuration,
            together: Collection[Configuration]) -> Verdict:
     """The verdict that these measurements support. Samples are paired of those measured `together`, round by round."""
     correct = {configuration: measurement for configuration, measurement in measurements.items()
                if measurement.status is Status.CORRECT and measurement.samples}
+    paired = tuple(configuration for configuration in measurements if configuration in together)
     reference = correct.get(default)
     if reference is None:
         winner = min(correct, key=lambda configuration: correct[configuration].seconds, default=None)
-        return Verdict(measurements, default, winner, None, False)
+        return Verdict(measurements, default, winner, None, False, paired)
     chances = {configuration: chance_not_faster(reference.samples, measurement.samples)
                for configuration, measurement in correct.items()
                if configuration != default and configuration in together and default in together
@@ -142,7 +137,8 @@ def decide(measurements: Mapping[Configuration, Measurement], default: Configura
               if correct[configuration].seconds < reference.seconds
               and leads_always(reference.samples, correct[configuration].samples)]
     winner = min(faster, key=lambda configuration: correct[configuration].seconds, default=default)
-    return Verdict(measurements, default, winner, reference.seconds / correct[winner].seconds, winner != default)
+    return Verdict(measurements, default, winner, reference.seconds / correct[winner].seconds, winner != default,
+                   paired)
 
 
 def holm(chances: Mapping[Configuration, float], level: float) -> list[Configuration]:

@@ -17,7 +17,6 @@ from seqtune.tuner.measuring.verification import (
     ERROR_LEVEL,
     Verdict,
     chance_not_faster,
-    compared,
     decide,
     holm,
     leads_always,
@@ -194,15 +193,13 @@ def test_only_what_ran_in_the_same_rounds_is_paired() -> None:
     assert decide(found, DEFAULT, list(found)).winner == choice(1)
     assert decide(found, DEFAULT, [DEFAULT, choice(2)]).winner == choice(2)
     assert decide(found, DEFAULT, [choice(1), choice(2)]).winner == DEFAULT
-    found[choice(1)] = Measurement(Status.CORRECT, (0.5,) * 10)
-    assert compared(found) == [DEFAULT, choice(2)]
 
 
 def test_what_a_journal_keeps_gives_the_same_verdict_again() -> None:
     verdict = run([1.0, 0.9, 1.05, 2.0])
-    again = decide(verdict.measurements, DEFAULT, compared(verdict.measurements))
+    again = decide(verdict.measurements, DEFAULT, verdict.together)
     assert again == verdict
-    assert compared(verdict.measurements) == [DEFAULT, choice(1), choice(2)]
+    assert verdict.together == (DEFAULT, choice(1), choice(2))
 
 
 def test_a_lead_in_one_batch_alone_does_not_win() -> None:

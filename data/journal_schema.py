@@ -1,0 +1,111 @@
+"""JournalSchema: the tables of a journal, the check of a file before it is opened, and the way from older versions.
+
+Version 2 added machine, session, stage and budget to every record; in the records of version 1 they are empty.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from contextlib import closing
+from pathlib import Path
+
+from seqtune.errors import FormatError
+from seqtune.kernels.files import replacing
+
+VERSION = 2  # of the schema; SQLite's user_version
+APPLICATION = 0x73717475  # "sqtu"; SQLite's application_id
+
+FIELDS = ('problem, device, kernel, kernel_version, configuration, toolchain, status, samples, error, build_seconds, '
+          'message, "when", run, host, machine, session, stage, budget')
+_FIELDS_OF_VERSION_1 = FIELDS.removesuffix(", machine, session, stage, budget")
+_COLUMNS = """
+    id INTEGER PRIMARY KEY, problem INTEGER NOT NULL REFERENCES problems, device INTEGER NOT NULL REFERENCES devices,
+    kernel TEXT NOT NULL, kernel_version INTEGER NOT NULL, configuration TEXT NOT NULL, toolchain TEXT NOT NULL,
+    status TEXT NOT NULL, samples TEXT NOT NULL, error REAL, build_seconds REAL NOT NULL, message TEXT NOT NULL,
+    "when" REAL NOT NULL, run TEXT NOT NULL, host TEXT NOT NULL, machine TEXT NOT NULL DEFAULT '',
+    session TEXT NOT NULL DEFAULT '', stage TEXT NOT NULL DEFAULT '', budget REAL NOT NULL DEFAULT 0"""
+_RECORDS = f"""
+    CREATE TABLE trials ({_COLUMNS},
+        UNIQUE (problem, device, kernel, kernel_version, configuration, toolchain, machine));
+    CREATE TABLE repeats ({_COLUMNS});
+    CREATE INDEX repeats_by_problem ON repeats (problem, device);
+"""
+_SCHEMA = f"""
+    CREATE TABLE problems (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, json TEXT NOT NULL);
+    CREATE TABLE devices (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, json TEXT NOT NULL);
+    {_RECORDS}
+    PRAGMA application_id = {APPLICATION};
+    PRAGMA user_version = {VERSION};
+"""
+_FROM_VERSION_1 = f"""
+    DROP INDEX repeats_by_problem;
+    ALTER TABLE trials RENAME TO trials_1;
+    ALTER TABLE repeats RENAME TO repeats_1;
+    {_RECORDS}
+    INSERT INTO trials (id, {_FIELDS_OF_VERSION_1}) SELECT id, {_FIELDS_OF_VERSION_1} FROM trials_1;
+    INSERT INTO repeats (id, {_FIELDS_OF_VERSION_1}) SELECT id, {_FIELDS_OF_VERSION_1} FROM repeats_1;
+    DROP TABLE trials_1;
+    DROP TABLE repeats_1;
+    PRAGMA user_version = {VERSION};
+"""
+
+
+def check_header(path: Path) -> None:
+    """Read the file's first bytes alone (https://sqlite.org/fileformat.html), so that nothing is written to it.
+
+    Raises FormatError where the file is no journal, of a later version, or truncated.
+    """
+    with path.open("rb") as file:
+        head = file.read(100)
+    if len(head) < 100 or not head.startswith(b"SQLite format 3\0"):
+        raise FormatError(f"{path} is not a journal (no SQLite file, or a truncated one)")
+    pages, version, application = (struct.unpack_from(">I", head, offset)[0] for offset in (28, 60, 68))
+    if application != APPLICATION:
+        raise FormatError(f"{path} is an SQLite file, but not a journal of seqtune")
+    if not 1 <= version <= VERSION:
+        raise FormatError(f"{path} is a journal of version {version}; this seqtune reads versions 1 to {VERSION}")
+    page_size = struct.unpack_from(">H", head, 16)[0]
+    expected = pages * (65536 if page_size == 1 else page_size)
+    log = path.with_name(path.name + "-wal")
+    if path.stat().st_size < expected and not (log.exists() and log.stat().st_size):
+        raise FormatError(f"the journal {path} is truncated: {path.stat().st_size} of {expected} bytes")
+
+
+def check_tables(path: Path) -> None:
+    """Read the tables without opening the file for writing, which would put files beside it.
+
+    Raises sqlite3's errors.
+    """
+    log = path.with_name(path.name + "-wal")
+    if log.exists() and log.stat().st_size:
+        return  # in use, or left by a killed process: SQLite itself must look into the log
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+        for table in ("problems", "devices", "trials", "repeats"):
+            connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchone()
+
+
+def create(path: Path) -> None:
+    """Make an empty journal, which appears whole or not at all, whenever the process is killed."""
+    with replacing(path, only_new=not path.exists()) as scratch, closing(sqlite3.connect(scratch)) as connection:
+        connection.executescript(_SCHEMA)
+        connection.execute("PRAGMA journal_mode = WAL")
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring an older journal to this version, in one transaction. Raises sqlite3's errors."""
+    if _version(connection) == VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _version(connection) < VERSION:  # else another process was faster
+            for statement in _FROM_VERSION_1.split(";"):
+                connection.execute(statement)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
