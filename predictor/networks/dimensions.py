@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..sequence.numeric_codes import CODE_SIZE, QUANTITIES
+from ..sequence.numeric_codes import CODE_SIZE
 from ..sequence.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class Dimensions:
-    """Sizes of a Translator. The first six follow from the vocabulary (`of`); the next two are fixed."""
+    """Sizes of a Translator. The first eight follow from the vocabulary and from its numeric codes (`of`)."""
 
     names: int
     words: int
@@ -19,8 +19,8 @@ class Dimensions:
     groups: int
     derived: int
     longest: int  # target words of the longest sentence
-    code: int = CODE_SIZE
-    quantities: int = len(QUANTITIES)
+    code: int
+    quantities: int
     width: int = 128
     layers: int = 3  # of the encoder, and of the decoder
     heads: int = 4
@@ -33,4 +33,5 @@ class Dimensions:
     def of(cls, vocabulary: Vocabulary, **options: Any) -> Dimensions:
         """Sized for a vocabulary; `options` are the fields from `width` on."""
         return cls(len(vocabulary.names), len(vocabulary.words), len(vocabulary.targets),
-                   len(vocabulary.parameter_names), len(vocabulary.derived), vocabulary.longest, **options)
+                   len(vocabulary.parameter_names), len(vocabulary.derived), vocabulary.longest, CODE_SIZE,
+                   len(vocabulary.quantities), **options)

@@ -22,14 +22,6 @@ _FLAGS = 4  # unknown, whole number, zero, negative
 _PER_MODULUS = 5  # divisible, remainder, sine and cosine of it, share kept when rounded up to a multiple
 CODE_SIZE = _FLAGS + 1 + len(OCTAVES) + SMALL + _PER_MODULUS * len(MODULI)
 
-# What values of tuning parameters are held against: how often a tile of 14 fits a row of 56, and what it wastes.
-QUANTITIES = (
-    "conv2d.row_w", "conv2d.rows", "conv2d.k_per_group", "conv2d.c_per_group", "conv2d.r", "conv2d.n",
-    "gemm.m", "gemm.n", "gemm.k",
-    "device.threads", "device.compute_units", "device.vector_floats", "device.vector_registers",
-    "device.max_work_group",
-)
-
 Codes = NDArray[np.float32]  # (number, CODE_SIZE)
 
 

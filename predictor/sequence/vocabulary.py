@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +24,14 @@ from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.operations.table import operations
 from seqtune.kernels.problem import Problem
 
-from .numeric_codes import CODE_SIZE, QUANTITIES, Codes, codes
+from .numeric_codes import CODE_SIZE, Codes, codes
 
 PAD, UNKNOWN, BEGIN = 0, 1, 1  # <pad> everywhere; <unknown> in the source; <begin> in the target
 MOST_WORDS = 100_000  # bounds what a foreign checkpoint can ask of us
 
 Words = NDArray[np.int64]
 
+_DEVICE_QUANTITIES = ("threads", "compute_units", "vector_floats", "vector_registers", "max_work_group")
 _DEVICE_WORDS = ("backend", "instruction_set", "architecture")
 _DEVICE_NUMBERS = ("threads", "compute_units", "vector_floats", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes",
                    "local_memory", "max_work_group", "peak_gflops", "bandwidth_gbs")
@@ -65,7 +67,7 @@ class Sentence:
     names: Words  # (position,)
     words: Words  # (position,) <pad> at a number
     codes: Codes  # (position, CODE_SIZE) zeros at a word
-    quantities: NDArray[np.float32]  # (len(QUANTITIES),) 0 where the problem has none, or it is unknown
+    quantities: NDArray[np.float32]  # (quantity,) 0 where the problem has none, or it is unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Batch:
     words: Words  # (sentence, position)
     codes: Codes  # (sentence, position, CODE_SIZE)
     mask: NDArray[np.bool_]  # (sentence, position)
-    quantities: NDArray[np.float32]  # (sentence, len(QUANTITIES))
+    quantities: NDArray[np.float32]  # (sentence, quantity)
 
     @classmethod
     def of(cls, sentences: Sequence[Sentence]) -> Batch:
@@ -135,15 +137,15 @@ class Vocabulary:
         """With what is new appended, so that every old word keeps its number; a newer declaration replaces an older."""
         names, words, targets = dict.fromkeys(self.names), dict.fromkeys(self.words), dict.fromkeys(self.targets)
         derived = dict.fromkeys(self.derived)
-        for operation in operations():
-            words.setdefault(f"type={operation.name}")
+        for work in operations():
+            words.setdefault(f"type={work.name}")
             names.setdefault("type")
-            for feature in operation.features:
-                names.setdefault(f"{operation.name}.{feature.name}")
+            for feature in work.features:
+                names.setdefault(f"{work.name}.{feature.name}")
                 for choice in feature.choices:
                     words.setdefault(f"{feature.name}={choice}")
-            for name, _ in operation.derived:
-                names.setdefault(f"{operation.name}.{name}")
+            for name, _ in work.derived:
+                names.setdefault(f"{work.name}.{name}")
         for facts in [_problem_facts(problem) for problem in problems] + [_device_facts(device) for device in devices]:
             for name, value in facts:
                 names.setdefault(name)
@@ -168,7 +170,7 @@ class Vocabulary:
             np.array([self._word.get(_source_word(name, value), UNKNOWN) if isinstance(value, str) else PAD
                       for name, value in facts], dtype=np.int64),
             codes([value for _, value in facts]),
-            np.array([known.get(name, 0) for name in QUANTITIES], dtype=np.float32))
+            np.array([known.get(name, 0) for name in self.quantities], dtype=np.float32))
 
     def kernel(self, name: str) -> int:
         """The target word of a kernel family. Raises CheckpointError."""
@@ -191,6 +193,17 @@ class Vocabulary:
                 raise ConfigurationError(f"no target word for {name}={value!r:.40} of {configuration.kernel}")
             words.append(word)
         return np.array(words, dtype=np.int64)
+
+    @cached_property
+    def quantities(self) -> tuple[str, ...]:
+        """Source names that values of tuning parameters are held against: how often a tile of 14 fits a row of 56.
+
+        Operations and the device come in the order in which their names joined the vocabulary, so that quantities keep
+        their places when it is extended.
+        """
+        groups = [*dict.fromkeys(name.partition(".")[0] for name in self.names), "device"]
+        known = {work.name: work.quantities for work in operations()} | {"device": _DEVICE_QUANTITIES}
+        return tuple(f"{group}.{name}" for group in dict.fromkeys(groups) for name in known.get(group, ()))
 
     @property
     def longest(self) -> int:

@@ -17,7 +17,8 @@ from ..networks.dimensions import Dimensions
 from ..sequence.numeric_codes import CODE_SIZE
 from .translator import Choices, Source, Translator
 
-_SMALLEST = {"names": 2, "words": 2, "targets": 2, "groups": 2, "derived": 0, "longest": 1, "code": CODE_SIZE}
+_SMALLEST = {"names": 2, "words": 2, "targets": 2, "groups": 2, "derived": 0, "longest": 1, "code": CODE_SIZE,
+             "quantities": 1}
 
 
 class TranslatorConfig(PretrainedConfig):  # type: ignore[misc]

@@ -210,17 +210,19 @@ class Translator(nn.Module):
         return self
 
     def grown(self, vocabulary: Vocabulary) -> Translator:
-        """A copy with room for an extended vocabulary. New source words begin as <unknown>, and new derived quantities
-        as of no influence."""
+        """A copy with room for an extended vocabulary. New source words begin as <unknown>, new quantities without
+        influence."""
         size = Dimensions.of(vocabulary)
         size = replace(self.size, names=size.names, words=size.words, targets=size.targets, groups=size.groups,
-                       derived=size.derived, longest=max(size.longest, self.size.longest))
+                       derived=size.derived, quantities=size.quantities,
+                       longest=max(size.longest, self.size.longest))
         other = Translator(size)
         with torch.no_grad():
             for embedding in (other.source.name, other.source.word):
                 old = self.source.name if embedding is other.source.name else self.source.word
                 embedding.weight.copy_(old.weight[UNKNOWN].expand_as(embedding.weight))
             other.settled.quantity.zero_()
+            other.target.fit.weight.zero_()
             found = self.state_dict()
             for name, tensor in other.state_dict().items():
                 tensor[tuple(slice(length) for length in found[name].shape)] = found[name]

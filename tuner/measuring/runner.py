@@ -7,6 +7,7 @@ go on. A crash counts only when it repeats in a fresh worker, since an earlier k
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol
@@ -14,7 +15,9 @@ from typing import Protocol
 from seqtune.data.record import Measurement
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.operations.table import OPERATIONS
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import KERNELS
 
 from .timing import Options
 from .worker_process import Message, WorkerProcess
@@ -40,15 +43,17 @@ class Measurer(Protocol):
 class Runner:
     """Owns the worker process of one device. Use it as a context manager, from the thread that made it.
 
-    `backend`, `kernels` (name -> "module:attribute") and `path` (folders to import from) stand in for the tables of
-    backends and kernels: the seam for a backend or a kernel that is not of this package.
+    The worker knows this process's tables of operations and kernels, and imports from where this process does.
+    `backend`, `kernels` (name -> "module:attribute") and `path` (folders to import from) add to that: the seam for a
+    backend or a kernel that is not of this package.
     """
 
     def __init__(self, device: Device, backend: str | None = None, kernels: Mapping[str, str] | None = None,
                  path: Sequence[str] = ()) -> None:
         self.device = device
-        self._hello: Message = {"device": device.to_json(), "backend": backend, "kernels": dict(kernels or {}),
-                                "path": list(path)}
+        self._hello: Message = {
+            "device": device.to_json(), "backend": backend, "operations": dict(OPERATIONS),
+            "kernels": {**KERNELS, **(kernels or {})}, "path": [*path, *filter(None, sys.path)]}
         self._worker: WorkerProcess | None = None
 
     def __enter__(self) -> Runner:

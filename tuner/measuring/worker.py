@@ -2,7 +2,7 @@
 
 `python -m seqtune.tuner.measuring.worker` speaks JSON lines with its parent (`runner`), one object a line:
 
-    parent: {device, backend, kernels, path}            the hello; `backend` and `kernels` are null and {} but in tests
+    parent: {device, backend, operations, kernels, path}  the hello: tables as its own; `backend` is null but in tests
     worker: {ready: true, build_allowance: seconds} or {error: text}
     parent: {do: "measure", problem, kernel, configurations, options, best}
     worker: {prepared}, then per configuration {built} and {measurement}, then {done}
@@ -30,9 +30,10 @@ from typing import Any
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.device import Device
-from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import Operands
+from seqtune.kernels.operations.table import OPERATIONS
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import KERNELS, kernel
 from seqtune.kernels.space import SearchSpace
@@ -50,7 +51,6 @@ class Worker:
         self.device = Device.from_json(hello["device"])
         self.say = say
         self.cancelled = cancelled
-        self._references: dict[str, str] = hello["kernels"]
         factory = resolve(hello["backend"]) if hello["backend"] else open_backend
         assert callable(factory)
         self.backend: Backend = factory(self.device)
@@ -82,18 +82,11 @@ class Worker:
             self._prepared = (problem, seed, *prepare(problem, seed))
         return self._prepared[2], self._prepared[3]
 
-    def _kernel(self, name: str) -> Kernel:
-        if name in KERNELS or name not in self._references:
-            return kernel(name)
-        found = resolve(self._references[name])
-        assert isinstance(found, Kernel)
-        return found
-
     def _build(self, problem: Problem, configuration: Configuration) -> Executable | Measurement:
         try:
             name = configuration.kernel
             if name not in self._spaces:
-                self._spaces[name] = SearchSpace(self._kernel(name), problem, self.device)
+                self._spaces[name] = SearchSpace(kernel(name), problem, self.device)
             space = self._spaces[name]
             reason = space.why_not(configuration)
             if reason is not None:
@@ -168,7 +161,9 @@ def main() -> None:
 
     threading.Thread(target=listen, daemon=True).start()
     hello = requests.get()
-    sys.path.extend(hello["path"])
+    sys.path.extend(path for path in hello["path"] if path not in sys.path)
+    OPERATIONS.update(hello["operations"])
+    KERNELS.update(hello["kernels"])
     try:
         worker = Worker(hello, say, cancel.is_set)
     except Exception as error:

@@ -12,7 +12,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.sequence.numeric_codes import CODE_SIZE, MODULI, QUANTITIES, codes
+from seqtune.predictor.sequence.numeric_codes import CODE_SIZE, MODULI, codes
 from seqtune.predictor.sequence.vocabulary import PAD, UNKNOWN, Batch, Vocabulary
 
 DEVICE = Device("toy:a", "toy", "arch1", "simd", threads=2, extra=(("flavour", "mint"), ("queues", 3)))
@@ -56,7 +56,7 @@ def test_a_source_names_every_feature_derived_quantity_and_device_fact() -> None
     numbers = sentence.words == PAD
     assert sentence.codes[numbers].any(axis=1).all()
     assert not sentence.codes[~numbers].any()
-    assert sentence.quantities[QUANTITIES.index("conv2d.row_w")] == 54
+    assert sentence.quantities[VOCABULARY.quantities.index("conv2d.row_w")] == 54
 
 
 def test_what_was_never_seen_is_unknown_but_keeps_its_numbers() -> None:

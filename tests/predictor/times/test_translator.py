@@ -16,7 +16,6 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.networks.dimensions import Dimensions
 from seqtune.predictor.sequence.beam import Allowed, beam_search
-from seqtune.predictor.sequence.numeric_codes import QUANTITIES
 from seqtune.predictor.sequence.vocabulary import BEGIN, Batch, Vocabulary
 from seqtune.predictor.times.decoding import TranslatorWords
 from seqtune.predictor.times.translator import FIT_SIZE, Choices, Source, Translator, fits, settled_codes
@@ -228,7 +227,7 @@ def test_a_warm_prediction_is_quick(translator: Translator) -> None:
 def test_dimensions_follow_the_vocabulary() -> None:
     size = Dimensions.of(VOCABULARY, width=64)
     assert (size.names, size.targets, size.longest) == (len(VOCABULARY.names), len(VOCABULARY.targets), 8)
-    assert size.quantities == len(QUANTITIES)
+    assert size.quantities == len(VOCABULARY.quantities) == 14
     assert size.width == 64
 
 
