@@ -1,7 +1,7 @@
-"""Declared kernels: kernel families as JSON, as `seqtune kernels --json` prints them, and read from a file.
+"""Declaration: kernel families as JSON, as `seqtune kernels --json` prints them, and read from a file.
 
-Recorded and foreign kernels come this way: parameters, constraints, derived quantities and default make a search space
-like any other. What runs a kernel never comes from a file, so a kernel read from one has nothing to run.
+Recorded and foreign kernels are declared in files: parameters, constraints, derived quantities and default make a
+search space like any other. Implementations never come from a file, so a kernel read from one cannot be run.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _File(_Part):
 
 
 def to_json(kernel: Kernel) -> dict[str, object]:
-    """A kernel family as a JSON object, without what runs it."""
+    """A kernel family as a JSON object, without its implementation."""
     return {
         "name": kernel.name, "problem_type": kernel.problem_type, "backends": list(kernel.backends),
         "version": kernel.version, "meaning": kernel.meaning,
@@ -76,24 +76,23 @@ def to_json(kernel: Kernel) -> dict[str, object]:
         "default": dict(kernel.default)}
 
 
-def from_json(found: Mapping[str, object]) -> Kernel:
+def from_json(declaration: Mapping[str, object]) -> Kernel:
     """The inverse of `to_json`. Raises FormatError."""
     try:
-        return _kernel(_Declaration.model_validate(found))
+        return _kernel(_Declaration.model_validate(declaration))
     except ValidationError as error:
         raise FormatError(_first(error)) from None
 
 
 def read_kernels(path: str | Path) -> tuple[Kernel, ...]:
-    """The kernels of a file: JSON, `{"kernels": [...]}`. Raises FormatError."""
-    place = Path(path)
-    content = read_bounded(place, LARGEST_FILE)
+    """The kernels of a JSON file, `{"kernels": [...]}`. Raises FormatError."""
+    content = read_bounded(Path(path), LARGEST_FILE)
     try:
         return tuple(map(_kernel, _File.model_validate_json(content).kernels))
     except ValidationError as error:
-        raise FormatError(f"{place} does not declare kernels: {_first(error)}") from None
+        raise FormatError(f"{path} does not declare kernels: {_first(error)}") from None
     except FormatError as error:
-        raise FormatError(f"{place}: {error}") from None
+        raise FormatError(f"{path}: {error}") from None
 
 
 def _kernel(found: _Declaration) -> Kernel:
@@ -117,6 +116,6 @@ def _kernel(found: _Declaration) -> Kernel:
 
 
 def _first(error: ValidationError) -> str:
-    one = error.errors()[0]
-    place = ".".join(map(str, one["loc"]))
-    return f"{place}: {one['msg']}"[:300] if place else str(one["msg"])[:300]
+    first = error.errors()[0]
+    location = ".".join(map(str, first["loc"]))
+    return f"{location}: {first['msg']}"[:300] if location else str(first["msg"])[:300]

@@ -3,16 +3,16 @@
 SeqtuneError                 something could not be done                     (exit code 1)
 ├── UnavailableError         a backend, driver or tool is missing here
 ├── InterruptedTuning        the user stopped a long job; what was measured is kept
-└── MisuseError              what was handed in is wrong                     (exit code 2)
-    ├── ProblemError         a problem that cannot be read or is impossible
-    ├── DeviceError          a device that is not here
-    ├── KernelError          a kernel that is unknown or does not solve the problem
-    ├── ConfigurationError   a configuration outside its search space
-    ├── ExpressionError      a constraint that cannot be parsed or evaluated
-    ├── FormatError          a file that is damaged, foreign or of another schema
-    └── CheckpointError      a checkpoint that is damaged or does not fit
+└── MisuseError              an input is wrong                               (exit code 2)
+    ├── ProblemError         a problem cannot be read or is impossible
+    ├── DeviceError          a device is not available here
+    ├── KernelError          a kernel is unknown or does not solve the problem
+    ├── ConfigurationError   a configuration is outside its search space
+    ├── ExpressionError      a constraint cannot be parsed or evaluated
+    ├── FormatError          a file is damaged, foreign or of another schema
+    └── CheckpointError      a checkpoint is damaged or does not fit
 
-A configuration that fails to build or run is none of these: it is data (a Measurement with its status).
+A configuration that fails to build or run raises none of these: it is data (a Measurement with its status).
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ class InterruptedTuning(SeqtuneError):
 
 
 class MisuseError(SeqtuneError):
-    """What was handed in is wrong."""
+    """An input is wrong."""
 
     exit_code = 2
 
 
 class ProblemError(MisuseError):
-    """A problem that cannot be read or is impossible."""
+    """A problem cannot be read or is impossible."""
 
 
 class DeviceError(MisuseError):
-    """A device that is not here."""
+    """A device is not available here."""
 
 
 class KernelError(MisuseError):
-    """A kernel that is unknown or does not solve the problem."""
+    """A kernel is unknown or does not solve the problem."""
 
 
 class ConfigurationError(MisuseError):
-    """A configuration outside its search space."""
+    """A configuration is outside its search space."""
 
 
 class ExpressionError(MisuseError):
-    """A constraint that cannot be parsed or evaluated."""
+    """A constraint cannot be parsed or evaluated."""
 
 
 class FormatError(MisuseError):
-    """A file that is damaged, foreign or of another schema."""
+    """A file is damaged, foreign or of another schema."""
 
 
 class CheckpointError(MisuseError):
-    """A checkpoint that is damaged or does not fit."""
+    """A checkpoint is damaged or does not fit."""

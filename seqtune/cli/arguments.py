@@ -1,4 +1,4 @@
-"""Words: what stands on the command line, as problems, names and numbers."""
+"""Arguments: words of the command line as problems, names and numbers."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from ..errors import MisuseError
 
 
 def parts(text: str | None) -> list[str]:
-    """What stands between commas."""
+    """The parts of a comma-separated text."""
     return [part.strip() for part in text.split(",") if part.strip()] if text else []
 
 
 def numbers(option: str, text: str) -> list[int]:
-    """Whole numbers with commas between. Raises MisuseError."""
-    found = parts(text)
-    if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in found):
-        raise MisuseError(f"{option} {text!r:.60} is not whole numbers with commas between")
-    return list(map(int, found))
+    """The whole numbers of a comma-separated text. Raises MisuseError."""
+    words = parts(text)
+    if not all(word.isascii() and word.isdecimal() and len(word) < 10 for word in words):
+        raise MisuseError(f"{option} {text!r:.60} is not a list of whole numbers, separated by commas")
+    return list(map(int, words))
 
 
 def refuse_options(words: list[str]) -> None:
-    """An option that nobody knows, where the words are not a MIOpenDriver line."""
+    """Raise MisuseError for an unknown option, unless the words are a MIOpenDriver command line."""
     from seqtune.kernels.miopen.driver_command import driver_words
 
     if driver_words(words) is None:
@@ -31,7 +31,7 @@ def refuse_options(words: list[str]) -> None:
 
 
 def one_problem(words: list[str] | None) -> Any:
-    """Raises MisuseError, ProblemError."""
+    """The problem that the words describe. Raises MisuseError, ProblemError."""
     from seqtune.kernels.problem_sets.parse import parse_problem
 
     if not words:
@@ -41,17 +41,20 @@ def one_problem(words: list[str] | None) -> Any:
 
 
 def several_problems(words: list[str] | None, named: str | None) -> list[Any]:
-    """A problem, several quoted ones, or those of a set, all or of one type. Raises MisuseError, ProblemError."""
+    """One problem, several quoted ones, or those of a named set: all, or those of one operation.
+
+    Raises MisuseError, ProblemError.
+    """
     from seqtune.kernels.operations.table import OPERATIONS
     from seqtune.kernels.problem_sets.parse import parse_problem, problem_set
 
     if named and words and len(words) == 1 and words[0] in OPERATIONS:
-        found = [problem for problem in problem_set(named) if problem.type == words[0]]
-        if not found:
+        problems = [problem for problem in problem_set(named) if problem.type == words[0]]
+        if not problems:
             raise MisuseError(f"there is no {words[0]} in {named!r:.200}")
-        return found
+        return problems
     if bool(words) == bool(named):
-        raise MisuseError("give either a problem or --problems SET_OR_FILE, which a type of problem may go before")
+        raise MisuseError("give either a problem or --problems SET_OR_FILE (an operation before it: only its problems)")
     if named:
         return list(problem_set(named))
     assert words

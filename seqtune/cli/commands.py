@@ -142,7 +142,7 @@ def tune(
     from . import tables as show
 
     wanted = several_problems(words, problems)
-    with progress.Tuning(seconds) as told:
+    with progress.TuningProgressBar(seconds) as told:
         report = api.tune(wanted, device, strategy=strategy, trials=trials, seconds=seconds, total=total,
                           seed=seed, journal=journal, retry_failed=retry_failed, replay=replay, progress=told)
     _answer(report.to_json()) if as_json else show.tuned(report)

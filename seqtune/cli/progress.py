@@ -1,4 +1,4 @@
-"""What people see while they wait, on standard error: on a terminal a line that changes, else lines now and then."""
+"""Progress on standard error: one changing line on a terminal, else a line every few seconds."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from seqtune.predictor.training.loop import Progress as TrainingProgress
     from seqtune.tuner.tune import Progress as TuningProgress
 
-QUIET_SECONDS = 10.0  # between lines where there is no terminal
+QUIET_SECONDS = 10.0  # between two lines where there is no terminal
 
 
 @contextlib.contextmanager
 def spinner() -> Iterator[Callable[[str], None]]:
-    """Says what is being done: on a terminal in one changing line, else in lines now and then."""
+    """Show the current step: in one changing line on a terminal, else in a line every QUIET_SECONDS."""
     errors = Console(stderr=True, highlight=False)
     if not errors.is_terminal:
-        said = time.monotonic()
+        printed = time.monotonic()
 
         def say(step: str) -> None:
-            nonlocal said
-            if time.monotonic() - said > QUIET_SECONDS:
-                said = time.monotonic()
+            nonlocal printed
+            if time.monotonic() - printed > QUIET_SECONDS:
+                printed = time.monotonic()
                 errors.print(step, markup=False, soft_wrap=True)
 
         yield say
@@ -42,27 +42,27 @@ def spinner() -> Iterator[Callable[[str], None]]:
 
 
 def line(step: str) -> None:
-    """Says what begins, a line each."""
+    """Print a step as a line of its own."""
     print(step, file=sys.stderr, flush=True)
 
 
 def note(text: str) -> None:
-    """A line that should not be missed."""
+    """Print a line that the user should notice."""
     print(f"note: {text}", file=sys.stderr, flush=True)
 
 
-class Tuning:
-    """Progress of a search: trials done, rate, best so far, time left. A bar on a terminal, else lines now and then."""
+class TuningProgressBar:
+    """Progress of a search: trials, rate, best time, time left. A bar on a terminal, else a line every few seconds."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self.seconds = seconds  # the budget of each problem
         self.console = Console(stderr=True, highlight=False)
         self.bar: Progress | None = None
-        self.task: Problem | str | None = None  # what the trials are counted of: a problem, or how many there are
-        self.began = self.said = 0.0
+        self.task: Problem | str | None = None  # the problem that the trials belong to, or "3 problems"
+        self.began = self.printed = 0.0
         self.last = ""
 
-    def __enter__(self) -> Tuning:
+    def __enter__(self) -> TuningProgressBar:
         if self.console.is_terminal:
             self.bar = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                                 TextColumn("{task.fields[rest]}"), console=self.console, transient=True)
@@ -79,7 +79,7 @@ class Tuning:
         name = task if isinstance(task, str) else task.brief()
         if task != self.task:
             self._end()
-            self.task, self.began, self.said = task, time.monotonic(), time.monotonic()
+            self.task, self.began, self.printed = task, time.monotonic(), time.monotonic()
             if self.bar is not None:
                 for shown in self.bar.task_ids:
                     self.bar.remove_task(shown)
@@ -94,17 +94,17 @@ class Tuning:
         self.last = f"{name}: {step.done}/{step.total}, {rest}"
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=step.done, total=step.total, rest=rest)
-        elif time.monotonic() - self.said > QUIET_SECONDS:
-            self.said = time.monotonic()
+        elif time.monotonic() - self.printed > QUIET_SECONDS:
+            self.printed = time.monotonic()
             self._end()
 
     def _end(self) -> None:
-        """Say where the search stood, once."""
+        """Print the last state of the search, once."""
         if self.last:
             self.console.print(self.last, markup=False, soft_wrap=True)
             self.last = ""
 
 
 def epoch(step: TrainingProgress) -> None:
-    """A line for each epoch."""
+    """Print a line for an epoch."""
     line(step.text)

@@ -1,4 +1,4 @@
-"""What people see as answers: tables on standard output."""
+"""Tables of answers on standard output."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from ..strategy_replay import Replayed
 
 WIDTH = 200  # columns where there is no terminal
-LATE = 1.25  # times its budget that a verification takes before it is worth a word
+LATE = 1.25  # times its budget that a verification takes before a note says so
 _LONG = ("configuration", "problem", "winner", "status")  # columns that wrap where the terminal is narrow
 _COLUMNS = """measured: 0 is the first proposal, unmeasured; n is the best of n measured proposals
 share: geometric mean over the problems of best known time / time of the pick
 low, high: 95 % interval of seq2seq's share minus this method's; worse: seq2seq is below it, the whole interval is
-regret_ratio: (1 - share) / (1 - share of fixed); unmeasured: configurations that nobody measured, so none could pick"""
+regret_ratio: (1 - share) / (1 - share of fixed); unmeasured: configurations without a measurement, left out"""
 _out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
 
 
@@ -40,7 +40,7 @@ def _table(*columns: str, right: Sequence[str] = ()) -> Table:
 
 
 def devices(found: Devices) -> None:
-    """The devices with the facts that matter, then what is unavailable."""
+    """Print the devices with their main facts, then the unavailable backends."""
     table = _table("", "device", "bits", "threads", "units", "L1", "L2", "L3", "GFLOP/s", "GB/s",
                    right=("bits", "threads", "units", "L1", "L2", "L3", "GFLOP/s", "GB/s"))
     alike: dict[str, list[str]] = {}
@@ -66,7 +66,7 @@ def _size(size: int) -> str:
 
 
 def kernels(found: Sequence[Kernel]) -> None:
-    """Each family with its parameters, constraints, default and what its times include."""
+    """Print each kernel with its parameters, constraints, default and what its times include."""
     from seqtune.kernels.implementation import includes
 
     for kernel in found:
@@ -87,7 +87,7 @@ def kernels(found: Sequence[Kernel]) -> None:
 
 
 def prediction(found: Prediction) -> None:
-    """Candidates, the default, and the winner where it was measured."""
+    """Print the candidates, the default and, where measured, the winner."""
     _out.print(f"{found.problem.brief()} on {found.device.name}", markup=False)
     measured = found.verified
     columns = ["", "configuration", "probability"]
@@ -112,12 +112,12 @@ def prediction(found: Prediction) -> None:
         _out.print(f"winner: {found.conclusion()}", markup=False, soft_wrap=True)
         took, given = found.elapsed_seconds, found.budget_seconds
         if took is not None and given is not None and took > LATE * given:
-            note(f"the verification took {duration(took)} where {duration(given)} were given: the "
+            note(f"the verification took {duration(took)}, more than its budget of {duration(given)}: the "
                  "reference and the fewest measurements that a comparison needs take that long here")
 
 
 def demo(found: Demonstration) -> None:
-    """A line per problem and device."""
+    """Print a line for each problem and device."""
     table = _table("problem", "device", "winner", "default", "best", "speed-up", "GFLOP/s", "significant",
                    right=("default", "best", "speed-up", "GFLOP/s"))
     for one in found.predictions:
@@ -136,7 +136,7 @@ def demo(found: Demonstration) -> None:
 
 
 def tuned(found: TuningReport) -> None:
-    """A line per problem."""
+    """Print a line for each problem."""
     table = _table("problem", "trials", "new", "failed", "default", "best", "sure", "configuration",
                    right=("trials", "new", "failed", "default", "best", "sure"))
     for one in found.results:
@@ -150,18 +150,19 @@ def tuned(found: TuningReport) -> None:
         f"replayed from {found.replayed}, {found.device.name}: nothing was measured, and no journal is kept")
     _out.print(kept, markup=False, soft_wrap=True)
     if found.replayed is None:
-        _out.print("times are those of the finals, where the fastest and the default are measured again, interleaved: "
-                   "the least of many trials flatters; sure: how surely the best is faster than the second (t-test)")
+        _out.print("times are those of the finals, where the fastest and the default are measured again, interleaved, "
+                   "because the least of many trials is too low; sure: confidence that the best is faster than the "
+                   "runner-up (t-test)")
 
 
 def evaluation(found: Sequence[Mapping[str, Any]]) -> None:
-    """The rows of an evaluation, and what its columns mean."""
+    """Print the rows of an evaluation, and what its columns mean."""
     rows(found)
     _out.print(_COLUMNS, markup=False, soft_wrap=True)
 
 
 def judged(found: Sequence[Mapping[str, Any]]) -> None:
-    """A line per device, solver and method (or part); then the choice of solvers, a line per device."""
+    """Print a line for each device, solver and method (or part), then a line a device for the choice of solvers."""
     lines = []
     for row in found:
         if "solver" in row:
@@ -174,7 +175,7 @@ def judged(found: Sequence[Mapping[str, Any]]) -> None:
 
 
 def rows(found: Sequence[Mapping[str, Any]], right: Sequence[str] = ()) -> None:
-    """A table of rows; numbers stand on the right, and so do these columns."""
+    """Print a table of rows. Numbers are right-aligned, and so are the columns in `right`."""
     if not found:
         return
     columns = list(found[0])
@@ -186,7 +187,7 @@ def rows(found: Sequence[Mapping[str, Any]], right: Sequence[str] = ()) -> None:
 
 
 def replayed(found: Replayed) -> None:
-    """Rows by budget, then the medians, and what they mean."""
+    """Print rows by budget, then the medians, and what they mean."""
     rows(found.rows())
     rows([{name: f"{value:g}" if isinstance(value, float) else value for name, value in row.items()}
           for row in found.medians()], right=("to_95", "to_99"))
@@ -203,7 +204,7 @@ def _cell(value: object) -> str:
 
 
 def imported(found: Mapping[str, Any]) -> None:
-    """What an import read, file by file, and what it left out and why."""
+    """Print what an import read from each file, and what it left out and why."""
     rows([{"file": Path(one["path"]).name,
            **{name: len(value) if name == "solvers" else value for name, value in one.items()
               if name not in ("path", "skipped")},
@@ -215,7 +216,7 @@ def imported(found: Mapping[str, Any]) -> None:
 
 
 def report(found: Mapping[str, Any], indent: str = "") -> None:
-    """Names and values, nested ones indented; lists of objects as tables."""
+    """Print names and values; nested ones indented, lists of objects as tables."""
     for name, value in found.items():
         if isinstance(value, Mapping):
             _out.print(f"{indent}{name}:", markup=False)

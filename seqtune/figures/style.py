@@ -1,6 +1,4 @@
-"""Figures: the style that all of them share. Matplotlib is an extra (`pip install 'seqtune[plot]'`), loaded when one is
-drawn.
-"""
+"""Style of all figures. Matplotlib is an extra (`pip install 'seqtune[plot]'`), loaded when a figure is drawn."""
 
 from __future__ import annotations
 
@@ -12,14 +10,14 @@ from seqtune.kernels.files import replacing
 
 from ..errors import UnavailableError
 
-# Okabe and Ito's colours, which stay apart for colour-blind readers; black for what seqtune does.
+# Okabe and Ito's colours, which colour-blind readers can tell apart; seqtune itself is black.
 BLACK, ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE, GREY = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#777777")
-TICKS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)  # of an axis of shares
+TICKS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)  # on an axis of shares
 
 
 def style() -> Any:
-    """pyplot with plain axes; the same input gives the same file."""
+    """Matplotlib's pyplot with plain axes and reproducible files. Raises UnavailableError without Matplotlib."""
     try:
         import matplotlib
     except ImportError:
@@ -48,7 +46,7 @@ def save(figure: Any, path: Path) -> None:
 
 
 def share_axis(axis: Any, lowest: float) -> None:
-    """Shares near 1 apart: the axis is logarithmic in the distance from 1."""
+    """Make the axis logarithmic in the distance from 1, so that shares near 1 can be told apart."""
     import numpy as np
 
     axis.set_yscale("function", functions=(lambda share: -np.log(np.maximum(1 - share, 1e-9)),
@@ -60,24 +58,27 @@ def share_axis(axis: Any, lowest: float) -> None:
 
 
 def height(share: float) -> float:
-    """A share that a `share_axis` can show."""
+    """The share, limited to the range that a `share_axis` shows."""
     return min(share, 0.9972)
 
 
-def apart(places: Sequence[float], least: float) -> list[float]:
-    """The places moved as little as keeps each pair `least` apart, in their order: for labels beside lines."""
-    order = sorted(range(len(places)), key=lambda number: places[number])
+def apart(heights: Sequence[float], least: float) -> list[float]:
+    """Heights of labels beside lines, moved as little as possible so that all are at least `least` apart.
+
+    Their order stays.
+    """
+    order = sorted(range(len(heights)), key=lambda number: heights[number])
     groups: list[tuple[float, list[int]]] = []  # centre, members
     for number in order:
-        centre, members = places[number], [number]
+        centre, members = heights[number], [number]
         while groups and centre - least * (len(members) - 1) / 2 - (
                 groups[-1][0] + least * (len(groups[-1][1]) - 1) / 2) < least:
-            before, those = groups.pop()
-            centre = (before * len(those) + centre * len(members)) / (len(those) + len(members))
-            members = those + members
+            below, others = groups.pop()
+            centre = (below * len(others) + centre * len(members)) / (len(others) + len(members))
+            members = others + members
         groups.append((centre, members))
-    found = [0.0] * len(places)
+    moved = [0.0] * len(heights)
     for centre, members in groups:
-        for place, number in enumerate(members):
-            found[number] = centre + least * (place - (len(members) - 1) / 2)
-    return found
+        for rank, number in enumerate(members):
+            moved[number] = centre + least * (rank - (len(members) - 1) / 2)
+    return moved
