@@ -36,6 +36,7 @@ class Options:
     build_seconds: float = 15.0  # then the worker is killed; LLVM takes 20 ms, PoCL a second
     run_seconds: float = 10.0  # then the worker is killed; plus three launches at 1 GFLOP/s
     seed: int = 0  # of the operands
+    order_seed: int = 0  # of the order within each round of a comparison
 
     def to_json(self) -> dict[str, object]:
         """A flat JSON object; for messages between our own processes."""
@@ -149,9 +150,10 @@ def interleaved(executables: Sequence[Executable | None], operands: Operands, ex
                 options: Options, at: Callable[[int], None] = lambda place: None) -> list[Measurement | None]:
     """Finalists: each checked again, then `rounds` rounds of one sample each, so that drift meets all alike.
 
-    The order rotates from round to round. A launch before each sample brings back what the others drove out of the
-    caches, so that these times can be compared with those of `check_and_time`. `at` is told which executable runs
-    next. None stays None.
+    Each round has a random order of its own, drawn from `options.order_seed`: in a fixed or rotated one,
+    everybody would always follow the same predecessor, and meet the caches and the clock that this one leaves. A launch
+    before each sample brings back what the others drove out of the caches, so that these times can be compared with
+    those of `check_and_time`. `at` is told which executable runs next. None stays None.
     """
     found: list[Measurement | None] = []
     calls = [1] * len(executables)
@@ -167,9 +169,9 @@ def interleaved(executables: Sequence[Executable | None], operands: Operands, ex
             checked = Measurement(Status.RUNTIME, (), None, executable.build_seconds, one_line(error))
         found.append(checked)
     samples: list[list[float]] = [[] for _ in executables]
-    for turn in range(rounds):
-        for step in range(len(executables)):
-            place = (turn + step) % len(executables)
+    generator = np.random.default_rng(options.order_seed)
+    for _ in range(rounds):
+        for place in generator.permutation(len(executables)).tolist():
             executable, checked_here = executables[place], found[place]
             if executable is None or checked_here is None or checked_here.status is not Status.CORRECT:
                 continue

@@ -3,7 +3,8 @@
 Two stages within a time budget. First each configuration is checked and timed alone; failures drop out, and so does
 what takes more than HOPELESS times the best. Then the survivors and the default are run in rounds, every one of them
 once a round, so that a change of the machine's speed meets all alike; the rounds' samples are paired. The rounds come
-in BATCHES, each with newly made kernels and buffers in another order, so that no candidate wins by a lucky address.
+in BATCHES, each with newly made kernels and buffers, so that no candidate wins by a lucky address. Batches build in a
+random order, and every round runs in one: nobody has the same predecessor throughout.
 
 The winner is the default unless a candidate beats it significantly: for each candidate a one-sided Wilcoxon signed-rank
 test of log(default / candidate) - log(1 + MARGIN) over the rounds, exact, with Holm's correction over the candidates at
@@ -88,9 +89,9 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
             left = (seconds - (began - started)) / BATCHES
             once = sum(cost[configuration] for configuration in finalists)
             rounds = min(MOST_ROUNDS, max(FEWEST_ROUNDS, int(left / once)))
-        turned = finalists[batch % len(finalists):] + finalists[:batch % len(finalists)]
-        for configuration, measurement in zip(
-                turned, measurer.compare(problem, turned, rounds, options), strict=True):
+        order = [finalists[index] for index in np.random.default_rng(batch).permutation(len(finalists))]
+        compared = measurer.compare(problem, order, rounds, replace(options, order_seed=batch))
+        for configuration, measurement in zip(order, compared, strict=True):
             if measurement.status is Status.CORRECT:
                 samples[configuration] += measurement.samples
             else:

@@ -12,6 +12,7 @@ from seqtune.data.record import Measurement, Status
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.tuner.measuring import verification
 from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.measuring.verification import (
     ERROR_LEVEL,
@@ -44,6 +45,7 @@ class NoisyMeasurer:
         self.failing_later: dict[Configuration, Measurement] = {}
         self.rounds = 0
         self.compared: list[Configuration] = []
+        self.order_seeds: list[int] = []
 
     def _sample(self, configuration: Configuration, drift: float) -> float:
         noise = float(np.exp(self.generator.normal(0, 0.03)))
@@ -62,6 +64,7 @@ class NoisyMeasurer:
     def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
                 options: Options) -> list[Measurement]:
         self.compared += configurations
+        self.order_seeds.append(options.order_seed)
         self.rounds = rounds
         samples: dict[Configuration, list[float]] = {configuration: [] for configuration in configurations}
         for turn in range(min(rounds, 12)):
@@ -200,6 +203,36 @@ def test_what_a_journal_keeps_gives_the_same_verdict_again() -> None:
     again = decide(verdict.measurements, DEFAULT, verdict.together)
     assert again == verdict
     assert verdict.together == (DEFAULT, choice(1), choice(2))
+
+
+def test_batches_differ_in_the_order_of_building_and_of_the_rounds() -> None:
+    candidates = [choice(number) for number in range(1, 6)]
+    measurer = NoisyMeasurer(dict.fromkeys([DEFAULT, *candidates], 1.0), 0)
+    verify(measurer, PROBLEM, candidates, DEFAULT, seconds=600.0)
+    orders = np.array([one.number("number") for one in measurer.compared]).reshape(6, 6)
+    assert len(set(measurer.order_seeds)) == 6
+    successors = {(int(one), int(other)) for row in orders for one, other in zip(row, np.roll(row, -1), strict=True)}
+    assert len(successors) > 12, "rotated, the six of them have six successors"
+
+
+def false_wins(simulations: int) -> int:
+    """How often one of twenty candidates as fast as the default wins, where noise is a tenth and rounds are few."""
+    generator, wins = np.random.default_rng(7), 0
+    for _ in range(simulations):
+        times = np.exp(generator.normal(0, 0.1, (21, 18)))
+        found = {choice(number): Measurement(Status.CORRECT, tuple(row)) for number, row in enumerate(times.tolist())}
+        wins += decide(found, DEFAULT, list(found)).winner != DEFAULT
+    return wins
+
+
+def test_a_false_win_is_as_rare_as_stated_for_the_test_and_its_correction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leads in all batches alone do not suffice, nor does the signed-rank test without Holm's correction."""
+    assert false_wins(300) <= 300 * ERROR_LEVEL
+    monkeypatch.setattr(verification, "holm", lambda chances, level: [
+        one for one, chance in chances.items() if chance <= level])
+    assert false_wins(300) > 2 * 300 * ERROR_LEVEL, "without Holm"
+    monkeypatch.setattr(verification, "holm", lambda chances, level: list(chances))
+    assert false_wins(300) > 5 * 300 * ERROR_LEVEL, "without the signed-rank test"
 
 
 def test_a_lead_in_one_batch_alone_does_not_win() -> None:
