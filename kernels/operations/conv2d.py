@@ -27,6 +27,7 @@ class Conv2d(Operation):
 
     name = "conv2d"
     meaning = "2-D convolution"
+    example = "conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad=1"
     features = (
         Feature("n", "batch", 1),
         Feature("c", "input channels", required=True),

@@ -14,6 +14,7 @@ class ConvNd(Operation):
 
     name = "convnd"
     meaning = "2-D or 3-D convolution of which sizes may be unknown, as AMD's MIOpen records them"
+    example = "convnd c=64 h=56 w=56 k=64 r=3 s=3 pad=1 direction=backward_data"
     features = (
         Feature("n", "batch", 1),
         Feature("c", "input channels", required=True),

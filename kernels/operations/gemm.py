@@ -26,6 +26,7 @@ class Gemm(Operation):
 
     name = "gemm"
     meaning = "matrix product C[m,n] = A[m,k] B[k,n]"
+    example = "gemm m=64 n=256 k=128"
     features = (
         Feature("m", "rows of A and C", required=True),
         Feature("n", "columns of B and C", required=True),

@@ -54,6 +54,8 @@ class Operation:
     derived: tuple[tuple[str, Expression], ...] = ()  # for a name given twice, the first with known inputs counts
     rules: tuple[tuple[Expression, str], ...] = ()  # (condition, the reason that a user reads when it fails)
 
+    example: str  # a problem as people write it
+
     # Text. `conv c=64 size=56` is a conv2d by its word, `c=64 size=56` by its hints.
     words: tuple[str, ...] = ()  # other words for `name`
     hints: frozenset[str] = frozenset()  # names that tell the operation where no word does

@@ -10,6 +10,7 @@ class Recorded(Operation):
 
     name = "recorded"
     meaning = "any named features, for data measured elsewhere"
+    example = "recorded size=4096 precision=double"
 
 
 OPERATION = Recorded()

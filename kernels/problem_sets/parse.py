@@ -30,7 +30,7 @@ MOST_PROBLEMS = 100_000
 LONGEST_FORM = 100_000  # characters of one problem
 
 _YES_NO = {"1": "yes", "true": "yes", "on": "yes", "0": "no", "false": "no", "off": "no"}
-_HELP = ('write for example: conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad=1, or gemm m=64 n=256 k=128, or as JSON '
+_HELP = (f'write for example: {operation("conv2d").example}, or {operation("gemm").example}, or as JSON '
          '{"type": "gemm", "m": 64, "n": 256, "k": 128}')
 
 def parse_problem(words: Sequence[str] | str) -> Problem:

@@ -30,6 +30,7 @@ class RowSum(Operation):
 
     name = "row_sum"
     meaning = "sums of the rows of a matrix"
+    example = "row_sum rows=32 columns=48"
     features = (Feature("rows", "rows of the matrix", required=True),
                 Feature("columns", "columns of the matrix", required=True))
     derived = (("flop", Expression("rows * columns")),)
