@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule, Node
 
+from seqtune.kernels.operations import conv2d, gemm
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.backends.llvm.calls import Caller
 
@@ -68,14 +69,6 @@ def _convolution(module: GraphModule, node: Node) -> Layer | None:
     if constants is None or constants[0] is None or shape is None:
         return None
     weights, first_bias = constants
-    k, _, r, s = weights.shape
-    stride, dilation = _pair(stride), _pair(dilation)
-    if padding == "same":
-        total = dilation[0] * (r - 1), dilation[1] * (s - 1)
-        if total[0] % 2 or total[1] % 2:
-            return None
-        padding = total[0] // 2, total[1] // 2
-    padding = (0, 0) if padding == "valid" else _pair(padding)
     last = node
     after = _only_user(last, (aten.batch_norm.default,))
     folded = weights, first_bias
@@ -85,11 +78,11 @@ def _convolution(module: GraphModule, node: Node) -> Layer | None:
             folded, last = normalised, after
     relu = _only_user(last, RELU)
     try:
-        problem = Problem.make(
-            "conv2d", n=shape[0], c=shape[1], h=shape[2], w=shape[3], k=k, r=r, s=s, pad_h=padding[0],
-            pad_w=padding[1], stride_h=stride[0], stride_w=stride[1], dilation_h=dilation[0], dilation_w=dilation[1],
-            groups=groups, layout="NHWC", bias="no" if folded[1] is None else "yes",
-            activation="none" if relu is None else "relu")
+        features = conv2d.layer_features(
+            shape, weights.shape[0], tuple(weights.shape[2:]), _pair(stride),
+            padding if isinstance(padding, str) else _pair(padding), _pair(dilation), groups)
+        problem = Problem.make("conv2d", **features, layout="NHWC", bias="no" if folded[1] is None else "yes",
+                               activation="none" if relu is None else "relu")
     except ProblemError:
         return None
     return Layer(node, relu or last, problem, folded[0], folded[1])
@@ -101,13 +94,10 @@ def _linear(module: GraphModule, node: Node) -> Layer | None:
     shape = _shape(x, None)
     if constants is None or constants[0] is None or shape is None:
         return None
-    n, k = constants[0].shape
-    rows = 1
-    for size in shape[:-1]:
-        rows *= size
     relu = _only_user(node, RELU)
     try:
-        problem = Problem.make("gemm", m=rows, n=n, k=k, trans_b="yes", bias="no" if constants[1] is None else "yes",
+        problem = Problem.make("gemm", **gemm.layer_features(shape, *constants[0].shape),
+                               bias="no" if constants[1] is None else "yes",
                                activation="none" if relu is None else "relu")
     except ProblemError:
         return None
