@@ -229,14 +229,21 @@ class Translator(nn.Module):
         return other.describe(vocabulary).train(self.training)
 
     def encode(self, source: Source) -> Memory:
-        """Reads the source once; its keys and values serve every step of every hypothesis."""
-        mask = source.mask[:, None, None, :]
+        """Read the source once; its keys and values serve every step of every hypothesis."""
+        return self.memory(self.read(source), source.mask, source.quantities)
+
+    def read(self, source: Source) -> Tensor:
+        """The encoder's states (B, S, W)."""
         x = self.source(source)
         for layer in self.encoder:
-            x = layer(x, mask)
-        x = self.encoded(x)
-        pairs = tuple(layer.cross.pairs(x) for layer in self.decoder)  # type: ignore[union-attr, operator]
-        return Memory(pairs, mask, self.target(source.quantities))
+            x = layer(x, source.mask[:, None, None, :])
+        states: Tensor = self.encoded(x)
+        return states
+
+    def memory(self, states: Tensor, mask: Tensor, quantities: Tensor) -> Memory:
+        """Keys and values from the encoder's states (B, S, W) and their mask (B, S), and the target words' vectors."""
+        pairs = tuple(layer.cross.pairs(states) for layer in self.decoder)  # type: ignore[union-attr, operator]
+        return Memory(pairs, mask[:, None, None, :], self.target(quantities))
 
     def decode(self, x: Tensor, pairs: Pairs, mask: Tensor, past: Pairs | None = None) -> tuple[Tensor, Pairs]:
         """Words as read (B, T, W) -> states (B, T, W) after each, and the keys and values so far.

@@ -1,9 +1,8 @@
-"""The translator: cached steps, its view of divisibility, growth, and the pretrained wrapper."""
+"""The translator: cached steps, its view of divisibility, and growth."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -229,35 +228,3 @@ def test_dimensions_follow_the_vocabulary() -> None:
     assert (size.names, size.targets, size.longest) == (len(VOCABULARY.names), len(VOCABULARY.targets), 8)
     assert size.quantities == len(VOCABULARY.quantities) == 14
     assert size.width == 64
-
-
-def test_the_pretrained_wrapper_and_the_checkpoint_read_each_other(translator: Translator, tmp_path: Path) -> None:
-    from seqtune.predictor.times.checkpoint import Checkpoint
-    from seqtune.predictor.times.huggingface import TranslatorModel
-
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    batch, words = source(PROBLEMS), torch.full((len(PROBLEMS), 2), BEGIN)
-    said, choices = settled(len(PROBLEMS), 2), every(words)
-    Checkpoint(translator, VOCABULARY).save(ours)
-    pretrained = TranslatorModel.from_pretrained(ours).eval()
-    assert list(pretrained.state_dict()) == list(translator.state_dict())
-    with torch.inference_mode():
-        wanted = translator(batch, words, said, choices)
-        torch.testing.assert_close(pretrained(*batch, words, said, *choices), wanted)
-        TranslatorModel.of(translator).save_pretrained(theirs)
-        (theirs / "seqtune.json").write_bytes((ours / "seqtune.json").read_bytes())
-        torch.testing.assert_close(Checkpoint.load(theirs).model(batch, words, said, choices), wanted)
-
-
-def test_the_pretrained_wrapper_trains_the_translator_itself(translator: Translator) -> None:
-    from seqtune.predictor.times.huggingface import TranslatorModel
-
-    model = TranslatorModel.of(translator).train()
-    assert translator.source.training
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    before = translator.target.word.weight.detach().clone()
-    words = torch.full((len(PROBLEMS), 2), BEGIN)
-    model(*source(PROBLEMS), words, settled(len(PROBLEMS), 2), *every(words)).square().sum().backward()
-    optimizer.step()
-    assert not torch.equal(before, translator.target.word.weight)
-    assert model.translator is translator

@@ -1,0 +1,40 @@
+"""Hugging Face transformers: importing this module registers the translator with its Auto classes.
+
+    import seqtune.huggingface
+    from transformers import AutoModel
+
+    model = AutoModel.from_pretrained(folder)
+    sentences = seqtune.huggingface.sentences(folder, [task])
+    sequences = model.generate(**sentences.arguments(), num_beams=8, num_return_sequences=5)
+    configurations, = sentences.configurations(sequences)
+
+`generate` is constrained by the search spaces and gives the beams of `seqtune predict` before its trees reorder them.
+Needs `pip install seqtune[huggingface]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
+
+from seqtune.kernels.task import Task
+from seqtune.predictor.checkpoint_folder import MODEL_TYPE
+from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.pretrained import TranslatorConfig, TranslatorModel
+from seqtune.predictor.times.sentences import Sentences
+
+__all__ = ["Sentences", "TranslatorConfig", "TranslatorModel", "sentences"]
+
+AutoConfig.register(MODEL_TYPE, TranslatorConfig)
+AutoModel.register(TranslatorConfig, TranslatorModel)
+AutoModelForSeq2SeqLM.register(TranslatorConfig, TranslatorModel)
+
+
+def sentences(checkpoint: str | Path, tasks: Sequence[Task]) -> Sentences:
+    """The valid sentences of these tasks in the words of a checkpoint, given by folder or by name.
+
+    Raises CheckpointError where the folder is not the checkpoint of a translator or lacks a kernel's words.
+    """
+    return Sentences(Checkpoint.load(checkpoint).vocabulary, tasks)
