@@ -63,7 +63,7 @@ class _Prefixes:
         self._kernel, self._names = kernel, names
         self._columns: dict[str, _Values] = {}
         self._levels: list[tuple[NDArray[np.intp] | None, NDArray[np.int16]]] = []  # parents (None: itself), places
-        settled = {name for name, _ in kernel.settled()[0]}
+        settled = {name for name, _ in kernel.split_derived()[0]}
         self._derived = [item for item in kernel.derived if item[0] not in settled]
         self._pending = list(kernel.constraints)
         self._count = int(all(bool(constraint.expression(names)) for constraint in self._bound(set(names))))

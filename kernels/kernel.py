@@ -123,7 +123,7 @@ class Kernel:
                     return f"{self.name} needs to know {name}"
             if not condition.expression(names):
                 return f"{self.name}: {condition.reason}"
-        for name in self.names_seen():
+        for name in self.names_read():
             if names.get(name) is None:
                 return f"{self.name} needs to know {name}"
         return None
@@ -132,10 +132,12 @@ class Kernel:
         """The same kernel with the smaller space that its own tuner searches."""
         return replace(self, constraints=(*self.constraints, *self.prior))
 
-    def settled(self) -> tuple[tuple[tuple[str, Expression], ...], tuple[str, ...]]:
-        """Derived quantities of problem and device alone, and the names that all else reads of these three.
+    def split_derived(self) -> tuple[tuple[tuple[str, Expression], ...], tuple[str, ...]]:
+        """Split the derived quantities: those that depend only on problem and device, and the names everything else
+        uses of these, the problem and the device.
 
-        A space's identity is the values of those names: problems that differ in nothing else share it.
+        The values of those names are the identity of a space: problems and devices that differ in nothing else share
+        its rows.
         """
         own = set(self.by_name)
         settled = []
@@ -150,24 +152,9 @@ class Kernel:
             needed.update(dict.fromkeys(constraint.expression.names))
         return tuple(settled), tuple(name for name in needed if name not in own)
 
-    def names_seen(self) -> tuple[str, ...]:
-        """What constraints and derived quantities read from the problem and the device: a space's identity."""
-        own = set(self.by_name)
-        used: dict[str, None] = {}
-        for name, expression in self.derived:
-            used.update(dict.fromkeys(seen for seen in expression.names if seen not in own))
-            own.add(name)
-        for constraint in self.constraints:
-            used.update(dict.fromkeys(seen for seen in constraint.expression.names if seen not in own))
-        return tuple(used)
-
-
-
-
-
-
-
-
-
-
-
+    def names_read(self) -> tuple[str, ...]:
+        """The names of problem and device that must be known to build a space."""
+        settled, identity = self.split_derived()
+        derived = {name for name, _ in settled}
+        read = [name for _, expression in settled for name in expression.names]
+        return tuple(dict.fromkeys(name for name in (*read, *identity) if name not in derived))

@@ -26,23 +26,27 @@ FOREIGN = {"miopen": "seqtune.kernels.miopen.solver:KERNELS"}
 
 
 def table(backend: str) -> Mapping[str, str]:
-    """The kernel families of a backend: name -> `module:attribute`."""
+    """The kernel families that run on a backend: name -> `module:attribute`."""
     if backend not in FOREIGN:
-        return {name: home for name, home in KERNELS.items() if name.startswith(f"{backend}.")}
-    found = resolve(FOREIGN[backend])
-    assert isinstance(found, Mapping)
-    return found
+        return {name: reference for name, reference in KERNELS.items() if backend in _family(reference).backends}
+    families = resolve(FOREIGN[backend])
+    assert isinstance(families, Mapping)
+    return families
 
 
 def kernel(name: str) -> Kernel:
     """The kernel family of that name. Raises KernelError."""
-    backend = name.partition(".")[0]
-    known = table(backend) if backend in FOREIGN else KERNELS
+    library = name.partition(".")[0]
+    known = table(library) if library in FOREIGN else KERNELS
     if name not in known:
         raise KernelError(f"no kernel {name!r:.60}; there are {', '.join(known)} (seqtune kernels lists them)")
-    found = resolve(known[name])
-    assert isinstance(found, Kernel)
-    return found
+    return _family(known[name])
+
+
+def _family(reference: str) -> Kernel:
+    family = resolve(reference)
+    assert isinstance(family, Kernel)
+    return family
 
 
 def kernels_for(problem: Problem, device: Device) -> tuple[Kernel, ...]:

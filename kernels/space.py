@@ -48,7 +48,7 @@ class SearchSpace:
         self.device = device
         self._names: dict[str, Any] = {**device.names(), **problem.names()}
         names = dict(self._names)
-        settled, needed = kernel.settled()
+        settled, needed = kernel.split_derived()
         for name, expression in settled:
             names[name] = expression(names)
         self.rows: Rows = enumerate_rows(kernel, tuple((name, names[name]) for name in needed))

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from seqtune.errors import ConfigurationError, ExpressionError, KernelError
+from seqtune.kernels import registry
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter, Setting
@@ -22,6 +23,7 @@ KERNEL = Kernel(
     solves=(Constraint.of("dtype == 'fp32'", "only fp32"), Constraint.of("k <= 64", "a short k")),
     derived=(("area", Expression("tile * step")),),
 )
+BOTH = replace(KERNEL, name="library.both", backends=("llvm", "opencl"))
 
 
 def test_a_kernel_says_why_it_does_not_solve_a_problem() -> None:
@@ -37,8 +39,8 @@ def test_a_kernel_says_why_it_does_not_solve_a_problem() -> None:
         assert reason in str(kernel_.why_not(problem, device))
 
 
-def test_names_seen_are_those_of_the_problem_and_the_device() -> None:
-    assert KERNEL.names_seen() == ("step", "m")
+def test_names_read_are_those_of_the_problem_and_the_device() -> None:
+    assert KERNEL.names_read() == ("step", "m")
     assert "needs to know step" in str(KERNEL.why_not(Problem.make("gemm", m=4, n=4, k=4), DEVICE))
 
 
@@ -71,6 +73,15 @@ def test_an_unknown_kernel_and_a_bad_constraint_are_refused() -> None:
 def test_a_quantity_of_the_problem_alone_is_settled_and_stands_for_what_it_reads() -> None:
     one = replace(KERNEL, constraints=(Constraint.of("few % tile == 0 and size <= step", "it must fit"),), derived=(
         ("few", Expression("min(m, 4)")), ("size", Expression("tile * few"))))
-    settled, needed = one.settled()
+    settled, needed = one.split_derived()
     assert [name for name, _ in settled] == ["few"]
     assert set(needed) == {"few", "step"}
+
+
+def test_a_family_is_offered_on_every_backend_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry.KERNELS, BOTH.name, f"{__name__}:BOTH")
+    problem = Problem.make("gemm", m=4, n=4, k=4)
+    for backend in BOTH.backends:
+        device = Device(f"{backend}:test", backend, "none", "none", extra=(("step", 1),))
+        assert BOTH in registry.kernels_for(problem, device)
+    assert BOTH.name not in registry.table("another")
