@@ -41,7 +41,7 @@ import pyarrow.parquet as pq
 from seqtune.errors import DeviceError, FormatError, SeqtuneError
 from seqtune.kernels.declaration import from_json, to_json
 from seqtune.kernels.device import Device
-from seqtune.kernels.files import replacing
+from seqtune.kernels.files import reason, replacing
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import parse_keys
@@ -128,13 +128,24 @@ class Dataset:
             held_out, provenance = frozenset(map(str, facts["held_out"])), dict(facts["provenance"])
             kernels = {kernel.name: kernel for kernel in map(from_json, facts.get("kernels", []))}
         except OSError as error:
-            raise FormatError(f"cannot read the data set {path}: {error.strerror or error}") from None
+            raise FormatError(f"cannot read the data set {path}: {reason(error)}") from None
         except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError) as error:
             message = " ".join(str(error).split())[:200]
             raise FormatError(f"{path} is not a data set of seqtune: {message}") from None
         except SeqtuneError as error:
             raise error if isinstance(error, FormatError) else FormatError(f"{path}: {error}") from None
         return cls(_checked(frame, path, devices, problems), devices, problems, held_out, provenance, kernels)
+
+    @classmethod
+    def shipped(cls) -> Dataset:
+        """The data sets that are shipped, as one. Raises FormatError where there is none."""
+        files = sorted((Path(__file__).resolve().parent / "shipped").glob("*.parquet"))
+        if not files:
+            raise FormatError("no data set is shipped here; name one")
+        found = cls.read(files[0])
+        for file in files[1:]:
+            found = found.merge(cls.read(file))
+        return found
 
     def write(self, path: Path | str) -> None:
         """To Parquet, whole or not at all. Rows are sorted, so that equal data sets make equal files."""

@@ -11,14 +11,20 @@ from pathlib import Path
 from seqtune.errors import FormatError, SeqtuneError
 
 
+def reason(error: OSError) -> str:
+    """What the system says, in one line; Parquet's readers raise OSErrors of several lines."""
+    return error.strerror or " ".join(str(error).split())[:200]
+
+
 def read_bounded(path: Path, most: int, advice: str = "") -> bytes:
     """The content of a file of at most `most` bytes. Raises FormatError, with `advice` where it is larger."""
     try:
         with path.open("rb") as file:
-            content = file.read(most + 1)
+            large = os.fstat(file.fileno()).st_size > most  # known before reading, except of a pipe
+            content = b"" if large else file.read(most + 1)
     except OSError as error:
-        raise FormatError(f"cannot read {path}: {error.strerror or error}") from None
-    if len(content) > most:
+        raise FormatError(f"cannot read {path}: {reason(error)}") from None
+    if large or len(content) > most:
         raise FormatError(f"{path} has more than {most // 1_000_000} MB{advice}")
     return content
 
@@ -44,7 +50,7 @@ def replacing(path: str | Path, only_new: bool = False) -> Iterator[Path]:
         else:
             os.replace(scratch, target)
     except OSError as error:
-        raise SeqtuneError(f"cannot write {path}: {error.strerror or error}") from None
+        raise SeqtuneError(f"cannot write {path}: {reason(error)}") from None
     finally:
         with suppress(OSError):
             scratch.unlink(missing_ok=True)
@@ -63,7 +69,7 @@ def check_writable(folder: Path) -> None:
         scratch.touch(exist_ok=False)
         scratch.unlink()
     except OSError as error:
-        raise SeqtuneError(f"cannot write into {folder}: {error.strerror or error}") from None
+        raise SeqtuneError(f"cannot write into {folder}: {reason(error)}") from None
 
 
 def _scratch_of(target: Path) -> Path:

@@ -26,11 +26,10 @@ from seqtune.tuner.backends import discovery
 from seqtune.tuner.measuring.budget import SECONDS
 
 from .errors import FormatError, MisuseError, SeqtuneError
-from .exchange import export_t4, import_recorded
+from .exchange import export, import_data
 from .inputs import Say, as_device, as_problem, as_problems, check_positive, load_checkpoint, load_labels, silent
 from .label_learning import NAME, evaluate_labels
-from .learning import evaluate, export, read_measurements, retrain, train
-from .miopen_exchange import export_miopen, import_miopen
+from .learning import evaluate, read_measurements, retrain, train
 from .proposals import proposed, seeded
 from .results import Candidate, Demonstration, Devices, Prediction, Tuned, TuningReport, finite
 
@@ -40,8 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Candidate", "Demonstration", "Devices", "Prediction", "Tuned", "TuningReport", "demo", "devices", "evaluate",
-    "evaluate_labels", "export", "export_miopen", "export_t4", "import_miopen", "import_recorded", "kernel_json",
-    "kernels", "predict", "retrain", "train", "tune",
+    "evaluate_labels", "export", "import_data", "kernel_json", "kernels", "predict", "retrain", "train", "tune",
 ]
 
 DEFAULT_TRIALS = 200  # of a search without a budget

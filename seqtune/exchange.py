@@ -1,93 +1,73 @@
-"""Other tuners' recordings in, and T4 out."""
+"""Import and export: files of every format into a data set, and records or configurations out."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from seqtune.kernels.files import write_whole
+from seqtune.data.formats.table import find_files, format_of
+from seqtune.kernels.device import Device
 
 from .errors import MisuseError
-from .inputs import as_problem, check_free, check_journal
-
-SOURCES = ("kernel-tuner", "t4", "recorded")
-_PATTERNS = {"kernel-tuner": ("*.json", "*.json.gz"), "t4": ("*.json", "*.json.gz"), "recorded": ("*.parquet",)}
+from .inputs import Say, as_problem, check_free, check_journal, load_labels, warned
 
 
-def import_recorded(source: str, paths: Sequence[str | Path], out: str | Path, *, device: str | None = None,
-                    force: bool = False) -> dict[str, Any]:
-    """Read Kernel Tuner's caches, T4 results or recorded spaces (files, or folders of them) into one data set.
+def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, devices: Sequence[str | Device] = (),
+                force: bool = False, warn: Say = warned) -> dict[str, Any]:
+    """Read files of the format `source` (files, or folders of them) into one data set; returns a report.
 
-    `device` names the device of all files, where they do not. Returns a report.
+    `devices` names what the files do not tell: one device for all of them, or GPUs of MIOpen's with their facts
+    (`gfx1201_32 compute_units=64`).
     """
-    from seqtune.data.formats.foreign_records import to_dataset
-    from seqtune.data.formats.kernel_tuner import read_cache
-    from seqtune.data.formats.recorded_spaces import recordings
-    from seqtune.data.formats.t4 import read_t4
-
-    if source not in SOURCES:
-        raise MisuseError(f"{source!r:.40} is no source of data; there are miopen, {', '.join(SOURCES)}")
+    form = format_of(source, "read")
+    assert form.read is not None
     check_free(Path(out), force)
-    files = [file for path in paths for file in _files(Path(path), _PATTERNS[source])]
-    if not files:
-        raise MisuseError(f"no file of {source} in {paths[0]}" if paths else f"name a file of {source}")
-    if source == "recorded":
-        if device is not None:
-            raise MisuseError("recorded spaces name their devices; leave out --device")
-        read = [one for file in files for one in recordings(file)]
-    else:
-        read = [(read_cache if source == "kernel-tuner" else read_t4)(file, device) for file in files]
-    found = to_dataset(read, source)
-    if not len(found):
+    if form.devices is not None and len(devices) > form.devices:
+        raise MisuseError("one --device for all of these files" if form.devices else
+                          f"files of {source} name their devices; leave out --device")
+    found = form.read(find_files(source, paths), devices)
+    for note in found.notes:
+        warn(note)
+    if not len(found.data):
         raise MisuseError(f"there is no trial in {', '.join(map(str, paths))[:200]}")
-    found.write(out)
-    return {"out": str(out), "records": len(found), "problems": len(found.known_problems),
-            "files": [one.report() for one in read]}
+    found.data.write(out)
+    return {"out": str(out), "records": len(found.data), "problems": len(found.data.known_problems),
+            "files": list(found.reports)}
 
 
-def _files(path: Path, patterns: Sequence[str]) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    return sorted({file for pattern in patterns for file in path.glob(pattern)})
+def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None = None,
+           data: str | Path | None = None, predictions: str | Path | None = None, device: Device | str | None = None,
+           problem: object = None, hold_out: str | Sequence[str] = (), checkpoint: str | Path = "miopen",
+           force: bool = False) -> dict[str, Any]:
+    """Write a journal's records (`journal`; None: the default one) or a data set's in another format; returns a report.
 
-
-def export_t4(out: str | Path, *, journal: str | Path | None = None, data: str | Path | None = None,
-              problem: object = None, device: str | None = None, force: bool = False) -> dict[str, Any]:
-    """Write the trials of one problem on one device as a T4 file: of a journal, or of a data set.
-
-    Neither needs to be named where there is only one.
+    `hold_out` names problem sets that no model may learn from. `predictions` is a file of what `predict --json`
+    printed. Formats of MIOpen's have the rows of its solvers' tables from `data`, else from `checkpoint`. Raises
+    MisuseError for what the format does not take.
     """
-    import pandas as pd
+    from seqtune.data.formats.format import ExportRequest
+    from seqtune.data.journal import default_path
 
-    from seqtune.data.dataset import Dataset
-    from seqtune.data.formats.t4 import results
-    from seqtune.data.journal import REPEATED, Journal, default_path
-
-    from .learning import read_dataset
-
-    check_free(Path(out), force)
-    wanted = None if problem is None else as_problem(problem)
-    if data is not None:
-        known = read_dataset(data)
-        place = known.device(device)
-        records = list(known.on(place.key).records())
-    else:
+    chosen = format_of(form, "write")
+    assert chosen.write is not None
+    given = {"journal": journal, "data": data, "predictions": predictions, "device": device, "problem": problem,
+             "hold_out": hold_out}
+    for name, value in given.items():
+        if name not in chosen.takes and value is not None and value != ():
+            taken = ", ".join(_option(option) for option in chosen.takes if option in given)
+            raise MisuseError(f"{_option(name)} is not for --format {form}, which takes {taken}")
+    source = None
+    if "journal" in chosen.takes and data is None:
         source = default_path() if journal is None else Path(journal)
         check_journal(source)
-        with Journal(source) as kept:
-            if not kept.devices():
-                raise MisuseError(f"the journal {source} holds no trials")
-            place = Dataset(pd.DataFrame(), kept.devices(), {}).device(device)
-            records = list(kept.records(device=place.key))
-    problems = list(dict.fromkeys(record.problem for record in records))
-    if wanted is None and len(problems) != 1:
-        raise MisuseError(f"{len(problems)} problems on {place.name}; choose one with --problem")
-    chosen = problems[0] if wanted is None else wanted
-    found = [record for record in records if record.problem == chosen and record.run not in REPEATED]
-    if not found:
-        raise MisuseError(f"there is no trial of {chosen.brief()} on {place.name}")
-    written = results(found, chosen, place)
-    write_whole(out, json.dumps(written, indent=1, allow_nan=False) + "\n")
-    return {"out": str(out), "device": place.name, "problem": chosen.key, "results": len(written["results"])}
+    check_free(Path(out), force)
+    request = ExportRequest(
+        source, None if data is None else Path(data), None if predictions is None else Path(predictions), device,
+        None if problem is None else as_problem(problem), (hold_out,) if isinstance(hold_out, str) else tuple(hold_out),
+        lambda: load_labels(checkpoint).tables)
+    return {"out": str(out), **chosen.write(request, Path(out))}
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -13,7 +13,6 @@ from seqtune.kernels.device import Device
 
 from .errors import MisuseError
 from .inputs import Say, load_labels, one_thread, silent, warned
-from .miopen_exchange import as_gpu, find_files
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
@@ -137,14 +136,15 @@ def evaluate_labels(paths: Sequence[str | Path], *, checkpoint: str | Path = NAM
     Judged are the labels and races that the checkpoint has not learned from. `baselines` are fitted on those of the
     rest that are not held out; `by` adds parts by direction and data type.
     """
-    from seqtune.data.formats.miopen_import import read_files
+    from seqtune.data.formats.miopen_import import as_gpu, read_files
+    from seqtune.data.formats.table import find_files
     from seqtune.data.labels import read_labels, read_races
     from seqtune.predictor.labels.methods import Beam
     from seqtune.predictor.labels.scores import judge, race_rows
     from seqtune.predictor.labels.solver_choice import TreeChoice, choose
 
     loaded = load_labels(checkpoint)
-    files = find_files(paths)
+    files = find_files("miopen", paths)
     progress("reading")
     data, _ = read_files(files, [as_gpu(one) for one in devices])
     labels, races = read_labels(data), read_races(data)

@@ -13,39 +13,14 @@ from seqtune.kernels.problem_sets.parse import problem_set
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.space import spaces_for
 
-from .errors import DeviceError, FormatError, MisuseError
-from .inputs import Say, as_device, as_problems, check_free, check_journal, load_translator, one_thread, silent, warned
+from .errors import DeviceError, MisuseError
+from .inputs import Say, as_device, as_problems, check_free, load_translator, one_thread, silent, warned
 from .label_learning import holds_labels, train_labels
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.predictor.times.training_options import TrainingOptions
     from seqtune.predictor.training.loop import Progress as TrainingProgress
-
-
-def export(out: str | Path, *, journal: str | Path | None = None, hold_out: str | Sequence[str] = (),
-           force: bool = False) -> dict[str, Any]:
-    """Write a journal's records as a data set. `hold_out` names problem sets that no model may learn from.
-
-    Of `records`, `measured_again` repeat a trial, on purpose: finals and verifications.
-    """
-    from seqtune.data.dataset import Dataset
-    from seqtune.data.journal import REPEATED, Journal, default_path
-
-    source = default_path() if journal is None else Path(journal)
-    check_journal(source)
-    check_free(Path(out), force)
-    hold_out = [hold_out] if isinstance(hold_out, str) else hold_out
-    held_out = {problem.key for name in hold_out for problem in problem_set(name)}
-    with Journal(source) as kept:
-        found = Dataset.from_journal(kept, {"journal": source.name}, held_out)
-    if not len(found):
-        raise MisuseError(f"the journal {source} holds no trials")
-    found.write(out)
-    again = int(found.rows["run"].isin(REPEATED).sum())
-    return {"out": str(out), "records": len(found), "measured_again": again, "problems": len(found.problems()),
-            "held_out": sum(problem.key in found.held_out for problem in found.problems()),
-            "devices": sorted(found.devices)}
 
 
 def _judging(data: Dataset, device: str | None) -> Dataset:
@@ -59,27 +34,12 @@ def _judging(data: Dataset, device: str | None) -> Dataset:
     return replace(data, rows=data.rows[data.rows["device"].isin(keys) | ~data.rows["problem"].isin(data.held_out)])
 
 
-def read_dataset(data: str | Path | None) -> Dataset:
-    """A data set from a file, or all that is shipped (None, or `shipped` where no file has that name).
-
-    A folder or file of recorded spaces is read as one, too.
-    """
-    from seqtune.data.dataset import Dataset
-    from seqtune.data.formats.recorded_spaces import is_recorded, read_recorded
-
-    if data is not None and (str(data) != "shipped" or Path(data).exists()):
-        return read_recorded(Path(data)) if is_recorded(Path(data)) else Dataset.read(data)
-    files = sorted((Path(__file__).parent / "data" / "shipped").resolve().glob("*.parquet"))
-    if not files:
-        raise FormatError("no data set is shipped here; name one")
-    found = Dataset.read(files[0])
-    for file in files[1:]:
-        found = found.merge(Dataset.read(file))
-    return found
-
-
 def read_measurements(data: str | Path | None) -> Dataset:
-    """As `read_dataset`. Raises MisuseError where it holds a foreign tuner's choices, which no measurement proves."""
+    """The data set as `read_dataset` finds it. Raises MisuseError where it holds a foreign tuner's choices, which no
+    measurement proves.
+    """
+    from seqtune.data.formats.dataset_file import read_dataset
+
     found = read_dataset(data)
     if holds_labels(found):
         raise MisuseError(f"{data} holds MIOpen's labels: `seqtune train` learns from them, and `seqtune evaluate "
@@ -95,6 +55,7 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     `extra` is how many more problems the teacher labels; `state` names a folder that keeps an unfinished training, to
     be resumed by the same call. `progress` is told after every epoch; `say`, on labels, what else is being done.
     """
+    from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.predictor.times.training import train
     from seqtune.predictor.times.training_options import TrainingOptions
 

@@ -19,7 +19,7 @@ from benchmarks.common.contest import geometric_mean
 from benchmarks.common.page import Found, Page, add_out, check_ready, evaluated, publish
 from benchmarks.common.program import run_program
 from benchmarks.common.report import Row, markdown, today
-from seqtune.learning import read_dataset
+from seqtune.data.formats.dataset_file import read_dataset
 
 PICKS = (1, 5, 10)
 NEAR = 0.95  # share of the best known speed

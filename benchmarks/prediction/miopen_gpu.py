@@ -138,8 +138,8 @@ def main() -> None:
     import numpy as np
 
     from seqtune.data.formats.miopen_import import read_files
+    from seqtune.data.formats.table import find_files
     from seqtune.data.labels import read_labels
-    from seqtune.miopen_exchange import find_files
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -149,7 +149,7 @@ def main() -> None:
     add_out(parser)
     given = parser.parse_args()
     check_ready(given.out)
-    data = read_files([file for file in find_files([given.folder]) if "fdb" not in file.name])[0]
+    data = read_files([file for file in find_files("miopen", [given.folder]) if "fdb" not in file.name])[0]
     rows: list[Row] = []
     with one_thread():
         for kernel, labels in read_labels(data).items():

@@ -225,10 +225,10 @@ def _say(step: Any) -> None:
 
 def main() -> None:
     from seqtune.data.formats.miopen_import import read_files
+    from seqtune.data.formats.table import find_files
     from seqtune.data.labels import read_races
     from seqtune.inputs import load_labels
     from seqtune.label_learning import train_labels
-    from seqtune.miopen_exchange import find_files
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -239,7 +239,7 @@ def main() -> None:
     add_out(parser)
     given = parser.parse_args()
     check_ready(given.out)
-    files = find_files([given.folder])
+    files = find_files("miopen", [given.folder])
     place = given.checkpoint or given.work / "checkpoint"
     if given.checkpoint is None and not place.exists():
         train_labels(read_files(files)[0], place, progress=_say, say=_say)

@@ -33,8 +33,8 @@ from benchmarks.common.report import (
     share_axis,
     style,
 )
+from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError, SeqtuneError
-from seqtune.learning import read_dataset
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset

@@ -31,7 +31,7 @@ from benchmarks.common.report import (
     share_axis,
     style,
 )
-from seqtune.learning import read_dataset
+from seqtune.data.formats.dataset_file import read_dataset
 
 COUNTS = (0, 3, 5)
 # name -> colour, marker, width, dashes; the order of the table's columns

@@ -38,8 +38,8 @@ from benchmarks.common.report import (
     today,
 )
 from benchmarks.search.replayed_campaigns import LEVEL, MOST, State, campaigns, transfer, translator
+from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError
-from seqtune.learning import read_dataset
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -164,12 +164,12 @@ def runs(trials: int, repeats: int, ours: Sequence[str], theirs: Sequence[str], 
          backends: Sequence[str]) -> Iterator[Row]:
     """One row per problem, strategy and seed; what WORK has is not run again."""
     from benchmarks.common.peers import PREFIX
-    from seqtune.learning import read_dataset
+    from seqtune.data.dataset import Dataset
     from seqtune.strategy_replay import tasks
 
     places = {device.backend: device for device in used()}
     known = {(one.spaces[0].device.key, one.space): one
-             for one in tasks(read_dataset("shipped"), complete=True, held_out=True)}
+             for one in tasks(Dataset.shipped(), complete=True, held_out=True)}
     for backend, text in PROBLEMS:
         if backend not in backends:
             continue

@@ -25,9 +25,9 @@ from benchmarks.common.peers import PREFIX, STRATEGIES, Peer, cache_path, check_
 from benchmarks.common.program import positive, run_program
 from benchmarks.common.report import markdown, today
 from seqtune.cli.arguments import numbers
+from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError
 from seqtune.figures.curves import draw
-from seqtune.learning import read_dataset
 from seqtune.strategy_replay import STRATEGIES as OURS
 from seqtune.strategy_replay import Replayed, tasks
 from seqtune.tuner.simulation import Curves, Method, Search, Task, simulate

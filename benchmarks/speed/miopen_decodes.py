@@ -123,10 +123,10 @@ def decode(words: NextWord[Any], kernel: Kernel, pairs: Pairs, searched: int, ge
 def recorded(paths: Sequence[Path], count: int, generator: np.random.Generator) -> Iterator[Mapping[str, Pairs]]:
     """Questions of perf-dbs by kernel, others every time."""
     from seqtune.data.formats.miopen_import import read_files
+    from seqtune.data.formats.table import find_files
     from seqtune.data.labels import read_labels
-    from seqtune.miopen_exchange import find_files
 
-    labels = read_labels(read_files(find_files(paths))[0])
+    labels = read_labels(read_files(find_files("miopen", paths))[0])
     while True:
         yield {name: one.questions.take(generator.integers(len(one), size=count)).pairs()
                for name, one in labels.items()}

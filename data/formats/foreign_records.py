@@ -25,6 +25,7 @@ from seqtune.kernels.problem import Problem
 
 from ..dataset import SCHEMA, Dataset
 from ..record import Status
+from .format import Reading
 
 BACKEND = "recorded"
 RUN = "recorded"
@@ -91,6 +92,17 @@ def milliseconds(value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not SHORTEST < value < LONGEST:
         return 0.0
     return value * 1e-3
+
+
+def reading(found: Sequence[Recorded], tool: str) -> Reading:
+    """The data set of all of them, with their reports. Raises FormatError."""
+    data = to_dataset(found, tool)  # before the reports, which say what it skipped
+    return Reading(data, [one.report() for one in found])
+
+
+def named(devices: Sequence[str | Device]) -> str | None:
+    """The name of the only device; None where the files name theirs."""
+    return next((device.name if isinstance(device, Device) else device for device in devices), None)
 
 
 def to_dataset(found: Sequence[Recorded], tool: str) -> Dataset:

@@ -12,16 +12,18 @@ import io
 import json
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from seqtune.errors import FormatError
+from seqtune.kernels.device import Device
 from seqtune.kernels.files import read_bounded
 
 from ..record import Measurement, Status
-from .foreign_records import STATUSES, Recorded, Row, is_setting, milliseconds, setting
+from .foreign_records import STATUSES, Recorded, Row, is_setting, milliseconds, named, reading, setting
+from .format import Format, Reading
 
 LARGEST_FILE = 200_000_000  # bytes on disk
 LARGEST_CONTENT = 400_000_000  # bytes unpacked
@@ -85,6 +87,13 @@ def read_cache(path: Path, device: str | None = None) -> Recorded:
     if not any(row.status is Status.CORRECT for row in found.rows):
         raise FormatError(f"{path} holds no time (its objective is {str(content.get('objective', 'time'))[:40]!r})")
     return found
+
+
+def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> Reading:
+    return reading([read_cache(file, named(devices)) for file in files], "kernel-tuner")
+
+
+KERNEL_TUNER = Format(("*.json", "*.json.gz"), read=_read, devices=1)
 
 
 def _row(settings: tuple[Any, ...], entry: Mapping[str, Any]) -> Row | None:

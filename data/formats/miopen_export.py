@@ -11,11 +11,13 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
-from seqtune.errors import ConfigurationError, FormatError, KernelError, SeqtuneError
+from seqtune.errors import ConfigurationError, DeviceError, FormatError, KernelError, MisuseError, SeqtuneError
 from seqtune.kernels.device import Device
 from seqtune.kernels.files import replacing, write_whole
 from seqtune.kernels.kernel import Configuration
@@ -27,8 +29,10 @@ from seqtune.kernels.problem_sets.columns import ProblemColumns
 
 from ..dataset import Dataset, configuration
 from ..record import Status
-from .miopen_import import with_table
+from .format import ExportRequest, Format, Report
+from .miopen_import import MIOPEN, as_gpu, tables_of, with_table
 from .miopen_terms import COLUMNS, NUMBERS_BEFORE, as_convnd, miopen_terms
+from .predictions import read_predictions
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,5 +164,65 @@ def write_override(found: Iterable[Entry], path: Path) -> None:
     write_whole(path, override(found) + "\n")
 
 
-FORMS: Mapping[str, Callable[[Iterable[Entry], Path], None]] = {
-    "miopen-text": write_text, "miopen-udb": write_udb, "miopen-override": write_override}
+Write: TypeAlias = Callable[[Iterable[Entry], Path], None]
+
+
+def _export(write: Write, request: ExportRequest, out: Path) -> Report:
+    """Write the configurations of predictions, else those of a data set's device. Solvers with a table of rows have it
+    from the data set, or without one from the checkpoint. Of each problem and solver the first is written; the report
+    counts it as an entry, and the others as left out.
+    """
+    if request.data is None and request.predictions is None:
+        raise MisuseError("name what to export: --data or --predictions")
+    data = None if request.data is None else Dataset.read(request.data)
+    device = None if request.device is None else as_gpu(request.device)
+    left = 0
+    if request.predictions is not None:
+        device, chosen, left = _predicted(request.predictions, device)
+    else:
+        assert data is not None
+        device = _recorded(data, device)
+        chosen = best_of(data, device)
+    if not chosen:
+        raise MisuseError(f"there is no configuration for {device.name}")
+    tables: Mapping[str, Sequence[str]] = {}
+    if data is not None:
+        tables = tables_of(data)
+    elif any(needs_table(configuration) for _, configuration in chosen):
+        tables = request.tables()
+    found = entries(chosen, device, tables)
+    count = len({(entry.key, entry.solver) for entry in found})
+    write(found, out)
+    return {"device": device.name, "entries": count, "left_out": left + len(found) - count,
+            "problems": len({entry.key for entry in found})}
+
+
+def _predicted(path: Path, device: Device | None) -> tuple[Device, list[tuple[Problem, Configuration]], int]:
+    """The device, its configurations, and how many are for other devices."""
+    every = list(read_predictions(path))
+    if not every:
+        raise FormatError(f"{path} holds no prediction; `seqtune predict ... --json` writes one")
+    names = sorted({name for name, _, _ in every})
+    if device is None:
+        if len(names) != 1:
+            raise DeviceError(f"the predictions are for {', '.join(names)[:200]}; say --device")
+        device = as_gpu(names[0])
+    chosen = [(problem, configuration) for name, problem, configuration in every if name == device.name]
+    return device, chosen, len(every) - len(chosen)
+
+
+def _recorded(data: Dataset, wanted: Device | None) -> Device:
+    """The data set's GPU of that name, or its only one."""
+    devices = [device for device in data.devices.values() if device.backend == "miopen"
+               and (wanted is None or device.name == wanted.name)]
+    if len(devices) != 1:
+        names = ", ".join(sorted(device.name for device in data.devices.values()))
+        asked = "which GPU? Say --device" if wanted is None else f"nothing is recorded of {wanted.name}"
+        raise DeviceError(f"{asked}; the data set has {names}")
+    return devices[0]
+
+
+_TAKES = ("data", "predictions", "device", "tables")
+TEXT = Format(("gfx*.udb.txt",), MIOPEN.read, MIOPEN.devices, partial(_export, write_text), _TAKES)
+UDB = Format(("gfx*.udb",), MIOPEN.read, MIOPEN.devices, partial(_export, write_udb), _TAKES)
+OVERRIDE = Format((), write=partial(_export, write_override), takes=_TAKES)

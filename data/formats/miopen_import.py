@@ -20,7 +20,8 @@ import pandas as pd
 from seqtune.errors import DeviceError, FormatError
 from seqtune.kernels.device import Device
 from seqtune.kernels.membership import Membership
-from seqtune.kernels.miopen.gpus import device_of
+from seqtune.kernels.miopen.gpus import device as gpu
+from seqtune.kernels.miopen.gpus import device_of, is_known
 from seqtune.kernels.miopen.solver import PREFIX, SOLVERS, Solver, Written, find_solver
 from seqtune.kernels.miopen.xdlops_tables import RowSolver
 from seqtune.kernels.problem import Problem
@@ -28,6 +29,7 @@ from seqtune.kernels.problem_sets.columns import ProblemColumns
 
 from ..dataset import SCHEMA, Dataset
 from ..record import Status
+from .format import Format, Reading
 from .miopen_files import Labels, Times, read
 from .miopen_terms import true_terms
 
@@ -80,6 +82,26 @@ def read_files(paths: Sequence[Path], devices: Sequence[Device] = ()) -> tuple[D
     data = Dataset(rows.reset_index(drop=True), {one.device.key: one.device for one in found}, problems,
                    provenance=provenance)
     return data, [one.report() for one in found]
+
+
+def as_gpu(device: str | Device) -> Device:
+    """A GPU as MIOpen names it, with facts after the name or without. Raises DeviceError."""
+    return device if isinstance(device, Device) else gpu(f"miopen:{device.strip().removeprefix('miopen:')}")
+
+
+def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> Reading:
+    """One data set of all files; a note for each GPU whose facts are guessed from its name."""
+    data, reports = read_files(files, [as_gpu(device) for device in devices])
+    told = {as_gpu(device).name for device in devices if isinstance(device, Device) or len(device.split()) > 1}
+    notes = tuple(
+        f"no facts are known here of {device.architecture}: those of {device.name} are guessed from its name; "
+        f"--device '{device.name.removeprefix('miopen:')} compute_units={device.compute_units}' tells them"
+        for device in data.devices.values() if not is_known(device) and device.name not in told)
+    return Reading(data, reports, notes)
+
+
+MIOPEN = Format(("gfx*.db", "gfx*.db.bz2", "gfx*.fdb.txt", "gfx*.fdb.txt.bz2", "gfx*.udb", "gfx*.udb.txt",
+                 "gfx*.ufdb.txt", "gfx*.db.txt"), read=_read, devices=None)
 
 
 def solver_of(data: Dataset, name: str) -> Solver:

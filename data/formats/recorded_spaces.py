@@ -20,11 +20,13 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from seqtune.errors import FormatError
-from seqtune.kernels.files import read_bounded
+from seqtune.kernels.device import Device
+from seqtune.kernels.files import read_bounded, reason
 
 from ..dataset import LARGEST_FILE, Dataset
 from ..record import Status
-from .foreign_records import MOST_ROWS, STATUSES, Recorded, Row, is_setting, milliseconds, setting, to_dataset
+from .foreign_records import MOST_ROWS, STATUSES, Recorded, Row, is_setting, milliseconds, reading, setting, to_dataset
+from .format import Format, Reading
 
 SPACES = "spaces.json"
 MOST_RUNS = 1_000_000  # of one configuration
@@ -79,6 +81,13 @@ def recordings(path: Path) -> Iterator[Recorded]:
         yield from _of_file(path / f"{Path(name).name}.parquet", space)
 
 
+def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> Reading:
+    return reading([space for file in files for space in recordings(file)], "recorded")
+
+
+RECORDED = Format(("*.parquet",), read=_read)
+
+
 def _spaces(path: Path) -> dict[str, _Space]:
     try:
         found = json.loads(read_bounded(path, LARGEST_SPACES))
@@ -117,7 +126,7 @@ def _of_file(path: Path, space: _Space | None) -> Iterator[Recorded]:
         columns = {name: (table.column(name).cast(_TYPES[name]) if name in _TYPES else table.column(name)).to_pylist()
                    for name in table.column_names}
     except OSError as error:
-        raise FormatError(f"cannot read {path}: {error.strerror or error}") from None
+        raise FormatError(f"cannot read {path}: {reason(error)}") from None
     except ValidationError as error:
         raise FormatError(f"{path} says nothing about its space: {_first(error)}") from None
     except pa.ArrowException as error:

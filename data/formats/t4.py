@@ -8,17 +8,25 @@ our statuses are. It does not say which kernel, problem or device: those stand i
 from __future__ import annotations
 
 import datetime
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seqtune.errors import FormatError
+import pandas as pd
+
+from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.device import Device
+from seqtune.kernels.files import write_whole
 from seqtune.kernels.problem import Problem
 
+from ..dataset import Dataset
+from ..journal import REPEATED, Journal
 from ..record import Measurement, Record, Status
-from .foreign_records import Recorded, Row, is_setting, milliseconds, setting
+from .dataset_file import read_dataset
+from .foreign_records import Recorded, Row, is_setting, milliseconds, named, reading, setting
+from .format import ExportRequest, Format, Reading, Report
 from .kernel_tuner import read_json
 
 VERSION = "1.0.0"
@@ -119,3 +127,44 @@ def _measured(path: Path, measurements: object) -> float:
         if isinstance(one, dict) and one.get("name") == "time":
             return milliseconds(one.get("value")) * _unit(path, one.get("unit", "")) / 1e-3
     return 0.0
+
+
+def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> Reading:
+    return reading([read_t4(file, named(devices)) for file in files], "t4")
+
+
+def _write(request: ExportRequest, out: Path) -> Report:
+    """Write the trials of one problem on one device, of a data set or else of a journal.
+
+    Neither the problem nor the device needs to be named where there is only one.
+    """
+    device, records = _trials(request)
+    problems = list(dict.fromkeys(record.problem for record in records))
+    if request.problem is None and len(problems) != 1:
+        raise MisuseError(f"{len(problems)} problems on {device.name}; choose one with --problem")
+    problem = problems[0] if request.problem is None else request.problem
+    chosen = [record for record in records if record.problem == problem and record.run not in REPEATED]
+    if not chosen:
+        raise MisuseError(f"there is no trial of {problem.brief()} on {device.name}")
+    content = results(chosen, problem, device)
+    write_whole(out, json.dumps(content, indent=1, allow_nan=False) + "\n")
+    return {"device": device.name, "problem": problem.key, "results": len(content["results"])}
+
+
+def _trials(request: ExportRequest) -> tuple[Device, list[Record]]:
+    """The device and all of its records."""
+    name = named(() if request.device is None else (request.device,))
+    if request.data is not None:
+        data = read_dataset(request.data)
+        device = data.device(name)
+        return device, list(data.on(device.key).records())
+    assert request.journal is not None
+    with Journal(request.journal) as journal:
+        if not journal.devices():
+            raise MisuseError(f"the journal {request.journal} holds no trials")
+        device = Dataset(pd.DataFrame(), journal.devices(), {}).device(name)
+        return device, list(journal.records(device=device.key))
+
+
+T4 = Format(("*.json", "*.json.gz"), read=_read, devices=1, write=_write,
+            takes=("journal", "data", "problem", "device"))

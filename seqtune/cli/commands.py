@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from seqtune.data.formats.table import described
 from seqtune.tuner.measuring.budget import SECONDS
 
 from ..errors import MisuseError
@@ -288,16 +289,13 @@ def replay(
 @app.command("import", epilog="Example: seqtune import miopen gfx906_60.db.bz2 --out labels.parquet")
 def import_(
     source: Annotated[str, typer.Argument(
-        metavar="SOURCE", help="Whose files they are: miopen, kernel-tuner, t4, recorded.")],
-    paths: Annotated[list[Path], typer.Argument(
-        metavar="PATH...", help="Files, or folders of them. MIOpen: perf-dbs (SQLite or text), find-dbs (text), .bz2 "
-                                "or not. Kernel Tuner: caches (.json, .json.gz). T4: results (.json). Recorded: "
-                                "Parquet with a spaces.json.")],
+        metavar="FORMAT", help=f"The files' format. {described('read')}.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, or folders of them.")],
     out: Annotated[Path, typer.Option("--out", help="The Parquet file.")],
     device: Annotated[list[str] | None, typer.Option(
-        "--device", metavar="'GPU [FACT=VALUE...]'", show_default=False,
-        help="What MIOpen's file names or the table of GPUs don't tell: 'gfx1201_32 compute_units=64'; else the "
-             "files' device.")] = None,
+        "--device", metavar="'DEVICE [FACT=VALUE...]'", show_default=False,
+        help="The device, where the files do not name it; of MIOpen's GPUs also their facts: "
+             "'gfx1201_32 compute_units=64'.")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -306,12 +304,7 @@ def import_(
     from . import progress
     from . import tables as show
 
-    if source == "miopen":
-        report = api.import_miopen(paths, out, devices=device or (), force=force, warn=progress.note)
-    else:
-        if device is not None and len(device) > 1:
-            raise MisuseError("one --device for all of these files")
-        report = api.import_recorded(source, paths, out, device=device[0] if device else None, force=force)
+    report = api.import_data(source, paths, out, devices=device or (), force=force, warn=progress.note)
     _answer(report) if as_json else show.imported(report)
 
 
@@ -320,7 +313,7 @@ def export(
     out: Annotated[Path, typer.Option("--out", help="The Parquet file, or what --format makes.")],
     journal: JournalPath = None,
     form: Annotated[str, typer.Option(
-        "--format", help="parquet, t4, or for MIOpen: miopen-text, miopen-udb, miopen-override.")] = "parquet",
+        "--format", metavar="FORMAT", help=f"{described('write')}.")] = "parquet",
     data: Annotated[Path | None, typer.Option(
         "--data", help="For MIOpen and T4: a data set with the configurations.", show_default=False)] = None,
     predictions: Annotated[Path | None, typer.Option(
@@ -341,19 +334,8 @@ def export(
     from .. import api
     from . import tables as show
 
-    if form != "t4" and problem is not None:
-        raise MisuseError("--problem is for T4 (--format t4)")
-    if form == "t4":
-        if predictions or hold_out:
-            raise MisuseError("T4 holds measurements: --predictions and --hold-out are not for it")
-        report = api.export_t4(out, journal=journal, data=data, problem=problem, device=device, force=force)
-    elif form != "parquet":
-        report = api.export_miopen(out, form, data=data, predictions=predictions, device=device,
-                                   checkpoint=checkpoint, force=force)
-    elif data or predictions or device:
-        raise MisuseError("--data, --predictions and --device are for other formats (--format miopen-text, t4)")
-    else:
-        report = api.export(out, journal=journal, hold_out=hold_out or (), force=force)
+    report = api.export(out, form, journal=journal, data=data, predictions=predictions, device=device, problem=problem,
+                        hold_out=hold_out or (), checkpoint=checkpoint, force=force)
     _answer(report) if as_json else show.report(report)
 
 

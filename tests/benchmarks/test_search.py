@@ -15,8 +15,8 @@ import pytest
 from benchmarks.common import peers
 from benchmarks.search import across, live_search, replayed_campaigns, space_building
 from benchmarks.search import recorded as search
+from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import FormatError, MisuseError
-from seqtune.learning import read_dataset
 from seqtune.strategy_replay import tasks
 from seqtune.tuner.simulation import Method, Task
 from tests.support.recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, write_recorded

@@ -11,7 +11,7 @@ import pytest
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.recorded_spaces import read_recorded
 from seqtune.errors import SeqtuneError
-from seqtune.exchange import export_t4
+from seqtune.exchange import export
 from seqtune.kernels.device import Device
 from seqtune.pytorch.saved_choices import write_choices
 from tests.support.recorded_files import write_recorded
@@ -22,7 +22,7 @@ DEVICE = Device("llvm:avx2:1", "llvm", "x86", "avx2")
 def t4(data: Dataset, out: Path) -> Callable[[], object]:
     problem = data.problems()[0]
     source = out.parent.parent / "data.parquet"
-    return lambda: export_t4(out, data=source, problem=problem, device=next(iter(data.devices.values())).name,
+    return lambda: export(out, "t4", data=source, problem=problem, device=next(iter(data.devices.values())).name,
                              force=True)
 
 

@@ -71,7 +71,8 @@ def test_the_command_line_exports_t4_of_a_journal(
     first = read_t4(tmp_path / "t4.json").rows[0]
     assert first.seconds == pytest.approx(1e-3)
     assert first.samples == 2
-    for more, says in ((["--problem", "gemm m=9 n=9 k=9"], "no trial of gemm m=9"), (["--hold-out", "x"], "T4"),
+    for more, says in ((["--problem", "gemm m=9 n=9 k=9"], "no trial of gemm m=9"),
+                       (["--hold-out", "x"], "--hold-out is not for --format t4"),
                        (["--device", "abacus"], "no device 'abacus'")):
         assert main(["export", "--format", "t4", "--journal", str(tmp_path / "j.sqlite"), "--out",
                      str(tmp_path / "other.json"), *more]) == 2

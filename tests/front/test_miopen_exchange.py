@@ -15,10 +15,10 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.formats.miopen_export import best_of, entries, needs_table, user_text
 from seqtune.data.formats.miopen_import import read_files, tables_of
 from seqtune.errors import DeviceError, FormatError, KernelError, MisuseError, SeqtuneError
+from seqtune.exchange import export
 from seqtune.kernels.miopen.gpus import device
 from seqtune.kernels.miopen.solver import find_solver
 from seqtune.kernels.problem import Problem
-from seqtune.miopen_exchange import export_miopen
 from tests.support.miopen_files import LABELS, MATRIX_LABELS, perf_db, perf_text
 
 POINTWISE = "convnd n=32 c=64 h=28 w=28 k=256 r=1 s=1"
@@ -76,17 +76,17 @@ def test_predictions_are_exported(tmp_path: Path) -> None:
             "candidates": [{"kernel": "miopen.ConvAsm1x1U", "configuration": configuration},
                            {"kernel": "miopen.ConvAsm1x1U", "configuration": {**configuration, "n_mult": 2}}]}
     (tmp_path / "predictions.jsonl").write_text(json.dumps(line))
-    report = export_miopen(tmp_path / "out", "miopen-override", predictions=tmp_path / "predictions.jsonl")
+    report = export(tmp_path / "out", "miopen-override", predictions=tmp_path / "predictions.jsonl")
     assert (report["problems"], report["entries"], report["left_out"]) == (1, 1, 1)
     assert (tmp_path / "out").read_text() == "ConvAsm1x1U;1,16,1,16,1,1,1,2\n"
     (tmp_path / "bad.jsonl").write_text('{"problem": 3}')
     with pytest.raises(FormatError, match=r"bad\.jsonl:1"):
-        export_miopen(tmp_path / "other", "miopen-text", predictions=tmp_path / "bad.jsonl")
+        export(tmp_path / "other", "miopen-text", predictions=tmp_path / "bad.jsonl")
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(FormatError, match="holds no prediction"):
-        export_miopen(tmp_path / "other", "miopen-text", predictions=tmp_path / "empty.jsonl")
+        export(tmp_path / "other", "miopen-text", predictions=tmp_path / "empty.jsonl")
     with pytest.raises(MisuseError, match="name what to export"):
-        export_miopen(tmp_path / "other", "miopen-text")
+        export(tmp_path / "other", "miopen-text")
 
 
 def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: Path, monkeypatch: Any) -> None:
@@ -98,12 +98,12 @@ def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: P
          "candidates": [{"kernel": one.kernel, "configuration": dict(one.settings)}]}) + "\n"
         for problem, one in chosen))
     tables = tables_of(data)
-    monkeypatch.setattr("seqtune.miopen_exchange.load_labels",
+    monkeypatch.setattr("seqtune.exchange.load_labels",
                         lambda name: SimpleNamespace(tables=tables if name == "mine" else {}))
     asked: dict[str, Any] = {"form": "miopen-text", "predictions": tmp_path / "predictions.jsonl"}
     with pytest.raises(KernelError, match="--checkpoint"):
-        export_miopen(tmp_path / "out", **asked)
-    report = export_miopen(tmp_path / "out", checkpoint="mine", **asked)
+        export(tmp_path / "out", **asked)
+    report = export(tmp_path / "out", checkpoint="mine", **asked)
     assert (report["entries"], report["left_out"]) == (len(chosen), 0)
     assert (tmp_path / "out").read_text() == user_text(entries(chosen, place, tables))
 

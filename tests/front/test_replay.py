@@ -13,6 +13,7 @@ import pytest
 from seqtune.__main__ import main
 from seqtune.cli import tables as show
 from seqtune.data.dataset import Dataset
+from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import MisuseError
@@ -20,7 +21,6 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.learning import read_dataset
 from seqtune.strategy_replay import Replayed, replay, tasks
 from seqtune.tuner.simulation import Curves, Task
 from tests.support.recorded_files import SPACE, write_recorded

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from seqtune.data.dataset import Dataset
+from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import KernelError
@@ -22,7 +23,6 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.union import Past
-from seqtune.learning import read_dataset
 from seqtune.strategy_replay import tasks
 from seqtune.tuner.simulation import Curves, Search, Task, best_shares, simulate
 from seqtune.tuner.strategies.random import Random

@@ -11,8 +11,9 @@ import pytest
 
 from seqtune.__main__ import main
 from seqtune.data.formats.miopen_import import read_files
+from seqtune.data.formats.table import find_files
 from seqtune.errors import FormatError, MisuseError
-from seqtune.miopen_exchange import find_files, import_miopen
+from seqtune.exchange import import_data
 from tests.support.miopen_files import LABELS, NEW_FIND, perf_db
 
 HOSTILE = {
@@ -78,7 +79,7 @@ def test_every_form_of_file_is_found_in_a_folder(tmp_path: Path) -> None:
              "gfx906_60.HIP.fdb.txt.bz2", "gfx906_60.HIP.3_3_0.udb.txt", "gfx906_60.HIP.3_3_0.ufdb.txt"}
     for name in (*names, "gfx906_60.kdb", "notes.txt"):
         (tmp_path / name).touch()
-    assert {path.name for path in find_files([tmp_path])} == names
+    assert {path.name for path in find_files("miopen", [tmp_path])} == names
 
 
 def test_what_is_no_file_of_miopens_is_called_what_it_is(tmp_path: Path, capsys: Any) -> None:
@@ -94,5 +95,5 @@ def test_what_is_no_file_of_miopens_is_called_what_it_is(tmp_path: Path, capsys:
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MisuseError, match="no file of MIOpen's"):
-        import_miopen([tmp_path], tmp_path / "out.parquet")
+    with pytest.raises(MisuseError, match="no file of miopen in"):
+        import_data("miopen", [tmp_path], tmp_path / "out.parquet")

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from seqtune.data.dataset import Dataset
+from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.formats.foreign_records import setting, to_dataset
 from seqtune.data.formats.kernel_tuner import read_cache
 from seqtune.data.formats.recorded_spaces import read_recorded, recordings
 from seqtune.errors import FormatError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.space import SearchSpace
-from seqtune.learning import read_dataset
 from seqtune.strategy_replay import tasks
 from tests.support.recorded_files import (
     CONFIGURATIONS,

@@ -1,0 +1,182 @@
+"""Every format of the table: round trips, and files that are damaged, empty, huge or another format's."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from seqtune.__main__ import main
+from seqtune.data.dataset import Dataset
+from seqtune.data.formats.format import ExportRequest
+from seqtune.data.formats.miopen_import import read_files
+from seqtune.data.formats.table import FORMATS, described, find_files, format_of, names
+from seqtune.data.journal import Journal
+from seqtune.data.record import Measurement, Record, Status
+from seqtune.errors import MisuseError, SeqtuneError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from tests.support.miopen_files import LABELS, perf_db, perf_text
+from tests.support.recorded_files import write_cache, write_recorded
+
+DEVICE = Device("llvm:avx7:3", "llvm", "x86-64", "sse", model="a CPU", toolchain="of old")
+PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
+HUGE = 5 << 30  # bytes, of a file that takes no room on the disk: more than any format reads
+ROUND_TRIPS = [name for name in names("read") if name in names("write")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a journal of trials, a data set of MIOpen's labels, and a folder `samples` of sound files."""
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        journal.add_device(DEVICE)
+        for tile, measurement in ((1, Measurement(Status.CORRECT, (2e-3, 1e-3), 1e-7, 0.25)),
+                                  (2, Measurement(Status.COMPILE, message="no")), (4, Measurement(Status.TIMEOUT))):
+            settings = (("tile", tile), ("body", "row"))
+            journal.add(Record(PROBLEM, DEVICE.key, 1, Configuration("llvm.gemm", settings), "of old", measurement,
+                               when=1e9, run="random"))
+        Dataset.from_journal(journal).write(tmp_path / "trials.parquet")
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    write_cache(samples / "cache.json")
+    write_recorded(samples / "recorded")
+    perf_db(samples / "gfx906_60.db", LABELS)
+    read_files([perf_text(samples / "gfx906_60.udb.txt", LABELS)])[0].write(tmp_path / "labels.parquet")
+    (samples / "trials.parquet").write_bytes((tmp_path / "trials.parquet").read_bytes())
+    return tmp_path
+
+
+def request_for(name: str, folder: Path) -> tuple[ExportRequest, Dataset]:
+    """What the format can write of the folder, and that as a data set."""
+    if "journal" in format_of(name, "write").takes:
+        return ExportRequest(journal=folder / "journal.sqlite"), Dataset.read(folder / "trials.parquet")
+    return ExportRequest(data=folder / "labels.parquet"), Dataset.read(folder / "labels.parquet")
+
+
+def file_of(name: str, folder: Path) -> Path:
+    """A file as the format names its own, for a GPU where the name tells one."""
+    return folder / format_of(name, "read").patterns[0].replace("*", "906_60")
+
+
+def read(name: str, files: Sequence[Path]) -> Dataset:
+    reader = format_of(name, "read").read
+    assert reader is not None
+    return reader(files, ()).data
+
+
+def refused(name: str, path: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line by which the command line refuses the file."""
+    assert main(["import", name, str(path), "--out", str(out)]) == 2
+    said = capsys.readouterr()
+    assert not said.out
+    assert said.err.startswith("seqtune: ")
+    assert said.err.count("\n") == 1
+    assert not out.exists()
+    return said.err
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_table_says_what_the_format_can(name: str) -> None:
+    entry = FORMATS[name]
+    form = format_of(name, entry.can.split()[0])
+    assert (form.read is not None, form.write is not None) == (name in names("read"), name in names("write"))
+    assert bool(form.patterns) == (form.read is not None)
+    assert bool(form.takes) == (form.write is not None)
+    for ability in ("read", "write"):
+        assert (f"{name}: {entry.meaning}" in described(ability)) == (ability in entry.can)
+
+
+def test_a_format_that_is_not_there_or_cannot_do_that_is_one_line() -> None:
+    with pytest.raises(MisuseError, match="no format 'cudnn'; there are parquet, t4"):
+        format_of("cudnn", "read")
+    with pytest.raises(MisuseError, match="kernel-tuner cannot be written; there are parquet, t4"):
+        format_of("kernel-tuner", "write")
+    with pytest.raises(MisuseError, match="miopen-override cannot be read"):
+        find_files("miopen-override", [])
+
+
+@pytest.mark.parametrize("name", ROUND_TRIPS)
+def test_what_was_written_is_read_again(name: str, folder: Path) -> None:
+    request, expected = request_for(name, folder)
+    path = file_of(name, folder / "samples")
+    path.unlink(missing_ok=True)
+    write = format_of(name, "write").write
+    assert write is not None
+    report = write(request, path)
+    assert json.loads(json.dumps(report)) == report
+    again = read(name, [path])
+    for column in ("configuration", "status"):
+        assert sorted(again.rows[column]) == sorted(expected.rows[column])
+    assert sorted(again.rows["seconds"]) == pytest.approx(sorted(expected.rows["seconds"]))
+
+
+@pytest.mark.parametrize("name", names("write"))
+def test_what_the_format_does_not_take_is_one_line(
+        name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = {"journal": "journal.sqlite", "data": "trials.parquet", "predictions": "p.jsonl", "problem": "gemm m=3",
+             "hold_out": "resnet18", "device": "gfx906_60"}
+    for option in given.keys() - set(format_of(name, "write").takes):
+        word = f"--{option.replace('_', '-')}"
+        assert main(["export", "--format", name, word, given[option], "--out", str(folder / "out")]) == 2
+        assert f"{word} is not for --format {name}, which takes --" in capsys.readouterr().err
+        assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("name", names("read"))
+def test_an_empty_file_is_one_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = file_of(name, tmp_path)
+    path.touch()
+    assert path.name in refused(name, path, tmp_path / "out.parquet", capsys)
+
+
+@pytest.mark.parametrize("name", names("read"))
+def test_a_missing_file_and_an_empty_folder_are_one_line(
+        name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no such file" in refused(name, tmp_path / "none", tmp_path / "out.parquet", capsys)
+    (tmp_path / "empty").mkdir()
+    assert f"no file of {name} in" in refused(name, tmp_path / "empty", tmp_path / "out.parquet", capsys)
+
+
+@pytest.mark.parametrize("name", names("read"))
+def test_a_huge_file_is_refused_before_it_is_read(
+        name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = file_of(name, tmp_path)
+    with path.open("wb") as file:
+        file.truncate(HUGE)
+    said = refused(name, path, tmp_path / "out.parquet", capsys)
+    assert "MB" in said or "MiB" in said
+
+
+@pytest.mark.parametrize("name", names("read"))
+@pytest.mark.parametrize("content", [b"\0" * 99, b"[]", b"{}", b"3", b"\x1f\x8b\x08broken", b"BZh9broken", b"a=b:c",
+                                     b"PAR1PAR1", b"SQLite format 3\0" + b"\1" * 99, "ä".encode("latin-1")])
+def test_nonsense_is_one_line(name: str, content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = file_of(name, tmp_path)
+    path.write_bytes(content)
+    assert path.name in refused(name, path, tmp_path / "out.parquet", capsys)
+
+
+@pytest.mark.parametrize("name", names("read"))
+def test_a_damaged_or_foreign_file_is_read_or_refused_in_one_line(name: str, folder: Path) -> None:
+    generator = random.Random(0)
+    for sample in filter(Path.is_file, sorted((folder / "samples").rglob("*"))):
+        content = sample.read_bytes()
+        places = generator.sample(range(len(content)), min(20, len(content)))
+        for number, place in enumerate([None, *places]):
+            path = file_of(name, folder / "samples")
+            damaged = bytearray(content)
+            if place is not None:
+                damaged[place] ^= 1 << generator.randrange(8)
+            path.write_bytes(bytes(damaged[:place]) if place is not None and number % 2 else bytes(damaged))
+            said = ""
+            try:
+                read(name, [path])
+            except SeqtuneError as error:
+                said = str(error)
+            assert "\n" not in said
+            assert len(said) < 1000
+            path.unlink()
