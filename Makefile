@@ -23,8 +23,7 @@ check: develop
 	$(BIN)/mypy
 
 docs: develop
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
-	@echo "built build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 install: $(VENV)/.installed
 develop: $(VENV)/.developer

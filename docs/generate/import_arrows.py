@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOORS = ("kernels", "data", "tuner", "predictor", "seqtune")  # each may import itself and those before it
-ERRORS = ("seqtune", "errors")  # the one module of the top floor that every floor may import
+FRONT = {("seqtune", "errors"), ("seqtune", "__init__")}  # modules of the top floor that every floor may import
 LINKS = frozenset(FLOORS[:-1])  # links in seqtune/ to the folders of the same name
 
 Module = tuple[str, ...]  # ("kernels", "llvm", "direct"): the path of a file without its suffix
@@ -62,11 +62,11 @@ def room(module: Module) -> Module:
 
 
 def between_rooms() -> Counter[tuple[Module, Module]]:
-    """How many imports lead from each room to each other room; those of `seqtune.errors` are not counted."""
+    """How many imports lead from each room to each other room; those of `seqtune.errors` are left out."""
     known = modules()
     count: Counter[tuple[Module, Module]] = Counter()
     for module, path in known.items():
         if module[-1] != "__init__":  # a package passes names on; that is no dependency of its modules
             count.update((room(module), room(target)) for target in imports(path, known)
-                         if room(module) != room(target) and target != ERRORS)
+                         if room(module) != room(target) and target not in FRONT)
     return count

@@ -1,0 +1,125 @@
+"""README and site: every snippet runs, every name in them exists, and the site builds without a warning."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs.generate import architecture, docstrings, import_arrows
+from seqtune.data.dataset import SCHEMA
+from seqtune.data.record import Status
+from seqtune.tuner.strategies.strategy import STRATEGIES
+from tests.support.documentation import (
+    ROOT,
+    SHELL,
+    check_command,
+    commands,
+    pages,
+    run_code,
+    run_command,
+    snippets,
+    text_of,
+    write_inputs,
+)
+
+PARSED_ONLY = "docs/reference/command-line.md"  # examples from the help: each is run on some other page
+README_BYTES = 8000
+_FOLDERS = "kernels|data|tuner|predictor|seqtune|benchmarks|tests|docs"
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if any(not one.shown_by for one in snippets(page))])
+def test_the_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "user"))
+    write_inputs()
+    names: dict[str, object] = {"__name__": "page"}
+    for snippet in snippets(page):
+        if snippet.language == "python" and not snippet.shown_by:
+            run_code(snippet.text, names)
+        elif snippet.language in SHELL:
+            for words in commands(snippet):
+                check_command(words)
+                if not snippet.shown_by and page != PARSED_ONLY:
+                    run_command(words)
+
+
+@pytest.mark.parametrize("page", pages())
+def test_what_runs_the_other_snippets_exists(page: str) -> None:
+    for snippet in snippets(page):
+        path, _, test = (snippet.shown_by or "README.md").partition("::")
+        assert (ROOT / path).is_file(), path
+        assert f"def {test}(" in (ROOT / path).read_text() or not test
+        if snippet.language == "python":
+            compile(snippet.text, page, "exec")
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_path_that_a_page_names_exists(page: str) -> None:
+    named = re.findall(rf"`((?:{_FOLDERS})/[\w./-]*)`", text_of(page))
+    linked = [target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text_of(page))
+              if "://" not in target and not target.startswith("#")]
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    if page == "README.md":  # MkDocs checks the links of the site
+        assert [path for path in linked if not (ROOT / path).exists()] == []
+
+
+def test_every_make_target_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^#   make (\w+)", makefile, re.M):
+        assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+def test_the_readme_is_short_and_shows_its_figure() -> None:
+    readme = (ROOT / "README.md").read_bytes()
+    assert len(readme) <= README_BYTES
+    figures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", readme.decode())
+    assert len(figures) == 1
+    assert (ROOT / figures[0]).is_file()
+
+
+def test_strategies_statuses_and_columns_are_all_described() -> None:
+    for name in STRATEGIES:
+        assert f"| `{name}` |" in text_of("docs/guides/tune.md")
+    for status in Status:
+        assert f"| `{status}` |" in text_of("docs/internals/measuring-and-verification.md")
+    for column in SCHEMA.names:
+        assert f"`{column}`" in text_of("docs/reference/file-formats.md")
+
+
+def test_everything_public_has_a_docstring() -> None:
+    assert docstrings.missing() == []
+
+
+def test_a_public_name_without_a_docstring_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "undocumented.py").write_text('"""A module."""\n\n\nclass Known:\n    """Known."""\n\n'
+                                              "    def run(self) -> None: ...\n\n\ndef walk() -> None: ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(docstrings, "PUBLIC", ("undocumented",))
+    assert docstrings.missing() == ["undocumented.Known.run", "undocumented.walk"]
+
+
+def test_the_picture_shows_every_room_and_no_arrow_that_runs_up() -> None:
+    arrows = import_arrows.between_rooms()
+    order = {floor: place for place, floor in enumerate(import_arrows.FLOORS)}
+    assert all(order[source[0]] >= order[target[0]] for source, target in arrows)
+    picture = architecture.draw()
+    for module in import_arrows.modules():
+        assert module[0] in picture
+        assert len(module) < 3 or f">{module[1]}<" in picture
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    site = tmp_path / "site"
+    assert "seqtune-predict" in (site / "reference" / "command-line.html").read_text()
+    assert "llvm-winograd" in (site / "reference" / "kernels.html").read_text()
+    assert (site / "internals" / "architecture.svg").is_file()
+    assert not re.search(r'(?:src|href)="https?://(?!squidfunk|www\.mkdocs|arxiv)', (site / "index.html").read_text())

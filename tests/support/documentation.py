@@ -1,0 +1,161 @@
+"""Snippets of README and site: found in fenced blocks, made short, and run in the current folder."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import io
+import re
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from docs.generate import command_line, errors
+from seqtune.__main__ import main
+from seqtune.cli.commands import app
+from seqtune.kernels.problem_sets.networks import NETWORKS
+from tests.support.miopen_files import LABELS, NEW_FIND, perf_db
+from tests.support.recorded_files import write_cache, write_recorded
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+GENERATED = {"reference/command-line.md": command_line.page, "reference/errors.md": errors.page}
+SHELL = ("bash", "console", "sh")
+_BLOCK = re.compile(r"(?:<!-- shown by: (?P<shown>[^ ]+) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
+_FEW = "gemm m=16 n=64 k=64\nconv2d c=16 size=14 k=16 filter=3 pad=1\n"  # stands for whole networks
+_HELD_OUT = "gemm m=64 n=512 k=256\n"
+_LIMITS = {"--trials": 4, "--total": 6, "--seconds": 0.3, "--top": 3}
+_CODE = {"verify=True)": "verify=True, seconds=0.3)", "seconds=5": "seconds=0.3", "trials=20": "trials=4"}
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """A fenced block; `shown_by` names the test or benchmark that runs it where it takes too long or needs files."""
+
+    language: str
+    text: str
+    shown_by: str | None
+
+
+def pages() -> list[str]:
+    """Every page by its path in the repository, generated ones included."""
+    written = [path.relative_to(ROOT).as_posix() for path in sorted(DOCS.rglob("*.md"))]
+    return ["README.md", *written, *(f"docs/{name}" for name in GENERATED)]
+
+
+def text_of(page: str) -> str:
+    """The Markdown of a page."""
+    name = page.removeprefix("docs/")
+    return GENERATED[name]() if name in GENERATED else (ROOT / page).read_text()
+
+
+def snippets(page: str) -> list[Snippet]:
+    """Shell and Python blocks of a page, in order."""
+    return [Snippet(found["language"], found["text"], found["shown"]) for found in _BLOCK.finditer(text_of(page))
+            if found["language"] in (*SHELL, "python")]
+
+
+def commands(snippet: Snippet) -> Iterator[list[str]]:
+    """Command lines of a shell block as words, without comments; of a transcript only what follows a prompt."""
+    lines = snippet.text.splitlines()
+    if snippet.language == "console":
+        lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        if words:
+            yield words
+
+
+def write_inputs() -> None:
+    """Small files with the names that the pages use, in the current folder."""
+    folder = Path.cwd()
+    (folder / "few.txt").write_text(_FEW)
+    (folder / "held-out.txt").write_text(_HELD_OUT)
+    write_recorded(folder / "recorded")
+    (folder / "cachefiles").mkdir()
+    for device in ("fast", "odd"):
+        write_cache(folder / "cachefiles" / f"{device}.json", device)
+    for name in ("gfx906_60.db.bz2", "other.db.bz2"):
+        perf_db(folder / name, LABELS)
+    (folder / "gfx906_60.HIP.fdb.txt.bz2").write_bytes(bz2.compress(NEW_FIND.encode()))
+
+
+def run_command(words: Sequence[str]) -> None:
+    """Run a `seqtune` command with a short budget; of other programs check that what they name exists."""
+    target = None
+    if ">" in words:
+        place = words.index(">")
+        words, target = words[:place], Path(words[place + 1])
+    program, *arguments = words
+    if program == "seqtune":
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            code = main(shortened(arguments))
+        assert code == 0, shlex.join(words)
+        if target is not None:
+            target.write_text(output.getvalue())
+    elif program == "printf":
+        assert target is not None
+        target.write_text(subprocess.run(["printf", *arguments], capture_output=True, text=True, check=True).stdout)
+    else:
+        check_command(words)
+
+
+def check_command(words: Sequence[str]) -> None:
+    """Whether a command that is not run could be: its options, its make target, its module or its extras exist."""
+    program, *arguments = words[:words.index(">")] if ">" in words else words
+    if program == "seqtune":
+        parse(arguments)
+    elif program == "make":
+        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
+        assert arguments[0] in targets
+    elif program == "python":
+        assert arguments[0] == "-m"
+        module = ROOT.joinpath(*arguments[1].split("."))
+        assert module.with_suffix(".py").is_file() or (module / "__main__.py").is_file(), arguments[1]
+    elif program == "pip":
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        assert set(re.findall(r"\[(\w+)\]", " ".join(arguments))) <= set(extras)
+    else:
+        assert program in ("printf", "cd", "git"), program
+
+
+def parse(arguments: Sequence[str]) -> None:
+    """Parse a command line without running it; fails where a command or an option does not exist."""
+    name, *rest = arguments
+    program: Any = typer.main.get_command(app)
+    program.commands[name].make_context(name, list(rest), resilient_parsing=False)
+
+
+def shortened(arguments: Sequence[str]) -> list[str]:
+    """The same command with a small budget, and few problems in place of a network."""
+    words = list(arguments)
+    for place, option in enumerate(words[:-1]):
+        value = words[place + 1]
+        if option in _LIMITS:
+            words[place + 1] = str(min(_LIMITS[option], type(_LIMITS[option])(float(value))))
+        elif option in ("--problems", "--hold-out") and value.partition(":")[0] in NETWORKS:
+            words[place + 1] = "few.txt" if option == "--problems" else "held-out.txt"
+    if "--verify" in words:
+        words += [word for option in ("--seconds", "--top") if option not in words
+                  for word in (option, str(_LIMITS[option]))]
+    if words[0] == "tune" and not {"--trials", "--seconds", "--total"} & set(words):
+        words += ["--trials", "4"]
+    if words[0] == "replay":
+        words += ["--repeats", "2", "--jobs", "1"]
+    return words
+
+
+def run_code(text: str, names: dict[str, object]) -> None:
+    """Run a Python block with short budgets in the names of its page."""
+    for long, short in _CODE.items():
+        text = text.replace(long, short)
+    exec(compile(text, "<snippet>", "exec"), names)
+
+
