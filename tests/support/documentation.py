@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import importlib.util
 import io
 import re
 import shlex
@@ -110,6 +111,8 @@ def run_command(words: Sequence[str]) -> None:
 def check_command(words: Sequence[str]) -> None:
     """Whether a command that is not run could be: its options, its make target, its module or its extras exist."""
     program, *arguments = words[:words.index(">")] if ">" in words else words
+    while "=" in program or program == "taskset":  # a variable of the environment, or a choice of cores
+        program, *arguments = arguments[2:] if program == "taskset" else arguments
     if program == "seqtune":
         parse(arguments)
     elif program == "make":
@@ -117,8 +120,7 @@ def check_command(words: Sequence[str]) -> None:
         assert arguments[0] in targets
     elif program == "python":
         assert arguments[0] == "-m"
-        module = ROOT.joinpath(*arguments[1].split("."))
-        assert module.with_suffix(".py").is_file() or (module / "__main__.py").is_file(), arguments[1]
+        assert importlib.util.find_spec(arguments[1]) is not None, arguments[1]
     elif program == "pip":
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
         assert set(re.findall(r"\[(\w+)\]", " ".join(arguments))) <= set(extras)
