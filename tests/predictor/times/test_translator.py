@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.networks.dimensions import Dimensions
-from seqtune.predictor.sequence.beam import Allowed, beam_search
+from seqtune.predictor.sequence.beam import Allowed, beam_search, beam_search_many
 from seqtune.predictor.sequence.vocabulary import BEGIN, Batch, Vocabulary
 from seqtune.predictor.times.decoding import TranslatorWords
 from seqtune.predictor.times.translator import FIT_SIZE, Choices, Source, Translator, fits, settled_codes
@@ -207,20 +207,22 @@ def test_growing_keeps_what_was_learned_and_makes_room(translator: Translator) -
     assert beam_search(TranslatorWords(grown, larger), [SearchSpace(new, problem, device)], 3, 3)
 
 
-def test_a_warm_prediction_is_quick(translator: Translator) -> None:
-    """A bound far above what it takes (some 10 ms on one thread), so that only a real loss fails."""
-    model = TranslatorWords(translator, VOCABULARY)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        seconds = []
-        for problem in PROBLEMS[:3] * 5:
-            begin = time.process_time()
-            assert len(beam_search(model, [SearchSpace(KERNEL, problem, DEVICE)], 5, 5)) == 5
-            seconds.append(time.process_time() - begin)
-    finally:
-        torch.set_num_threads(threads)
-    assert min(seconds) < 0.2
+def test_a_prediction_asks_the_model_once_for_each_word(translator: Translator,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    """All hypotheses and problems go through the decoder together: its time is that of the longest sentence."""
+    steps: list[int] = []
+    advance = TranslatorWords.advance
+
+    def counted(self: TranslatorWords, state: Any, said: Allowed, allowed: Allowed) -> Any:
+        steps.append(len(said.words))
+        return advance(self, state, said, allowed)
+
+    monkeypatch.setattr(TranslatorWords, "advance", counted)
+    spaces = [[SearchSpace(KERNEL, problem, DEVICE)] for problem in PROBLEMS[:3]]
+    for candidates in beam_search_many(TranslatorWords(translator, VOCABULARY), spaces, 5, 5):
+        assert len(candidates) == 5
+    assert 0 < len(steps) <= len(KERNEL.parameters)
+    assert max(steps) > 3, "hypotheses of several problems are in one step"
 
 
 def test_dimensions_follow_the_vocabulary() -> None:

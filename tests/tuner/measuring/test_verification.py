@@ -126,7 +126,7 @@ def test_lucky_builds_win_seldom() -> None:
     for seed in range(200):
         measurer = LuckyBuilds(dict.fromkeys([DEFAULT, *candidates], 1.0), seed)
         wins += verify(measurer, PROBLEM, candidates, DEFAULT, seconds=600.0).winner != DEFAULT
-    assert wins <= 4  # one is to be expected, ten with three batches
+    assert wins <= 7  # two are to be expected, ten with three batches
 
 
 def test_a_candidate_faster_by_less_than_the_margin_is_a_tie() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -153,13 +155,18 @@ def share(strategy: Strategy, space: SearchSpace, times: NDArray[np.float64], tr
     return float(times.min() / min(found))
 
 
-@pytest.mark.parametrize(("name", "least"), [
-    ("portfolio", 0.97), ("autotvm", 0.8), ("droplet", 0.85), ("evolutionary", 0.8), ("annealing", 0.8)])
-def test_it_beats_random_search_where_there_is_something_to_learn(name: str, least: float) -> None:
+def chance(times: NDArray[np.float64], trials: int) -> float:
+    """How near to the best random search gets on average: exactly, over all draws without replacement."""
+    shares, count = times.min() / np.sort(times), len(times)
+    least_is = [math.comb(count - rank - 1, trials - 1) / math.comb(count, trials) for rank in range(count)]
+    return float(shares @ np.array(least_is))
+
+
+@pytest.mark.parametrize("name", ["portfolio", "autotvm", "droplet", "evolutionary", "annealing"])
+def test_it_beats_random_search_where_there_is_something_to_learn(name: str) -> None:
     space, times = landscape()
-    found = [share(strategy_factory(name)([space], seed, 60), space, times, 60) for seed in range(6)]
-    chance = [share(strategy_factory("random")([space], seed, 60), space, times, 60) for seed in range(6)]
-    assert float(np.mean(found)) > max(least, float(np.mean(chance)))
+    found = [share(strategy_factory(name)([space], seed, 60), space, times, 60) for seed in range(8)]
+    assert float(np.mean(found)) > chance(times, 60)
 
 
 def test_what_fails_is_learned_and_avoided() -> None:
