@@ -145,18 +145,16 @@ def with_values(columns: Floats, kernel: Kernel, places: NDArray[Any]) -> Floats
 
 
 def _link(columns: Floats, places: NDArray[Any], options: ChainOptions) -> Link:
-    import xgboost
+    from seqtune.tuner.cost_models.boosting import Boosting
 
     seen, wanted = np.unique(places, return_inverse=True)
     if len(seen) == 1:
         return Link(seen.astype(np.int64), None)
     classes = max(2, len(seen))
-    settings = {"objective": "multi:softprob", "num_class": classes, "max_depth": options.depth, "eta": options.rate,
-                "subsample": options.subsample, "colsample_bytree": options.columns, "base_score": 0.5,
-                "min_child_weight": options.least_weight, "nthread": options.threads, "seed": options.seed,
-                "tree_method": "hist", "max_bin": 128, "verbosity": 0}
-    matrix = xgboost.QuantileDMatrix(columns, wanted, max_bin=128, nthread=options.threads)
-    return Link(seen.astype(np.int64), _Booster(xgboost.train(settings, matrix, options.rounds), classes))
+    boosting = Boosting("multi:softprob", options.rounds, options.depth, options.rate, options.subsample,
+                        options.columns, options.least_weight, threads=options.threads, seed=options.seed,
+                        more={"num_class": classes, "base_score": 0.5})
+    return Link(seen.astype(np.int64), _Booster(boosting.grow(columns, wanted), classes))
 
 
 @dataclass(frozen=True, eq=False)

@@ -181,7 +181,7 @@ class TreeRanker:
         self._models = {name: self._fit(labels) for name, labels in fitting.items()}
 
     def _fit(self, labels: Labels) -> Any:
-        import xgboost
+        from seqtune.tuner.cost_models.boosting import Boosting
 
         options, generator = self.options, np.random.default_rng(self.options.seed)
         if len(labels) > options.most:
@@ -194,12 +194,9 @@ class TreeRanker:
             fits = np.flatnonzero((rivals[:, rank] >= 0).all(axis=1) & (rivals[:, rank] != labels.places).any(axis=1))
             parts.append(with_values(columns[fits], labels.kernel, rivals[fits, rank]))
             wanted.append(np.zeros(len(fits)))
-        settings = {"objective": "binary:logistic", "max_depth": options.depth, "eta": options.rate, "subsample": 0.8,
-                    "colsample_bytree": 0.6, "nthread": options.threads, "seed": options.seed, "tree_method": "hist",
-                    "max_bin": 128, "verbosity": 0}
-        matrix = xgboost.QuantileDMatrix(np.concatenate(parts), np.concatenate(wanted), max_bin=128,
-                                         nthread=options.threads)
-        return xgboost.train(settings, matrix, options.rounds)
+        boosting = Boosting("binary:logistic", options.rounds, options.depth, options.rate, threads=options.threads,
+                            seed=options.seed)
+        return boosting.grow(np.concatenate(parts), np.concatenate(wanted))
 
     def candidates(self, labels: Labels, count: int, without_first: bool = False) -> Places:
         """Labels of the nearest problems (but the nearest, which may be the problem itself), then the commonest."""

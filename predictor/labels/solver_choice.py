@@ -51,18 +51,16 @@ class TreeChoice:
     """A classifier of boosted trees: the winner of a race from its question."""
 
     def __init__(self, races: Races, rounds: int = 60, most: int = 60_000, threads: int = 2, seed: int = 0) -> None:
-        import xgboost
+        from seqtune.tuner.cost_models.boosting import Boosting
 
         chosen = np.random.default_rng(seed).permutation(len(races))[:most]
         races = races.take(np.sort(chosen))
         winners = races.solver[first_best(races, -races.seconds)]
         self._solvers, wanted = np.unique(winners, return_inverse=True)
         self._names = races.names
-        settings = {"objective": "multi:softprob", "num_class": max(2, len(self._solvers)), "max_depth": 8, "eta": 0.2,
-                    "subsample": 0.8, "colsample_bytree": 0.6, "nthread": threads, "seed": seed, "tree_method": "hist",
-                    "max_bin": 128, "verbosity": 0}
-        matrix = xgboost.QuantileDMatrix(tree_columns(races.questions), wanted, max_bin=128, nthread=threads)
-        self._model: Any = xgboost.train(settings, matrix, rounds)
+        boosting = Boosting("multi:softprob", rounds, depth=8, rate=0.2, threads=threads, seed=seed,
+                            more={"num_class": max(2, len(self._solvers))})
+        self._model: Any = boosting.grow(tree_columns(races.questions), wanted)
 
     def choose(self, races: Races) -> Entries:
         """Per race the entry of the likeliest winner among the solvers that it names."""

@@ -102,17 +102,15 @@ class Trees:
         self.models = {name: self._fit(parts) for name, parts in kernels.items()}
 
     def _fit(self, parts: list[tuple[NDArray[np.float32], Floats]]) -> list[xgboost.Booster]:
-        import xgboost
+        from seqtune.tuner.cost_models.boosting import Boosting
 
         options = self.options
         target = np.concatenate([ratio for _, ratio in parts])
-        matrix = xgboost.QuantileDMatrix(np.concatenate([part for part, _ in parts]), target,
-                                         weight=np.exp(-options.focus * target), nthread=options.threads)
-        settings = {"max_depth": options.depth, "eta": options.rate, "subsample": options.subsample,
-                    "colsample_bytree": options.columns, "min_child_weight": options.least_weight,
-                    "nthread": options.threads, "objective": "reg:squarederror", "base_score": 0.0, "verbosity": 0}
-        return [xgboost.train({**settings, "seed": options.seed + number}, matrix, options.rounds)
-                for number in range(options.models)]
+        boosting = Boosting("reg:squarederror", options.rounds, options.depth, options.rate, options.subsample,
+                            options.columns, options.least_weight, 256, options.threads, options.seed,
+                            {"base_score": 0.0})
+        return boosting.grow_several(np.concatenate([part for part, _ in parts]), target,
+                                     np.exp(-options.focus * target), options.models)
 
     def knows(self, kernel: Kernel) -> bool:
         """Whether there were measurements of that kernel family."""

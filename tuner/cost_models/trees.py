@@ -7,25 +7,26 @@ Optimize Tensor Programs", NeurIPS 2018); `regression` fits log(time / best time
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xgboost
 from numpy.typing import NDArray
 
 from seqtune.kernels.union import Numbers, Union
 
+from .boosting import RANKING, Boosting
 from .features import features
+
+if TYPE_CHECKING:
+    import xgboost
 
 Floats = NDArray[np.float64]
 
-_COMMON = {"nthread": 1, "verbosity": 0, "tree_method": "hist", "max_bin": 64}
-_RANKING = {**_COMMON, "objective": "rank:pairwise", "lambdarank_pair_method": "mean",
-            "lambdarank_num_pair_per_sample": 8, "max_depth": 4, "eta": 0.25, "min_child_weight": 0.1,
-            "subsample": 0.9, "colsample_bytree": 0.7}
-_RANKING_ROUNDS = 40  # 20 ms for 200 measurements
-_REGRESSION = {**_COMMON, "objective": "reg:squarederror", "max_depth": 6, "eta": 0.1, "min_child_weight": 3.0,
-               "subsample": 0.8, "colsample_bytree": 0.6}
-_REGRESSION_ROUNDS = 150
+_RANKING = Boosting(
+    RANKING, rounds=40, depth=4, rate=0.25, subsample=0.9, columns=0.7, least_weight=0.1, bins=64,  # 20 ms for 200 rows
+    more={"lambdarank_pair_method": "mean", "lambdarank_num_pair_per_sample": 8})
+_REGRESSION = Boosting("reg:squarederror", rounds=150, depth=6, rate=0.1, least_weight=3.0, bins=64)
 
 
 class CostModel:
@@ -38,15 +39,12 @@ class CostModel:
     def ranking(cls, rows: NDArray[np.float32], seconds: Floats, seed: int = 0) -> CostModel:
         """From the times of one problem on one device; what failed (inf) is slower than all else."""
         speed = seconds.min() / seconds  # AutoTVM's label: throughput relative to the best
-        matrix = xgboost.DMatrix(rows, -speed, nthread=1)
-        matrix.set_group([len(rows)])
-        return cls(xgboost.train({**_RANKING, "seed": seed}, matrix, _RANKING_ROUNDS))
+        return cls(replace(_RANKING, seed=seed).grow(rows, -speed))
 
     @classmethod
     def regression(cls, rows: NDArray[np.float32], ratios: Floats, weights: Floats, seed: int = 0) -> CostModel:
         """From log(time / best time of its problem and device)."""
-        matrix = xgboost.QuantileDMatrix(rows, ratios, weight=weights, nthread=1, max_bin=64)
-        return cls(xgboost.train({**_REGRESSION, "seed": seed}, matrix, _REGRESSION_ROUNDS))
+        return cls(replace(_REGRESSION, seed=seed).grow(rows, ratios, weights))
 
     def predict(self, rows: NDArray[np.float32]) -> Floats:
         """A score for each row."""
