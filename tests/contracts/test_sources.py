@@ -1,0 +1,35 @@
+"""What a kernel family generates belongs to its version: records of another text must not count as today's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seqtune.kernels.implementation import Source
+from seqtune.kernels.lookup import resolve
+from seqtune.kernels.registry import KERNELS, kernel
+from tests.support.source_digests import digest, stored
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_family_that_generates_other_code_has_another_version(name: str) -> None:
+    family, entry = kernel(name), stored().get(name)
+    write = "then run `python -m tests.support.source_digests`"
+    assert entry is not None, f"no digest of {name} is stored: {write}"
+    assert entry["version"] == family.version, f"the stored digest is of version {entry['version']}: {write}"
+    assert digest(family, entry["samples"]) == entry["digest"], (
+        f"{name} generates other code than version {family.version} did: raise its version, {write} "
+        "(with --neutral where only names or comments changed)")
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_digest_sees_a_change_of_one_character(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    implementation: Any = resolve(str(kernel(name).implementation))
+    before: Callable[..., Source] = implementation.source
+    monkeypatch.setattr(type(implementation), "source", lambda self, *given: replace(
+        source := before(*given), text=source.text + " "))
+    entry = stored()[name]
+    assert digest(kernel(name), entry["samples"]) != entry["digest"]

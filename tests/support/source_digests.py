@@ -1,0 +1,88 @@
+"""Digests of what the kernel families generate: a change under the same version would let old records answer for it.
+
+`python -m tests.support.source_digests` writes them after a family's `version` was raised. A change that alters no
+instruction (names, comments) keeps the version: `python -m tests.support.source_digests --neutral llvm.direct`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqtune.kernels.device import Device
+from seqtune.kernels.implementation import Implementation
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.lookup import resolve
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.kernels.space import SearchSpace
+from tests.support.oddities import odd_problems
+
+PATH = Path(__file__).with_name("source_digests.json")
+DEVICES = {  # whatever is measured on: the text must not depend on the machine that runs the test
+    "llvm": Device("llvm:avx2:2", "llvm", "haswell", "avx2", threads=2, compute_units=2, vector_bits=256,
+                   l1_bytes=32 << 10, l2_bytes=1 << 20, l3_bytes=8 << 20),
+    "opencl": Device("opencl:gpu", "opencl", "gpu", "opencl-c-1.2", threads=0, compute_units=80, vector_registers=64,
+                     local_memory=48 << 10, max_work_group=1024),
+}
+PROBLEMS = 6  # of each family: every layout and epilogue, most likely
+CONFIGURATIONS = 3  # of each problem
+
+
+def samples(family: Kernel) -> list[str]:
+    """Problems and configurations of a family, as `problem | configuration`, which are stored: a changed space must not change what is compared."""
+    device = DEVICES[family.backends[0]]
+    spaces = [SearchSpace(family, problem, device) for problem in odd_problems(family, device, 4 * PROBLEMS, seed=3)]
+    spaces = [space for space in spaces if len(space)][:PROBLEMS]
+    return [f"{space.problem.key} | {configuration.key}"
+            for index, space in enumerate(spaces)
+            for configuration in space.sample(np.random.default_rng(index), CONFIGURATIONS)]
+
+
+def digest(family: Kernel, chosen: list[str]) -> str:
+    """One digest of the texts, options and launches that a family generates for these samples."""
+    device, found = DEVICES[family.backends[0]], hashlib.sha256()
+    implementation: Implementation = resolve(str(family.implementation))  # type: ignore[assignment]
+    for sample in chosen:
+        key, _, settings = sample.partition(" | ")
+        problem, configuration = parse_problem(key), Configuration.of(family.name, json.loads(settings))
+        source = implementation.source(problem, device, configuration)
+        launch = implementation.launch(problem, device, configuration)
+        phases = [[phase.entry, phase.tasks, phase.global_size, phase.local_size] for phase in launch.phases]
+        content = [source.text, source.options, launch.arguments, phases, launch.workspace]
+        found.update(json.dumps(content).encode())
+    return found.hexdigest()
+
+
+def stored() -> dict[str, dict[str, Any]]:
+    """family -> version, samples, digest."""
+    entries: dict[str, dict[str, Any]] = json.loads(PATH.read_text()) if PATH.exists() else {}
+    return entries
+
+
+def main() -> None:
+    """Store the digests of families that are new or have a new version, or whose change is said to be neutral."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--neutral", nargs="*", default=[], metavar="FAMILY")
+    neutral, before, after = parser.parse_args().neutral, stored(), {}
+    for name in KERNELS:
+        family, entry = kernel(name), before.get(name)
+        if entry is None or entry["version"] != family.version:
+            chosen = samples(family)
+        else:
+            chosen = entry["samples"]
+            if digest(family, chosen) != entry["digest"] and name not in neutral:
+                sys.exit(f"{name} generates other code, but is still version {family.version}: raise its version, or "
+                         f"name it with --neutral where no instruction differs")
+        after[name] = {"version": family.version, "digest": digest(family, chosen), "samples": chosen}
+    PATH.write_text(json.dumps(after, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
