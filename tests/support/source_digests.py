@@ -36,7 +36,10 @@ CONFIGURATIONS = 3  # of each problem
 
 
 def samples(family: Kernel) -> list[str]:
-    """Problems and configurations of a family, as `problem | configuration`, which are stored: a changed space must not change what is compared."""
+    """Problems and configurations of a family, as `problem | configuration`.
+
+    They are stored: a changed space must not change what is compared.
+    """
     device = DEVICES[family.backends[0]]
     spaces = [SearchSpace(family, problem, device) for problem in odd_problems(family, device, 4 * PROBLEMS, seed=3)]
     spaces = [space for space in spaces if len(space)][:PROBLEMS]

@@ -81,9 +81,9 @@ def test_a_device_that_fails_while_it_is_looked_at_takes_no_other_down(monkeypat
     platform = types.SimpleNamespace(name="a vendor's", get_devices=lambda: handles)
     cl = types.SimpleNamespace(Error=Error, device_type=types.SimpleNamespace(GPU=4), get_platforms=lambda: [platform])
     monkeypatch.setattr(opencl_facts, "_facts", facts)
-    monkeypatch.setattr(opencl_facts, "_refused", [])
-    assert list(opencl_facts._discover(cl)) == ["opencl:fine"]
-    assert opencl_facts._refused == ["broken: clCreateContext failed: OUT_OF_HOST_MEMORY"]
+    discovery = opencl_facts.discover(cl)
+    assert list(discovery.devices) == ["opencl:fine"]
+    assert discovery.refused == ("broken: clCreateContext failed: OUT_OF_HOST_MEMORY",)
 
 
 def test_where_the_cache_folder_cannot_be_written_pocl_gets_a_temporary_one(

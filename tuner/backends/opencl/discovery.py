@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,9 +21,13 @@ from ..llvm.facts import caches
 from ..measured_rates import remembered
 from . import pocl
 
-_found: dict[str, tuple[Device, Any]] = {}  # name -> facts and pyopencl device, once looked for
-_refused: list[str] = []  # why devices that were seen are not among them
-_looked = False
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """The OpenCL devices of this machine."""
+
+    devices: Mapping[str, tuple[Device, Any]]  # name -> facts and pyopencl's device
+    refused: tuple[str, ...]  # why devices that were seen are not among them
 
 
 def load() -> Any:
@@ -45,34 +52,37 @@ def unavailable() -> str | None:
         return f"no OpenCL platform was found ({one_line(error)}): pip install 'pyopencl[pocl]'"
     if all(platform.name == pocl.NAME for platform in platforms) and (reason := pocl.unavailable()) is not None:
         return reason
-    _look(cl)
-    if _found:
+    discovery = _discover()
+    if discovery.devices:
         return None
-    return f"no OpenCL device runs a kernel: {_refused[0]}" if _refused else "no OpenCL platform has a device"
+    if discovery.refused:
+        return f"no OpenCL device runs a kernel: {discovery.refused[0]}"
+    return "no OpenCL platform has a device"
 
 
 def devices() -> list[Device]:
     """Every OpenCL device, GPUs first; measured rates come from a cache after the first time."""
-    return [] if unavailable() is not None else [device for device, _ in _found.values()]
+    return [] if unavailable() is not None else [device for device, _ in _discover().devices.values()]
 
 
 def handle(name: str) -> Any:
     """pyopencl's device of one that `devices` named."""
-    return _found[name][1]
+    return _discover().devices[name][1]
 
 
-def _look(cl: Any) -> None:
-    global _looked
-    if not _looked:
-        _found.update(_discover(cl))
-        _looked = True
+@lru_cache(maxsize=1)
+def _discover() -> Discovery:
+    """Look for devices, once a process: opening all platforms and measuring takes a while."""
+    return discover(load())
 
 
-def _discover(cl: Any) -> dict[str, tuple[Device, Any]]:
+def discover(cl: Any) -> Discovery:
+    """Every device of these platforms that runs a kernel, GPUs first."""
     handles = [(platform, handle) for platform in cl.get_platforms() for handle in _devices_of(cl, platform)
                if platform.name != pocl.NAME or pocl.unavailable() is None]
     handles.sort(key=lambda pair: (not pair[1].type & cl.device_type.GPU, pair[0].name != pocl.NAME))
     found: dict[str, tuple[Device, Any]] = {}
+    refused: list[str] = []
     for platform, handle in handles:
         base = "cpu" if platform.name == pocl.NAME else re.sub(r"[^a-z0-9]+", "-", handle.name.lower()).strip("-")
         name, count = f"opencl:{base}", 2
@@ -81,8 +91,8 @@ def _discover(cl: Any) -> dict[str, tuple[Device, Any]]:
         try:
             found[name] = _facts(cl, name, platform, handle), handle
         except (BuildError, cl.Error) as error:  # a device that cannot run the simplest kernel is none
-            _refused.append(f"{handle.name.strip()}: {one_line(error)}")
-    return found
+            refused.append(f"{handle.name.strip()}: {one_line(error)}")
+    return Discovery(found, tuple(refused))
 
 
 def _devices_of(cl: Any, platform: Any) -> list[Any]:
