@@ -64,7 +64,7 @@ class _File(_Part):
 def to_json(kernel: Kernel) -> dict[str, object]:
     """A kernel family as a JSON object, without its implementation."""
     return {
-        "name": kernel.name, "problem_type": kernel.problem_type, "backends": list(kernel.backends),
+        "name": kernel.name, "problem_type": kernel.operation, "backends": list(kernel.backends),
         "version": kernel.version, "meaning": kernel.meaning,
         "solves": [{"expression": one.expression.text, "reason": one.reason} for one in kernel.solves],
         "parameters": [{"name": one.name, "values": list(one.values), "meaning": one.meaning}

@@ -8,7 +8,7 @@ its Implementation (`seqtune.kernels.implementation`), and recorded or foreign k
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -94,7 +94,7 @@ class Kernel:
     """A kernel family. `default` is a wish: the valid configuration nearest to it is the safe default."""
 
     name: str  # unique: "llvm.direct"
-    problem_type: str
+    operation: str
     backends: tuple[str, ...]
     parameters: tuple[Parameter, ...]
     constraints: tuple[Constraint, ...]
@@ -110,10 +110,28 @@ class Kernel:
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {parameter.name: parameter for parameter in self.parameters})
 
+    @classmethod
+    def of(cls, *, name: str, operation: str, meaning: str, parameters: Sequence[Parameter],
+           derived: Iterable[tuple[str, str]] = (), solves: Iterable[tuple[str, str]] = (),
+           constraints: Iterable[tuple[str, str]] = (), prior: Iterable[tuple[str, str]] = (),
+           default: Mapping[str, Setting], version: int = 1, implementation: str | None = None,
+           backends: Sequence[str] = ()) -> Kernel:
+        """Declare a kernel family. Every family answers in this order.
+
+        `derived` are (name, expression), the conditions (expression, reason), as texts. Without `backends`, the part of
+        the name before the dot is the only one. Raises ExpressionError.
+        """
+        conditions = {field: tuple(Constraint.of(text, reason) for text, reason in given)
+                      for field, given in (("solves", solves), ("constraints", constraints), ("prior", prior))}
+        return cls(name, operation, tuple(backends) or (name.partition(".")[0],), tuple(parameters),
+                   conditions["constraints"], tuple(default.items()), meaning, conditions["solves"],
+                   tuple((name, Expression(text)) for name, text in derived), version, conditions["prior"],
+                   implementation)
+
     def why_not(self, problem: Problem, device: Device) -> str | None:
         """The reason why this kernel does not solve the problem on the device, or None where it does."""
-        if problem.type != self.problem_type:
-            return f"{self.name} solves {self.problem_type}, not {problem.type}"
+        if problem.type != self.operation:
+            return f"{self.name} solves {self.operation}, not {problem.type}"
         if device.backend not in self.backends:
             return f"{self.name} runs on {', '.join(self.backends)}, not on {device.backend}"
         names = {**device.names(), **problem.names()}

@@ -228,7 +228,7 @@ def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | Non
     solving = [family for family in families if family.why_not(problem, device) is None]
     found = tuple(space for family in solving if len(space := SearchSpace(family, problem, device)))
     if not found:
-        reasons = [reason for family in families if family.problem_type == problem.type
+        reasons = [reason for family in families if family.operation == problem.type
                    and (reason := family.why_not(problem, device)) is not None]
         raise KernelError(f"no kernel of {device.backend} solves {problem.brief()}: "
                           f"{'; '.join(reasons) or f'there is none for {problem.type}'}")

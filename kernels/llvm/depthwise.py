@@ -5,17 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from ..device import Device
-from ..expression import Expression
 from ..implementation import Array, Launch, Source
-from ..kernel import Configuration, Constraint, Kernel, Parameter
+from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .ir.depthwise_nchw import PixelTile
 from .ir.depthwise_nhwc import ChannelTile
 
-KERNEL = Kernel(
+KERNEL = Kernel.of(
     name="llvm.depthwise",
-    problem_type="conv2d",
-    backends=("llvm",),
+    operation="conv2d",
+    meaning="depthwise convolution in registers, vectorised over channels (NHWC) or pixels (NCHW)",
     parameters=(
         Parameter("vector", (4, 8, 16), "channels (NHWC) or pixels of a row (NCHW) in a vector"),
         Parameter("tile_w", (1, 2, 3, 4, 5, 6, 7, 8, 10, 14), "output pixels (NHWC) or vectors of them (NCHW) in a row "
@@ -23,7 +22,7 @@ KERNEL = Kernel(
         Parameter("tile_h", (1, 2, 3, 4, 7), "output rows in a register block"),
         Parameter("chunk", (0, 1, 2, 4, 8), "vectors of channels that go down the image together (NHWC); 0: all"),
     ),
-    derived=tuple((name, Expression(text)) for name, text in (
+    derived=(
         ("last", "1 if layout == 'NHWC' else 0"),
         ("lanes_w", "tile_w if last else tile_w * vector"),
         ("accumulators", "tile_w * tile_h"),
@@ -41,31 +40,30 @@ KERNEL = Kernel(
         ("tasks_per_thread", "tasks / threads"),
         ("idle", "ceil_div(tasks, threads) * threads / tasks"),
         ("rows_bytes", "seen_h * w * (min(chunk, c_blocks) * vector if chunk > 0 else c) * 4 if last else h * w * 4"),
-    )),
+    ),
     solves=(
-        Constraint.of("dtype == 'fp32'", "it computes in fp32 only"),
-        Constraint.of("direction == 'forward'", "it computes the forward direction only"),
-        Constraint.of("c_per_group == 1 and k_per_group == 1", "every channel must be a group of its own"),
-        Constraint.of("layout == 'NCHW' or c >= 4", "channels last, it needs at least 4 of them"),
+        ("dtype == 'fp32'", "it computes in fp32 only"),
+        ("direction == 'forward'", "it computes the forward direction only"),
+        ("c_per_group == 1 and k_per_group == 1", "every channel must be a group of its own"),
+        ("layout == 'NCHW' or c >= 4", "channels last, it needs at least 4 of them"),
     ),
     constraints=(
-        Constraint.of("vector <= vector_floats", "a vector must fit the widest register"),
-        Constraint.of("layout == 'NCHW' or vector <= c", "a vector must not have more channels than there are"),
-        Constraint.of("vector * 2 >= min(vector_floats, 16) or (layout == 'NHWC' and vector * 4 > c)",
-                      "vectors below half the register's width pay only where there are few channels"),
-        Constraint.of("layout == 'NCHW' or tile_w <= out_w", "a register block must not be wider than the output"),
-        Constraint.of("layout == 'NHWC' or tile_w == 1 or lanes_w * 2 <= out_h * (out_w + s)",
-                      "a register block must not have more pixels than half a plane"),
-        Constraint.of("tile_h <= out_h", "a register block must not be higher than the output"),
-        Constraint.of("flat == 0 or last or tile_h == 1", "a register block wider than a row has one row"),
-        Constraint.of("accumulators + s + 1 <= vector_registers", "sums, a filter's row and an input must fit the "
-                                                                  "registers"),
-        Constraint.of("unrolled <= 440 or accumulators == 1", "the text would take too long to compile"),
-        Constraint.of("layout == 'NHWC' or chunk == 0", "channels first, a task is one plane"),
-        Constraint.of("chunk < c_blocks", "0 stands for all channels"),
+        ("vector <= vector_floats", "a vector must fit the widest register"),
+        ("layout == 'NCHW' or vector <= c", "a vector must not have more channels than there are"),
+        ("vector * 2 >= min(vector_floats, 16) or (layout == 'NHWC' and vector * 4 > c)",
+         "vectors below half the register's width pay only where there are few channels"),
+        ("layout == 'NCHW' or tile_w <= out_w", "a register block must not be wider than the output"),
+        ("layout == 'NHWC' or tile_w == 1 or lanes_w * 2 <= out_h * (out_w + s)",
+         "a register block must not have more pixels than half a plane"),
+        ("tile_h <= out_h", "a register block must not be higher than the output"),
+        ("flat == 0 or last or tile_h == 1", "a register block wider than a row has one row"),
+        ("accumulators + s + 1 <= vector_registers", "sums, a filter's row and an input must fit the "
+                                                     "registers"),
+        ("unrolled <= 440 or accumulators == 1", "the text would take too long to compile"),
+        ("layout == 'NHWC' or chunk == 0", "channels first, a task is one plane"),
+        ("chunk < c_blocks", "0 stands for all channels"),
     ),
-    default=(("vector", 16), ("tile_w", 4), ("tile_h", 2), ("chunk", 0)),
-    meaning="depthwise convolution in registers, vectorised over channels (NHWC) or pixels (NCHW)",
+    default={"vector": 16, "tile_w": 4, "tile_h": 2, "chunk": 0},
     implementation="seqtune.kernels.llvm.depthwise:IMPLEMENTATION",
 )
 

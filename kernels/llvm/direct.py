@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from ..cache_lines import PADDED, conv2d_lines
 from ..device import Device
-from ..expression import Expression
 from ..implementation import Array, Launch, Phase, Source
-from ..kernel import Configuration, Constraint, Kernel, Parameter
+from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .ir.task_loops import arguments
 from .ir.tile import BODIES, Borders, Tile
@@ -30,10 +29,11 @@ _TAPS = ("max(1 - pad_h * (pad_h + 1) / (stride_h * out_h * r), 0) "
 # SSE multiplies in place, so its inputs need no register of their own to be tried (some spill: that is learnable).
 _INPUT_REGISTER = "(0 if instruction_set == 'sse' else 1)"
 
-KERNEL = Kernel(
+KERNEL = Kernel.of(
     name="llvm.direct",
-    problem_type="conv2d",
-    backends=("llvm",),
+    operation="conv2d",
+    meaning="direct convolution in registers: tile_w x tile_h pixels by vectors_k vectors of output channels; where "
+            "filters are 1x1, unpadded and unstrided, it is the matrix product of llvm.gemm, with the pixels as rows",
     parameters=(
         Parameter("vector", (1, 4, 8, 16), "output channels in a vector"),
         Parameter("vectors_k", (1, 2, 3, 4), "vectors of output channels in a tile"),
@@ -43,7 +43,7 @@ KERNEL = Kernel(
         Parameter("borders", ("copy", "peel"), "zero padding: a padded copy of the input, or taps on it left out"),
         Parameter("chunk", (0, 1, 2, 4, 8, 16, 32), "tiles that all output channels visit before the next; 0: all"),
     ),
-    derived=tuple((name, Expression(text)) for name, text in (
+    derived=(
         ("lanes_k", "vector * vectors_k"),
         ("tile_pixels", "tile_w * tile_h"),
         ("accumulators", "tile_pixels * vectors_k"),
@@ -64,45 +64,43 @@ KERNEL = Kernel(
         ("panel_bytes", "c_per_group * r * s * lanes_k * 4"),
         ("chunk_tiles", "min(chunk, tiles) if chunk > 0 else ceil_div(tiles, threads)"),
         ("input_bytes", "chunk_tiles * tile_w * tile_h * stride_h * stride_w * c_per_group * 4"),
-    )) + conv2d_lines("lanes_k", f"(h * w if borders == 'peel' else {PADDED})"),
+        *conv2d_lines("lanes_k", f"(h * w if borders == 'peel' else {PADDED})"),
+    ),
     solves=(
-        Constraint.of("dtype == 'fp32'", "it computes in fp32 only"),
-        Constraint.of("direction == 'forward'", "it computes the forward direction only"),
+        ("dtype == 'fp32'", "it computes in fp32 only"),
+        ("direction == 'forward'", "it computes the forward direction only"),
     ),
     constraints=(
-        Constraint.of("vector <= vector_floats", "a vector must fit the widest register"),
-        Constraint.of("vector == min(vector_floats, 16) or k_per_group % min(vector_floats, 16) > 0 "
-                      "and k_per_group < 4 * vector_floats",
-                      "vectors below the register's width pay only where they divide few output channels better"),
-        Constraint.of("vector * 2 >= min(vector_floats, 16) or vector * 4 > k_per_group",
-                      "vectors below half the register's width pay only where there are few output channels"),
-        Constraint.of("vector > 1 or k_per_group < 4", "single channels pay only below 4 output channels"),
-        Constraint.of("vector * vectors_k <= k_per_group", "a tile must not have more channels than a group"),
-        Constraint.of("tile_w <= row_w", "a tile must not be wider than the output"),
-        Constraint.of("tile_h <= rows", "a tile must not be higher than the output"),
-        Constraint.of(f"accumulators + vectors_k + {_INPUT_REGISTER} <= vector_registers",
-                      "accumulators, weights and one input must fit the registers"),
-        Constraint.of("accumulators >= 8 or accumulators >= 4 and vectors_k * row_w < 8 "
-                      "or accumulators * 2 >= vectors_k * row_w * rows or vector < 4",
-                      "fewer than 8 accumulators only wait for each other"),
-        Constraint.of("borders == 'copy' or pad_h + pad_w > 0", "there is no padding to leave out"),
-        Constraint.of("borders == 'copy' or tile_h == 1", "the taps on padding differ between a tile's rows"),
-        Constraint.of("borders == 'copy' or body != 'filter'", "a whole filter is never left out in part"),
-        Constraint.of("border_pixels == 0 or tile_w == row_w "
-                      "or tile_w + border_pixels <= row_w and 2 * border_pixels <= tile_w + 1",
-                      "tiles between the ends of a row must not reach the padding"),
-        Constraint.of("unrolled <= 400", "the innermost loop's body would be too long to compile quickly"),
-        Constraint.of("body != 'row' or r > 1", "a filter of one row has no loop over rows"),
-        Constraint.of("body != 'filter' or s * r > 1", "for a filter of one tap it is the body c1"),
-        Constraint.of("c_per_group % channels_unrolled == 0", "unrolled channels must divide the input channels"),
-        Constraint.of("chunk == 0 or k_blocks > 1", "one block of output channels visits all tiles in any case"),
-        Constraint.of("chunk == 0 or chunk == 1 or chunk * threads <= tiles * n * groups",
-                      "chunks this large leave threads idle"),
+        ("vector <= vector_floats", "a vector must fit the widest register"),
+        ("vector == min(vector_floats, 16) or k_per_group % min(vector_floats, 16) > 0 "
+         "and k_per_group < 4 * vector_floats",
+         "vectors below the register's width pay only where they divide few output channels better"),
+        ("vector * 2 >= min(vector_floats, 16) or vector * 4 > k_per_group",
+         "vectors below half the register's width pay only where there are few output channels"),
+        ("vector > 1 or k_per_group < 4", "single channels pay only below 4 output channels"),
+        ("vector * vectors_k <= k_per_group", "a tile must not have more channels than a group"),
+        ("tile_w <= row_w", "a tile must not be wider than the output"),
+        ("tile_h <= rows", "a tile must not be higher than the output"),
+        (f"accumulators + vectors_k + {_INPUT_REGISTER} <= vector_registers",
+         "accumulators, weights and one input must fit the registers"),
+        ("accumulators >= 8 or accumulators >= 4 and vectors_k * row_w < 8 "
+         "or accumulators * 2 >= vectors_k * row_w * rows or vector < 4",
+         "fewer than 8 accumulators only wait for each other"),
+        ("borders == 'copy' or pad_h + pad_w > 0", "there is no padding to leave out"),
+        ("borders == 'copy' or tile_h == 1", "the taps on padding differ between a tile's rows"),
+        ("borders == 'copy' or body != 'filter'", "a whole filter is never left out in part"),
+        ("border_pixels == 0 or tile_w == row_w "
+         "or tile_w + border_pixels <= row_w and 2 * border_pixels <= tile_w + 1",
+         "tiles between the ends of a row must not reach the padding"),
+        ("unrolled <= 400", "the innermost loop's body would be too long to compile quickly"),
+        ("body != 'row' or r > 1", "a filter of one row has no loop over rows"),
+        ("body != 'filter' or s * r > 1", "for a filter of one tap it is the body c1"),
+        ("c_per_group % channels_unrolled == 0", "unrolled channels must divide the input channels"),
+        ("chunk == 0 or k_blocks > 1", "one block of output channels visits all tiles in any case"),
+        ("chunk == 0 or chunk == 1 or chunk * threads <= tiles * n * groups",
+         "chunks this large leave threads idle"),
     ),
-    default=(("vector", 16), ("vectors_k", 2), ("tile_w", 7), ("tile_h", 1), ("body", "c2"), ("borders", "peel"),
-             ("chunk", 0)),
-    meaning="direct convolution in registers: tile_w x tile_h pixels by vectors_k vectors of output channels; where "
-            "filters are 1x1, unpadded and unstrided, it is the matrix product of llvm.gemm, with the pixels as rows",
+    default={"vector": 16, "vectors_k": 2, "tile_w": 7, "tile_h": 1, "body": "c2", "borders": "peel", "chunk": 0},
     version=2,
     implementation="seqtune.kernels.llvm.direct:IMPLEMENTATION",
 )

@@ -6,9 +6,8 @@ import numpy as np
 
 from ..cache_lines import gemm_lines
 from ..device import Device
-from ..expression import Expression
 from ..implementation import Array, Launch, Phase, Source
-from ..kernel import Configuration, Constraint, Kernel, Parameter
+from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .ir.task_loops import arguments
 from .ir.tile import Tile
@@ -17,10 +16,10 @@ from .ir.tiling import Work, pack
 # SSE multiplies in place, so its inputs need no register of their own to be tried (some spill: that is learnable).
 _INPUT_REGISTER = "(0 if instruction_set == 'sse' else 1)"
 
-KERNEL = Kernel(
+KERNEL = Kernel.of(
     name="llvm.gemm",
-    problem_type="gemm",
-    backends=("llvm",),
+    operation="gemm",
+    meaning="matrix product in registers: tile_m rows by vectors_n vectors of columns, B packed in panels",
     parameters=(
         Parameter("vector", (1, 4, 8, 16), "columns of C in a vector"),
         Parameter("vectors_n", (1, 2, 3, 4, 6), "vectors of columns in a tile"),
@@ -28,7 +27,7 @@ KERNEL = Kernel(
         Parameter("unroll_k", (1, 2, 4, 8), "steps of the reduction in the innermost loop's body"),
         Parameter("chunk", (0, 1, 2, 4, 8, 16, 32, 64), "tiles that all columns visit before the next; 0: all"),
     ),
-    derived=tuple((name, Expression(text)) for name, text in (
+    derived=(
         ("lanes_n", "vector * vectors_n"),
         ("accumulators", "tile_m * vectors_n"),
         ("unrolled", "accumulators * unroll_k"),
@@ -42,27 +41,27 @@ KERNEL = Kernel(
         ("idle", "ceil_div(tasks, threads) * threads / tasks"),
         ("panel_bytes", "k * lanes_n * 4"),
         ("chunk_bytes", "(min(chunk, tiles) if chunk > 0 else ceil_div(tiles, threads)) * tile_m * k * 4"),
-    )) + gemm_lines("lanes_n"),
-    solves=(Constraint.of("dtype == 'fp32'", "it computes in fp32 only"),),
-    constraints=(
-        Constraint.of("vector <= vector_floats", "a vector must fit the widest register"),
-        Constraint.of("vector == min(vector_floats, 16) or n % min(vector_floats, 16) > 0 and n < 4 * vector_floats",
-                      "vectors below the register's width pay only where they divide few columns better"),
-        Constraint.of("vector * 2 >= min(vector_floats, 16) or vector * 4 > n",
-                      "vectors below half the register's width pay only where there are few columns"),
-        Constraint.of("vector > 1 or n < 4", "single columns pay only below 4 columns"),
-        Constraint.of("vector * vectors_n <= n", "a tile must not have more columns than C"),
-        Constraint.of("tile_m <= m", "a tile must not have more rows than C"),
-        Constraint.of(f"accumulators + vectors_n + {_INPUT_REGISTER} <= vector_registers",
-                      "accumulators, B and one element of A must fit the registers"),
-        Constraint.of("accumulators >= 8 or tile_m * 2 > m or vector < 4",
-                      "fewer than 8 accumulators only wait for each other"),
-        Constraint.of("k % unroll_k == 0", "unrolled steps must divide the reduction"),
-        Constraint.of("chunk == 0 or n_blocks > 1", "one block of columns visits all tiles in any case"),
-        Constraint.of("chunk == 0 or chunk == 1 or chunk * threads <= tiles", "chunks this large leave threads idle"),
+        *gemm_lines("lanes_n"),
     ),
-    default=(("vector", 16), ("vectors_n", 2), ("tile_m", 8), ("unroll_k", 2), ("chunk", 4)),
-    meaning="matrix product in registers: tile_m rows by vectors_n vectors of columns, B packed in panels",
+    solves=(("dtype == 'fp32'", "it computes in fp32 only"),),
+    constraints=(
+        ("vector <= vector_floats", "a vector must fit the widest register"),
+        ("vector == min(vector_floats, 16) or n % min(vector_floats, 16) > 0 and n < 4 * vector_floats",
+         "vectors below the register's width pay only where they divide few columns better"),
+        ("vector * 2 >= min(vector_floats, 16) or vector * 4 > n",
+         "vectors below half the register's width pay only where there are few columns"),
+        ("vector > 1 or n < 4", "single columns pay only below 4 columns"),
+        ("vector * vectors_n <= n", "a tile must not have more columns than C"),
+        ("tile_m <= m", "a tile must not have more rows than C"),
+        (f"accumulators + vectors_n + {_INPUT_REGISTER} <= vector_registers",
+         "accumulators, B and one element of A must fit the registers"),
+        ("accumulators >= 8 or tile_m * 2 > m or vector < 4",
+         "fewer than 8 accumulators only wait for each other"),
+        ("k % unroll_k == 0", "unrolled steps must divide the reduction"),
+        ("chunk == 0 or n_blocks > 1", "one block of columns visits all tiles in any case"),
+        ("chunk == 0 or chunk == 1 or chunk * threads <= tiles", "chunks this large leave threads idle"),
+    ),
+    default={"vector": 16, "vectors_n": 2, "tile_m": 8, "unroll_k": 2, "chunk": 4},
     version=2,
     implementation="seqtune.kernels.llvm.gemm:IMPLEMENTATION",
 )

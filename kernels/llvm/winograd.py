@@ -14,9 +14,8 @@ import numpy as np
 
 from ..cache_lines import conv2d_lines
 from ..device import Device
-from ..expression import Expression
 from ..implementation import Array, Launch, Phase, Source
-from ..kernel import Configuration, Constraint, Kernel, Parameter
+from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .ir.winograd_stages import FIELDS, RUN, stages
 from .ir.winograd_transforms import filter_transform
@@ -25,10 +24,10 @@ from .ir.writer import ENTRY, Writer, declarations, in_order
 
 PREFETCH = 8192  # bytes ahead in the packed filter, which is read but once where tiles are few: up to twice as fast
 
-KERNEL = Kernel(
+KERNEL = Kernel.of(
     name="llvm.winograd",
-    problem_type="conv2d",
-    backends=("llvm",),
+    operation="conv2d",
+    meaning="Winograd convolution: input transformed per block of tile rows, a small matrix product per point",
     parameters=(
         Parameter("m", (2, 4), "output pixels of a tile, each way: F(m x m, 3 x 3)"),
         Parameter("vector", (4, 8, 16), "channels in a vector"),
@@ -38,7 +37,7 @@ KERNEL = Kernel(
         Parameter("split", (0, 1, 2, 4, 8), "blocks of output channels in a task; 0: all"),
         Parameter("unroll", (1, 2), "input channels in the innermost loop's body"),
     ),
-    derived=tuple((name, Expression(text)) for name, text in (
+    derived=(
         ("points", "(m + 2) * (m + 2)"),
         ("tile_rows", "ceil_div(out_h, m)"),
         ("tile_columns", "ceil_div(out_w, m)"),
@@ -63,45 +62,44 @@ KERNEL = Kernel(
         ("panel_bytes", "c * lanes_k * 4"),
         ("work_bytes", "(block_rows * m + 2) * (w + 2 * pad_w) * c * 4 + v_bytes + sums_bytes"),
         ("multiplied", "points * n * blocks * ceil_div(block_tiles, group) * group * c * k_blocks * lanes_k"),
-    )) + conv2d_lines("vector", "h * w", "m"),
+        *conv2d_lines("vector", "h * w", "m"),
+    ),
     solves=(
-        Constraint.of("dtype == 'fp32'", "it computes in fp32 only"),
-        Constraint.of("direction == 'forward'", "it computes the forward direction only"),
-        Constraint.of("r == 3 and s == 3", "it is for 3x3 filters"),
-        Constraint.of("stride_h == 1 and stride_w == 1", "it is for stride 1"),
-        Constraint.of("dilation_h == 1 and dilation_w == 1", "it is for dilation 1"),
-        Constraint.of("groups == 1", "it is for ungrouped convolutions"),
-        Constraint.of("out_h >= 2 and out_w >= 2", "the output must hold a tile of 2x2 pixels"),
-        Constraint.of("k >= 4", "it needs at least 4 output channels"),
+        ("dtype == 'fp32'", "it computes in fp32 only"),
+        ("direction == 'forward'", "it computes the forward direction only"),
+        ("r == 3 and s == 3", "it is for 3x3 filters"),
+        ("stride_h == 1 and stride_w == 1", "it is for stride 1"),
+        ("dilation_h == 1 and dilation_w == 1", "it is for dilation 1"),
+        ("groups == 1", "it is for ungrouped convolutions"),
+        ("out_h >= 2 and out_w >= 2", "the output must hold a tile of 2x2 pixels"),
+        ("k >= 4", "it needs at least 4 output channels"),
         # Measured on AVX2 with 3 channels, 64 outputs of 224x224: 688 us against 854 us of llvm.direct.
-        Constraint.of("c * 4 >= vector_floats",
-                      "on wide vectors the transforms of so few input channels cost more than they save"),
-        Constraint.of("tolerance >= 1e-5", "its rounding errors reach 2e-6 of the largest output where channels are "
-                                           "many: it needs a tolerance of 1e-5"),
+        ("c * 4 >= vector_floats",
+         "on wide vectors the transforms of so few input channels cost more than they save"),
+        ("tolerance >= 1e-5", "its rounding errors reach 2e-6 of the largest output where channels are "
+                              "many: it needs a tolerance of 1e-5"),
     ),
     constraints=(
-        Constraint.of("m == 2 or tolerance >= 5e-5", "the rounding errors of F(4x4, 3x3) reach 1e-5 of the largest "
-                                                     "output where channels are many: a tolerance of 5e-5 allows it"),
-        Constraint.of("m <= out_h and m <= out_w", "a tile must not be larger than the output"),
-        Constraint.of("vector <= vector_floats", "a vector must fit the widest register"),
-        Constraint.of("vector == min(vector_floats, 16) or vector * 4 > min(c, k)",
-                      "vectors below the register's width pay only where there are few channels"),
-        Constraint.of("vector * vectors_k <= k", "a register block must not have more channels than the output"),
-        Constraint.of("accumulators + vectors_k + 1 <= vector_registers",
-                      "sums, filter and one input must fit the registers"),
-        Constraint.of("accumulators >= 8 or accumulators >= tile_rows * tile_columns",
-                      "fewer than 8 sums only wait for each other"),
-        Constraint.of("unrolled <= 64", "longer bodies gain nothing"),
-        Constraint.of("c % unroll == 0", "unrolled channels must divide the input channels"),
-        Constraint.of("block_rows <= tile_rows", "a block must not have more rows than there are"),
-        Constraint.of("group_waste <= 1.34 or group == 1", "too many tiles of the last group would be empty"),
-        Constraint.of("block_rows == 1 or v_bytes <= 4 * max(l2_bytes, 262144)",
-                      "V must not be far larger than the second-level cache"),
-        Constraint.of("split == 0 or split < k_blocks", "0 stands for all blocks"),
+        ("m == 2 or tolerance >= 5e-5", "the rounding errors of F(4x4, 3x3) reach 1e-5 of the largest "
+                                        "output where channels are many: a tolerance of 5e-5 allows it"),
+        ("m <= out_h and m <= out_w", "a tile must not be larger than the output"),
+        ("vector <= vector_floats", "a vector must fit the widest register"),
+        ("vector == min(vector_floats, 16) or vector * 4 > min(c, k)",
+         "vectors below the register's width pay only where there are few channels"),
+        ("vector * vectors_k <= k", "a register block must not have more channels than the output"),
+        ("accumulators + vectors_k + 1 <= vector_registers",
+         "sums, filter and one input must fit the registers"),
+        ("accumulators >= 8 or accumulators >= tile_rows * tile_columns",
+         "fewer than 8 sums only wait for each other"),
+        ("unrolled <= 64", "longer bodies gain nothing"),
+        ("c % unroll == 0", "unrolled channels must divide the input channels"),
+        ("block_rows <= tile_rows", "a block must not have more rows than there are"),
+        ("group_waste <= 1.34 or group == 1", "too many tiles of the last group would be empty"),
+        ("block_rows == 1 or v_bytes <= 4 * max(l2_bytes, 262144)",
+         "V must not be far larger than the second-level cache"),
+        ("split == 0 or split < k_blocks", "0 stands for all blocks"),
     ),
-    default=(("m", 4), ("vector", 16), ("vectors_k", 2), ("group", 7), ("block_rows", 2), ("split", 1),
-             ("unroll", 1)),
-    meaning="Winograd convolution: input transformed per block of tile rows, a small matrix product per point",
+    default={"m": 4, "vector": 16, "vectors_k": 2, "group": 7, "block_rows": 2, "split": 1, "unroll": 1},
     implementation="seqtune.kernels.llvm.winograd:IMPLEMENTATION",
 )
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from seqtune.errors import FormatError, KernelError
 
 from ..expression import Expression
-from ..kernel import Configuration, Constraint, Kernel, Parameter, Setting
+from ..kernel import Configuration, Kernel, Parameter, Setting
 from ..lookup import resolve
 
 BACKEND = "miopen"
@@ -91,19 +91,14 @@ def solver(name: str, fields: str, tunables: Sequence[Tunable], constraints: Ite
     """
     tried = [(f"{one.name} in ({', '.join(map(str, one.tried))},)", f"the tuner tries no other {one.name}")
              for one in tunables if one.tried]
-    kernel = Kernel(
-        PREFIX + name, "convnd", (BACKEND,), tuple(Parameter(one.name, tuple(one.values), one.meaning)
-                                                   for one in tunables),
-        _conditions(constraints), tuple((one.name, value) for one, value in zip(tunables, default, strict=True)),
-        meaning, _conditions(solves), tuple((word, Expression(text)) for word, text in derived),
-        prior=_conditions([*tried, *prior]))
+    kernel = Kernel.of(
+        name=PREFIX + name, operation="convnd", meaning=meaning,
+        parameters=[Parameter(tunable.name, tuple(tunable.values), tunable.meaning) for tunable in tunables],
+        derived=derived, solves=solves, constraints=constraints, prior=[*tried, *prior],
+        default={tunable.name: value for tunable, value in zip(tunables, default, strict=True)})
     others = {word: Written(word, Expression(text)) for word, text in (written or {}).items()}
     others |= {word: Written(word, Expression(text), True) for word, text in (ignored or {}).items()}
     return Solver(kernel, tuple(others.get(word, word) for word in fields.split()))
-
-
-def _conditions(conditions: Iterable[Condition]) -> tuple[Constraint, ...]:
-    return tuple(Constraint.of(expression, reason) for expression, reason in conditions)
 
 
 # Conditions on the problem that several solvers share.

@@ -10,9 +10,8 @@ import numpy as np
 
 from ..cache_lines import PADDED, conv2d_lines
 from ..device import Device
-from ..expression import Expression
 from ..implementation import Array, Launch, Source
-from ..kernel import Configuration, Constraint, Kernel, Parameter
+from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .source.tile import OpenCLTile, launch, source
 
@@ -88,10 +87,9 @@ class OpenCLDirect:
 
 IMPLEMENTATION = OpenCLDirect()
 
-KERNEL = Kernel(
+KERNEL = Kernel.of(
     name="opencl.direct",
-    problem_type="conv2d",
-    backends=("opencl",),
+    operation="conv2d",
     meaning="direct convolution in register tiles; where filters are 1x1, unpadded and unstrided, it is the matrix "
             "product of opencl.gemm, with the pixels as rows",
     parameters=(
@@ -106,66 +104,66 @@ KERNEL = Kernel(
         Parameter("order", ("pixels", "channels"), "what neighbouring work-items differ in: pixels or filter blocks"),
         Parameter("work_group", (1, 32, 64, 128, 256), "work-items of a group, along the axis that order names"),
     ),
-    solves=(
-        Constraint.of("direction == 'forward'", "only the forward direction"),
-        Constraint.of("dtype == 'fp32'", "only fp32"),
-    ),
     derived=(
-        ("block", Expression("vector * vectors_k")),
-        ("registers", Expression("ceil_div(vector, vector_floats) * vectors_k * tile_w * tile_h")),
-        ("registers_used", Expression("registers + ceil_div(vector, vector_floats) * vectors_k + 1")),
-        ("w_waste", Expression("ceil_div(row_w, tile_w) * tile_w / row_w")),
-        ("h_waste", Expression("ceil_div(rows, tile_h) * tile_h / rows")),
-        ("k_waste", Expression("ceil_div(k_per_group, block) * block / k_per_group")),
-        ("tiles", Expression("ceil_div(row_w, tile_w) * ceil_div(rows, tile_h)")),
-        ("chunk_tiles", Expression("chunk if chunk > 0 else tiles")),
-        ("weights_bytes", Expression("(piece if piece > 0 else c_per_group) * r * s * block * 4")),
-        ("spots", Expression("ceil_div(n * tiles, chunk_tiles)")),
-        ("work_items", Expression("spots * groups * ceil_div(k_per_group, block)")),
-        ("items_across", Expression("spots if order == 'pixels' else groups * ceil_div(k_per_group, block)")),
-        ("work_groups", Expression("work_items // items_across * ceil_div(items_across, work_group)")),
-        ("groups_per_unit", Expression("work_groups / compute_units")),
-        ("idle", Expression("ceil_div(work_groups, compute_units) * compute_units / work_groups")),
-        ("loads_per_fma", Expression("(tile_w * tile_h + vectors_k) / (tile_w * tile_h * vectors_k)")),
-        ("item_fmas", Expression("chunk_tiles * tile_w * tile_h * block * c_per_group * r * s * work_group")),
+        ("block", "vector * vectors_k"),
+        ("registers", "ceil_div(vector, vector_floats) * vectors_k * tile_w * tile_h"),
+        ("registers_used", "registers + ceil_div(vector, vector_floats) * vectors_k + 1"),
+        ("w_waste", "ceil_div(row_w, tile_w) * tile_w / row_w"),
+        ("h_waste", "ceil_div(rows, tile_h) * tile_h / rows"),
+        ("k_waste", "ceil_div(k_per_group, block) * block / k_per_group"),
+        ("tiles", "ceil_div(row_w, tile_w) * ceil_div(rows, tile_h)"),
+        ("chunk_tiles", "chunk if chunk > 0 else tiles"),
+        ("weights_bytes", "(piece if piece > 0 else c_per_group) * r * s * block * 4"),
+        ("spots", "ceil_div(n * tiles, chunk_tiles)"),
+        ("work_items", "spots * groups * ceil_div(k_per_group, block)"),
+        ("items_across", "spots if order == 'pixels' else groups * ceil_div(k_per_group, block)"),
+        ("work_groups", "work_items // items_across * ceil_div(items_across, work_group)"),
+        ("groups_per_unit", "work_groups / compute_units"),
+        ("idle", "ceil_div(work_groups, compute_units) * compute_units / work_groups"),
+        ("loads_per_fma", "(tile_w * tile_h + vectors_k) / (tile_w * tile_h * vectors_k)"),
+        ("item_fmas", "chunk_tiles * tile_w * tile_h * block * c_per_group * r * s * work_group"),
         *conv2d_lines("block", f"(h * w if border == 'peel' else {PADDED})"),
     ),
-    constraints=(
-        Constraint.of("vector > 1 or k_per_group < 4", "single floats are for fewer than 4 output channels"),
-        Constraint.of("block <= k_per_group", "the block must fit in the output channels of a group"),
-        Constraint.of("vectors_k == 1 or vector > 1", "single floats come one at a time"),
-        Constraint.of("tile_w <= row_w", "the tile must fit in a row"),
-        Constraint.of("tile_h <= rows", "the tile must fit in the rows"),
-        Constraint.of("vector * 2 >= vector_floats or vector * 2 > k_per_group or vector == 1",
-                      "vectors of a quarter of the register leave it empty"),
-        Constraint.of("tile_h <= tile_w or tile_w * 2 > row_w", "tall tiles share no more than flat ones"),
-        Constraint.of("registers >= (vector_registers // 4 if threads > 0 else 4)"
-                      " or tile_w * tile_h * 2 > row_w * rows", "a few accumulators wait for each other"),
-        Constraint.of("(registers_used - vector_registers) * 8 <= vector_registers", "it only spills registers"),
-        Constraint.of("border == 'copy' or pad_h + pad_w > 0", "without padding there is nothing to peel"),
-        Constraint.of("border == 'copy' or tile_h == 1", "it peels a row at a time"),
-        Constraint.of("border == 'copy' or pad_w <= stride_w and (tile_w - 1) * stride_w <= w"
-                      " and (out_w - 2) * stride_w - pad_w + (s - 1) * dilation_w < w",
-                      "it peels one pixel at either end of a row"),
-        Constraint.of("inner == 'channels' or border == 'copy' and s > 1 and c_per_group <= 16",
-                      "a row of taps is for few channels and whole taps"),
-        Constraint.of("inner == 'channels' or layout == 'NCHW' or dilation_w == 1 and groups == 1",
-                      "only then the taps of a row are neighbours in memory"),
-        Constraint.of("chunk == 1 or chunk * 2 <= n * tiles", "a chunk this long is of all tiles"),
-        Constraint.of("chunk == 1 or work_items >= compute_units", "chunks this long leave threads idle"),
-        Constraint.of("chunk == 1 or threads > 0", "a GPU needs all the work-items it can get"),
-        Constraint.of("piece == 0 or chunk != 1 and inner == 'channels'",
-                      "pieces are for tiles that follow each other"),
-        Constraint.of("piece == 0 or c_per_group * r * s * block * 8 > l2_bytes",
-                      "the weights of a block fit in the second-level cache"),
-        Constraint.of("piece == 0 or c_per_group % piece == 0 and c_per_group > piece",
-                      "pieces must divide the channels"),
-        Constraint.of("work_group <= max_work_group", "the device has smaller work-groups"),
-        Constraint.of("work_group == 1 if threads > 0 else work_group >= 32",
-                      "a CPU runs a work-group on one thread, a GPU fills a warp with it"),
+    solves=(
+        ("direction == 'forward'", "only the forward direction"),
+        ("dtype == 'fp32'", "only fp32"),
     ),
-    default=(("vector", 16), ("vectors_k", 2), ("tile_w", 7), ("tile_h", 1), ("border", "peel"), ("inner", "channels"),
-             ("chunk", 4), ("piece", 0), ("order", "pixels"), ("work_group", 1)),
-    implementation="seqtune.kernels.opencl.direct:IMPLEMENTATION",
+    constraints=(
+        ("vector > 1 or k_per_group < 4", "single floats are for fewer than 4 output channels"),
+        ("block <= k_per_group", "the block must fit in the output channels of a group"),
+        ("vectors_k == 1 or vector > 1", "single floats come one at a time"),
+        ("tile_w <= row_w", "the tile must fit in a row"),
+        ("tile_h <= rows", "the tile must fit in the rows"),
+        ("vector * 2 >= vector_floats or vector * 2 > k_per_group or vector == 1",
+         "vectors of a quarter of the register leave it empty"),
+        ("tile_h <= tile_w or tile_w * 2 > row_w", "tall tiles share no more than flat ones"),
+        ("registers >= (vector_registers // 4 if threads > 0 else 4)"
+         " or tile_w * tile_h * 2 > row_w * rows", "a few accumulators wait for each other"),
+        ("(registers_used - vector_registers) * 8 <= vector_registers", "it only spills registers"),
+        ("border == 'copy' or pad_h + pad_w > 0", "without padding there is nothing to peel"),
+        ("border == 'copy' or tile_h == 1", "it peels a row at a time"),
+        ("border == 'copy' or pad_w <= stride_w and (tile_w - 1) * stride_w <= w"
+         " and (out_w - 2) * stride_w - pad_w + (s - 1) * dilation_w < w",
+         "it peels one pixel at either end of a row"),
+        ("inner == 'channels' or border == 'copy' and s > 1 and c_per_group <= 16",
+         "a row of taps is for few channels and whole taps"),
+        ("inner == 'channels' or layout == 'NCHW' or dilation_w == 1 and groups == 1",
+         "only then the taps of a row are neighbours in memory"),
+        ("chunk == 1 or chunk * 2 <= n * tiles", "a chunk this long is of all tiles"),
+        ("chunk == 1 or work_items >= compute_units", "chunks this long leave threads idle"),
+        ("chunk == 1 or threads > 0", "a GPU needs all the work-items it can get"),
+        ("piece == 0 or chunk != 1 and inner == 'channels'",
+         "pieces are for tiles that follow each other"),
+        ("piece == 0 or c_per_group * r * s * block * 8 > l2_bytes",
+         "the weights of a block fit in the second-level cache"),
+        ("piece == 0 or c_per_group % piece == 0 and c_per_group > piece",
+         "pieces must divide the channels"),
+        ("work_group <= max_work_group", "the device has smaller work-groups"),
+        ("work_group == 1 if threads > 0 else work_group >= 32",
+         "a CPU runs a work-group on one thread, a GPU fills a warp with it"),
+    ),
+    default={"vector": 16, "vectors_k": 2, "tile_w": 7, "tile_h": 1, "border": "peel", "inner": "channels",
+             "chunk": 4, "piece": 0, "order": "pixels", "work_group": 1},
     version=2,
+    implementation="seqtune.kernels.opencl.direct:IMPLEMENTATION",
 )

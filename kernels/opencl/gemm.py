@@ -6,9 +6,8 @@ import numpy as np
 
 from ..cache_lines import gemm_lines
 from ..device import Device
-from ..expression import Expression
 from ..implementation import Array, Launch, Source
-from ..kernel import Configuration, Constraint, Kernel, Parameter
+from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .source.tile import OpenCLTile, launch, source
 
@@ -56,10 +55,9 @@ class OpenCLGemm:
 
 IMPLEMENTATION = OpenCLGemm()
 
-KERNEL = Kernel(
+KERNEL = Kernel.of(
     name="opencl.gemm",
-    problem_type="gemm",
-    backends=("opencl",),
+    operation="gemm",
     meaning="matrix product in register tiles",
     parameters=(
         Parameter("vector", (1, 4, 8, 16), "columns of C in one vector variable"),
@@ -70,46 +68,45 @@ KERNEL = Kernel(
         Parameter("order", ("rows", "columns"), "the axis of C along which neighbouring work-items lie"),
         Parameter("work_group", (1, 32, 64, 128, 256), "work-items of a group, along the axis that order names"),
     ),
-    solves=(Constraint.of("dtype == 'fp32'", "only fp32"),),
     derived=(
-        ("block", Expression("vector * vectors_n")),
-        ("registers", Expression("ceil_div(vector, vector_floats) * vectors_n * tile_m")),
-        ("registers_used", Expression("registers + ceil_div(vector, vector_floats) * vectors_n + 1")),
-        ("m_waste", Expression("ceil_div(m, tile_m) * tile_m / m")),
-        ("n_waste", Expression("ceil_div(n, block) * block / n")),
-        ("tiles", Expression("ceil_div(m, tile_m)")),
-        ("chunk_tiles", Expression("chunk if chunk > 0 else tiles")),
-        ("panel_bytes", Expression("(piece if piece > 0 else k) * block * 4")),
-        ("spots", Expression("ceil_div(tiles, chunk_tiles)")),
-        ("work_items", Expression("spots * ceil_div(n, block)")),
-        ("items_across", Expression("spots if order == 'rows' else ceil_div(n, block)")),
-        ("work_groups", Expression("work_items // items_across * ceil_div(items_across, work_group)")),
-        ("groups_per_unit", Expression("work_groups / compute_units")),
-        ("idle", Expression("ceil_div(work_groups, compute_units) * compute_units / work_groups")),
-        ("loads_per_fma", Expression("(tile_m + vectors_n) / (tile_m * vectors_n)")),
-        ("item_fmas", Expression("chunk_tiles * tile_m * block * k * work_group")),
+        ("block", "vector * vectors_n"),
+        ("registers", "ceil_div(vector, vector_floats) * vectors_n * tile_m"),
+        ("registers_used", "registers + ceil_div(vector, vector_floats) * vectors_n + 1"),
+        ("m_waste", "ceil_div(m, tile_m) * tile_m / m"),
+        ("n_waste", "ceil_div(n, block) * block / n"),
+        ("tiles", "ceil_div(m, tile_m)"),
+        ("chunk_tiles", "chunk if chunk > 0 else tiles"),
+        ("panel_bytes", "(piece if piece > 0 else k) * block * 4"),
+        ("spots", "ceil_div(tiles, chunk_tiles)"),
+        ("work_items", "spots * ceil_div(n, block)"),
+        ("items_across", "spots if order == 'rows' else ceil_div(n, block)"),
+        ("work_groups", "work_items // items_across * ceil_div(items_across, work_group)"),
+        ("groups_per_unit", "work_groups / compute_units"),
+        ("idle", "ceil_div(work_groups, compute_units) * compute_units / work_groups"),
+        ("loads_per_fma", "(tile_m + vectors_n) / (tile_m * vectors_n)"),
+        ("item_fmas", "chunk_tiles * tile_m * block * k * work_group"),
         *gemm_lines("block"),
     ),
+    solves=(("dtype == 'fp32'", "only fp32"),),
     constraints=(
-        Constraint.of("vector > 1 or n < 4", "single floats are for fewer than 4 columns"),
-        Constraint.of("block <= n", "the block must fit in the columns"),
-        Constraint.of("vectors_n == 1 or vector > 1", "single floats come one at a time"),
-        Constraint.of("tile_m <= m", "the tile must fit in the rows"),
-        Constraint.of("vector * 2 >= vector_floats or vector * 2 > n or vector == 1",
-                      "vectors of a quarter of the register leave it empty"),
-        Constraint.of("(registers_used - vector_registers) * 8 <= vector_registers", "it only spills registers"),
-        Constraint.of("chunk == 1 or chunk * 2 <= tiles", "a chunk this long is of all tiles"),
-        Constraint.of("chunk == 1 or work_items >= compute_units", "chunks this long leave threads idle"),
-        Constraint.of("chunk == 1 or threads > 0", "a GPU needs all the work-items it can get"),
-        Constraint.of("piece == 0 or chunk != 1", "pieces are for tiles that follow each other"),
-        Constraint.of("piece == 0 or k * block * 8 > l2_bytes", "a panel fits in the second-level cache"),
-        Constraint.of("piece == 0 or k % piece == 0 and k > piece", "pieces must divide k"),
-        Constraint.of("work_group <= max_work_group", "the device has smaller work-groups"),
-        Constraint.of("work_group == 1 if threads > 0 else work_group >= 32",
-                      "a CPU runs a work-group on one thread, a GPU fills a warp with it"),
+        ("vector > 1 or n < 4", "single floats are for fewer than 4 columns"),
+        ("block <= n", "the block must fit in the columns"),
+        ("vectors_n == 1 or vector > 1", "single floats come one at a time"),
+        ("tile_m <= m", "the tile must fit in the rows"),
+        ("vector * 2 >= vector_floats or vector * 2 > n or vector == 1",
+         "vectors of a quarter of the register leave it empty"),
+        ("(registers_used - vector_registers) * 8 <= vector_registers", "it only spills registers"),
+        ("chunk == 1 or chunk * 2 <= tiles", "a chunk this long is of all tiles"),
+        ("chunk == 1 or work_items >= compute_units", "chunks this long leave threads idle"),
+        ("chunk == 1 or threads > 0", "a GPU needs all the work-items it can get"),
+        ("piece == 0 or chunk != 1", "pieces are for tiles that follow each other"),
+        ("piece == 0 or k * block * 8 > l2_bytes", "a panel fits in the second-level cache"),
+        ("piece == 0 or k % piece == 0 and k > piece", "pieces must divide k"),
+        ("work_group <= max_work_group", "the device has smaller work-groups"),
+        ("work_group == 1 if threads > 0 else work_group >= 32",
+         "a CPU runs a work-group on one thread, a GPU fills a warp with it"),
     ),
-    default=(("vector", 16), ("vectors_n", 1), ("tile_m", 8), ("chunk", 1), ("piece", 0), ("order", "rows"),
-             ("work_group", 1)),
+    default={"vector": 16, "vectors_n": 1, "tile_m": 8, "chunk": 1, "piece": 0, "order": "rows", "work_group": 1},
     version=2,
     implementation="seqtune.kernels.opencl.gemm:IMPLEMENTATION",
 )

@@ -6,9 +6,8 @@ import numpy as np
 
 from ..cache_lines import conv2d_lines
 from ..device import Device
-from ..expression import Expression
 from ..implementation import Array, Launch, Phase, Source
-from ..kernel import Configuration, Constraint, Kernel, Parameter
+from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .source.block import ARGUMENTS, Block, source
 
@@ -69,10 +68,9 @@ class ImplicitGemm:
 
 IMPLEMENTATION = ImplicitGemm()
 
-KERNEL = Kernel(
+KERNEL = Kernel.of(
     name="opencl.implicit_gemm",
-    problem_type="conv2d",
-    backends=("opencl",),
+    operation="conv2d",
     meaning="convolution as a matrix product of gathered pixels, through local memory or not",
     parameters=(
         Parameter("local_a", (0, 1), "the work-group copies pixels into local memory"),
@@ -86,51 +84,51 @@ KERNEL = Kernel(
         Parameter("unroll", (1, 2, 4), "channels of one pass of the innermost loop"),
         Parameter("order", ("pixels", "channels"), "what neighbouring work-groups differ in"),
     ),
-    solves=(
-        Constraint.of("direction == 'forward'", "only the forward direction"),
-        Constraint.of("dtype == 'fp32'", "only fp32"),
-        Constraint.of("k_per_group >= 4", "it gathers for at least 4 output channels"),
-    ),
     derived=(
-        ("pixels", Expression("out_h * out_w")),
-        ("block_m", Expression("tile_m * group_m")),
-        ("block_n", Expression("vector * vectors_n * group_n")),
-        ("items", Expression("group_m * group_n")),
-        ("registers", Expression("ceil_div(vector, vector_floats) * vectors_n * tile_m")),
-        ("m_waste", Expression("ceil_div(pixels, block_m) * block_m / pixels")),
-        ("n_waste", Expression("ceil_div(k_per_group, block_n) * block_n / k_per_group")),
-        ("local_floats", Expression("local_a * (block_k * (block_m + 1) + block_m) + local_b * block_k * block_n")),
-        ("work_groups", Expression("n * groups * ceil_div(pixels, block_m) * ceil_div(k_per_group, block_n)")),
-        ("groups_per_unit", Expression("work_groups / compute_units")),
-        ("idle", Expression("ceil_div(work_groups, compute_units) * compute_units / work_groups")),
-        ("item_fmas", Expression("block_m * block_n * c_per_group * r * s")),
-        ("loads_per_fma", Expression("(tile_m + vectors_n) / (tile_m * vectors_n)")),
-        ("panel_bytes", Expression("c_per_group * r * s * block_n * 4")),
+        ("pixels", "out_h * out_w"),
+        ("block_m", "tile_m * group_m"),
+        ("block_n", "vector * vectors_n * group_n"),
+        ("items", "group_m * group_n"),
+        ("registers", "ceil_div(vector, vector_floats) * vectors_n * tile_m"),
+        ("m_waste", "ceil_div(pixels, block_m) * block_m / pixels"),
+        ("n_waste", "ceil_div(k_per_group, block_n) * block_n / k_per_group"),
+        ("local_floats", "local_a * (block_k * (block_m + 1) + block_m) + local_b * block_k * block_n"),
+        ("work_groups", "n * groups * ceil_div(pixels, block_m) * ceil_div(k_per_group, block_n)"),
+        ("groups_per_unit", "work_groups / compute_units"),
+        ("idle", "ceil_div(work_groups, compute_units) * compute_units / work_groups"),
+        ("item_fmas", "block_m * block_n * c_per_group * r * s"),
+        ("loads_per_fma", "(tile_m + vectors_n) / (tile_m * vectors_n)"),
+        ("panel_bytes", "c_per_group * r * s * block_n * 4"),
         *conv2d_lines("block_n", "h * w", "tile_m"),
     ),
-    constraints=(
-        Constraint.of("block_n <= k_per_group", "the block must fit in the output channels of a group"),
-        Constraint.of("block_m <= pixels", "the block must fit in the pixels of an image"),
-        Constraint.of("vector <= vector_floats and vector * 2 >= vector_floats or vector * 2 > k_per_group",
-                      "vectors are a register or half of one"),
-        Constraint.of("registers * (4 if threads > 0 else 16) >= vector_registers or tile_m * 2 > pixels",
-                      "a few accumulators wait for each other"),
-        Constraint.of("registers + vectors_n < vector_registers if threads > 0 else registers * 2 <= vector_registers",
-                      "so many accumulators only spill"),
-        Constraint.of("items <= max_work_group", "the device has smaller work-groups"),
-        Constraint.of("items <= 4 if threads > 0 else items >= 32 and items <= 256",
-                      "a CPU runs a work-group on one thread, a GPU fills some warps with it"),
-        Constraint.of("threads == 0 or items == (4 if local_a + local_b > 0 else 1)",
-                      "a CPU's work-items have nothing to share but local memory"),
-        Constraint.of("threads == 0 or local_a + local_b == 0 or order == 'pixels' and vector * 2 > vector_floats",
-                      "on a CPU local memory is slow enough to try it one way only"),
-        Constraint.of("(block_k > 0) == (local_a + local_b > 0)", "a block of channels is what local memory holds"),
-        Constraint.of("block_k == 0 or c_per_group % block_k == 0", "blocks must divide the channels"),
-        Constraint.of("c_per_group % unroll == 0", "unrolled channels must divide the channels"),
-        Constraint.of("unroll == 1 or block_k == 0", "compilers unroll loops of known length themselves"),
-        Constraint.of("local_floats * 4 <= local_memory", "the device has less local memory"),
+    solves=(
+        ("direction == 'forward'", "only the forward direction"),
+        ("dtype == 'fp32'", "only fp32"),
+        ("k_per_group >= 4", "it gathers for at least 4 output channels"),
     ),
-    default=(("local_a", 0), ("local_b", 0), ("vector", 16), ("vectors_n", 2), ("tile_m", 8), ("group_m", 1),
-             ("group_n", 1), ("block_k", 0), ("unroll", 1), ("order", "pixels")),
+    constraints=(
+        ("block_n <= k_per_group", "the block must fit in the output channels of a group"),
+        ("block_m <= pixels", "the block must fit in the pixels of an image"),
+        ("vector <= vector_floats and vector * 2 >= vector_floats or vector * 2 > k_per_group",
+         "vectors are a register or half of one"),
+        ("registers * (4 if threads > 0 else 16) >= vector_registers or tile_m * 2 > pixels",
+         "a few accumulators wait for each other"),
+        ("registers + vectors_n < vector_registers if threads > 0 else registers * 2 <= vector_registers",
+         "so many accumulators only spill"),
+        ("items <= max_work_group", "the device has smaller work-groups"),
+        ("items <= 4 if threads > 0 else items >= 32 and items <= 256",
+         "a CPU runs a work-group on one thread, a GPU fills some warps with it"),
+        ("threads == 0 or items == (4 if local_a + local_b > 0 else 1)",
+         "a CPU's work-items have nothing to share but local memory"),
+        ("threads == 0 or local_a + local_b == 0 or order == 'pixels' and vector * 2 > vector_floats",
+         "on a CPU local memory is slow enough to try it one way only"),
+        ("(block_k > 0) == (local_a + local_b > 0)", "a block of channels is what local memory holds"),
+        ("block_k == 0 or c_per_group % block_k == 0", "blocks must divide the channels"),
+        ("c_per_group % unroll == 0", "unrolled channels must divide the channels"),
+        ("unroll == 1 or block_k == 0", "compilers unroll loops of known length themselves"),
+        ("local_floats * 4 <= local_memory", "the device has less local memory"),
+    ),
+    default={"local_a": 0, "local_b": 0, "vector": 16, "vectors_n": 2, "tile_m": 8, "group_m": 1, "group_n": 1,
+             "block_k": 0, "unroll": 1, "order": "pixels"},
     implementation="seqtune.kernels.opencl.implicit_gemm:IMPLEMENTATION",
 )

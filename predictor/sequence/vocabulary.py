@@ -54,7 +54,7 @@ class Declaration(BaseModel):
     def of(cls, kernel: Kernel) -> Declaration:
         """The declaration of a kernel as it is now."""
         return cls(
-            name=kernel.name, problem_type=kernel.problem_type, version=kernel.version,
+            name=kernel.name, problem_type=kernel.operation, version=kernel.version,
             parameters=tuple((parameter.name, parameter.values) for parameter in kernel.parameters),
             constraints=tuple(constraint.expression.text for constraint in kernel.constraints),
             derived=tuple((name, expression.text) for name, expression in kernel.derived))

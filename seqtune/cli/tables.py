@@ -70,9 +70,9 @@ def kernels(found: Sequence[Kernel]) -> None:
     from seqtune.kernels.implementation import includes
 
     for kernel in found:
-        _out.print(f"{kernel.name} (version {kernel.version}): {kernel.meaning or kernel.problem_type}", markup=False)
+        _out.print(f"{kernel.name} (version {kernel.version}): {kernel.meaning or kernel.operation}", markup=False)
         for condition in kernel.solves:
-            _out.print(f"  solves {kernel.problem_type} where {condition.expression.text}: {condition.reason}",
+            _out.print(f"  solves {kernel.operation} where {condition.expression.text}: {condition.reason}",
                        markup=False)
         for parameter in kernel.parameters:
             values = " ".join(map(str, parameter.values))

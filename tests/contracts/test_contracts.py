@@ -50,12 +50,12 @@ ODD = {"llvm": (8, 2), "opencl": (1, 0)}
 
 def problem_of(family: Kernel) -> Problem:
     """One that the family solves."""
-    return OWN.get(family.name, PROBLEMS[family.problem_type])
+    return OWN.get(family.name, PROBLEMS[family.operation])
 
 
 def problems_of_equal_weights(family: Kernel, device: Device) -> list[Problem]:
     """Problems that the family solves whose weights have one shape, and which differ in everything else."""
-    if family.problem_type == "gemm":
+    if family.operation == "gemm":
         alternatives = [{"m": 13, "n": 48, "k": 48, "trans_b": flag} for flag in ("no", "yes")]
     else:
         depthwise = family.name == "llvm.depthwise"
@@ -63,7 +63,7 @@ def problems_of_equal_weights(family: Kernel, device: Device) -> list[Problem]:
             {"c": groups * (1 if depthwise else 32), "h": 20, "w": 20, "k": 64, "r": 3, "s": 3, "groups": groups,
              "layout": layout}
             for groups in ((64,) if depthwise else (1, 2, 4)) for layout in ("NCHW", "NHWC")]
-    problems = [Problem.make(family.problem_type, **features) for features in alternatives]
+    problems = [Problem.make(family.operation, **features) for features in alternatives]
     return [problem for problem in problems if family.why_not(problem, device) is None]
 
 
@@ -106,8 +106,8 @@ class TestKernel:
     def test_it_refuses_what_is_not_implemented(self, name: str) -> None:
         family, device = kernel(name), self.space(name).device
         for feature in ({"dtype": "int8"}, {"direction": "backward_data"}):
-            if family.problem_type == "conv2d" or "dtype" in feature:
-                other = Problem.make(family.problem_type, **{**dict(self.space(name).problem), **feature})
+            if family.operation == "conv2d" or "dtype" in feature:
+                other = Problem.make(family.operation, **{**dict(self.space(name).problem), **feature})
                 assert family.why_not(other, device)
         assert family.why_not(Problem.make("recorded", size=3), device)
         assert family.why_not(self.space(name).problem, replace(device, backend="another"))

@@ -13,7 +13,7 @@ from seqtune.data.record import Status
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.implementation import Implementation, Launch, Phase, Source
-from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
+from seqtune.kernels.kernel import Configuration, Kernel, Parameter
 from seqtune.kernels.operations.feature import Feature, Value
 from seqtune.kernels.operations.operation import Operands, Operation, Shape, Work
 from seqtune.kernels.operations.table import OPERATIONS
@@ -104,14 +104,14 @@ out:
 
 ROW_SUM = RowSum()
 ROW_SUM_IMPLEMENTATION = RowSumImplementation()
-ROW_SUM_KERNEL = Kernel(
-    name="llvm.row_sum", problem_type="row_sum", backends=("llvm",),
+ROW_SUM_KERNEL = Kernel.of(
+    name="llvm.row_sum", operation="row_sum", meaning="row sums with a vector of partial sums",
     parameters=(Parameter("vector", (1, 2, 4, 8), "floats added at once"),
                 Parameter("task_rows", (1, 2, 4, 8, 16), "rows that a task sums")),
-    constraints=(Constraint.of("columns % vector == 0", "a vector must not reach into the next row"),
-                 Constraint.of("rows % task_rows == 0", "a task must not reach beyond the last row")),
-    default=(("vector", 4), ("task_rows", 1)), meaning="row sums with a vector of partial sums",
-    derived=(("tasks", Expression("rows // task_rows")),),
+    derived=(("tasks", "rows // task_rows"),),
+    constraints=(("columns % vector == 0", "a vector must not reach into the next row"),
+                 ("rows % task_rows == 0", "a task must not reach beyond the last row")),
+    default={"vector": 4, "task_rows": 1},
     implementation=f"{__name__}:ROW_SUM_IMPLEMENTATION")
 
 

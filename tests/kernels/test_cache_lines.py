@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seqtune.kernels.cache_lines import LINE, PERIOD, conv2d_lines, gemm_lines
+from seqtune.kernels.expression import Expression
 
 SETS = PERIOD // LINE
 
@@ -20,7 +21,7 @@ def average(count: int, step: int) -> float:
 def test_lines_a_set_are_those_of_a_cache_that_is_counted(size: int, layout: str) -> None:
     names = {"c_per_group": 64, "c": 64, "h": size, "w": size, "pad_h": 0, "pad_w": 0, "out_h": size, "out_w": size,
              "k": 256, "stride_w": 1, "tile_w": 14, "lanes_k": 48, "layout": layout}
-    found = {name: expression(names) for name, expression in conv2d_lines("lanes_k")}
+    found = {name: Expression(text)(names) for name, text in conv2d_lines("lanes_k")}
     x, y = (average(64, size * size), average(48, size * size)) if layout == "NCHW" else (
         average(14, 64), average(14, 256))
     assert x / 3 <= found["x_lines_a_set"] <= 3 * x
@@ -30,11 +31,11 @@ def test_lines_a_set_are_those_of_a_cache_that_is_counted(size: int, layout: str
 def test_a_power_of_two_puts_all_channels_into_one_set() -> None:
     names = {"c_per_group": 256, "h": 32, "w": 32, "pad_h": 0, "pad_w": 0, "out_h": 32, "out_w": 32, "stride_w": 2,
              "tile_w": 4, "lanes_k": 32, "layout": "NCHW", "c": 256, "k": 256}
-    found = {name: expression(names) for name, expression in conv2d_lines("lanes_k")}
+    found = {name: Expression(text)(names) for name, text in conv2d_lines("lanes_k")}
     assert found == {"x_lines_a_set": 256, "y_lines_a_set": 32, "x_line_visits": 2, "y_line_visits": 4}
 
 
 def test_rows_of_a_matrix_fall_into_one_set_where_its_columns_are_a_multiple_of_the_period() -> None:
     names = {"m": 64, "n": 1000, "k": 2048, "trans_a": "no", "tile_m": 12, "lanes_n": 8}
-    found = {name: expression(names) for name, expression in gemm_lines("lanes_n")}
+    found = {name: Expression(text)(names) for name, text in gemm_lines("lanes_n")}
     assert found == {"a_lines_a_set": 12, "c_lines_a_set": 1, "c_line_visits": 2}

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 from dataclasses import replace
 
 import pytest
@@ -85,3 +88,14 @@ def test_a_family_is_offered_on_every_backend_that_it_names(monkeypatch: pytest.
         device = Device(f"{backend}:test", backend, "none", "none", extra=(("step", 1),))
         assert BOTH in registry.kernels_for(problem, device)
     assert BOTH.name not in registry.table("another")
+
+
+@pytest.mark.parametrize("reference", registry.KERNELS.values(), ids=registry.KERNELS)
+def test_every_family_is_declared_in_the_same_order(reference: str) -> None:
+    module = importlib.import_module(reference.partition(":")[0])
+    calls = [node for node in ast.walk(ast.parse(inspect.getsource(module)))
+             if isinstance(node, ast.Call) and ast.unparse(node.func) == "Kernel.of"]
+    order = list(inspect.signature(Kernel.of).parameters)
+    assert len(calls) == 1
+    fields = [str(keyword.arg) for keyword in calls[0].keywords]
+    assert fields == sorted(fields, key=order.index)

@@ -25,9 +25,9 @@ def odd_problems(family: Kernel, device: Device, count: int, seed: int) -> list[
     found: list[Problem] = []
     while len(found) < count:
         features: dict[str, int | str] = {"bias": ("no", "yes")[pick(0, 1)], "activation": ("none", "relu")[pick(0, 1)]}
-        features |= _product(pick) if family.problem_type == "gemm" else _convolution(pick)
+        features |= _product(pick) if family.operation == "gemm" else _convolution(pick)
         with suppress(ProblemError):  # a filter larger than the input
-            problem = Problem.make(family.problem_type, **features)
+            problem = Problem.make(family.operation, **features)
             if family.why_not(problem, device) is None:
                 found.append(problem)
     return found

@@ -23,7 +23,7 @@ from seqtune.kernels.space import SearchSpace
 
 DIRECT = Kernel(
     name="fake.direct",
-    problem_type="conv2d",
+    operation="conv2d",
     backends=("fake",),
     parameters=(
         Parameter("vector", (4, 8, 16)),
