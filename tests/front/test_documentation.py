@@ -12,6 +12,7 @@ import pytest
 
 from docs.generate import architecture, docstrings, import_arrows
 from seqtune.data.dataset import SCHEMA
+from seqtune.data.formats.table import FORMATS
 from seqtune.data.record import Status
 from seqtune.tuner.strategies.strategy import STRATEGIES
 from tests.support.documentation import (
@@ -83,13 +84,15 @@ def test_the_readme_is_short_and_shows_its_figure() -> None:
     assert (ROOT / figures[0]).is_file()
 
 
-def test_strategies_statuses_and_columns_are_all_described() -> None:
+def test_strategies_statuses_columns_and_formats_are_all_described() -> None:
     for name in STRATEGIES:
         assert f"| `{name}` |" in text_of("docs/guides/tune.md")
     for status in Status:
         assert f"| `{status}` |" in text_of("docs/internals/measuring-and-verification.md")
     for column in SCHEMA.names:
         assert f"`{column}`" in text_of("docs/reference/file-formats.md")
+    for name in FORMATS:
+        assert f"`{name}`" in text_of("docs/reference/file-formats.md")
 
 
 def test_everything_public_has_a_docstring() -> None:
@@ -114,6 +117,7 @@ def test_the_picture_shows_every_room_and_no_arrow_that_runs_up() -> None:
         assert len(module) < 3 or f">{module[1]}<" in picture
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
