@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.kernel import Configuration, Kernel
     from seqtune.kernels.operations.operation import Operands
     from seqtune.kernels.problem import Problem
-    from seqtune.tuner.backends.llvm.calls import Caller
+    from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
     from seqtune.tuner.measuring.runner import Measurer
     from seqtune.tuner.measuring.timing import Expected
 
@@ -102,21 +102,21 @@ def checked(expected: Expected, run: Callable[[], Any], what: str) -> float:
     return error
 
 
-def our_way(caller: Caller, problem: Problem, operands: Operands, expected: Expected, configuration: Configuration,
-            method: str) -> Way:
+def our_way(binder: KernelBinder, problem: Problem, operands: Operands, expected: Expected,
+            configuration: Configuration, method: str) -> Way:
     """A configuration on memory of PyTorch's. Raises SeqtuneError on a wrong result."""
     import torch
 
-    call = caller.bind(problem, configuration, operands["weights"], operands.get("bias"))
+    kernel = binder.bind(problem, configuration, operands["weights"], operands.get("bias"))
     x, shape = tensor(operands["x"]), expected.y.shape
 
     def run() -> None:
         y = torch.empty(shape)
-        call(x.data_ptr(), y.data_ptr())
+        kernel(x.data_ptr(), y.data_ptr())
 
     def result() -> Any:
         y = torch.full(shape, math.nan)
-        call(x.data_ptr(), y.data_ptr())
+        kernel(x.data_ptr(), y.data_ptr())
         return y.numpy()
 
     return Way(method, run, checked(expected, result, configuration.brief()),

@@ -170,7 +170,7 @@ def main() -> None:
 def run(given: argparse.Namespace) -> None:
     """The search and the contest."""
     from seqtune.kernels.registry import kernels_for
-    from seqtune.pytorch.optimized import caller_of
+    from seqtune.pytorch.optimized import binder_of
     from seqtune.tuner.measuring.runner import Runner
     from seqtune.tuner.measuring.timing import prepare
 
@@ -190,7 +190,7 @@ def run(given: argparse.Namespace) -> None:
         problem = problem_of(label)
         operands, expected = prepare(problem)
         ways = pytorch_ways(problem, operands, expected)
-        ways += [our_way(caller_of(device), problem, operands, expected, one, one.kernel) for one in configurations]
+        ways += [our_way(binder_of(device), problem, operands, expected, one, one.kernel) for one in configurations]
         seconds = take_turns(ways, given.rounds)
         print(f"{label}, {device.threads} threads: " + ", ".join(
             f"{method} {one * 1e6:.0f} us" for method, one in seconds.items()), file=sys.stderr, flush=True)

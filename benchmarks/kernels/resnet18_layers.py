@@ -94,7 +94,7 @@ def entries(problems: Sequence[Problem], devices: Sequence[Device], journal: Jou
 
 def contest(label: str, problem: Problem, mine: Sequence[Entry], rounds: int) -> list[Row]:
     """All ways of one layer on one device."""
-    from seqtune.pytorch.optimized import caller_of
+    from seqtune.pytorch.optimized import binder_of
     from seqtune.tuner.measuring.timing import prepare
 
     device = mine[0].device
@@ -103,7 +103,7 @@ def contest(label: str, problem: Problem, mine: Sequence[Entry], rounds: int) ->
     ways: list[Way] = convolution_ways(problem, operands, expected)
     for entry in mine:
         inputs = (operands, expected) if entry.problem == problem else prepare(entry.problem)
-        ways.append(our_way(caller_of(device), entry.problem, *inputs, entry.configuration, entry.method))
+        ways.append(our_way(binder_of(device), entry.problem, *inputs, entry.configuration, entry.method))
     seconds = take_turns(ways, rounds)
     print(f"{label}, {device.threads} threads: " + ", ".join(
         f"{method} {one * 1e6:.0f} us" for method, one in seconds.items()), file=sys.stderr, flush=True)

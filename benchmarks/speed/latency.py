@@ -93,7 +93,7 @@ def calls(times: int) -> dict[str, float]:
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
     from seqtune.tuner.backends.discovery import find
-    from seqtune.tuner.backends.llvm.calls import Caller, aligned
+    from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder, aligned
     from seqtune.tuner.backends.llvm.compiler import Compiler
     from seqtune.tuner.backends.llvm.threads import Threads
 
@@ -107,7 +107,7 @@ def calls(times: int) -> dict[str, float]:
         compiler = Compiler(device.instruction_set)
         threads = Threads(compiler, count)
         try:
-            call = Caller(device, compiler, threads).bind(problem, one_row, np.ones((1, 4), np.float32), None)
+            call = KernelBinder(device, compiler, threads).bind(problem, one_row, np.ones((1, 4), np.float32), None)
             blocks = []
             for _ in range(times):
                 start = time.perf_counter()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.fx import GraphModule, Node
 
-from seqtune.tuner.backends.llvm.calls import OTHER, Caller, X, Y, aligned
+from seqtune.tuner.backends.llvm.bound_kernels import OTHER, KernelBinder, X, Y, aligned
 
 from .modules import Step
 
@@ -31,12 +31,12 @@ class Chain(nn.Module):
     the numbers of the steps whose results are read outside.
     """
 
-    def __init__(self, caller: Caller, steps: Sequence[Step], operands: Sequence[Sequence[int]],
+    def __init__(self, binder: KernelBinder, steps: Sequence[Step], operands: Sequence[Sequence[int]],
                  results: Sequence[int]) -> None:
         super().__init__()
-        self._team = caller.team
-        self._calls = [step.call for step in steps]  # they keep code and weights alive
-        self._jobs = np.array([call.address for call in self._calls], np.int64)
+        self._threads = binder.threads
+        self._kernels = [step.kernel for step in steps]  # they keep code and weights alive
+        self._jobs = np.array([kernel.address for kernel in self._kernels], np.int64)
         self._result_steps = [steps[number] for number in results]
         self._blocks = _Blocks()
         # (operand of the chain, format) -> a step that can convert the operand, and the slots that read it
@@ -57,27 +57,28 @@ class Chain(nn.Module):
                 elif read in results:
                     self._new[results.index(read)].append((number, slot))
                 else:
-                    self._calls[number].job[slot] = self._blocks.address(block_of[read if read in block_of else number])
+                    block = block_of[read if read in block_of else number]
+                    self._kernels[number].job[slot] = self._blocks.address(block)
             if number in block_of:
-                self._calls[number].job[Y] = self._blocks.address(block_of[number])
+                self._kernels[number].job[Y] = self._blocks.address(block_of[number])
             for read in set(reads):
                 if read in block_of and last_read[read] == number:
                     self._blocks.give(block_of.pop(read))
 
     def forward(self, *operands: Tensor) -> Tensor | tuple[Tensor, ...]:
         """The results; a single one is returned as a tensor, not a tuple."""
-        calls = self._calls
+        kernels = self._kernels
         ready = []  # keeps converted operands alive until the end
         for (number, _), (step, slots) in self._ready.items():
             x = step.ready(operands[number])
             ready.append(x)
             for reader, slot in slots:
-                calls[reader].job[slot] = x.data_ptr()
+                kernels[reader].job[slot] = x.data_ptr()
         results = [step.new() for step in self._result_steps]
         for y, slots in zip(results, self._new, strict=True):
             for user, slot in slots:
-                calls[user].job[slot] = y.data_ptr()
-        self._team.run_all(self._jobs)
+                kernels[user].job[slot] = y.data_ptr()
+        self._threads.run_all(self._jobs)
         return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -104,11 +105,11 @@ class _Blocks:
         return int(self._blocks[number].ctypes.data)
 
 
-def link(module: GraphModule, caller: Caller) -> None:
+def link(module: GraphModule, binder: KernelBinder) -> None:
     """Replace all runs of consecutive steps of a graph that share a memory format by chains."""
     for number, nodes in enumerate(list(_runs(module))):
         if len(nodes) > 1:
-            _chain(module, caller, nodes, f"seqtune_chain_{number}")
+            _chain(module, binder, nodes, f"seqtune_chain_{number}")
 
 
 def _runs(module: GraphModule) -> Iterator[list[Node]]:
@@ -128,13 +129,13 @@ def _runs(module: GraphModule) -> Iterator[list[Node]]:
     yield nodes
 
 
-def _chain(module: GraphModule, caller: Caller, nodes: Sequence[Node], name: str) -> None:
+def _chain(module: GraphModule, binder: KernelBinder, nodes: Sequence[Node], name: str) -> None:
     numbers = {node: number for number, node in enumerate(nodes)}
     outside = list(dict.fromkeys(read for node in nodes for read in node.all_input_nodes if read not in numbers))
     numbers |= {node: -1 - number for number, node in enumerate(outside)}
     results = [number for number, node in enumerate(nodes) if any(user not in numbers for user in node.users)]
     steps = [module.get_submodule(str(node.target)) for node in nodes]
-    chain = Chain(caller, [step for step in steps if isinstance(step, Step)],
+    chain = Chain(binder, [step for step in steps if isinstance(step, Step)],
                   [[numbers[read] for read in node.args if isinstance(read, Node)] for node in nodes], results)
     module.add_submodule(name, chain)
     with module.graph.inserting_after(nodes[-1]):

@@ -17,7 +17,7 @@ from torch.fx import GraphModule, Node
 
 from seqtune.kernels.operations import conv2d, gemm
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.backends.llvm.calls import Caller
+from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
 from ..errors import ProblemError
 from .modules import LAST, KeptConvolution, Step, pool, sum_of_two
@@ -173,13 +173,13 @@ def replace_layer(module: GraphModule, layer: Layer, by: nn.Module) -> None:
     _stand_in(module, chain, by, (layer.input,))
 
 
-def replace_glue(module: GraphModule, caller: Caller) -> None:
+def replace_glue(module: GraphModule, binder: KernelBinder) -> None:
     """Replace sums (with a fused ReLU) and max-pools between layers by our own loops."""
     for node in list(module.graph.nodes):
         if node.op == "call_function" and node.target in SUMS:
-            _replace_sum(module, caller, node)
+            _replace_sum(module, binder, node)
         elif node.op == "call_function" and node.target is aten.max_pool2d.default:
-            _replace_pool(module, caller, node)
+            _replace_pool(module, binder, node)
 
 
 def keep_strides(module: GraphModule) -> None:
@@ -197,7 +197,7 @@ def keep_strides(module: GraphModule) -> None:
                         node.replace_input_with(result, module.graph.call_function(aten.contiguous.default, (result,)))
 
 
-def _replace_sum(module: GraphModule, caller: Caller, node: Node) -> None:
+def _replace_sum(module: GraphModule, binder: KernelBinder, node: Node) -> None:
     x, other = node.args[:2]
     shape = _shape(x, 4)
     if shape is None or shape != _shape(other, 4) or node.kwargs or x is other:
@@ -209,18 +209,18 @@ def _replace_sum(module: GraphModule, caller: Caller, node: Node) -> None:
     if node.target is aten.add_.Tensor and not own:
         return
     relu = _only_user(node, RELU)
-    _stand_in(module, [node] if relu is None else [node, relu], sum_of_two(caller, shape, relu is not None, own),
+    _stand_in(module, [node] if relu is None else [node, relu], sum_of_two(binder, shape, relu is not None, own),
               (x, other))
 
 
-def _replace_pool(module: GraphModule, caller: Caller, node: Node) -> None:
+def _replace_pool(module: GraphModule, binder: KernelBinder, node: Node) -> None:
     x, filter, stride, pad, dilation, ceil = _filled(node, (None, None, [], (0, 0), (1, 1), False))
     shape, out = _shape(x, 4), _shape(node, 4)
     if shape is None or out is None or ceil or _pair(dilation) != (1, 1) or not _is_image(module, x):
         return
-    lanes = next((lanes for lanes in (16, 8, 4) if lanes <= caller.device.vector_floats and shape[1] % lanes == 0), 0)
+    lanes = next((lanes for lanes in (16, 8, 4) if lanes <= binder.device.vector_floats and shape[1] % lanes == 0), 0)
     if lanes:
-        _stand_in(module, [node], pool(caller, shape, out, _pair(filter), _pair(stride or filter), _pair(pad), lanes),
+        _stand_in(module, [node], pool(binder, shape, out, _pair(filter), _pair(stride or filter), _pair(pad), lanes),
                   (x,))
 
 

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from seqtune.kernels.llvm.network_operations import channels_last, max_pool, sums
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.backends.llvm.calls import Call, Caller
+from seqtune.tuner.backends.llvm.bound_kernels import BoundKernel, KernelBinder
 
 LAST = torch.channels_last
 FEW_CHANNELS = 4  # PyTorch converts images of few channels to channels_last slowly
@@ -25,10 +25,10 @@ FEW_CHANNELS = 4  # PyTorch converts images of few channels to channels_last slo
 class ChannelsLast:
     """Converts tensors of one shape to channels_last."""
 
-    def __init__(self, caller: Caller, shape: Sequence[int]) -> None:
+    def __init__(self, binder: KernelBinder, shape: Sequence[int]) -> None:
         n, c, h, w = shape
         self._shape = tuple(shape)
-        self._call = caller.bind_source(*channels_last(n, c, h * w)) if c <= FEW_CHANNELS else None
+        self._call = binder.bind_source(*channels_last(n, c, h * w)) if c <= FEW_CHANNELS else None
 
     def __call__(self, x: Tensor) -> Tensor:
         """The tensor in NHWC memory; itself where it already is."""
@@ -47,10 +47,10 @@ class Step(nn.Module):
     `over` says that nothing else reads the first operand, so that the result may overwrite it.
     """
 
-    def __init__(self, call: Call, shape: Sequence[int], ready: Callable[[Tensor], Tensor],
+    def __init__(self, kernel: BoundKernel, shape: Sequence[int], ready: Callable[[Tensor], Tensor],
                  form: torch.memory_format = LAST, over: bool = False) -> None:
         super().__init__()
-        self.call, self.shape, self.ready, self.form, self.over = call, tuple(shape), ready, form, over
+        self.kernel, self.shape, self.ready, self.form, self.over = kernel, tuple(shape), ready, form, over
 
     def new(self) -> Tensor:
         """New memory for the result."""
@@ -60,35 +60,35 @@ class Step(nn.Module):
         """Run the kernel."""
         x, y = self.ready(x), self.new()
         if other is None:
-            self.call(x.data_ptr(), y.data_ptr())
+            self.kernel(x.data_ptr(), y.data_ptr())
         else:
             other = self.ready(other)
-            self.call.with_other(x.data_ptr(), other.data_ptr(), y.data_ptr())
+            self.kernel.with_other(x.data_ptr(), other.data_ptr(), y.data_ptr())
         return y
 
 
-def tuned_convolution(caller: Caller, call: Call, problem: Problem) -> Step:
+def tuned_convolution(binder: KernelBinder, kernel: BoundKernel, problem: Problem) -> Step:
     """A convolution computed by a tuned kernel."""
     x, y = ([problem.size(name) for name in names] for names in (("n", "c", "h", "w"), ("n", "k", "out_h", "out_w")))
-    return Step(call, y, ChannelsLast(caller, x))
+    return Step(kernel, y, ChannelsLast(binder, x))
 
 
-def tuned_product(call: Call, shape: Sequence[int]) -> Step:
+def tuned_product(kernel: BoundKernel, shape: Sequence[int]) -> Step:
     """A linear layer computed by a tuned kernel."""
-    return Step(call, shape, Tensor.contiguous, torch.contiguous_format)
+    return Step(kernel, shape, Tensor.contiguous, torch.contiguous_format)
 
 
-def sum_of_two(caller: Caller, shape: Sequence[int], relu: bool, over: bool) -> Step:
+def sum_of_two(binder: KernelBinder, shape: Sequence[int], relu: bool, over: bool) -> Step:
     """A residual sum, with ReLU if asked for."""
-    call = caller.bind_source(*sums(math.prod(shape), caller.device.vector_floats, relu))
-    return Step(call, shape, _last, over=over)
+    kernel = binder.bind_source(*sums(math.prod(shape), binder.device.vector_floats, relu))
+    return Step(kernel, shape, _last, over=over)
 
 
-def pool(caller: Caller, x: Sequence[int], y: Sequence[int], filter: tuple[int, int], stride: tuple[int, int],
+def pool(binder: KernelBinder, x: Sequence[int], y: Sequence[int], filter: tuple[int, int], stride: tuple[int, int],
          pad: tuple[int, int], lanes: int) -> Step:
     """Max-pooling without dilation."""
-    call = caller.bind_source(*max_pool(x[0], x[1], x[2], x[3], y[2], y[3], filter, stride, pad, lanes))
-    return Step(call, y, _last)
+    kernel = binder.bind_source(*max_pool(x[0], x[1], x[2], x[3], y[2], y[3], filter, stride, pad, lanes))
+    return Step(kernel, y, _last)
 
 
 def _last(x: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ from torch.fx.graph import CodeGen
 from torch.utils import _pytree as pytree
 
 from seqtune.kernels.device import Device
-from seqtune.tuner.backends.llvm.calls import Caller, Team
+from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder, ThreadPool
 from seqtune.tuner.backends.llvm.compiler import Compiler
 from seqtune.tuner.backends.llvm.openmp import OpenMP, loaded_runtime
 from seqtune.tuner.backends.llvm.threads import Threads
@@ -125,7 +125,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     check_positive("seconds", seconds)
     _check(model, examples)
     target = as_device(device)
-    caller = caller_of(target)
+    binder = binder_of(target)
     choices = read_choices(Path(saved), target) if saved is not None else None
     original = copy.deepcopy(model)
     with torch.no_grad():
@@ -134,11 +134,11 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     def chosen(layers: Sequence[Layer]) -> list[Choice]:
         if choices is not None:
             return choices_of(choices, [layer.problem for layer in layers], str(saved))
-        return choose(layers, caller, verify=verify, seconds=seconds, checkpoint=checkpoint, journal=journal,
+        return choose(layers, binder, verify=verify, seconds=seconds, checkpoint=checkpoint, journal=journal,
                       progress=progress)
 
     made: list[Choice] = []
-    result = _compile_parts(original, examples, caller, chosen, made, progress)
+    result = _compile_parts(original, examples, binder, chosen, made, progress)
     if not made:
         raise MisuseError(f"no layer of this {type(model).__name__} can be optimised: torch.export finds, for this "
                           "input, no convolution of images nor linear layer with constant fp32 weights")
@@ -179,8 +179,8 @@ def _check(model: object, examples: Sequence[Tensor]) -> None:
 
 
 @lru_cache(maxsize=4)
-def caller_of(device: Device) -> Caller:
-    """The caller of a device, one for each process: all models share its threads and workspace.
+def binder_of(device: Device) -> KernelBinder:
+    """The binder of a device, one for each process: all models share its threads and workspace.
 
     Where PyTorch's OpenMP runtime is not found, our own threads run the kernels, and the calling thread is pinned.
     """
@@ -188,11 +188,12 @@ def caller_of(device: Device) -> Caller:
         raise MisuseError(f"{device.name} does not compute in PyTorch's memory; choose an llvm device")
     compiler = Compiler(device.instruction_set)
     runtime = loaded_runtime(Path(torch.__file__).parent)
-    team: Team = Threads(compiler, device.threads) if runtime is None else OpenMP(compiler, device.threads, runtime)
-    return Caller(device, compiler, team)
+    threads: ThreadPool = (Threads(compiler, device.threads) if runtime is None
+                           else OpenMP(compiler, device.threads, runtime))
+    return KernelBinder(device, compiler, threads)
 
 
-def _compile_parts(module: nn.Module, examples: Sequence[Tensor], caller: Caller,
+def _compile_parts(module: nn.Module, examples: Sequence[Tensor], binder: KernelBinder,
                    chosen: Callable[[Sequence[Layer]], list[Choice]], made: list[Choice], progress: Say) -> nn.Module:
     """The module compiled, or itself with its exportable children compiled. Choices are appended to `made`."""
     if next(module.parameters(), None) is None:
@@ -205,7 +206,7 @@ def _compile_parts(module: nn.Module, examples: Sequence[Tensor], caller: Caller
         inputs = _inputs_of_children(module, examples)
         for name, child in list(module.named_children()):
             if inputs.get(name):
-                setattr(module, name, _compile_parts(child, inputs[name], caller, chosen, made, progress))
+                setattr(module, name, _compile_parts(child, inputs[name], binder, chosen, made, progress))
         return module
     graph = _plain(program.module(check_guards=False))
     layers = find_layers(graph)
@@ -214,10 +215,10 @@ def _compile_parts(module: nn.Module, examples: Sequence[Tensor], caller: Caller
     choices = chosen(layers)
     made.extend(choices)
     for layer, choice in zip(layers, choices, strict=True):
-        replace_layer(graph, layer, module_of(layer, choice, caller))
-    replace_glue(graph, caller)
+        replace_layer(graph, layer, module_of(layer, choice, binder))
+    replace_glue(graph, binder)
     keep_strides(graph)
-    link(graph, caller)
+    link(graph, binder)
     for node in list(constants_of(graph)):
         graph.graph.erase_node(node)
     graph.recompile()

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.backends.backend import BuildError
-from seqtune.tuner.backends.llvm.calls import Caller
+from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 from seqtune.tuner.measuring.timing import sample
 
 from ..api import predict
@@ -32,7 +32,7 @@ ROUNDS = 11  # interleaved samples of the kernel and of PyTorch's operation
 SAMPLE_SECONDS = 5e-4
 
 
-def choose(layers: Sequence[Layer], caller: Caller, *, verify: bool, seconds: float, checkpoint: str | Path,
+def choose(layers: Sequence[Layer], binder: KernelBinder, *, verify: bool, seconds: float, checkpoint: str | Path,
            journal: str | Path | None, progress: Say) -> list[Choice]:
     """Choose a kernel for each layer; equal layers are predicted once.
 
@@ -47,30 +47,30 @@ def choose(layers: Sequence[Layer], caller: Caller, *, verify: bool, seconds: fl
             continue
         progress(f"layer {len(known) + 1}/{len(distinct)}: {problem.brief()}")
         try:
-            found = predict(problem, caller.device, verify=verify, seconds=seconds, checkpoint=checkpoint,
+            found = predict(problem, binder.device, verify=verify, seconds=seconds, checkpoint=checkpoint,
                             journal=journal)
         except KernelError as reason:
             progress(f"PyTorch's operation stays: {reason}")
             known[problem] = Choice(problem, None)
             continue
         choice = Choice(problem, found.configuration)
-        known[problem] = _compare(layer, choice, caller) if verify else choice
+        known[problem] = _compare(layer, choice, binder) if verify else choice
     return [known[layer.problem] for layer in layers]
 
 
-def module_of(layer: Layer, choice: Choice, caller: Caller) -> nn.Module:
+def module_of(layer: Layer, choice: Choice, binder: KernelBinder) -> nn.Module:
     """The module that computes a layer as chosen. Raises SeqtuneError where the kernel does not build."""
     if choice.configuration is None:
         return _kept(layer)
     bias = None if layer.bias is None else layer.bias.numpy()
     try:
-        call = caller.bind(layer.problem, choice.configuration, layer.weights.contiguous().numpy(), bias)
+        kernel = binder.bind(layer.problem, choice.configuration, layer.weights.contiguous().numpy(), bias)
     except BuildError as error:
         raise SeqtuneError(f"{choice.configuration.kernel} {choice.configuration.brief()} does not build on "
-                           f"{caller.device.name}: {error}") from None
+                           f"{binder.device.name}: {error}") from None
     if layer.problem.type == "gemm":
-        return tuned_product(call, layer.shape)
-    return tuned_convolution(caller, call, layer.problem)
+        return tuned_product(kernel, layer.shape)
+    return tuned_convolution(binder, kernel, layer.problem)
 
 
 def _kept(layer: Layer) -> nn.Module:
@@ -94,9 +94,9 @@ def _operand(layer: Layer) -> Tensor:
     return x.contiguous(memory_format=LAST) if x.dim() == 4 else x
 
 
-def _compare(layer: Layer, choice: Choice, caller: Caller) -> Choice:
+def _compare(layer: Layer, choice: Choice, binder: KernelBinder) -> Choice:
     """The choice with both times; PyTorch's operation where the kernel is not faster."""
-    ours, theirs, x = module_of(layer, choice, caller), _kept(layer), _operand(layer)
+    ours, theirs, x = module_of(layer, choice, binder), _kept(layer), _operand(layer)
     with torch.no_grad():
         times = _beside({"ours": lambda: ours(x), "theirs": lambda: theirs(x)})
     won = times["ours"] < times["theirs"]

@@ -1,7 +1,8 @@
-"""Calls: built configurations on constant weights, run on memory that the caller owns.
+"""BoundKernel: a built configuration on constant weights, run on memory that its user owns.
 
-An Executable owns its operands, as measuring needs; a Call is what a model keeps of a layer: code, packed weights and
-one small job. It adds a few microseconds to the kernel's own time. Calls of one Caller share its threads and workspace.
+An Executable owns its operands, as measuring needs; a BoundKernel is what a model keeps of a layer: code, packed
+weights and one small job. It adds a few microseconds to the kernel's own time. The kernels of one KernelBinder share
+its threads and workspace.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .threads import make_job
 X, OTHER, Y = 0, 1, 3  # places in a job
 
 
-class Team(Protocol):
+class ThreadPool(Protocol):
     """Threads that run jobs: `threads.Threads` or `openmp.OpenMP`."""
 
     count: int
@@ -39,19 +40,19 @@ class Team(Protocol):
         ...
 
 
-class Caller:
-    """Binds configurations of one llvm device to weights. Its calls run one at a time."""
+class KernelBinder:
+    """Binds configurations of one llvm device to weights. What it binds runs one at a time."""
 
-    def __init__(self, device: Device, compiler: Compiler, team: Team) -> None:
+    def __init__(self, device: Device, compiler: Compiler, threads: ThreadPool) -> None:
         if device.backend != "llvm":
             raise DeviceError(f"{device.name} does not run on this process's memory; use an llvm device")
         self.device = device
-        self.team = team
+        self.threads = threads
         self._compiler = compiler
         self._workspace = aligned((0,))
 
-    def bind(self, problem: Problem, configuration: Configuration, weights: Array, bias: Array | None) -> Call:
-        """A call of the configuration on these weights. Raises BuildError."""
+    def bind(self, problem: Problem, configuration: Configuration, weights: Array, bias: Array | None) -> BoundKernel:
+        """Bind a configuration to these weights. Raises BuildError."""
         reference = kernel(configuration.kernel).implementation
         if reference is None:
             raise DeviceError(f"{configuration.kernel} has nothing to run")
@@ -61,8 +62,8 @@ class Caller:
                                 implementation.pack(problem, self.device, configuration, weights), bias)
 
     def bind_source(self, source: Source, launch: Launch, weights: Array | None = None,
-                    bias: Array | None = None) -> Call:
-        """A call of a source that is no kernel's. Raises BuildError."""
+                    bias: Array | None = None) -> BoundKernel:
+        """Bind a source that is no kernel family's. Raises BuildError."""
         built, _ = self._compiler.build(source.text, source.options)
         if launch.workspace > self._workspace.size:
             self._workspace = aligned((launch.workspace,))
@@ -71,18 +72,18 @@ class Caller:
         packed, added, workspace = (0 if array is None else int(array.ctypes.data) for array in kept)
         job = make_job((0, packed, added, 0, workspace), arguments,
                        [(built.address(phase.entry), phase.tasks) for phase in launch.phases])
-        return Call(self.team, job, [built, arguments, *kept])
+        return BoundKernel(self.threads, job, [built, arguments, *kept])
 
 
-class Call:
+class BoundKernel:
     """A kernel on its weights. Each call reads `x` and writes `y`, addresses of memory in the problem's layout.
 
     `job[X]`, `job[OTHER]` and `job[Y]` are those addresses, for who runs several jobs at once.
     """
 
-    def __init__(self, team: Team, job: NDArray[np.int64], kept: list[object]) -> None:
+    def __init__(self, threads: ThreadPool, job: NDArray[np.int64], kept: list[object]) -> None:
         self.job, self.address = job, int(job.ctypes.data)
-        self._run, self._kept = team.run, kept
+        self._run, self._kept = threads.run, kept
 
     def __call__(self, x: int, y: int) -> None:
         """One launch, finished on return."""

@@ -1,4 +1,4 @@
-"""Calls on the caller's own memory, the glue between kernels, and the threads that run both."""
+"""Bound kernels on memory of their user, the glue between kernels, and the threads that run both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.llvm import backend as llvm
-from seqtune.tuner.backends.llvm.calls import Caller, aligned
+from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder, aligned
 from seqtune.tuner.backends.llvm.compiler import Compiler
 from seqtune.tuner.backends.llvm.openmp import OpenMP, loaded_runtime
 from seqtune.tuner.backends.llvm.threads import Threads
@@ -33,12 +33,12 @@ PROBLEMS = [
 
 
 @pytest.fixture(scope="module", params=["pinned", "openmp"])
-def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
+def binder(request: pytest.FixtureRequest) -> Iterator[KernelBinder]:
     device = llvm.devices()[0]
     compiler = Compiler(device.instruction_set)
     if request.param == "pinned":
         threads = Threads(compiler, device.threads)
-        yield Caller(device, compiler, threads)
+        yield KernelBinder(device, compiler, threads)
         threads.close()
         return
     import torch
@@ -46,14 +46,14 @@ def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
     runtime = loaded_runtime(Path(torch.__file__).parent)
     if runtime is None:
         pytest.skip("this PyTorch has no OpenMP runtime of its own")
-    yield Caller(device, compiler, OpenMP(compiler, device.threads, runtime))
+    yield KernelBinder(device, compiler, OpenMP(compiler, device.threads, runtime))
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.type)
-def test_a_call_computes_on_the_callers_memory_as_often_as_asked(caller: Caller, problem: Problem) -> None:
-    for family in kernels_for(problem, caller.device):
+def test_a_call_computes_on_the_callers_memory_as_often_as_asked(binder: KernelBinder, problem: Problem) -> None:
+    for family in kernels_for(problem, binder.device):
         operands = make_operands(problem, seed=1)
-        call = caller.bind(problem, SearchSpace(family, problem, caller.device).default, operands["weights"],
+        call = binder.bind(problem, SearchSpace(family, problem, binder.device).default, operands["weights"],
                            operands.get("bias"))
         for seed in (1, 2):
             x = make_operands(problem, seed=seed)["x"]
@@ -63,15 +63,15 @@ def test_a_call_computes_on_the_callers_memory_as_often_as_asked(caller: Caller,
             assert np.abs(y - expected).max() < 1e-4 * np.abs(expected).max()
 
 
-def test_calls_share_one_workspace_and_keep_what_they_need(caller: Caller) -> None:
+def test_calls_share_one_workspace_and_keep_what_they_need(binder: KernelBinder) -> None:
     small = Problem.make("conv2d", c=4, h=5, w=5, k=16, r=3, s=3, pad_h=1, pad_w=1)
     large = Problem.make("conv2d", c=4, h=50, w=50, k=16, r=3, s=3, pad_h=1, pad_w=1)
     calls = []
     for problem in (small, large):
         operands = make_operands(problem)
-        family = kernels_for(problem, caller.device)[0]
-        configuration = SearchSpace(family, problem, caller.device).default
-        calls.append((problem, operands, caller.bind(problem, configuration, operands["weights"], None)))
+        family = kernels_for(problem, binder.device)[0]
+        configuration = SearchSpace(family, problem, binder.device).default
+        calls.append((problem, operands, binder.bind(problem, configuration, operands["weights"], None)))
     for problem, operands, call in (*calls, *calls):
         expected = reference(problem, operands)
         y = np.full(expected.shape, np.nan, np.float32)
@@ -81,10 +81,10 @@ def test_calls_share_one_workspace_and_keep_what_they_need(caller: Caller) -> No
 
 @pytest.mark.parametrize("count", [1, 63, 64, 1024, 1025, 5000])
 @pytest.mark.parametrize("relu", [False, True])
-def test_sums_are_exact_and_write_nothing_else(caller: Caller, count: int, relu: bool) -> None:
+def test_sums_are_exact_and_write_nothing_else(binder: KernelBinder, count: int, relu: bool) -> None:
     x, other = np.random.default_rng(count).standard_normal((2, count), dtype=np.float32)
     y = np.full(count + 16, 7.0, np.float32)
-    call = caller.bind_source(*sums(count, caller.device.vector_floats, relu))
+    call = binder.bind_source(*sums(count, binder.device.vector_floats, relu))
     call.with_other(x.ctypes.data, other.ctypes.data, y.ctypes.data)
     assert np.array_equal(y[:count], np.maximum(x + other, 0) if relu else x + other)
     assert (y[count:] == 7.0).all()
@@ -95,13 +95,13 @@ def test_sums_are_exact_and_write_nothing_else(caller: Caller, count: int, relu:
 @pytest.mark.parametrize(("shape", "filter", "stride", "pad"), [
     ((1, 64, 12, 13), (3, 3), (2, 2), (1, 1)), ((2, 16, 5, 7), (2, 3), (1, 2), (1, 0)),
     ((1, 12, 9, 3), (3, 3), (1, 1), (1, 1)), ((1, 4, 4, 4), (4, 4), (4, 4), (0, 0))])
-def test_max_pools_are_exact(caller: Caller, shape: tuple[int, int, int, int], filter: tuple[int, int],
+def test_max_pools_are_exact(binder: KernelBinder, shape: tuple[int, int, int, int], filter: tuple[int, int],
                              stride: tuple[int, int], pad: tuple[int, int]) -> None:
     n, c, h, w = shape
     out_h, out_w = ((size + 2 * pad[axis] - filter[axis]) // stride[axis] + 1 for axis, size in enumerate((h, w)))
     x = -1 - np.random.default_rng(c).random((n, h, w, c), dtype=np.float32)
     y = np.full((n, out_h, out_w, c), np.nan, np.float32)
-    caller.bind_source(*max_pool(n, c, h, w, out_h, out_w, filter, stride, pad, 4))(x.ctypes.data, y.ctypes.data)
+    binder.bind_source(*max_pool(n, c, h, w, out_h, out_w, filter, stride, pad, 4))(x.ctypes.data, y.ctypes.data)
     wide = np.pad(x, ((0, 0), (pad[0], pad[0]), (pad[1], pad[1]), (0, 0)), constant_values=-np.inf)
     taps = [wide[:, i:i + out_h * stride[0]:stride[0], j:j + out_w * stride[1]:stride[1]][:, :out_h, :out_w]
             for i in range(filter[0]) for j in range(filter[1])]
@@ -109,16 +109,16 @@ def test_max_pools_are_exact(caller: Caller, shape: tuple[int, int, int, int], f
 
 
 @pytest.mark.parametrize(("n", "c", "pixels"), [(1, 3, 50), (2, 3, 3000), (3, 2, 1024), (1, 1, 1)])
-def test_a_change_of_layout_is_exact(caller: Caller, n: int, c: int, pixels: int) -> None:
+def test_a_change_of_layout_is_exact(binder: KernelBinder, n: int, c: int, pixels: int) -> None:
     x = np.random.default_rng(c).standard_normal((n, c, pixels), dtype=np.float32)
     y = np.full((n, pixels, c), np.nan, np.float32)
-    caller.bind_source(*channels_last(n, c, pixels))(x.ctypes.data, y.ctypes.data)
+    binder.bind_source(*channels_last(n, c, pixels))(x.ctypes.data, y.ctypes.data)
     assert np.array_equal(y, x.transpose(0, 2, 1))
 
 
-def test_only_llvm_devices_run_on_this_process_s_memory(caller: Caller) -> None:
+def test_only_llvm_devices_run_on_this_process_s_memory(binder: KernelBinder) -> None:
     with pytest.raises(DeviceError, match="llvm device"):
-        Caller(Device("opencl:0", "opencl", "x", "y"), Compiler(caller.device.instruction_set), caller.team)
+        KernelBinder(Device("opencl:0", "opencl", "x", "y"), Compiler(binder.device.instruction_set), binder.threads)
 
 
 def test_a_package_s_own_runtime_goes_before_others(tmp_path: Path) -> None:
@@ -160,12 +160,12 @@ def test_shares_are_those_of_the_threads_asked_for_even_where_fewer_are_given(gi
         pytest.skip("this PyTorch has no OpenMP runtime of its own")
     library, device = ctypes.CDLL(str(runtime)), llvm.devices()[0]
     compiler = Compiler(device.instruction_set)
-    caller = Caller(device, compiler, OpenMP(compiler, 3, runtime))
+    binder = KernelBinder(device, compiler, OpenMP(compiler, 3, runtime))
     before = library.omp_get_max_active_levels()
     library.omp_set_max_active_levels(given)
     try:
         y = np.zeros(7, np.float32)
-        caller.bind_source(Source(SHARES), Launch((0,), (Phase("main", 7),)))(0, y.ctypes.data)
+        binder.bind_source(Source(SHARES), Launch((0,), (Phase("main", 7),)))(0, y.ctypes.data)
     finally:
         library.omp_set_max_active_levels(before)
     assert y.tolist() == [2, 0, 4, 0, 7, 0, 0]
