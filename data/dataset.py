@@ -207,13 +207,6 @@ class Dataset:
             yield Record(self.known_problems[row.problem], row.device, int(row.kernel_version),
                          configuration(row.kernel, row.configuration), row.toolchain, measurement, run=row.run)
 
-    def best_known(self) -> pd.DataFrame:
-        """One row per (device, problem): the fastest of the finals where there were any, else of the trials."""
-        rows = self.rows[self.rows["status"] == Status.CORRECT.value]
-        rows = rows.assign(final=rows["run"] == "final")
-        rows = rows.sort_values(["final", "seconds"], ascending=[False, True], kind="stable")
-        return rows.drop_duplicates(["device", "problem"]).drop(columns="final").reset_index(drop=True)
-
 
 def configuration(kernel: str, settings: str) -> Configuration:
     """The configuration of a row. Raises FormatError."""

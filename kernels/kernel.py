@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from seqtune.errors import ConfigurationError, KernelError
@@ -145,10 +145,6 @@ class Kernel:
             if names.get(name) is None:
                 return f"{self.name} needs to know {name}"
         return None
-
-    def kept_to_prior(self) -> Kernel:
-        """The same kernel with the smaller space that its own tuner searches."""
-        return replace(self, constraints=(*self.constraints, *self.prior))
 
     def split_derived(self) -> tuple[tuple[tuple[str, Expression], ...], tuple[str, ...]]:
         """Split the derived quantities: those that depend only on problem and device, and the names everything else

@@ -63,13 +63,6 @@ def test_a_failure_takes_infinitely_long(dataset: Dataset, tmp_path: Path) -> No
     assert pq.read_table(tmp_path / "set.parquet")["seconds"].null_count == 1
 
 
-def test_the_best_known_is_the_best_of_the_finals(dataset: Dataset) -> None:
-    best = dataset.best_known().set_index("problem")
-    assert best.loc[SMALL.key, "configuration"] == '{"tile":1}'  # 0.8 ms in the finals beats 0.5 ms once, in a trial
-    assert best.loc[SMALL.key, "seconds"] == pytest.approx(0.8e-3)
-    assert best.loc[LARGE.key, "seconds"] == 2.0
-
-
 def test_held_out_problems_can_be_kept_apart(dataset: Dataset) -> None:
     assert dataset.frame["held_out"].tolist() == [key == LARGE.key for key in dataset.rows["problem"]]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,8 @@ def test_a_problem_has_the_spaces_of_the_solvers_that_apply() -> None:
 def test_what_the_tuner_keeps_to_is_a_part_of_the_space() -> None:
     problem = Problem.make("convnd", n=32, c=64, h=28, w=28, k=256, r=1, s=1)
     kernel = find_solver("ConvAsm1x1U").kernel
-    whole, narrow = (SearchSpace(one, problem, MI50) for one in (kernel, kernel.kept_to_prior()))
+    searched = replace(kernel, constraints=(*kernel.constraints, *kernel.prior))
+    whole, narrow = (SearchSpace(one, problem, MI50) for one in (kernel, searched))
     assert 0 < len(narrow) < len(whole)
     assert all(one in whole for one in narrow.sample(np.random.default_rng(0), 20))
 
