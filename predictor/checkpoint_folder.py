@@ -1,4 +1,5 @@
-"""What checkpoints of every kind share: a folder found by name, written whole or not at all, and read with bounds.
+"""CheckpointFolder: what checkpoints of every kind share. A folder is found by name, written whole or not at all, and
+read with bounds.
 
 Imports no torch. Nothing in a checkpoint is trusted: only JSON and safetensors are read, sizes are bounded, and every
 tensor's shape is compared with the configuration before anything is loaded. Raises CheckpointError.
@@ -7,17 +8,19 @@ tensor's shape is compared with the configuration before anything is loaded. Rai
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from platformdirs import user_data_dir
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from safetensors import SafetensorError, safe_open
 
 from seqtune.errors import CheckpointError
@@ -74,10 +77,75 @@ class WordLists(BaseModel):
     derived: tuple[str, ...] = Field(max_length=MOST_DERIVED)
 
 
-def word_lists(vocabulary: Vocabulary) -> WordLists:
-    """What `make_vocabulary` reads."""
-    return WordLists(names=vocabulary.names, words=vocabulary.words, targets=vocabulary.targets,
-                     derived=vocabulary.derived)
+class About(BaseModel):
+    """seqtune.json: the fields that every kind of checkpoint has."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal[1]
+    vocabulary: WordLists
+    kernels: tuple[Declaration, ...] = Field(max_length=10_000)
+    sha256: dict[str, str] = Field(default={}, max_length=10)  # of the files beside; older checkpoints have none
+    provenance: dict[str, JsonValue]
+    metrics: dict[str, JsonValue]
+    seed: int
+
+
+_About = TypeVar("_About", bound=About)
+
+
+@dataclass(frozen=True)
+class CheckpointFolder(Generic[_About]):
+    """A folder with config.json, seqtune.json and model.safetensors, the first two read and checked."""
+
+    path: Path
+    about: _About
+    vocabulary: Vocabulary
+    size: Dimensions
+
+    @classmethod
+    def open(cls, name: str | Path, kind: type[_About]) -> CheckpointFolder[_About]:
+        """The checkpoint given by folder or by name; `kind` is its seqtune.json. Raises CheckpointError."""
+        path = find(name)
+        about = read_json(path / "seqtune.json", kind)
+        vocabulary = _make_vocabulary(about.vocabulary, about.kernels, path / "seqtune.json")
+        size = Dimensions(**read_json(path / "config.json", Config).model_dump())
+        _check_size(path, size, vocabulary)
+        return CheckpointFolder(path, about, vocabulary, size)
+
+    @property
+    def weights(self) -> Path:
+        """The file of tensors."""
+        return self.path / "model.safetensors"
+
+    def tensors(self, wanted: Mapping[str, tuple[list[int], str]]) -> dict[str, NDArray[Any]]:
+        """The weights, which must have just these names, shapes and types, and all files be as they were written.
+
+        Raises CheckpointError.
+        """
+        tensors = read_tensors(self.weights, wanted)
+        check_digests(self.path, self.about.sha256)
+        return tensors
+
+    @staticmethod
+    @contextmanager
+    def writing(path: str | Path, config: Mapping[str, Any], about: About) -> Iterator[Path]:
+        """A fresh folder that already has its config.json, to write the other files into; it becomes `path` as a whole
+        or not at all, with a seqtune.json that holds the files' digests. Raises CheckpointError."""
+        with replacing(Path(path)) as fresh:
+            (fresh / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+            yield fresh
+            sealed = about.model_copy(update={"sha256": digests(fresh)})
+            (fresh / "seqtune.json").write_text(sealed.model_dump_json(indent=1) + "\n")
+
+
+def facts(vocabulary: Vocabulary, provenance: Mapping[str, JsonValue], metrics: Mapping[str, JsonValue],
+          seed: int) -> dict[str, Any]:
+    """The fields of `About` for a vocabulary and a training."""
+    words = WordLists(names=vocabulary.names, words=vocabulary.words, targets=vocabulary.targets,
+                      derived=vocabulary.derived)
+    return {"format": 1, "vocabulary": words, "kernels": vocabulary.kernels, "provenance": dict(provenance),
+            "metrics": dict(metrics), "seed": seed}
 
 
 @contextmanager
@@ -109,17 +177,6 @@ def digests(folder: Path) -> dict[str, str]:
     """SHA-256 of each file of weights or trees of a checkpoint."""
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())
             if path.suffix in (".safetensors", ".zlib") and path.is_file()}
-
-
-def read_size(folder: Path) -> Dimensions:
-    """What a checkpoint's config.json says. Raises CheckpointError."""
-    return Dimensions(**read_json(folder / "config.json", Config).model_dump())
-
-
-def seal(folder: Path, about: BaseModel) -> None:
-    """Writes seqtune.json, whose `sha256` are those of the files that lie beside it by now."""
-    sealed = about.model_copy(update={"sha256": digests(folder)})
-    (folder / "seqtune.json").write_text(sealed.model_dump_json(indent=1) + "\n")
 
 
 def check_digests(folder: Path, wanted: Mapping[str, str]) -> None:
@@ -172,7 +229,7 @@ def read_json(path: Path, kind: type[_Model]) -> _Model:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def make_vocabulary(words: WordLists, declared: Sequence[Declaration], path: Path) -> Vocabulary:
+def _make_vocabulary(words: WordLists, declared: Sequence[Declaration], path: Path) -> Vocabulary:
     """A checked vocabulary; `path` is named where it is not sound."""
     kernels = tuple(kernel.name for kernel in declared)
     begins = {words.names[:2] == ("<pad>", "<unknown>"), words.words[:2] == ("<pad>", "<unknown>"),
@@ -189,7 +246,7 @@ def make_vocabulary(words: WordLists, declared: Sequence[Declaration], path: Pat
     return vocabulary
 
 
-def check_size(folder: Path, size: Dimensions, vocabulary: Vocabulary) -> None:
+def _check_size(folder: Path, size: Dimensions, vocabulary: Vocabulary) -> None:
     """Refuses dimensions that do not fit the vocabulary or each other."""
     fits = Dimensions.of(vocabulary)
     for name in ("names", "words", "targets", "groups", "derived", "longest", "code", "quantities"):

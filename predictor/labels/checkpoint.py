@@ -8,13 +8,12 @@ Predicting with one imports no torch. Raises CheckpointError.
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,23 +29,11 @@ from seqtune.kernels.miopen.xdlops_tables import RowSolver
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 
-from ..checkpoint_folder import (
-    WordLists,
-    check_digests,
-    check_size,
-    find,
-    make_vocabulary,
-    read_json,
-    read_size,
-    read_tensors,
-    replacing,
-    seal,
-    word_lists,
-)
+from ..checkpoint_folder import About, CheckpointFolder, facts
 from ..networks.dimensions import Dimensions
 from ..sequence.beam import WIDTH, Candidate, NextWord, beam_search
 from ..sequence.mixture import Average
-from ..sequence.vocabulary import Declaration, Vocabulary
+from ..sequence.vocabulary import Vocabulary
 from ..trees.forest import UNREADABLE, Forest, read_forest
 from .classifier_chain import ChainWords, KernelChain, Link, plain
 from .inputs import TREE_FEATURES
@@ -60,7 +47,6 @@ if TYPE_CHECKING:
 MODEL_TYPE = "seqtune-label-translator"
 TREES = "trees.zlib"
 MOST_TREES = 300_000_000  # bytes, unpacked
-FORMAT: Literal[1] = 1
 _MOST_ROWS = 1000  # texts of one solver's table
 
 
@@ -77,23 +63,14 @@ class _Chain(BaseModel):
     seen: tuple[tuple[int, ...], ...] = Field(max_length=100)
 
 
-class _About(BaseModel):
+class _About(About):
     """seqtune.json."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    format: Literal[1]
-    vocabulary: WordLists
-    kernels: tuple[Declaration, ...] = Field(max_length=10_000)
     tables: dict[str, tuple[str, ...]] = Field(max_length=100)
     chains: tuple[_Chain, ...] = Field(max_length=1000)
     weight: float = Field(ge=0, le=1)
     weights: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(max_length=1000)
     learned: int = Field(ge=0, le=LARGEST_LEARNED)
-    sha256: dict[str, str] = Field(default={}, max_length=10)  # of the files beside; none in those of before
-    provenance: dict[str, JsonValue]
-    metrics: dict[str, JsonValue]
-    seed: int
 
 
 @dataclass
@@ -117,22 +94,18 @@ class LabelCheckpoint:
     @classmethod
     def load(cls, name: str | Path) -> LabelCheckpoint:
         """From a folder, or by name, as `Checkpoint.load`."""
-        folder = find(name)
-        about = read_json(folder / "seqtune.json", _About)
-        vocabulary = make_vocabulary(about.vocabulary, about.kernels, folder / "seqtune.json")
-        size = read_size(folder)
-        check_size(folder, size, vocabulary)
+        folder = CheckpointFolder.open(name, _About)
+        about, vocabulary, size = folder.about, folder.vocabulary, folder.size
         wanted = {name: (list(shape), "F16") for name, shape in shapes(size).items()}
-        tensors = read_tensors(folder / "model.safetensors", wanted | {"learned": ([about.learned], "U8")})
-        check_digests(folder, about.sha256)
+        tensors = folder.tensors(wanted | {"learned": ([about.learned], "U8")})
         learned = Learned(tensors.pop("learned"))
         if about.learned & (about.learned - 1) or not about.learned:
-            raise CheckpointError(f"{folder}: what it has learned from is not kept in a power of two of bytes")
+            raise CheckpointError(f"{folder.path}: what it has learned from is not kept in a power of two of bytes")
         found = cls(size, {name: tensor.astype(np.float32) for name, tensor in tensors.items()}, vocabulary,
                     about.tables, {}, about.weight, about.weights, learned, about.provenance, about.metrics, about.seed)
         if not set(about.weights) <= {declared.name for declared in vocabulary.kernels}:
-            raise CheckpointError(f"{folder}: it weighs trees of kernels that it lacks")
-        found.chains = _chains(folder / TREES, about.chains, found.kernels())
+            raise CheckpointError(f"{folder.path}: it weighs trees of kernels that it lacks")
+        found.chains = _chains(folder.path / TREES, about.chains, found.kernels())
         return found
 
     def save(self, path: str | Path) -> Path:
@@ -140,10 +113,8 @@ class LabelCheckpoint:
         shared = {id(chain.links): chain.links for chain in self.chains.values()}
         number = {key: place for place, key in enumerate(shared)}
         about = _About(
-            format=FORMAT, vocabulary=word_lists(self.vocabulary), kernels=self.vocabulary.kernels,
-            tables=dict(self.tables), weight=self.weight, weights=dict(self.weights),
-            learned=len(self.learned.bits), seed=self.seed,
-            provenance=dict(self.provenance), metrics=dict(self.metrics),
+            **facts(self.vocabulary, self.provenance, self.metrics, self.seed),
+            tables=dict(self.tables), weight=self.weight, weights=dict(self.weights), learned=len(self.learned.bits),
             chains=tuple(_Chain(device=device, kernel=kernel, trees=number[id(chain.links)], member=chain.member,
                                 seen=tuple(tuple(link.seen.tolist()) for link in chain.links))
                          for (device, kernel), chain in self.chains.items()))
@@ -151,14 +122,11 @@ class LabelCheckpoint:
         trees = {f"{place}/{column}/{part}": array for place, links in enumerate(shared.values())
                  for column, link in enumerate(plain(links)) if isinstance(link.trees, Forest)
                  for part, array in link.trees.arrays().items()}
-        with replacing(Path(path)) as fresh:
-            (fresh / "config.json").write_text(
-                json.dumps({**asdict(self.size), "model_type": MODEL_TYPE}, indent=1) + "\n")
+        with CheckpointFolder.writing(path, {**asdict(self.size), "model_type": MODEL_TYPE}, about) as fresh:
             (fresh / "model.safetensors").write_bytes(
                 save({**tensors, "learned": self.learned.bits}, metadata={"format": "pt"}))
             if trees:
                 (fresh / TREES).write_bytes(zlib.compress(save(trees), 9))
-            seal(fresh, about)
         return Path(path)
 
     def kernels(self) -> Mapping[str, Kernel]:

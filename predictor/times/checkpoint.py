@@ -8,14 +8,13 @@ tensor's shape is compared with the configuration before anything is loaded. Rai
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 from safetensors.numpy import save as save_arrays
 from safetensors.torch import save
 from torch.overrides import TorchFunctionMode
@@ -23,45 +22,21 @@ from torch.overrides import TorchFunctionMode
 from seqtune.errors import CheckpointError
 from seqtune.kernels.space import SearchSpace
 
-from ..checkpoint_folder import (
-    MODEL_TYPE,
-    WordLists,
-    check_digests,
-    check_size,
-    find,
-    make_vocabulary,
-    read_json,
-    read_size,
-    read_tensors,
-    replacing,
-    seal,
-    word_lists,
-)
-from ..networks.dimensions import Dimensions
+from ..checkpoint_folder import MODEL_TYPE, About, CheckpointFolder, facts
 from ..sequence.beam import WIDTH, Candidate, beam_search
-from ..sequence.vocabulary import Declaration, Vocabulary
+from ..sequence.vocabulary import Vocabulary
 from ..trees.ranker import PROPOSALS, Ranker
 from .decoding import TranslatorWords
 from .translator import Translator, described
 
-FORMAT: Literal[1] = 1
 _DTYPES = {torch.float32: "F32", torch.int64: "I64"}
 
 
-class _About(BaseModel):
+class _About(About):
     """seqtune.json."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    format: Literal[1]
-    vocabulary: WordLists
-    kernels: tuple[Declaration, ...] = Field(max_length=10_000)
     trees: dict[str, tuple[Annotated[int, Field(ge=1, le=256)], Annotated[int, Field(ge=1, le=100)]]] = Field(
         default={}, max_length=10_000)
-    sha256: dict[str, str] = Field(default={}, max_length=10)  # of the files beside; none in those of before
-    provenance: dict[str, JsonValue]
-    metrics: dict[str, JsonValue]
-    seed: int
 
 
 @dataclass
@@ -79,31 +54,24 @@ class Checkpoint:
     @classmethod
     def load(cls, name: str | Path = "default") -> Checkpoint:
         """From a folder, or by name: shipped with seqtune or kept in the user's data folder. Raises CheckpointError."""
-        folder = find(name)
-        about = read_json(folder / "seqtune.json", _About)
-        vocabulary = make_vocabulary(about.vocabulary, about.kernels, folder / "seqtune.json")
+        folder = CheckpointFolder.open(name, _About)
+        about, vocabulary = folder.about, folder.vocabulary
         if {name for kernel in about.kernels for name, _ in kernel.derived} - set(vocabulary.derived):
-            raise CheckpointError(f"{folder}: its vocabulary lacks a derived quantity of its own kernels")
-        size = read_size(folder)
-        model = _weights(folder / "model.safetensors", size, vocabulary)
-        check_digests(folder, about.sha256)
-        ranker = Ranker.read(folder / "trees.safetensors", about.trees) if about.trees else None
+            raise CheckpointError(f"{folder.path}: its vocabulary lacks a derived quantity of its own kernels")
+        model = _weights(folder)
+        ranker = Ranker.read(folder.path / "trees.safetensors", about.trees) if about.trees else None
         return cls(model, vocabulary, about.provenance, about.metrics, about.seed, ranker)
 
     def save(self, path: str | Path) -> Path:
         """Whole or not at all. A folder that is no checkpoint is not overwritten."""
         config = {**asdict(self.model.size), "model_type": MODEL_TYPE, "architectures": ["TranslatorModel"]}
-        about = _About(
-            format=FORMAT, kernels=self.vocabulary.kernels, provenance=dict(self.provenance),
-            metrics=dict(self.metrics), seed=self.seed, vocabulary=word_lists(self.vocabulary),
-            trees={} if self.ranker is None else self.ranker.about)
-        with replacing(Path(path)) as fresh:
-            (fresh / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+        about = _About(**facts(self.vocabulary, self.provenance, self.metrics, self.seed),
+                       trees={} if self.ranker is None else self.ranker.about)
+        with CheckpointFolder.writing(path, config, about) as fresh:
             tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.model.state_dict().items()}
             (fresh / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
             if self.ranker is not None:
                 (fresh / "trees.safetensors").write_bytes(save_arrays(self.ranker.arrays()))
-            seal(fresh, about)
         return Path(path)
 
     def next_word(self) -> TranslatorWords:
@@ -126,15 +94,14 @@ class Undrawn(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _weights(path: Path, size: Dimensions, vocabulary: Vocabulary) -> Translator:
-    """A Translator of those dimensions with the weights of the file, every shape compared before any is read."""
-    check_size(path.parent, size, vocabulary)
+def _weights(folder: CheckpointFolder[_About]) -> Translator:
+    """A Translator with the weights of the folder, every shape compared before any is read."""
     with torch.device("meta"), Undrawn():
-        model = Translator(size)
-    found = read_tensors(path, {name: (list(tensor.shape), _DTYPES[tensor.dtype])
-                                for name, tensor in model.state_dict().items()})
-    model.load_state_dict({name: torch.from_numpy(array) for name, array in found.items()}, assign=True)
-    for name, wanted_tensor in described(vocabulary).items():
-        if not torch.allclose(model.get_buffer(name), wanted_tensor, atol=1e-4):
-            raise CheckpointError(f"{path}: its target words do not mean what its vocabulary says")
+        model = Translator(folder.size)
+    arrays = folder.tensors({name: (list(tensor.shape), _DTYPES[tensor.dtype])
+                             for name, tensor in model.state_dict().items()})
+    model.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()}, assign=True)
+    for name, meaning in described(folder.vocabulary).items():
+        if not torch.allclose(model.get_buffer(name), meaning, atol=1e-4):
+            raise CheckpointError(f"{folder.weights}: its target words do not mean what its vocabulary says")
     return model.eval()
