@@ -170,14 +170,6 @@ class SearchSpace:
         chosen = generator.choice(len(self), size=min(count, len(self)), replace=False)
         return [self[int(row)] for row in chosen]
 
-    def neighbours(self, configuration: Configuration) -> list[Configuration]:
-        """Valid configurations that differ in one parameter, nearest values first."""
-        here = self.rows[self.row(configuration)]
-        apart = self.rows != here
-        rows = np.flatnonzero(apart.sum(axis=1) == 1)
-        distance = np.abs(self.rows[rows].astype(int) - here).sum(axis=1)
-        return [self[int(row)] for row in rows[np.argsort(distance, kind="stable")]]
-
     def nearest(self, wish: Mapping[str, Setting]) -> Configuration:
         """The valid configuration nearest to a wish that need not be valid.
 
@@ -209,13 +201,6 @@ class SearchSpace:
         for name, expression in self.kernel.derived:
             names[name] = found[name] = np.broadcast_to(np.asarray(expression(names)), len(self))
         return found
-
-
-
-
-
-
-
 
 
 

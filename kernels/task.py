@@ -31,6 +31,7 @@ class Neighbours:
     numbers: Numbers
     columns: NDArray[np.int64]  # the parameter that differs
     steps: NDArray[np.int64]  # -1: the next smaller valid value, 2: the next but one larger, ...; 1 for all words
+    distances: NDArray[np.int64]  # between the two values' indices in the parameter's list
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +143,8 @@ class Task:
                 order = np.argsort(distance)
                 below, counts = int((distance < 0).sum()), np.arange(len(chosen))
                 steps[chosen[order]] = counts + np.where(counts < below, -below, 1 - below)
-        return Neighbours(near + int(self.begins[index]), columns, steps)
+        distances = np.abs(rows[near, columns].astype(np.int64) - rows[row, columns])
+        return Neighbours(near + int(self.begins[index]), columns, steps, distances)
 
     def differences(self, number: int, others: Numbers) -> NDArray[np.int64]:
         """The number of parameters in which each of the others differs from one; all of them for other kernels."""

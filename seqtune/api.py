@@ -10,8 +10,9 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seqtune.data.formats.miopen_terms import as_convnd
 from seqtune.data.record import Measurement, Status
@@ -21,7 +22,7 @@ from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
 from seqtune.kernels.registry import KERNELS, kernel
-from seqtune.kernels.space import SearchSpace, spaces_for
+from seqtune.kernels.task import Task
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.measuring.budget import SECONDS
 
@@ -30,12 +31,12 @@ from .exchange import export, import_data
 from .inputs import Say, as_device, as_problem, as_problems, check_positive, load_checkpoint, load_labels, silent
 from .label_learning import NAME, evaluate_labels
 from .learning import evaluate, read_measurements, retrain, train
-from .proposals import proposed, seeded
+from .proposals import proposed, seeds_for
 from .results import Candidate, Demonstration, Devices, Prediction, Tuned, TuningReport, finite
 
 if TYPE_CHECKING:
-    from seqtune.tuner.measuring.recorded_measurer import Replay
-    from seqtune.tuner.tune import Progress as TuningProgress
+    from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
+    from seqtune.tuner.tune import TuningProgress
 
 __all__ = [
     "Candidate", "Demonstration", "Devices", "Prediction", "Tuned", "TuningReport", "demo", "devices", "evaluate",
@@ -43,7 +44,6 @@ __all__ = [
 ]
 
 DEFAULT_TRIALS = 200  # of a search without a budget
-ENDING = ("exhaustive", "local")  # strategies that end by themselves, and so need no budget
 MOST_VERIFIED = 50  # configurations compared at once: all of their operands and buffers are in memory
 
 
@@ -96,26 +96,26 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
         asked = as_convnd(asked)
         checkpoint = NAME if checkpoint == "default" else checkpoint
         kernels = load_labels(checkpoint).kernels_for(asked, place) or None
-    spaces = spaces_for(asked, place, kernels)
+    task = Task.of(asked, place, kernels)
     progress("predicting")
-    proposals = proposed(spaces, checkpoint, top)
-    default = spaces[0].default
+    proposals = proposed(task, checkpoint, top)
+    default = task.default
     if not verify:
         candidates = tuple(Candidate(configuration, chance) for configuration, chance in proposals.items())
         return Prediction(asked, place, candidates, Candidate(default, proposals.get(default)), candidates[0])
-    return _verify(spaces, proposals, default, seconds, cache, journal, progress)
+    return _verify(task, proposals, seconds, cache, journal, progress)
 
 
-def _verify(spaces: Sequence[SearchSpace], proposals: Mapping[Configuration, float], default: Configuration,
-            seconds: float, cache: bool, journal: str | Path | None, progress: Say) -> Prediction:
+def _verify(task: Task, proposals: Mapping[Configuration, float], seconds: float,
+            cache: bool, journal: str | Path | None, progress: Say) -> Prediction:
     from seqtune.data.journal import Journal
     from seqtune.tuner.measuring.runner import Runner
     from seqtune.tuner.measuring.verdicts import keep_verdict, kept_verdict
     from seqtune.tuner.measuring.verification import verify
 
-    problem, device = spaces[0].problem, spaces[0].device
-    versions = {space.kernel.name: space.kernel.version for space in spaces}
-    _has_implementation(spaces)
+    problem, device, default = task.problem, task.device, task.default
+    versions = {kernel.name: kernel.version for kernel in task.kernels}
+    _check_implemented(task)
     with Journal(journal) as records:
         earlier = kept_verdict(records, problem, device, versions, proposals, default, seconds) if cache else None
         began = time.monotonic()
@@ -137,10 +137,10 @@ def _verify(spaces: Sequence[SearchSpace], proposals: Mapping[Configuration, flo
         measured[verdict.winner], True, verdict.speedup, verdict.significant, earlier is not None, seconds, elapsed)
 
 
-def _has_implementation(spaces: Sequence[SearchSpace]) -> None:
-    for space in spaces:
-        if space.kernel.implementation is None:
-            raise MisuseError(f"{space.kernel.name} has no implementation here: nothing to measure; leave out --verify")
+def _check_implemented(task: Task) -> None:
+    for family in task.kernels:
+        if family.implementation is None:
+            raise MisuseError(f"{family.name} has no implementation here: nothing to measure; leave out --verify")
 
 
 def tune(problems: object, device: Device | str | None = None, *, strategy: str = "portfolio",
@@ -157,7 +157,8 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     from seqtune.data.journal import Journal
     from seqtune.tuner.campaign import campaign
     from seqtune.tuner.measuring.runner import Measurer, Runner
-    from seqtune.tuner.tune import Budget, strategy_factory, tune_all
+    from seqtune.tuner.strategies.table import strategy_entry
+    from seqtune.tuner.tune import Budget, TuningOptions, tasks_for, tune_all
 
     asked = as_problems(problems)
     for name, count in (("trials", trials), ("total", total)):
@@ -169,8 +170,8 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         check_positive("seconds", seconds)
     if seed < 0:
         raise MisuseError(f"seed={seed}; it must not be negative")
-    factory = strategy_factory(strategy)
-    if trials is None and seconds is None and strategy not in ENDING:
+    entry = strategy_entry(strategy)
+    if trials is None and seconds is None and not entry.ends:
         trials = DEFAULT_TRIALS
     if replay is not None and journal is not None:
         raise MisuseError("what is replayed goes into no journal; leave out either")
@@ -186,7 +187,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         skipped = [(problem, f"not recorded on {place.name}") for problem in asked if problem not in replayed]
         asked = [problem for problem in asked if problem in replayed]
     if len(asked) == 1:
-        spaces_for(asked[0], place, families)  # the reason is the answer
+        Task.of(asked[0], place, families)  # the reason is the answer
 
     def note(step: TuningProgress) -> None:
         failed[step.problem] += step.measurement.status is not Status.CORRECT and (
@@ -206,11 +207,11 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         if retry_failed:
             for problem in asked:
                 kept.forget_failed(problem, place, kernels())
-        ways: dict[str, Any] = {
-            "strategy": seeded(strategy, factory), "measurer": measurer, "seed": seed, "kernels": families,
-            "on_progress": note, "on_skip": lambda problem, reason: skipped.append((problem, reason))}
-        for found in (tune_all(asked, place, kept, budget=Budget(trials, seconds), **ways) if total is None
-                      else campaign(asked, place, kept, total, **ways)):
+        options = TuningOptions(strategy, seed=seed, on_progress=note,
+                                seeds=partial(seeds_for, required=entry.seeds == "required"))
+        tasks = tasks_for(asked, place, families, lambda problem, reason: skipped.append((problem, reason)))
+        for found in (tune_all(tasks, kept, measurer, Budget(trials, seconds), options) if total is None
+                      else campaign(tasks, kept, measurer, total, options)):
             times = dict(found.finalists)
             default = times.get(found.default)
             results.append(Tuned(
@@ -220,14 +221,14 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
                             None if replay is None else str(replay))
 
 
-def _replay(data: str | Path, device: Device | str | None, problems: Sequence[Problem]) -> Replay:
+def _replay(data: str | Path, device: Device | str | None, problems: Sequence[Problem]) -> RecordedMeasurer:
     """The problems' records on that device of a data set. Raises DeviceError, MisuseError where there are none."""
-    from seqtune.tuner.measuring.recorded_measurer import Replay
+    from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
 
     found = read_measurements(data)
     place = found.device(device.key if isinstance(device, Device) else device)
     wanted = found.rows["problem"].isin([problem.key for problem in problems])
-    records = Replay(place, replace(found, rows=found.rows[wanted]).on(place.key).records(),
+    records = RecordedMeasurer(place, replace(found, rows=found.rows[wanted]).on(place.key).records(),
                      (*kernels(), *found.kernels.values()))
     if not any(problem in records for problem in problems):
         raise MisuseError(f"{data} has no record of {problems[0].brief()} on {place.name} with today's kernels")

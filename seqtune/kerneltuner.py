@@ -24,8 +24,9 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.strategies.strategy import Strategy
-from seqtune.tuner.tune import strategy_factory
+from seqtune.kernels.task import Task
+from seqtune.tuner.strategies.strategy import SearchContext, StrategyFactory
+from seqtune.tuner.strategies.table import strategy_factory
 
 from .errors import MisuseError, UnavailableError
 
@@ -57,7 +58,7 @@ def strategy(name: str = "portfolio", seed: int = 0) -> Any:
     return OptAlgWrapper(Optimizer())
 
 
-def search(func: Any, searchspace: Any, factory: Any, seed: int = 0) -> tuple[tuple[Any, ...], float]:
+def search(func: Any, searchspace: Any, factory: StrategyFactory, seed: int = 0) -> tuple[tuple[Any, ...], float]:
     """The best configuration and its cost, once the strategy or the budget ends.
 
     `func` and `searchspace` are Kernel Tuner's CostFunc and Searchspace. The budget's end comes as an exception of
@@ -67,7 +68,7 @@ def search(func: Any, searchspace: Any, factory: Any, seed: int = 0) -> tuple[tu
     space = space_of(values, searchspace.list)
     limit = getattr(func, "tuning_options", {}).get("max_fevals")
     trials = int(limit) if isinstance(limit, int | float) and math.isfinite(limit) else None
-    chosen: Strategy = factory([space], seed, trials)
+    chosen = factory(SearchContext(Task(_PROBLEM, _DEVICE, (space,)), seed, trials))
     best: tuple[tuple[Any, ...], float] = ((), sys.float_info.max)
     while asked := chosen.ask(1):
         for configuration in asked:

@@ -1,10 +1,9 @@
-"""Seeds: what a trained translator proposes, and searches that begin with it."""
+"""Proposals: the configurations that a trained model proposes for a task, also for searches to begin with."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,41 +12,33 @@ from .inputs import load_checkpoint, one_thread
 
 if TYPE_CHECKING:
     from seqtune.kernels.kernel import Configuration
-    from seqtune.kernels.space import SearchSpace
-    from seqtune.tuner.strategies.strategy import Strategy, StrategyFactory
+    from seqtune.kernels.task import Task
 
 SEEDS = 8  # configurations of the translator's beam that a search may begin with
 
 
-def proposed(spaces: Sequence[SearchSpace], checkpoint: str | Path, top: int) -> dict[Configuration, float]:
+def proposed(task: Task, checkpoint: str | Path, top: int) -> dict[Configuration, float]:
     """Configurations with their probabilities, most probable first. Raises CheckpointError."""
     loaded = load_checkpoint(checkpoint)
-    device = spaces[0].device
-    loaded.vocabulary.check([space.kernel for space in spaces])
-    if f"backend={device.backend}" not in loaded.vocabulary.words:
-        raise CheckpointError(f"the checkpoint {checkpoint} was not trained for {device.backend} devices; "
+    loaded.vocabulary.check(task.kernels)
+    if f"backend={task.device.backend}" not in loaded.vocabulary.words:
+        raise CheckpointError(f"the checkpoint {checkpoint} was not trained for {task.device.backend} devices; "
                               "retrain it with records of one")
     with one_thread() if "torch" in sys.modules else contextlib.nullcontext():  # labels are predicted without it
-        found = loaded.propose(spaces, top)
-    return {candidate.configuration: candidate.probability for candidate in found}
+        candidates = loaded.propose(task.spaces, top)
+    return {candidate.configuration: candidate.probability for candidate in candidates}
 
 
-def seeded(name: str, factory: StrategyFactory) -> str | StrategyFactory:
-    """The strategy; one that takes seeds is handed the translator's beam, if the translator knows the kernels."""
-    if not getattr(factory, "takes_seeds", False):
-        return name
-    seeded_factory: Callable[..., Strategy] = factory
+def seeds_for(task: Task, required: bool = False) -> tuple[Configuration, ...]:
+    """The shipped translator's proposals for a search to begin with, likeliest first.
 
-    def made(spaces: Sequence[SearchSpace], seed: int, trials: int | None = None,
-             seeds: Sequence[Configuration] = (), **known: object) -> Strategy:
-        try:
-            seeds = (*seeds, *proposed(spaces, "default", SEEDS))
-        except CheckpointError:  # it does not know these kernels or this device
-            if name == "predictor":
-                raise
-        return seeded_factory(spaces, seed, trials, seeds=seeds, **known)
-
-    made.__name__ = name
-    made.takes_seeds = True  # type: ignore[attr-defined]
-    made.takes_history = getattr(factory, "takes_history", False)  # type: ignore[attr-defined]
-    return made
+    Where it does not know the kernels or the device there are none, or (`required`) CheckpointError is raised.
+    """
+    if not required and any(kernel.implementation is None for kernel in task.kernels):
+        return ()  # kernels of a file or of another tool: no need to load the checkpoint
+    try:
+        return tuple(proposed(task, "default", SEEDS))
+    except CheckpointError:
+        if required:
+            raise
+        return ()

@@ -5,26 +5,27 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtune.kernels.problem_sets.similarity import near
-from seqtune.kernels.space import SearchSpace, spaces_for
+from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import Task
 
-from .errors import CheckpointError, KernelError, MisuseError
+from .errors import KernelError, MisuseError
 from .inputs import Say, silent
 from .learning import read_measurements
-from .proposals import SEEDS, proposed
+from .proposals import seeds_for
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.device import Device
-    from seqtune.kernels.kernel import Configuration, Kernel
+    from seqtune.kernels.kernel import Kernel
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import MeasuredTask
-    from seqtune.tuner.simulation import Curves, Method, Task
+    from seqtune.tuner.simulation import Curves, RecordedSpace
 
 STRATEGIES = ("portfolio", "autotvm", "droplet", "random")  # where none are named: the default, the best known, chance
 BUDGETS = (25, 50, 100, 200)
@@ -71,8 +72,8 @@ def replay(data: str | Path, *, strategies: str | Sequence[str] = STRATEGIES, bu
     other devices, or of the other problems. `spaces` and `devices` choose some by name. One run serves all budgets.
     `jobs` processes work at once (None: one per core).
     """
-    from seqtune.tuner.simulation import Search, simulate
-    from seqtune.tuner.tune import strategy_factory
+    from seqtune.tuner.simulation import StrategyMethod, simulate
+    from seqtune.tuner.strategies.table import strategy_entry, strategy_factory
 
     chosen = (strategies,) if isinstance(strategies, str) else tuple(dict.fromkeys(strategies))
     if not chosen:
@@ -84,13 +85,12 @@ def replay(data: str | Path, *, strategies: str | Sequence[str] = STRATEGIES, bu
             raise MisuseError(f"{name}={value!r:.20}; it must be a whole number in {least}..{most}")
     if not budgets:
         raise MisuseError("name a budget at least")
-    factories = {name: strategy_factory(name) for name in chosen}
-    methods: Mapping[str, Method] = {name: Search(factory, batch) for name, factory in factories.items()}
+    methods = {name: StrategyMethod(strategy_factory(name), batch) for name in chosen}
     progress("reading")
-    asked = tasks(read_measurements(data), transfer, spaces, devices, complete, held_out)
-    if any(getattr(factory, "takes_seeds", False) for factory in factories.values()):
+    asked = recorded_spaces(read_measurements(data), transfer, spaces, devices, complete, held_out)
+    if any(strategy_entry(name).seeds != "ignored" for name in chosen):
         progress("predicting")
-        asked = [replace(task, seeds=proposals(task)) for task in asked]
+        asked = [replace(recorded, seeds=seeds_for(recorded.task)) for recorded in asked]
     ordered = tuple(sorted(set(budgets)))
     found = simulate(asked, methods, max(1, *ordered), repeats, seed=seed, jobs=jobs or _cores(), progress=progress)
     return Replayed(tuple(found), ordered, transfer)
@@ -101,12 +101,12 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def tasks(data: Dataset, transfer: str | None = None, spaces: Sequence[str] = (), devices: Sequence[str] = (),
-          complete: bool = False, held_out: bool = False) -> list[Task]:
+def recorded_spaces(data: Dataset, transfer: str | None = None, spaces: Sequence[str] = (),
+                    devices: Sequence[str] = (), complete: bool = False,
+                    held_out: bool = False) -> list[RecordedSpace]:
     """What a data set has to search, by space and device, cut down to what was measured. Raises MisuseError."""
     from seqtune.data.measured_tasks import measured_tasks
-    from seqtune.kernels.union import Past
-    from seqtune.tuner.simulation import Task
+    from seqtune.tuner.simulation import RecordedSpace
 
     if transfer not in (None, *TRANSFERS):
         raise MisuseError(f"no transfer {transfer!r:.40}; there are {', '.join(TRANSFERS)}")
@@ -130,23 +130,11 @@ def tasks(data: Dataset, transfer: str | None = None, spaces: Sequence[str] = ()
         if (complete and not measured.known.all()) or (held_out and measured.problem.key not in data.held_out):
             continue
         others = [other for other in known if transfer and _teaches(other, measured, transfer)]
-        known_part = measured.measured_only()
-        found.append(Task(space, device, known_part.task.spaces, known_part.seconds,
-                          tuple(Past(other.task.spaces, other.seconds) for other in others)))
+        found.append(RecordedSpace(space, device, measured.measured_only(), tuple(others)))
     if not found:
         what = " and ".join(["was measured completely"] * complete + ["is held out from learning"] * held_out)
         raise MisuseError(f"of the spaces asked for ({len(named)}), none {what}")
     return found
-
-
-def proposals(task: Task) -> tuple[Configuration, ...]:
-    """What the shipped translator proposes, likeliest first; nothing where it does not know the kernels."""
-    if any(space.kernel.implementation is None for space in task.spaces):
-        return ()
-    try:
-        return tuple(proposed(task.spaces, "default", SEEDS))
-    except CheckpointError:
-        return ()
 
 
 def _named(known: Sequence[MeasuredTask]) -> list[tuple[str, str]]:
@@ -180,7 +168,7 @@ def _why_nothing(data: Dataset) -> str:
         for device in data.devices.values():
             solving = [kernel for kernel in data.kernels.values() if kernel.why_not(problem, device) is None]
             try:
-                spaces_for(problem, device, solving)
+                Task.of(problem, device, solving)
             except KernelError as error:
                 excluding = (_excluding(kernel, problem, device) for kernel in solving)
                 return next(filter(None, excluding), str(error))

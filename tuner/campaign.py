@@ -12,86 +12,71 @@ since a search that was made anew knows more, and a batch that was cut is not fi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from seqtune.data.journal import Journal
-from seqtune.errors import InterruptedTuning, KernelError
-from seqtune.kernels.device import Device
-from seqtune.kernels.kernel import Kernel
-from seqtune.kernels.problem import Problem
-from seqtune.kernels.space import spaces_for
+from seqtune.errors import InterruptedTuning
+from seqtune.kernels.task import Task
 
 from .measuring.runner import Measurer
-from .measuring.timing import DEFAULTS, Options
-from .strategies.strategy import Strategy, StrategyFactory
-from .tune import Budget, Finals, Progress, Result, Search, made, named
+from .strategies.strategy import Strategy
+from .tune import DEFAULT_OPTIONS, Budget, TuningOptions, TuningProgress, TuningResult, TuningRun
 
 BATCH = 4  # trials between two decisions
 FIRST = 0.5  # of the budget, in equal parts: what comes later knows more
 RECENT = 6  # trials that tell whether a search still improves
-FINALS = Finals()
 
 
-def campaign(problems: Sequence[Problem], device: Device, journal: Journal, total: int,
-             strategy: str | StrategyFactory = "portfolio", *, measurer: Measurer,
-             kernels: Sequence[Kernel] | None = None, options: Options = DEFAULTS, finals: Finals = FINALS,
-             seed: int = 0, on_progress: Callable[[Progress], None] = lambda progress: None,
-             on_skip: Callable[[Problem, str], None] = lambda problem, reason: None) -> Iterator[Result]:
-    """`total` trials for all of the problems together, the journal's own included; then the finals, one by one.
+def campaign(tasks: Iterable[Task], journal: Journal, measurer: Measurer, total: int,
+             options: TuningOptions = DEFAULT_OPTIONS) -> Iterator[TuningResult]:
+    """`total` trials for all of the tasks together, the journal's own included; then the finals, one by one.
 
-    Unsolvable problems are skipped. Raises InterruptedTuning on Ctrl-C, with all in the journal.
+    A repeated problem counts once. Raises InterruptedTuning on Ctrl-C, with all in the journal.
     """
-    name, factory = named(strategy)
-    searches: list[Search] = []
-    for problem in dict.fromkeys(problems):
-        try:
-            spaces = spaces_for(problem, device, kernels)
-        except KernelError as error:
-            on_skip(problem, str(error))
-            continue
-        searches.append(Search(problem, device, journal, measurer, spaces, options, name))
-        searches[-1].recall()
-    spent = resumed = sum(search.done for search in searches)
-    most = min(total, sum(search.size for search in searches))
+    runs = [TuningRun(task, journal, measurer, options) for task in {task.problem: task for task in tasks}.values()]
+    for run in runs:
+        run.recall()
+    spent = resumed = sum(run.done for run in runs)
+    most = min(total, sum(len(run.task) for run in runs))
 
-    def step(progress: Progress) -> None:
+    def step(progress: TuningProgress) -> None:
         nonlocal spent
         spent += 1
-        on_progress(replace(progress, done=spent, resumed=resumed, total=most, problems=len(searches)))
+        options.on_progress(replace(progress, done=spent, resumed=resumed, total=most, problems=len(runs)))
 
-    part = FIRST * most / max(1, len(searches))
-    batch = min(BATCH, max(1, math.ceil(part)))
+    part = FIRST * most / max(1, len(runs))
+    batch = min(BATCH, options.batch, max(1, math.ceil(part)))
 
-    def go_on(search: Search, going: Strategy | None = None) -> Strategy:
-        """A batch of that search."""
-        going = going or made(factory, search.spaces, seed, None, journal, tuple(search.found))
+    def go_on(run: TuningRun, strategy: Strategy | None = None) -> Strategy:
+        """A batch of that run."""
+        strategy = run.strategy(None) if strategy is None else strategy
         count = min(batch, most - spent)
-        search.run(going, Budget(search.done + count), count, step)
-        return going
+        run.search(strategy, Budget(run.done + count), count, step)
+        return strategy
 
     try:
-        for search in searches:
-            going = None
-            while spent < most and search.done < part and is_open(search):
-                going = go_on(search, going)
-        while spent < most and (left := [search for search in searches if is_open(search)]):
-            go_on(max(left, key=lambda search: (promise(times(search)), -search.done)))
-        for search in searches:
-            yield search.result(finals)
+        for run in runs:
+            strategy = None
+            while spent < most and run.done < part and is_open(run):
+                strategy = go_on(run, strategy)
+        while spent < most and (left := [run for run in runs if is_open(run)]):
+            go_on(max(left, key=lambda run: (promise(times(run)), -run.done)))
+        for run in runs:
+            yield run.result()
     except KeyboardInterrupt:
-        raise InterruptedTuning(f"stopped after {spent} trials of {len(searches)} problems; all are in "
+        raise InterruptedTuning(f"stopped after {spent} trials of {len(runs)} problems; all are in "
                                 f"{journal.path}; run again to resume") from None
 
 
-def is_open(search: Search) -> bool:
+def is_open(run: TuningRun) -> bool:
     """Whether there may be anything left to try."""
-    return search.done < search.size and not search.ended
+    return run.done < len(run.task) and not run.ended
 
 
-def times(search: Search) -> list[float]:
-    """Of its trials, in seconds, in measured order."""
-    return [measurement.seconds for measurement in search.found.values()]
+def times(run: TuningRun) -> list[float]:
+    """The seconds of its trials, in measured order."""
+    return [measurement.seconds for measurement in run.trials.values()]
 
 
 def promise(seconds: Sequence[float]) -> float:

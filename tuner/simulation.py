@@ -1,8 +1,8 @@
 """Simulation: searches of recorded spaces, where a measurement is a look-up by number; thousands of runs in minutes.
 
-A task is a recorded space, a method searches it, and what counts is the share of the optimum's speed that the best of
-the first evaluations has: optimum / least time so far, 0 while nothing ran. Evaluations are distinct configurations,
-failures included. Every run has a seed of its own, the same for all methods.
+A method searches a recorded space, and what counts is the share of the optimum's speed that the best of the first
+evaluations has: optimum / least time so far, 0 while nothing ran. Evaluations are distinct configurations, failures
+included. Every run has a seed of its own, the same for all methods.
 """
 
 from __future__ import annotations
@@ -19,18 +19,15 @@ from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.space import SearchSpace
-from seqtune.kernels.union import Past
+from seqtune.kernels.task import Floats, MeasuredTask, Task
 
-from .strategies.strategy import Strategy, StrategyFactory
+from .strategies.strategy import SearchContext, StrategyFactory
 
-Floats = NDArray[np.float64]
-_Unit = tuple[int, str, int]  # task, method, repeat
+_Unit = tuple[int, str, int]  # index of the space, method, repeat
 
 _ROUNDING = 1e-12  # of a share that is exactly the level asked for
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -38,71 +35,71 @@ _CHUNK = 4  # runs handed to a process at once
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
-    """A recorded space to be searched, and what is known from elsewhere."""
+class RecordedSpace:
+    """A task of which every configuration was measured, under its names, and what is known before it is searched."""
 
-    space: str
+    space: str  # its name in results
     device: str
-    spaces: tuple[SearchSpace, ...]
-    seconds: Floats  # by number in the union of the spaces; inf: failed
-    history: tuple[Past, ...] = field(default=(), repr=False)
+    measured: MeasuredTask
+    history: tuple[MeasuredTask, ...] = field(default=(), repr=False)  # measured elsewhere
     seeds: tuple[Configuration, ...] = ()  # to begin with, likeliest first
+
+    @property
+    def task(self) -> Task:
+        """The task to search."""
+        return self.measured.task
+
+    @property
+    def seconds(self) -> Floats:
+        """The time of each number; infinite where it failed."""
+        return self.measured.seconds
 
     @cached_property
     def optimum(self) -> float:
         """The least time, in seconds."""
-        return float(self.seconds.min())
+        return self.measured.best
 
-    @cached_property
-    def _offsets(self) -> dict[str, tuple[int, SearchSpace]]:
-        ends = np.cumsum([len(space) for space in self.spaces]).tolist()
-        return {space.kernel.name: (end - len(space), space) for space, end in zip(self.spaces, ends, strict=True)}
-
-    def number(self, configuration: Configuration) -> int:
-        """The number of a configuration in the union of the spaces. Raises ConfigurationError."""
-        offset, space = self._offsets[configuration.kernel]
-        return offset + space.row(configuration)
+    def context(self, trials: int, seed: int) -> SearchContext:
+        """A strategy's context."""
+        return SearchContext(self.task, seed, trials, self.history, self.seeds)
 
     def measurement(self, number: int) -> Measurement:
-        """What was recorded."""
+        """The recorded measurement of a number."""
         seconds = float(self.seconds[number])
         if np.isinf(seconds):
             return Measurement(Status.RUNTIME, message="it failed when it was recorded")
         return Measurement(Status.CORRECT, (seconds,))
 
 
-class Method(Protocol):
-    """Searches a task: the numbers of at most `trials` distinct configurations, in the order of their evaluation.
+class SearchMethod(Protocol):
+    """Searches a recorded space. It returns the numbers of at most `trials` configurations in the order of evaluation.
 
     It is handed to other processes, so it must be picklable. The same seed gives the same numbers.
     """
 
-    def __call__(self, task: Task, trials: int, seed: int) -> Sequence[int]: ...
+    def __call__(self, recorded: RecordedSpace, trials: int, seed: int) -> Sequence[int]: ...
 
 
 @dataclass(frozen=True)
-class Search:
-    """A strategy as a method. What is known beforehand is given to a factory that takes it (see StrategyFactory)."""
+class StrategyMethod:
+    """A strategy as a method."""
 
     factory: StrategyFactory
     batch: int = 1  # configurations asked for at once: told one by one, a strategy learns most
 
-    def __call__(self, task: Task, trials: int, seed: int) -> Sequence[int]:
-        make: Any = self.factory
-        more = {name: given for name, given in (("history", task.history), ("seeds", task.seeds))
-                if getattr(self.factory, f"takes_{name}", False)}
-        strategy: Strategy = make(task.spaces, seed, trials, **more)
-        found: list[int] = []
-        while len(found) < trials and (asked := strategy.ask(min(self.batch, trials - len(found)))):
+    def __call__(self, recorded: RecordedSpace, trials: int, seed: int) -> Sequence[int]:
+        strategy = self.factory(recorded.context(trials, seed))
+        numbers: list[int] = []
+        while len(numbers) < trials and (asked := strategy.ask(min(self.batch, trials - len(numbers)))):
             for configuration in asked:
-                found.append(task.number(configuration))
-                strategy.tell(configuration, task.measurement(found[-1]))
-        return found
+                numbers.append(recorded.task.number(configuration))
+                strategy.tell(configuration, recorded.measurement(numbers[-1]))
+        return numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """How one method went on one task: `shares[run, n]` is the best share after n + 1 evaluations."""
+    """How one method went on one recorded space: `shares[run, n]` is the best share after n + 1 evaluations."""
 
     space: str
     device: str
@@ -128,36 +125,37 @@ class Curves:
         return median if np.isfinite(median) else None
 
 
-def best_shares(task: Task, numbers: Sequence[int], trials: int) -> Floats:
+def best_shares(recorded: RecordedSpace, numbers: Sequence[int], trials: int) -> Floats:
     """The best share after each of `trials` evaluations; a method that ends early stays where it was."""
-    least = np.minimum.accumulate(task.seconds[np.asarray(numbers[:trials], dtype=np.int64)])
-    found = np.zeros(trials)
-    found[:len(least)] = task.optimum / least
-    found[len(least):] = found[len(least) - 1] if len(least) else 0.0
-    return found
+    least = np.minimum.accumulate(recorded.seconds[np.asarray(numbers[:trials], dtype=np.int64)])
+    shares = np.zeros(trials)
+    shares[:len(least)] = recorded.optimum / least
+    shares[len(least):] = shares[len(least) - 1] if len(least) else 0.0
+    return shares
 
 
-def simulate(tasks: Sequence[Task], methods: Mapping[str, Method], trials: int, repeats: int, *, seed: int = 0,
-             jobs: int = 1, progress: Callable[[str], None] = lambda step: None) -> list[Curves]:
-    """`repeats` searches of `trials` evaluations of every task by every method, by task in the methods' order.
+def simulate(spaces: Sequence[RecordedSpace], methods: Mapping[str, SearchMethod], trials: int, repeats: int, *,
+             seed: int = 0, jobs: int = 1, progress: Callable[[str], None] = lambda step: None) -> list[Curves]:
+    """`repeats` searches of `trials` evaluations of every space by every method, by space in the methods' order.
 
     With `jobs` above 1 in as many processes of one thread each. Raises SeqtuneError where one of them dies.
     """
-    units = [(place, name, repeat) for place in range(len(tasks)) for name in methods for repeat in range(repeats)]
+    units = [(index, name, repeat) for index in range(len(spaces)) for name in methods for repeat in range(repeats)]
     shares: dict[tuple[int, str], list[Floats]] = {}
-    with _running(min(jobs, len(units)), partial(_search, tasks, dict(methods), trials, seed)) as results:
-        for done, ((place, name, _), found) in enumerate(zip(units, results(units), strict=True), start=1):
-            shares.setdefault((place, name), []).append(found)
+    with _running(min(jobs, len(units)), partial(_search, spaces, dict(methods), trials, seed)) as results:
+        for done, ((index, name, _), reached) in enumerate(zip(units, results(units), strict=True), start=1):
+            shares.setdefault((index, name), []).append(reached)
             progress(f"{done} of {len(units)} searches")
-    return [Curves(tasks[place].space, tasks[place].device, name, np.array(found))
-            for (place, name), found in shares.items()]
+    return [Curves(spaces[index].space, spaces[index].device, name, np.array(runs))
+            for (index, name), runs in shares.items()]
 
 
-def _search(tasks: Sequence[Task], methods: Mapping[str, Method], trials: int, seed: int, unit: _Unit) -> Floats:
-    place, name, repeat = unit
-    task = tasks[place]
-    own = zlib.crc32(f"{seed} {task.space} {task.device} {repeat}".encode())
-    return best_shares(task, methods[name](task, trials, own), trials)
+def _search(spaces: Sequence[RecordedSpace], methods: Mapping[str, SearchMethod], trials: int, seed: int,
+            unit: _Unit) -> Floats:
+    index, name, repeat = unit
+    recorded = spaces[index]
+    own = zlib.crc32(f"{seed} {recorded.space} {recorded.device} {repeat}".encode())
+    return best_shares(recorded, methods[name](recorded, trials, own), trials)
 
 
 @contextmanager

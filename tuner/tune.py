@@ -11,22 +11,22 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.errors import InterruptedTuning, KernelError, MisuseError
+from seqtune.errors import InterruptedTuning, KernelError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.space import SearchSpace, spaces_for
+from seqtune.kernels.task import Task
 
-from .history import experience
+from .history import history
 from .measuring.runner import Measurer
 from .measuring.significance import faster
 from .measuring.timing import DEFAULTS, Options
-from .strategies.strategy import STRATEGIES, Strategy, StrategyFactory
+from .strategies.strategy import OnDemand, SearchContext, Strategy, StrategyFactory
+from .strategies.table import strategy_factory
 
 BATCH = 16  # configurations asked for at once: large enough to hide the pipe, small enough to learn from
 
@@ -48,7 +48,7 @@ class Finals:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TuningProgress:
     """Where a run stands; handed over after each trial is safe in the journal."""
 
     problem: Problem
@@ -61,9 +61,35 @@ class Progress:
     problems: int = 1  # that share the budget
 
 
+def no_seeds(task: Task) -> Sequence[Configuration]:
+    """Begin a search without proposals."""
+    return ()
+
+
+def not_told(progress: TuningProgress) -> None:
+    """Tell nobody of a trial."""
+
+
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What a run found. `configuration` is None where nothing was correct."""
+class TuningOptions:
+    """How to search and to measure, and who is told."""
+
+    strategy: str = "portfolio"  # of the table of strategies; the trials are filed under this name
+    factory: StrategyFactory | None = None  # makes the strategy; None: the table's
+    seed: int = 0  # of the strategy
+    batch: int = BATCH
+    measuring: Options = DEFAULTS
+    finals: Finals = field(default_factory=Finals)
+    seeds: Callable[[Task], Sequence[Configuration]] = no_seeds  # what a search may begin with, likeliest first
+    on_progress: Callable[[TuningProgress], None] = not_told
+
+
+DEFAULT_OPTIONS, UNLIMITED = TuningOptions(), Budget()
+
+
+@dataclass(frozen=True, slots=True)
+class TuningResult:
+    """The answer of a run. `configuration` is None where nothing was correct."""
 
     problem: Problem
     configuration: Configuration | None
@@ -88,156 +114,138 @@ class Result:
         return 1 - faster(self.measurement.samples, second)
 
 
-def strategy_factory(name: str) -> StrategyFactory:
-    """The strategy of that name. Raises MisuseError."""
-    if name not in STRATEGIES:
-        raise MisuseError(f"no strategy {name!r:.40}; there are {', '.join(STRATEGIES)}")
-    found: StrategyFactory = resolve(STRATEGIES[name])  # type: ignore[assignment]
-    return found
-
-
-def tune(problem: Problem, device: Device, journal: Journal, strategy: str | StrategyFactory = "portfolio",
-         budget: Budget = Budget(), *, measurer: Measurer, kernels: Sequence[Kernel] | None = None,
-         options: Options = DEFAULTS, finals: Finals = Finals(), seed: int = 0, batch: int = BATCH,
-         on_progress: Callable[[Progress], None] = lambda progress: None) -> Result:
-    """Searches the spaces of one problem on one device. Raises InterruptedTuning on Ctrl-C, with all in the journal."""
-    spaces = spaces_for(problem, device, kernels)
-    name, factory = named(strategy)
-    search = Search(problem, device, journal, measurer, spaces, options, name)
-    try:
-        search.run(made(factory, spaces, seed, budget.trials, journal), budget, batch, on_progress)
-        return search.result(finals)
-    except KeyboardInterrupt:
-        raise InterruptedTuning(
-            f"stopped after {search.done} trials of {problem.brief()}; all are in {journal.path}; run again to resume"
-        ) from None
-
-
-def tune_all(problems: Iterable[Problem], device: Device, journal: Journal,
-             strategy: str | StrategyFactory = "portfolio", budget: Budget = Budget(), *, measurer: Measurer,
-             kernels: Sequence[Kernel] | None = None,
-             options: Options = DEFAULTS, finals: Finals = Finals(), seed: int = 0, batch: int = BATCH,
-             on_progress: Callable[[Progress], None] = lambda progress: None,
-             on_skip: Callable[[Problem, str], None] = lambda problem, reason: None) -> Iterator[Result]:
-    """`tune` for one problem after another in one worker; the budget is for each. Unsolvable ones are skipped."""
+def tasks_for(problems: Iterable[Problem], device: Device, kernels: Sequence[Kernel] | None = None,
+              on_skip: Callable[[Problem, str], None] = lambda problem, reason: None) -> Iterator[Task]:
+    """The task of each problem, one at a time; problems that no kernel solves are skipped, with the reason."""
     for problem in problems:
         try:
-            result = tune(problem, device, journal, strategy, budget, measurer=measurer, kernels=kernels,
-                          options=options, finals=finals, seed=seed, batch=batch, on_progress=on_progress)
+            task = Task.of(problem, device, kernels)
         except KernelError as error:
             on_skip(problem, str(error))
             continue
-        yield result
+        yield task
 
 
-def named(strategy: str | StrategyFactory) -> tuple[str, StrategyFactory]:
-    """What its trials are filed under, and how it is made."""
-    if isinstance(strategy, str):
-        return strategy, strategy_factory(strategy)
-    return getattr(strategy, "__name__", "custom").lower(), strategy
+def tune(task: Task, journal: Journal, measurer: Measurer, budget: Budget = UNLIMITED,
+         options: TuningOptions = DEFAULT_OPTIONS) -> TuningResult:
+    """Searches one task by measuring. Raises InterruptedTuning on Ctrl-C, with all in the journal."""
+    run = TuningRun(task, journal, measurer, options)
+    try:
+        run.search(run.strategy(budget.trials), budget, options.batch, options.on_progress)
+        return run.result()
+    except KeyboardInterrupt:
+        raise InterruptedTuning(
+            f"stopped after {run.done} trials of {task.problem.brief()}; all are in {journal.path}; run again to resume"
+        ) from None
 
 
-def made(factory: StrategyFactory, spaces: Sequence[SearchSpace], seed: int, trials: int | None, journal: Journal,
-         begun: Sequence[Configuration] | None = None) -> Strategy:
-    """The strategy, told what the journal knows of other problems if it asks for that.
-
-    Where its search has `begun`, it is handed those configurations as seeds, and all that is known by now.
-    """
-    more: dict[str, object] = {}
-    if getattr(factory, "takes_history", False):
-        more["history"] = experience(journal, spaces, None if begun is None else math.inf)
-    if begun is not None and getattr(factory, "takes_seeds", False):
-        more["seeds"] = begun
-    learning: Callable[..., Strategy] = factory
-    return learning(spaces, seed, trials, **more)
+def tune_all(tasks: Iterable[Task], journal: Journal, measurer: Measurer, budget: Budget = UNLIMITED,
+             options: TuningOptions = DEFAULT_OPTIONS) -> Iterator[TuningResult]:
+    """`tune` for one task after another with one measurer; the budget is for each."""
+    return (tune(task, journal, measurer, budget, options) for task in tasks)
 
 
-class Search:
-    """One run over one problem. What it `recalls` is told to strategies that ask for it, and is no progress."""
+class TuningRun:
+    """One run over one task. Trials that it recalls go to its strategies as seeds, and are no progress."""
 
-    def __init__(self, problem: Problem, device: Device, journal: Journal, measurer: Measurer,
-                 spaces: Sequence[SearchSpace], options: Options, name: str) -> None:
-        self.problem, self.device, self.journal, self.measurer = problem, device, journal, measurer
-        self.spaces, self.options, self.name = spaces, options, name
-        self.kernels = {space.kernel.name: space.kernel for space in spaces}
-        self.known = journal.trials(problem, device, [space.kernel for space in spaces])
-        self.found: dict[Configuration, Measurement] = {}
+    def __init__(self, task: Task, journal: Journal, measurer: Measurer, options: TuningOptions) -> None:
+        self.task, self.journal, self.measurer, self.options = task, journal, measurer, options
+        self.kernels = {kernel.name: kernel for kernel in task.kernels}
+        self.known = journal.trials(task.problem, task.device, task.kernels)
+        self.trials: dict[Configuration, Measurement] = {}
         self.best = math.inf
         self.resumed = 0
-        self.size = sum(map(len, spaces))
         self.host = platform.node()
+        self.recalled = False
         self.ended = False  # the strategy had no more to ask
 
     @property
     def done(self) -> int:
-        return len(self.found)
+        """The number of trials."""
+        return len(self.trials)
 
     def recall(self) -> None:
         """Begins with all that the journal holds, whoever asked for it."""
-        self.found = dict(self.known)
+        self.trials = dict(self.known)
         self.resumed = self.done
-        self.best = min((one.seconds for one in self.found.values()), default=math.inf)
+        self.recalled = True
+        self.best = min((measurement.seconds for measurement in self.trials.values()), default=math.inf)
 
-    def run(self, strategy: Strategy, budget: Budget, batch: int, on_progress: Callable[[Progress], None]) -> None:
+    def strategy(self, trials: int | None) -> Strategy:
+        """A strategy for the task, knowing what the journal says of other problems and what the options propose.
+
+        After `recall` it begins with the trials so far, and knows all that the journal holds by now.
+        """
+        options, begun = self.options, tuple(self.trials) if self.recalled else ()
+        context = SearchContext(
+            self.task, options.seed, trials,
+            OnDemand(lambda: history(self.journal, self.task, math.inf if self.recalled else None)),
+            OnDemand(lambda: (*begun, *options.seeds(self.task))))
+        return (options.factory or strategy_factory(options.strategy))(context)
+
+    def search(self, strategy: Strategy, budget: Budget, batch: int,
+               on_progress: Callable[[TuningProgress], None]) -> None:
         """Asks, measures and tells until there is nothing left or the budget is spent."""
         deadline = math.inf if budget.seconds is None else time.monotonic() + budget.seconds
-        trials = self.size if budget.trials is None else min(budget.trials, self.size)
+        problem, size = self.task.problem, len(self.task)
+        trials = size if budget.trials is None else min(budget.trials, size)
 
         def tell(configuration: Configuration, measurement: Measurement) -> None:
-            self.found[configuration] = measurement
+            self.trials[configuration] = measurement
             self.best = min(self.best, measurement.seconds)
             strategy.tell(configuration, measurement)
-            on_progress(Progress(self.problem, self.done, self.resumed, trials, configuration, measurement, self.best))
+            on_progress(TuningProgress(problem, self.done, self.resumed, trials, configuration, measurement, self.best))
 
-        self.journal.add_device(self.device)
+        self.journal.add_device(self.task.device)
         while self.done < trials and time.monotonic() < deadline:
             asked = strategy.ask(min(batch, trials - self.done))
             if not asked:
                 self.ended = True
                 break
-            missing = [one for one in asked if one not in self.known and one not in self.found]
+            missing = [one for one in asked if one not in self.known and one not in self.trials]
             for configuration in asked:
-                if configuration in self.found:
-                    strategy.tell(configuration, self.found[configuration])
+                if configuration in self.trials:
+                    strategy.tell(configuration, self.trials[configuration])
                 elif configuration in self.known:
                     self.resumed += 1
                     tell(configuration, self.known[configuration])
-            with closing(self.measurer.measure(self.problem, missing, self.options, self.best)) as measuring:
+            with closing(self.measurer.measure(problem, missing, self.options.measuring, self.best)) as measuring:
                 for configuration, measurement in measuring:
-                    self._keep(configuration, measurement, self.name)
+                    self._keep(configuration, measurement, self.options.strategy)
                     tell(configuration, measurement)
                     if time.monotonic() >= deadline:
                         break
 
     def _keep(self, configuration: Configuration, measurement: Measurement, run: str) -> None:
+        device = self.task.device
         self.journal.add(Record(
-            self.problem, self.device.key, self.kernels[configuration.kernel].version, configuration,
-            self.device.toolchain, measurement, time.time(), run, self.host, self.device.fingerprint))
+            self.task.problem, device.key, self.kernels[configuration.kernel].version, configuration,
+            device.toolchain, measurement, time.time(), run, self.host, device.fingerprint))
 
-    def result(self, finals: Finals) -> Result:
+    def result(self) -> TuningResult:
         """The winner, after the finals."""
-        ranked = sorted((one for one in self.found if self.found[one].status is Status.CORRECT),
-                        key=lambda one: self.found[one].seconds)
-        default = self.spaces[0].default
+        finals, default = self.options.finals, self.task.default
+        ranked = sorted((one for one in self.trials if self.trials[one].status is Status.CORRECT),
+                        key=lambda one: self.trials[one].seconds)
         finalists = list(dict.fromkeys([*ranked[:max(1, finals.count)], default]))
         if not finals.count:
-            measured = {one: self.found[one] for one in finalists if one in self.found}
+            measured = {one: self.trials[one] for one in finalists if one in self.trials}
         else:
             measured = self._finals_known(finalists) if self.resumed == self.done else {}
             if not measured:
-                compared = self.measurer.compare(self.problem, finalists, finals.rounds, self.options)
+                compared = self.measurer.compare(self.task.problem, finalists, finals.rounds, self.options.measuring)
                 measured = dict(zip(finalists, compared, strict=True))
                 for configuration, measurement in measured.items():
                     self._keep(configuration, measurement, "final")
         order = sorted(measured, key=lambda one: measured[one].seconds)
         best = order[0] if order and measured[order[0]].status is Status.CORRECT else None
-        return Result(self.problem, best, measured[best] if best else None, default,
-                      tuple((one, measured[one]) for one in order), self.done, self.resumed, self.size)
+        return TuningResult(self.task.problem, best, measured[best] if best else None, default,
+                            tuple((one, measured[one]) for one in order), self.done, self.resumed, len(self.task))
 
     def _finals_known(self, finalists: Sequence[Configuration]) -> dict[Configuration, Measurement]:
         """The finals of an earlier run that ended here: all finalists, or none."""
-        versions = {name: kernel.version for name, kernel in self.kernels.items()}
+        device, versions = self.task.device, {name: kernel.version for name, kernel in self.kernels.items()}
         held = {record.configuration: record.measurement
-                for record in self.journal.records(self.problem, self.device.key, run="final")
-                if record.is_todays(self.device.toolchain, versions) and record.may_be_of(self.device)}
+                for record in self.journal.records(self.task.problem, device.key, run="final")
+                if record.is_todays(device.toolchain, versions) and record.may_be_of(device)}
         return {one: held[one] for one in finalists} if all(one in held for one in finalists) else {}

@@ -77,9 +77,10 @@ def rows_of(label: str, threads: int, ways: Sequence[Way], seconds: Mapping[str,
 def searched(problem: Problem, device: Device, family: Kernel, journal: Journal, trials: int,
              measurer: Measurer) -> Configuration:
     """The best configuration of one family that a search finds. Raises SeqtuneError where nothing ran."""
-    from seqtune.tuner.tune import Budget, tune
+    from seqtune.kernels.task import Task
+    from seqtune.tuner.tune import Budget, TuningOptions, tune
 
-    found = tune(problem, device, journal, "local", Budget(trials=trials), measurer=measurer, kernels=[family])
+    found = tune(Task.of(problem, device, [family]), journal, measurer, Budget(trials=trials), TuningOptions("local"))
     if found.configuration is None:
         raise SeqtuneError(f"no configuration of {family.name} ran {problem.brief()} on {device.name}")
     print(f"{device.name} {problem.brief()}: {family.name} {found.configuration.brief()}, {found.done} trials, "

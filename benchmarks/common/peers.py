@@ -23,7 +23,7 @@ import numpy as np
 from seqtune.errors import UnavailableError
 from seqtune.kernels.kernel import Parameter
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.simulation import Task
+from seqtune.tuner.simulation import RecordedSpace
 
 STRATEGIES = ("adaptive_tabu_greywolf", "nsga2", "genetic_algorithm", "pso", "bayes_opt", "hybrid_vndx")
 PREFIX = "kt:"  # of a method's name: what is Kernel Tuner's
@@ -43,28 +43,29 @@ class Peer:
     strategy: str
     folder: Path
 
-    def __call__(self, task: Task, trials: int, seed: int) -> Sequence[int]:
+    def __call__(self, recorded: RecordedSpace, trials: int, seed: int) -> Sequence[int]:
         from kernel_tuner import tune_kernel
 
-        space = recorded_values(task.spaces[0])
+        space = recorded_values(recorded.task.spaces[0])
         parameters = {one.name: list(one.values) for one in space.kernel.parameters}
         random.seed(seed)
         np.random.seed(seed)  # what most of its strategies draw from; nsga2 and bayes_opt vary from run to run
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             results, _ = tune_kernel(
-                task.space, _SOURCE, 1, [], parameters, lang="CUDA", quiet=True, verbose=False,
+                recorded.space, _SOURCE, 1, [], parameters, lang="CUDA", quiet=True, verbose=False,
                 restrictions=[one.expression.text for one in space.kernel.constraints], strategy=self.strategy,
-                strategy_options={"max_fevals": trials}, cache=str(cache_path(self.folder, task)), simulation_mode=True)
+                strategy_options={"max_fevals": trials}, cache=str(cache_path(self.folder, recorded)),
+                simulation_mode=True)
         numbers = {tuple(row): number for number, row in enumerate(values_of(space))}
         return list(dict.fromkeys(numbers[tuple(result[name] for name in parameters)] for result in results))
 
 
-def searchable(task: Task) -> str | None:
+def searchable(recorded: RecordedSpace) -> str | None:
     """Why Kernel Tuner cannot search this task, or None where it can."""
-    if len(task.spaces) > 1:
+    if len(recorded.task.spaces) > 1:
         return "several kernel families compete"
-    space = task.spaces[0]
+    space = recorded.task.spaces[0]
     if any(name not in space.kernel.by_name for one in space.kernel.constraints for name in one.expression.names):
         return "its constraints read more than parameters"
     if len(recorded_values(space)) != len(space):
@@ -86,24 +87,25 @@ def values_of(space: SearchSpace) -> list[list[Any]]:
     return [[value for _, value in configuration.settings] for configuration in space]
 
 
-def cache_path(folder: Path, task: Task) -> Path:
+def cache_path(folder: Path, recorded: RecordedSpace) -> Path:
     """Where the cache of a task lies."""
-    return folder / (re.sub(r"[^A-Za-z0-9]+", "-", f"{task.space} {task.device}") + ".json")
+    return folder / (re.sub(r"[^A-Za-z0-9]+", "-", f"{recorded.space} {recorded.device}") + ".json")
 
 
-def write_cache(folder: Path, task: Task) -> None:
+def write_cache(folder: Path, recorded: RecordedSpace) -> None:
     """The task as a cache of Kernel Tuner's, all times in it; building and checking take none."""
-    space = recorded_values(task.spaces[0])
+    space = recorded_values(recorded.task.spaces[0])
     names = [parameter.name for parameter in space.kernel.parameters]
     nothing = dict.fromkeys(("compile_time", "verification_time", "benchmark_time", "strategy_time",
                              "framework_time"), 0)
     entries = {}
-    for values, seconds in zip(values_of(space), task.seconds.tolist(), strict=True):
+    for values, seconds in zip(values_of(space), recorded.seconds.tolist(), strict=True):
         time = seconds * 1e3 if np.isfinite(seconds) else "RuntimeFailedConfig"
         entries[",".join(map(str, values))] = {
             **dict(zip(names, values, strict=True)), "time": time, "times": [time], **nothing,
             "timestamp": "2026-01-01 00:00:00+00:00"}
-    content = {"device_name": task.device, "kernel_name": task.space, "problem_size": 1, "tune_params_keys": names,
+    content = {"device_name": recorded.device, "kernel_name": recorded.space, "problem_size": 1,
+               "tune_params_keys": names,
                "tune_params": {one.name: list(one.values) for one in space.kernel.parameters}, "objective": "time",
                "cache": entries}  # last: its readers look at the closing brackets
-    cache_path(folder, task).write_text(json.dumps(content))
+    cache_path(folder, recorded).write_text(json.dumps(content))

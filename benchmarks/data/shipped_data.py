@@ -36,13 +36,12 @@ from seqtune.kernels.problem_sets.networks import network
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.registry import kernels_for
-from seqtune.kernels.space import spaces_for
-from seqtune.kernels.task import MeasuredTask
+from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
-from seqtune.tuner.tune import Budget, Finals, tune
+from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune
 
 EXHAUSTIBLE = {"llvm": 3000, "opencl": 400}  # configurations; PoCL builds slowly
 SEARCHED = {"llvm": None, "opencl": 400}  # trials in a larger space; None: 1,000 and the climb from their best
@@ -105,20 +104,20 @@ def collect(device: Device, chosen: Problems, journal: Journal, trials: int) -> 
         work = [(one, True) for one in like_sources_together(chosen.held_out)]
         work += [(one, False) for one in like_sources_together(chosen.training)]
         for place, (problem, held_out) in enumerate(work):
-            size = sum(len(space) for space in spaces_for(problem, device))
+            task = Task.of(problem, device)
             if not held_out:
                 strategy, budget = "random", Budget(trials=trials)
-            elif size <= EXHAUSTIBLE[device.backend]:
+            elif len(task) <= EXHAUSTIBLE[device.backend]:
                 strategy, budget = "random", Budget()  # all, in random order
             else:
                 strategy, budget = "local", Budget(trials=SEARCHED[device.backend])
             began = time.monotonic()
-            result = tune(problem, device, journal, strategy, budget, measurer=runner, options=MEASURING,
-                          finals=Finals(count=0), seed=place)
+            result = tune(task, journal, runner, budget,
+                          TuningOptions(strategy, seed=place, measuring=MEASURING, finals=Finals(count=0)))
             best = result.measurement.seconds * 1e6 if result.measurement else float("nan")
             print(f"{device.name} {place + 1}/{len(work)} {'held out' if held_out else 'training'} "
-                  f"{problem.brief()}: {result.done} of {size} in {time.monotonic() - began:.1f} s, best {best:.1f} us "
-                  f"({time.monotonic() - start:.0f} s so far)", file=sys.stderr, flush=True)
+                  f"{problem.brief()}: {result.done} of {len(task)} in {time.monotonic() - began:.1f} s, "
+                  f"best {best:.1f} us ({time.monotonic() - start:.0f} s so far)", file=sys.stderr, flush=True)
 
 
 def suspects(tasks_of_device: Sequence[MeasuredTask]) -> list[tuple[Problem, list[Configuration]]]:

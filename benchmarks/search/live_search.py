@@ -36,7 +36,7 @@ from seqtune.tuner.simulation import best_shares
 
 if TYPE_CHECKING:
     from seqtune.kernels.device import Device
-    from seqtune.tuner.simulation import Task
+    from seqtune.tuner.simulation import RecordedSpace
 
 PROBLEMS = (  # held out and completely recorded; a random search needs 60 to 170 trials to 95 % on average
     ("llvm", "conv2d c=16 h=112 w=112 k=96 r=1 s=1"),
@@ -51,7 +51,7 @@ Step = tuple[int, float]  # number of a configuration in the recorded spaces, se
 Run = tuple[list[Step], int | None]  # and the winner's number
 
 
-def searched(task: Task, place: str, strategy: str, trials: int, seed: int) -> Run:
+def searched(recorded: RecordedSpace, place: str, strategy: str, trials: int, seed: int) -> Run:
     """One of our strategies, as `seqtune tune` runs it. Called in a fresh process."""
     from seqtune.api import tune
 
@@ -59,16 +59,16 @@ def searched(task: Task, place: str, strategy: str, trials: int, seed: int) -> R
     begin = time.monotonic()
 
     def note(step: Any) -> None:
-        steps.append((task.number(step.configuration), time.monotonic() - begin))
+        steps.append((recorded.task.number(step.configuration), time.monotonic() - begin))
 
     with tempfile.TemporaryDirectory(prefix="seqtune-") as folder:
-        report = tune(task.spaces[0].problem, place, strategy=strategy, trials=trials, seed=seed,
+        report = tune(recorded.task.problem, place, strategy=strategy, trials=trials, seed=seed,
                       journal=Path(folder) / "trials.sqlite", progress=note)
     winner = report.results[0].best
-    return steps, None if winner is None else task.number(winner)
+    return steps, None if winner is None else recorded.task.number(winner)
 
 
-def peer_searched(task: Task, strategy: str, trials: int, seed: int) -> Run:
+def peer_searched(recorded: RecordedSpace, strategy: str, trials: int, seed: int) -> Run:
     """One of Kernel Tuner's, on the kernel text that ours would build. Called in a fresh process."""
     import random
     from datetime import datetime
@@ -83,7 +83,7 @@ def peer_searched(task: Task, strategy: str, trials: int, seed: int) -> Run:
     from seqtune.kernels.operations.table import operation
     from seqtune.tuner.backends.opencl.discovery import devices, handle, load
 
-    space = recorded_values(task.spaces[0])
+    space = recorded_values(recorded.task.spaces[0])
     kernel, problem = space.kernel, space.problem
     device = next(one for one in devices() if one.key == space.device.key)  # which also repairs PoCL
     there = {one: (p, d) for p, platform in enumerate(load().get_platforms())
@@ -134,7 +134,7 @@ def peer_searched(task: Task, strategy: str, trials: int, seed: int) -> Run:
     steps: dict[int, Step] = {}
     best, winner = math.inf, None
     for result in results:
-        number = task.number(configured(result))
+        number = recorded.task.number(configured(result))
         steps.setdefault(number, (number, datetime.fromisoformat(result["timestamp"]).timestamp() - begin))
         if isinstance(result["time"], int | float) and result["time"] < best:
             best, winner = float(result["time"]), number
@@ -148,11 +148,11 @@ def used() -> list[Device]:
     return [*llvm_devices([1]), find("opencl:0")]
 
 
-def judged(task: Task, steps: Sequence[Step], winner: int | None) -> dict[str, Any]:
+def judged(recorded: RecordedSpace, steps: Sequence[Step], winner: int | None) -> dict[str, Any]:
     """Trials and seconds to each level (None: not within the budget), and the winner's share."""
-    shares = best_shares(task, [number for number, _ in steps], len(steps))
+    shares = best_shares(recorded, [number for number, _ in steps], len(steps))
     found: dict[str, Any] = {"trials": len(steps), "seconds": steps[-1][1] if steps else 0.0,
-                             "share": 0.0 if winner is None else task.optimum / float(task.seconds[winner])}
+                             "share": 0.0 if winner is None else recorded.optimum / float(recorded.seconds[winner])}
     for level in LEVELS:
         there = int((shares < level).sum())
         found[f"trials_to_{level * 100:.0f}"] = there + 1 if there < len(steps) else None
@@ -165,27 +165,27 @@ def runs(trials: int, repeats: int, ours: Sequence[str], theirs: Sequence[str], 
     """One row per problem, strategy and seed; what WORK has is not run again."""
     from benchmarks.common.peers import PREFIX
     from seqtune.data.dataset import Dataset
-    from seqtune.strategy_replay import tasks
+    from seqtune.strategy_replay import recorded_spaces
 
     places = {device.backend: device for device in used()}
-    known = {(one.spaces[0].device.key, one.space): one
-             for one in tasks(Dataset.shipped(), complete=True, held_out=True)}
+    known = {(one.task.device.key, one.space): one
+             for one in recorded_spaces(Dataset.shipped(), complete=True, held_out=True)}
     for backend, text in PROBLEMS:
         if backend not in backends:
             continue
         if (places[backend].key, text) not in known:
             raise MisuseError(f"{text} is not recorded on {places[backend].name}, which is another device than ours")
-        task, place = known[places[backend].key, text], places[backend].name
+        recorded, place = known[places[backend].key, text], places[backend].name
         methods = list(ours) + [f"{PREFIX}{name}" for name in theirs if backend == "opencl"
-                                and len(task.spaces) == 1]
+                                and len(recorded.task.spaces) == 1]
         for seed in range(repeats):
             for method in methods:
                 path = work / f"{place} {text} {method} {seed} {trials}.json".replace(":", "-").replace(" ", "_")
                 if not path.is_file():
                     print(f"{place} {text}: {method}, seed {seed}", file=sys.stderr, flush=True)
-                    call = ((peer_searched, task, method.removeprefix(PREFIX), trials, seed)
-                            if method.startswith(PREFIX) else (searched, task, place, method, trials, seed))
-                    write_json(path, judged(task, *_apart(*call)))
+                    call = ((peer_searched, recorded, method.removeprefix(PREFIX), trials, seed)
+                            if method.startswith(PREFIX) else (searched, recorded, place, method, trials, seed))
+                    write_json(path, judged(recorded, *_apart(*call)))
                 yield {"device": place, "problem": text, "method": method, "seed": seed,
                        **json.loads(path.read_text())}
 
@@ -246,7 +246,7 @@ def page(found: Found) -> Page:
 def main() -> None:
     """The command."""
     from benchmarks.common.peers import STRATEGIES, check_installed
-    from seqtune.tuner.tune import strategy_factory
+    from seqtune.tuner.strategies.table import strategy_factory
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=positive, default=60, help="of each run")

@@ -29,9 +29,9 @@ from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError
 from seqtune.figures.curves import draw
 from seqtune.strategy_replay import STRATEGIES as OURS
-from seqtune.strategy_replay import Replayed, tasks
-from seqtune.tuner.simulation import Curves, Method, Search, Task, simulate
-from seqtune.tuner.tune import strategy_factory
+from seqtune.strategy_replay import Replayed, recorded_spaces
+from seqtune.tuner.simulation import Curves, RecordedSpace, SearchMethod, StrategyMethod, simulate
+from seqtune.tuner.strategies.table import strategy_factory
 
 LEAST_REGRET = 0.001
 DRAWN = 4  # others in the figure
@@ -105,21 +105,21 @@ def clearest(curves: Sequence[Curves], ours: str) -> list[Curves]:
     return [one for one in curves if one.method in order[:1 + DRAWN]]
 
 
-def searched(given: argparse.Namespace, asked: Sequence[Task], methods: Mapping[str, Method],
+def searched(given: argparse.Namespace, asked: Sequence[RecordedSpace], methods: Mapping[str, SearchMethod],
              trials: int) -> Iterator[Curves]:
-    """The curves of each task and method; those of Kernel Tuner's methods are kept in the folder given for it."""
-    for task in asked:
+    """The curves of each space and method; those of Kernel Tuner's methods are kept in the folder given for it."""
+    for recorded in asked:
         for name, method in methods.items():
-            print(f"\r{task.space} on {task.device}: {name:40}", end="", file=sys.stderr)
+            print(f"\r{recorded.space} on {recorded.device}: {name:40}", end="", file=sys.stderr)
             kept = None
             if given.work is not None and name.startswith(PREFIX):
-                data = zlib.crc32(task.seconds.tobytes())
+                data = zlib.crc32(recorded.seconds.tobytes())
                 name_there = f"{name.removeprefix(PREFIX)} {trials} {given.repeats} {data:08x}.npy"
-                kept = given.work / f"{cache_path(given.work, task).stem} {name_there}"
+                kept = given.work / f"{cache_path(given.work, recorded).stem} {name_there}"
             if kept is not None and kept.exists():
-                yield Curves(task.space, task.device, name, np.load(kept))
+                yield Curves(recorded.space, recorded.device, name, np.load(kept))
                 continue
-            curves, = simulate([task], {name: method}, trials, given.repeats, jobs=given.jobs)
+            curves, = simulate([recorded], {name: method}, trials, given.repeats, jobs=given.jobs)
             if kept is not None:
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 np.save(unfinished := kept.with_suffix(".part.npy"), curves.shares)
@@ -206,17 +206,17 @@ def run(given: argparse.Namespace) -> None:
     check_ready(given.out)
     if peers:
         check_installed()
-    asked = tasks(read_dataset(given.data), given.transfer, spaces, devices)
+    asked = recorded_spaces(read_dataset(given.data), given.transfer, spaces, devices)
     with tempfile.TemporaryDirectory(prefix="seqtune-peers-") as folder:
-        methods: dict[str, Method] = {name: Search(strategy_factory(name)) for name in ours}
+        methods: dict[str, SearchMethod] = {name: StrategyMethod(strategy_factory(name)) for name in ours}
         methods |= {PREFIX + name: Peer(name, Path(folder)) for name in peers}
-        for task in list(asked):
-            reason = searchable(task) if peers else None
+        for recorded in list(asked):
+            reason = searchable(recorded) if peers else None
             if reason is not None:
-                print(f"{task.space} on {task.device} is left out: {reason}", file=sys.stderr)
-                asked.remove(task)
+                print(f"{recorded.space} on {recorded.device} is left out: {reason}", file=sys.stderr)
+                asked.remove(recorded)
             elif peers:
-                write_cache(Path(folder), task)
+                write_cache(Path(folder), recorded)
         curves = list(searched(given, asked, methods, max(1, *budgets)))
     found = Replayed(tuple(curves), budgets, given.transfer)
     judged = ratios(found.rows(), ours[0])

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import MeasuredTask
-    from seqtune.kernels.union import Past
     from seqtune.tuner.measuring.timing import Options
-    from seqtune.tuner.simulation import Task
+    from seqtune.tuner.simulation import RecordedSpace
 
 LEVEL = 0.97  # share of the best known speed that is waited for
 MOST = 200  # trials of a search; who needs more counts as infinite
@@ -84,36 +83,31 @@ class Recorded:
         return [measurement for _, measurement in self.measure(problem, configurations, options)]
 
 
-def until(task: Task, strategy: str, seed: int) -> float:
-    """Trials until the level; infinite where `MOST` do not suffice. What the task knows goes to who takes it."""
-    from seqtune.tuner.tune import strategy_factory
+def until(recorded: RecordedSpace, strategy: str, seed: int) -> float:
+    """Trials until the level; infinite where `MOST` do not suffice."""
+    from seqtune.tuner.strategies.table import strategy_factory
 
-    factory: Any = strategy_factory(strategy)
-    more = {name: given for name, given in (("history", task.history), ("seeds", task.seeds))
-            if getattr(factory, f"takes_{name}", False)}
-    search = factory(task.spaces, seed, MOST, **more)
+    search = strategy_factory(strategy)(recorded.context(MOST, seed))
     done = 0
     while done < MOST and (asked := search.ask(1)):
         for configuration in asked:
             done += 1
-            measurement = task.measurement(task.number(configuration))
-            if measurement.seconds * LEVEL <= task.optimum * (1 + 1e-12):
+            measurement = recorded.measurement(recorded.task.number(configuration))
+            if measurement.seconds * LEVEL <= recorded.optimum * (1 + 1e-12):
                 return float(done)
             search.tell(configuration, measurement)
     return math.inf
 
 
-def nearest(problem: Problem, others: Sequence[Task]) -> tuple[Past, ...]:
+def nearest(problem: Problem, others: Sequence[RecordedSpace]) -> tuple[MeasuredTask, ...]:
     """What `tune` would learn from: the nearest of the other problems, none of them near enough to know this one."""
     from seqtune.kernels.problem_sets.similarity import distance, near
-    from seqtune.kernels.union import Past
     from seqtune.tuner.history import LEAST_TRIALS, MOST_PROBLEMS
 
     taught = [(distance(of, problem), of.key, one) for one in others
-              if (of := one.spaces[0].problem).type == problem.type and not near(of, problem)
+              if (of := one.task.problem).type == problem.type and not near(of, problem)
               and len(one.seconds) >= LEAST_TRIALS]
-    return tuple(Past(one.spaces, one.seconds) for _, _, one in sorted(taught, key=lambda each: each[:2])
-                 [:MOST_PROBLEMS])
+    return tuple(one.measured for _, _, one in sorted(taught, key=lambda each: each[:2])[:MOST_PROBLEMS])
 
 
 def random_trials(seconds: Any) -> Any:
@@ -130,19 +124,19 @@ def random_trials(seconds: Any) -> Any:
 
 def transfer(data: Dataset, device: str, repeats: int, state: State) -> Row:
     """Trials from scratch, and with the other problems' records."""
-    from seqtune.strategy_replay import tasks
+    from seqtune.strategy_replay import recorded_spaces
 
     training = replace(data, rows=data.rows[~data.rows["problem"].isin(data.held_out)])
-    others = tasks(training, devices=[device])
-    held_out = tasks(data, devices=[device], held_out=True)
+    others = recorded_spaces(training, devices=[device])
+    held_out = recorded_spaces(data, devices=[device], held_out=True)
     ways: dict[str, list[float]] = {"scratch": [], "history": []}
-    for number, task in enumerate(held_out, start=1):
-        told = replace(task, history=nearest(task.spaces[0].problem, others))
-        for name, one in (("scratch", task), ("history", told)):
-            def count(one: Task = one) -> list[float]:
+    for number, recorded in enumerate(held_out, start=1):
+        told = replace(recorded, history=nearest(recorded.task.problem, others))
+        for name, one in (("scratch", recorded), ("history", told)):
+            def count(one: RecordedSpace = one) -> list[float]:
                 return [until(one, "portfolio", seed) for seed in range(repeats)]
 
-            ways[name].append(median(state.get(f"transfer {device} {task.space} {name} {repeats}", count)))
+            ways[name].append(median(state.get(f"transfer {device} {recorded.space} {name} {repeats}", count)))
         say(f"{device}, transfer: {number} of {len(held_out)} problems")
     return compared("transfer", device, ways["history"], ways["scratch"])
 
@@ -151,21 +145,22 @@ def translator(data: Dataset, device: str, repeats: int, state: State) -> list[R
     """Trials of random search, and of those that begin with the translator's proposals."""
     import numpy as np
 
-    from seqtune.strategy_replay import proposals, tasks
+    from seqtune.proposals import seeds_for
+    from seqtune.strategy_replay import recorded_spaces
 
-    found = tasks(data, devices=[device], complete=True, held_out=True)
+    found = recorded_spaces(data, devices=[device], complete=True, held_out=True)
     ways: dict[str, list[float]] = {"random": [], "predictor": [], "portfolio": []}
-    for number, task in enumerate(found, start=1):
-        there = random_trials(task.seconds) >= LEVEL - 1e-12
+    for number, recorded in enumerate(found, start=1):
+        there = random_trials(recorded.seconds) >= LEVEL - 1e-12
         ways["random"].append(median(np.where(there.any(axis=1), there.argmax(axis=1) + 1.0, math.inf).tolist()))
         seeds: list[tuple[Configuration, ...]] = []
         for name in ("predictor", "portfolio"):
-            def count(name: str = name, task: Task = task, seeds: list[Any] = seeds) -> list[float]:
+            def count(name: str = name, recorded: RecordedSpace = recorded, seeds: list[Any] = seeds) -> list[float]:
                 if not seeds:
-                    seeds.append(proposals(task))
-                return [until(replace(task, seeds=seeds[0]), name, seed) for seed in range(repeats)]
+                    seeds.append(seeds_for(recorded.task))
+                return [until(replace(recorded, seeds=seeds[0]), name, seed) for seed in range(repeats)]
 
-            ways[name].append(median(state.get(f"translator {device} {task.space} {name} {repeats}", count)))
+            ways[name].append(median(state.get(f"translator {device} {recorded.space} {name} {repeats}", count)))
         say(f"{device}, translator: {number} of {len(found)} problems")
     return [compared(f"translator, {name}", device, ways[name], ways["random"]) for name in ("predictor", "portfolio")]
 
@@ -215,20 +210,19 @@ def campaigns(data: Dataset, device: str, state: State) -> list[Row]:
 def searched(found: Sequence[MeasuredTask], trials: int, way: str) -> list[float]:
     """Mean share and mean trials of a campaign that begins with an empty journal."""
     from seqtune.data.journal import Journal
-    from seqtune.proposals import seeded
+    from seqtune.proposals import seeds_for
     from seqtune.tuner.campaign import BATCH, campaign
-    from seqtune.tuner.tune import Budget, Finals, strategy_factory, tune_all
+    from seqtune.tuner.tune import Budget, Finals, TuningOptions, no_seeds, tune_all
 
-    problems, device, measurer = [measured.problem for measured in found], found[0].device, Recorded(found)
-    strategy = seeded("portfolio", strategy_factory("portfolio")) if way.endswith("translator") else "portfolio"
+    tasks, measurer = [measured.task for measured in found], Recorded(found)
+    options = TuningOptions(batch=BATCH, finals=Finals(count=0),
+                            seeds=seeds_for if way.endswith("translator") else no_seeds)
     with tempfile.TemporaryDirectory(prefix="seqtune-across-") as folder, \
             Journal(Path(folder) / "journal.sqlite") as journal:
         if way == "total":
-            results = list(campaign(problems, device, journal, trials * len(found), strategy, measurer=measurer,
-                                    finals=Finals(count=0)))
+            results = list(campaign(tasks, journal, measurer, trials * len(found), options))
         else:
-            results = list(tune_all(problems, device, journal, strategy, Budget(trials=trials), measurer=measurer,
-                                    finals=Finals(count=0), batch=BATCH))
+            results = list(tune_all(tasks, journal, measurer, Budget(trials=trials), options))
     best = {measured.problem: measured.best for measured in found}
     shares = [best[one.problem] / one.measurement.seconds if one.measurement else 0.0 for one in results]
     return [sum(shares) / len(found), sum(one.done for one in results) / len(found)]

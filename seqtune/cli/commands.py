@@ -15,6 +15,7 @@ import typer
 
 from seqtune.data.formats.table import described
 from seqtune.tuner.measuring.budget import SECONDS
+from seqtune.tuner.strategies.table import STRATEGIES
 
 from ..errors import MisuseError
 from .arguments import numbers, one_problem, parts, several_problems
@@ -122,8 +123,7 @@ def tune(
         "--device", help="Where to measure, or a data set's device.  [default: llvm:0, or the data set's only one]",
         show_default=False)] = None,
     strategy: Annotated[str, typer.Option(
-        "--strategy", help="portfolio, predictor, autotvm, droplet, evolutionary, annealing, local, random, exhaustive."
-    )] = "portfolio",
+        "--strategy", help=f"{', '.join(STRATEGIES)}.")] = "portfolio",
     trials: Annotated[int | None, typer.Option("--trials", min=1, help="At most so many per problem.")] = None,
     seconds: Annotated[float | None, typer.Option("--seconds", help="At most so long per problem.")] = None,
     total: Annotated[int | None, typer.Option(

@@ -17,7 +17,7 @@ from ..results import duration
 if TYPE_CHECKING:
     from seqtune.kernels.problem import Problem
     from seqtune.predictor.training.loop import Progress as TrainingProgress
-    from seqtune.tuner.tune import Progress as TuningProgress
+    from seqtune.tuner.tune import TuningProgress
 
 QUIET_SECONDS = 10.0  # between two lines where there is no terminal
 

@@ -17,8 +17,8 @@ from benchmarks.search import across, live_search, replayed_campaigns, space_bui
 from benchmarks.search import recorded as search
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import FormatError, MisuseError
-from seqtune.strategy_replay import tasks
-from seqtune.tuner.simulation import Method, Task
+from seqtune.strategy_replay import recorded_spaces
+from seqtune.tuner.simulation import RecordedSpace, SearchMethod
 from tests.support.recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, write_recorded
 
 
@@ -122,12 +122,12 @@ def test_what_is_done_across_problems_is_not_done_again(tmp_path: Path) -> None:
 
 
 def test_finished_searches_of_peers_are_kept_and_ours_are_made_anew(tmp_path: Path) -> None:
-    asked = tasks(read_dataset(write_recorded(tmp_path / "recorded")), devices=["fast"])
+    asked = recorded_spaces(read_dataset(write_recorded(tmp_path / "recorded")), devices=["fast"])
     given = argparse.Namespace(work=tmp_path / "work", repeats=2, jobs=1)
     made: list[str] = []
 
-    def method(name: str) -> Method:
-        def one(task: Task, trials: int, seed: int) -> list[int]:
+    def method(name: str) -> SearchMethod:
+        def one(recorded: RecordedSpace, trials: int, seed: int) -> list[int]:
             made.append(name)
             return [0, 1, 2]
         return one
@@ -142,26 +142,27 @@ def test_finished_searches_of_peers_are_kept_and_ours_are_made_anew(tmp_path: Pa
 
 @pytest.mark.parametrize("device", ["fast", "odd"])
 def test_a_task_is_kernel_tuners_cache_whose_space_is_what_was_recorded(device: str, tmp_path: Path) -> None:
-    task, = tasks(read_dataset(write_recorded(tmp_path / "recorded")), devices=[device])
-    assert peers.searchable(task) is None
-    peers.write_cache(tmp_path, task)
-    written = json.loads(peers.cache_path(tmp_path, task).read_text())
-    assert len(written["cache"]) == len(task.seconds)
+    recorded, = recorded_spaces(read_dataset(write_recorded(tmp_path / "recorded")), devices=[device])
+    assert peers.searchable(recorded) is None
+    peers.write_cache(tmp_path, recorded)
+    written = json.loads(peers.cache_path(tmp_path, recorded).read_text())
+    assert len(written["cache"]) == len(recorded.seconds)
     assert written["tune_params"]["order"] == ([0, 1] if device == "fast" else [1])
     if importlib.util.find_spec("kernel_tuner") is not None:
-        numbers = peers.Peer("random_sample", tmp_path)(task, 5, 1)
+        numbers = peers.Peer("random_sample", tmp_path)(recorded, 5, 1)
         assert len(set(numbers)) == len(numbers) == 5
-        assert 0 < len(peers.Peer("genetic_algorithm", tmp_path)(task, 5, 1)) <= 5  # ends early in a space so small
+        assert 0 < len(peers.Peer("genetic_algorithm", tmp_path)(recorded, 5, 1)) <= 5  # ends early in a space so small
 
 
 def test_a_live_search_is_judged_by_what_was_recorded(tmp_path: Path) -> None:
-    task = tasks(read_dataset(write_recorded(tmp_path)))[0]
-    order = [int(number) for number in task.seconds.argsort()]
+    recorded = recorded_spaces(read_dataset(write_recorded(tmp_path)))[0]
+    order = [int(number) for number in recorded.seconds.argsort()]
     slow, fast = order[5], order[0]
-    found = live_search.judged(task, [(slow, 1.0), (fast, 2.0), (order[1], 3.0)], slow)
+    found = live_search.judged(recorded, [(slow, 1.0), (fast, 2.0), (order[1], 3.0)], slow)
     assert (found["trials_to_95"], found["seconds_to_99"]) == (2, 2.0)
-    assert found["share"] == task.seconds[fast] / task.seconds[slow]  # the winner was not the best of what was tried
-    lost = live_search.judged(task, [(slow, 1.0)], None)
+    share = recorded.seconds[fast] / recorded.seconds[slow]
+    assert found["share"] == share  # the winner was not the best of what was tried
+    lost = live_search.judged(recorded, [(slow, 1.0)], None)
     assert (lost["trials_to_99"], lost["seconds_to_95"], lost["share"]) == (None, None, 0.0)
 
 

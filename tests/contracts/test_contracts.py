@@ -20,7 +20,7 @@ from seqtune.kernels.registry import KERNELS, kernel, kernels_for, table
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BACKENDS, Backend, Executable, open_backend
 from seqtune.tuner.backends.discovery import devices, why_unavailable
-from seqtune.tuner.measuring.recorded_measurer import Replay
+from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
 from seqtune.tuner.measuring.runner import Measurer, Runner
 from seqtune.tuner.measuring.timing import Options, prepare
 from tests.support import planted
@@ -219,7 +219,7 @@ def measurer(request: pytest.FixtureRequest) -> Iterator[Measurer]:
             yield runner
         else:
             trials = [planted.deed("good", number) for number in range(4)] + [planted.deed("wrong")]
-            yield Replay(planted.DEVICE, [
+            yield RecordedMeasurer(planted.DEVICE, [
                 Record(planted.PROBLEM, planted.DEVICE.key, 1, configuration, planted.DEVICE.toolchain, measurement)
                 for configuration, measurement in runner.measure(planted.PROBLEM, trials, Options())],
                 [planted.KERNEL])

@@ -14,7 +14,7 @@ from docs.generate import architecture, docstrings, import_arrows
 from seqtune.data.dataset import SCHEMA
 from seqtune.data.formats.table import FORMATS
 from seqtune.data.record import Status
-from seqtune.tuner.strategies.strategy import STRATEGIES
+from seqtune.tuner.strategies.table import STRATEGIES
 from tests.support.documentation import (
     ROOT,
     SHELL,

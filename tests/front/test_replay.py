@@ -21,8 +21,8 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.strategy_replay import Replayed, replay, tasks
-from seqtune.tuner.simulation import Curves, Task
+from seqtune.strategy_replay import Replayed, recorded_spaces, replay
+from seqtune.tuner.simulation import Curves, RecordedSpace
 from tests.support.recorded_files import SPACE, write_recorded
 
 LLVM = Device("llvm:avx7:3", "llvm", "x86-64", "sse", threads=3, toolchain="of old")
@@ -34,23 +34,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def fast(folder: Path) -> Task:
-    task, = tasks(read_dataset(folder), devices=["fast"])
-    return task
+def fast(folder: Path) -> RecordedSpace:
+    recorded, = recorded_spaces(read_dataset(folder), devices=["fast"])
+    return recorded
 
 
 def test_what_is_not_there_is_named(folder: Path) -> None:
     data = read_dataset(folder)
     with pytest.raises(MisuseError, match="there are toy on fast, toy on odd"):
-        tasks(data, spaces=["tor"])
+        recorded_spaces(data, spaces=["tor"])
     with pytest.raises(MisuseError, match="there are leave-device-out"):
-        tasks(data, "leave-all-out")
-    assert [task.device for task in tasks(data, complete=True)] == ["fast"]
+        recorded_spaces(data, "leave-all-out")
+    assert [recorded.device for recorded in recorded_spaces(data, complete=True)] == ["fast"]
     toy, = data.kernels.values()
     huge = replace(toy, parameters=tuple(replace(one, values=tuple(range(1000))) for one in toy.parameters),
                    constraints=())
     with pytest.raises(MisuseError, match="add constraints"):
-        tasks(replace(data, kernels={huge.name: huge}))
+        recorded_spaces(replace(data, kernels={huge.name: huge}))
 
 
 def test_replay_prints_the_rows_that_were_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,30 +123,30 @@ def test_a_data_set_of_our_kernels_is_replayed_within_what_was_measured(tmp_path
     assert (curves.space, curves.device) == (space.problem.key, LLVM.name)
     assert found.rows()[1]["share_mean"] == 1.0  # 20 were measured
     with pytest.raises(MisuseError, match=r"of the spaces asked for \(1\), none was measured completely"):
-        tasks(data, complete=True)
+        recorded_spaces(data, complete=True)
     older = replace(data, rows=data.rows.assign(kernel_version=0))
     with pytest.raises(MisuseError, match="no record is of a kernel as it is today"):
-        tasks(older)
+        recorded_spaces(older)
 
 
 def test_what_no_space_is_is_said_and_long_lists_are_cut(folder: Path) -> None:
     data = read_dataset(folder)
     with pytest.raises(MisuseError, match=r"\(2\), none was measured completely and is held out from"):
-        tasks(data, complete=True, held_out=True)
+        recorded_spaces(data, complete=True, held_out=True)
     device, = (one for one in data.devices.values() if one.name == "recorded:fast")
     more = {f"d{number}": replace(device, name=f"recorded:d{number}") for number in range(10)}
     keys = {one.key: one for one in more.values()}
     mine = data.rows[data.rows["device"] == device.key]
     many = replace(data, rows=pd.concat([mine.assign(device=key) for key in keys], ignore_index=True), devices=keys)
     with pytest.raises(MisuseError, match=r"nothing of that name was recorded; there are toy on d0, .* and 2 more"):
-        tasks(many, spaces=["nosuch"])
+        recorded_spaces(many, spaces=["nosuch"])
 
 
 @pytest.mark.parametrize("name", ["fast", "recorded:fast"])
 def test_a_recorded_device_has_its_name_with_and_without_the_prefix(folder: Path, name: str) -> None:
     data = read_dataset(folder)
     assert data.device(name).name == "recorded:fast"
-    assert [task.device for task in tasks(data, devices=[name])] == ["fast"]
+    assert [recorded.device for recorded in recorded_spaces(data, devices=[name])] == ["fast"]
 
 
 @pytest.mark.parametrize(("restriction", "says"), [

@@ -18,8 +18,9 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import KERNELS, kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.measuring.recorded_measurer import Replay
-from seqtune.tuner.tune import tune
+from seqtune.kernels.task import Task
+from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
+from seqtune.tuner.tune import TuningOptions, tune
 
 DEVICE = Device("recorded:gpu", "recorded", "gfx906", "none", toolchain="t")
 PROBLEM = Problem.make("recorded", rows=48)
@@ -55,8 +56,8 @@ def test_a_declared_kernel_is_tuned_from_records_like_any_other(tmp_path: Path) 
     records = [Record(PROBLEM, DEVICE.key, 1, one, DEVICE.toolchain, Measurement(Status.CORRECT, (1.0 + number,)))
                for number, one in enumerate(reversed(list(space)))]
     with Journal(tmp_path / "journal.sqlite") as journal:
-        found = tune(PROBLEM, DEVICE, journal, "exhaustive", measurer=Replay(DEVICE, records, [family]),
-                     kernels=[family])
+        found = tune(Task.of(PROBLEM, DEVICE, [family]), journal, RecordedMeasurer(DEVICE, records, [family]),
+                     options=TuningOptions("exhaustive"))
     assert found.done == len(space)
     assert found.configuration == space[3]
     assert found.measurement is not None

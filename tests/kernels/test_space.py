@@ -14,6 +14,7 @@ from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter, Setting
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace, spaces_for
+from seqtune.kernels.task import Task
 
 DEVICE = Device("recorded:test", "recorded", "none", "none", local_memory=64)
 PROBLEM = Problem.make("recorded", size=12, wide=5)
@@ -153,7 +154,8 @@ def test_samples_neighbours_and_defaults_are_valid(kernel: Kernel, seed: int) ->
 
     here = values_of(sample[0])
     apart = [values for values in valid if sum(map(int.__ne__, map(int, values), map(int, here))) == 1]
-    assert sorted(map(values_of, space.neighbours(sample[0]))) == sorted(apart)
+    assert sorted(values_of(space[int(row)]) for row in Task(PROBLEM, DEVICE, (space,)).neighbours(
+        space.row(sample[0])).numbers) == sorted(apart)
 
 
 def test_sampling_is_uniform() -> None:

@@ -11,7 +11,7 @@ from seqtune.data.journal import Journal
 from seqtune.errors import InterruptedTuning
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.campaign import FIRST, RECENT, campaign, promise
-from seqtune.tuner.tune import Finals, Progress, Result
+from seqtune.tuner.tune import Finals, TuningOptions, TuningProgress, TuningResult, tasks_for
 from tests.support.fake_measurer import DEVICE, KERNEL, Fake
 
 PROBLEMS = [Problem.make("gemm", m=m, n=4, k=5) for m in (3, 5, 9)]
@@ -19,11 +19,12 @@ TOTAL = 60
 
 
 def go(journal: Journal, measurer: Fake, total: int = TOTAL, strategy: str = "portfolio",
-       problems: list[Problem] = PROBLEMS, seen: list[Progress] | None = None,
-       skipped: list[Problem] | None = None) -> list[Result]:
-    return list(campaign(problems, DEVICE, journal, total, strategy, measurer=measurer, kernels=[KERNEL],
-                         finals=Finals(count=0), on_progress=(seen if seen is not None else []).append,
-                         on_skip=lambda problem, reason: (skipped if skipped is not None else []).append(problem)))
+       problems: list[Problem] = PROBLEMS, seen: list[TuningProgress] | None = None,
+       skipped: list[Problem] | None = None) -> list[TuningResult]:
+    tasks = tasks_for(problems, DEVICE, [KERNEL],
+                      lambda problem, reason: (skipped if skipped is not None else []).append(problem))
+    return list(campaign(tasks, journal, measurer, total, TuningOptions(
+        strategy, finals=Finals(count=0), on_progress=(seen if seen is not None else []).append)))
 
 
 def test_what_improved_of_late_promises_most() -> None:
@@ -36,7 +37,7 @@ def test_what_improved_of_late_promises_most() -> None:
 
 @pytest.mark.parametrize("strategy", ["portfolio", "random", "droplet"])
 def test_the_total_is_spent_once_and_no_trial_twice(journal: Journal, strategy: str) -> None:
-    measurer, seen = Fake(), list[Progress]()
+    measurer, seen = Fake(), list[TuningProgress]()
     results = go(journal, measurer, strategy=strategy, seen=seen)
     trials = Counter(record.problem for record in journal.records())
     assert sum(trials.values()) == len(measurer.measured) == TOTAL
@@ -51,7 +52,7 @@ def test_a_campaign_that_was_stopped_goes_on_and_one_that_ended_measures_nothing
     first = Fake(interrupt_at=37)
     with pytest.raises(InterruptedTuning, match=r"stopped after 37 trials of 3 problems.*run again to resume"):
         go(journal, first)
-    rest, seen = Fake(), list[Progress]()
+    rest, seen = Fake(), list[TuningProgress]()
     go(journal, rest, seen=seen)
     assert len(rest.measured) == TOTAL - 37
     assert (seen[0].done, seen[0].resumed) == (38, 37)

@@ -13,11 +13,12 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import distance
-from seqtune.kernels.space import SearchSpace, spaces_for
-from seqtune.kernels.union import Past
-from seqtune.tuner.history import LEAST_TRIALS, MOST_PROBLEMS, experience
+from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import MeasuredTask, Task
+from seqtune.tuner.history import LEAST_TRIALS, MOST_PROBLEMS, history
 from seqtune.tuner.strategies.random import Random
-from seqtune.tuner.tune import Budget, Finals, tune
+from seqtune.tuner.strategies.strategy import SearchContext
+from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune
 from tests.support.fake_measurer import Fake
 
 DEVICE = Device("test:1", "test", "paper", "none", toolchain="t1")
@@ -37,9 +38,9 @@ def keep(journal: Journal, problem: Problem, rows: Sequence[int], when: float = 
 
 
 def known(journal: Journal) -> list[tuple[int, int]]:
-    """Of each past, m and how many trials."""
-    found = experience(journal, spaces_for(HERE, DEVICE, [KERNEL]))
-    return [(past.spaces[0].problem.size("m"), int((~np.isnan(past.seconds)).sum())) for past in found]
+    """Of each other, m and how many trials."""
+    found = history(journal, Task.of(HERE, DEVICE, [KERNEL]))
+    return [(other.problem.size("m"), int(other.known.sum())) for other in found]
 
 
 def test_the_nearest_problems_come_first_and_no_more_than_are_of_use(journal: Journal) -> None:
@@ -48,9 +49,9 @@ def test_the_nearest_problems_come_first_and_no_more_than_are_of_use(journal: Jo
     keep(journal, Problem.make("conv2d", c=8, h=8, w=8, k=8, r=1, s=1), range(20))
     found = known(journal)
     assert [m for m, _ in found] == list(range(60 - MOST_PROBLEMS - 2, 58))
-    past = experience(journal, spaces_for(HERE, DEVICE, [KERNEL]))[0]
-    assert past.seconds[:6].tolist() == [np.inf, 2.0, 3.0, 4.0, 5.0, np.inf]
-    assert np.isnan(past.seconds[20:]).all()
+    other = history(journal, Task.of(HERE, DEVICE, [KERNEL]))[0]
+    assert other.seconds[:6].tolist() == [np.inf, 2.0, 3.0, 4.0, 5.0, np.inf]
+    assert np.isnan(other.seconds[20:]).all()
 
 
 def test_what_would_not_run_so_today_teaches_nothing(journal: Journal) -> None:
@@ -79,19 +80,16 @@ def test_sizes_differ_by_octaves_and_words_by_one() -> None:
     assert distance(HERE, Problem.make("gemm", m=17, n=8, k=8)) == pytest.approx(1.0)
 
 
-def test_a_strategy_that_takes_it_is_handed_the_history(journal: Journal) -> None:
-    given: list[Sequence[Past]] = []
+def test_a_strategy_that_reads_its_history_learns_from_other_problems(journal: Journal) -> None:
+    given: list[Sequence[MeasuredTask]] = []
 
     class Listening(Random):
-        takes_history = True
-
-        def __init__(self, spaces: Sequence[SearchSpace], seed: int, trials: int | None = None, *,
-                     history: Sequence[Past] = ()) -> None:
-            super().__init__(spaces, seed, trials)
-            given.append(history)
+        def __init__(self, context: SearchContext) -> None:
+            super().__init__(context)
+            given.append(tuple(context.history))
 
     for m in (3, 4):
-        tune(Problem.make("gemm", m=m, n=4, k=5), DEVICE, journal, Listening, Budget(trials=12), measurer=Fake(),
-             kernels=[KERNEL], finals=Finals(count=0))
+        tune(Task.of(Problem.make("gemm", m=m, n=4, k=5), DEVICE, [KERNEL]), journal, Fake(), Budget(trials=12),
+             TuningOptions("listening", Listening, finals=Finals(count=0)))
     assert [len(history) for history in given] == [0, 1]
-    assert [past.spaces[0].problem.size("m") for past in given[1]] == [3]
+    assert [other.problem.size("m") for other in given[1]] == [3]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,10 @@ from seqtune.kernels.kernel import Configuration, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.kernels.union import Past
-from seqtune.strategy_replay import tasks
-from seqtune.tuner.simulation import Curves, Search, Task, best_shares, simulate
+from seqtune.strategy_replay import recorded_spaces
+from seqtune.tuner.simulation import Curves, RecordedSpace, StrategyMethod, best_shares, simulate
 from seqtune.tuner.strategies.random import Random
+from seqtune.tuner.strategies.strategy import SearchContext
 from tests.support.paths import RECORDED as SHARED
 from tests.support.recorded_files import CONFIGURATIONS, milliseconds, write_recorded
 from tests.support.seeds import OFFSET
@@ -39,23 +38,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def fast(folder: Path) -> Task:
-    task, = tasks(read_dataset(folder), devices=["fast"])
-    return task
+def fast(folder: Path) -> RecordedSpace:
+    recorded, = recorded_spaces(read_dataset(folder), devices=["fast"])
+    return recorded
 
 
 class Greedy:
     """Proposes what its history says was fastest, in that order; records what it is told."""
 
-    takes_history = True
-
-    def __init__(self, spaces: Sequence[SearchSpace], seed: int, trials: int | None = None,
-                 history: Sequence[Past] = ()) -> None:
+    def __init__(self, context: SearchContext) -> None:
         times: dict[tuple[tuple[str, Any], ...], float] = {}
-        for past in history:
-            for configuration, seconds in zip(past.spaces[0], past.seconds.tolist(), strict=True):
+        for other in context.history:
+            for configuration, seconds in zip(other.task, other.seconds.tolist(), strict=True):
                 times[configuration.settings] = seconds if math.isfinite(seconds) else math.inf
-        self.left = sorted(spaces[0], key=lambda one: times.get(one.settings, math.inf))
+        self.left = sorted(context.task, key=lambda one: times.get(one.settings, math.inf))
         self.told: list[tuple[Configuration, Measurement]] = []
 
     def ask(self, count: int) -> list[Configuration]:
@@ -66,35 +62,35 @@ class Greedy:
         self.told.append((configuration, measurement))
 
 
-def test_a_task_is_a_recorded_space_with_its_times(fast: Task) -> None:
+def test_a_task_is_a_recorded_space_with_its_times(fast: RecordedSpace) -> None:
     assert (fast.space, fast.device, fast.history) == ("toy", "fast", ())
     assert fast.seconds == pytest.approx([milliseconds(*one[:3]) * 1e-3 for one in CONFIGURATIONS])
     assert fast.optimum == pytest.approx(1e-3)
-    assert [fast.number(one) for one in fast.spaces[0]] == list(range(len(CONFIGURATIONS)))
+    assert [fast.task.number(one) for one in fast.task.spaces[0]] == list(range(len(CONFIGURATIONS)))
 
 
 def test_only_what_was_measured_is_in_the_space_and_can_be_the_optimum(folder: Path) -> None:
-    task, = tasks(read_dataset(folder), devices=["odd"])
-    space, = task.spaces
-    assert len(space) == len(task.seconds) == sum(order for _, _, order, _ in CONFIGURATIONS)
+    recorded, = recorded_spaces(read_dataset(folder), devices=["odd"])
+    space, = recorded.task.spaces
+    assert len(space) == len(recorded.seconds) == sum(order for _, _, order, _ in CONFIGURATIONS)
     assert {one["order"] for one in space} == {1}
     missing = Configuration("recorded.toy", (("block", 64), ("tile", 2), ("order", 0), ("fixed", 7)))
     assert space.why_not(missing) == "it is not among the configurations that this space was cut down to"
     assert missing not in space
-    failed = [task.measurement(number).status for number in range(len(space)) if space[number]["block"] == 16]
+    failed = [recorded.measurement(number).status for number in range(len(space)) if space[number]["block"] == 16]
     assert failed == [Status.RUNTIME] * 2
 
 
 def test_shares_are_those_of_the_best_so_far_and_failures_count(folder: Path) -> None:
-    task, = tasks(read_dataset(folder), devices=["odd"])
-    (failed,) = (task.number(one) for one in task.spaces[0] if (one["block"], one["tile"]) == (16, 1))
-    best = int(np.argmin(task.seconds))
-    other = int(np.argmax(np.where(np.isfinite(task.seconds), task.seconds, 0)))
-    share = float(task.optimum / task.seconds[other])
-    assert best_shares(task, [failed, other, best], 5) == pytest.approx([0.0, share, 1.0, 1.0, 1.0])
-    assert best_shares(task, [failed], 2) == pytest.approx([0.0, 0.0])
-    assert best_shares(task, [], 2) == pytest.approx([0.0, 0.0])
-    assert best_shares(task, [failed, other, best], 2) == pytest.approx([0.0, share])
+    recorded, = recorded_spaces(read_dataset(folder), devices=["odd"])
+    (failed,) = (recorded.task.number(one) for one in recorded.task.spaces[0] if (one["block"], one["tile"]) == (16, 1))
+    best = int(np.argmin(recorded.seconds))
+    other = int(np.argmax(np.where(np.isfinite(recorded.seconds), recorded.seconds, 0)))
+    share = float(recorded.optimum / recorded.seconds[other])
+    assert best_shares(recorded, [failed, other, best], 5) == pytest.approx([0.0, share, 1.0, 1.0, 1.0])
+    assert best_shares(recorded, [failed], 2) == pytest.approx([0.0, 0.0])
+    assert best_shares(recorded, [], 2) == pytest.approx([0.0, 0.0])
+    assert best_shares(recorded, [failed, other, best], 2) == pytest.approx([0.0, share])
 
 
 def test_rows_and_medians_are_taken_over_the_runs() -> None:
@@ -108,9 +104,9 @@ def test_rows_and_medians_are_taken_over_the_runs() -> None:
     assert replace(curves, shares=curves.shares[:1]).row(1)["share_sem"] is None
 
 
-def test_random_search_reaches_what_it_must_on_average(fast: Task) -> None:
+def test_random_search_reaches_what_it_must_on_average(fast: RecordedSpace) -> None:
     """The mean of the best of n draws without replacement, in closed form."""
-    found, = simulate([fast], {"random": Search(Random)}, trials=6, repeats=400)
+    found, = simulate([fast], {"random": StrategyMethod(Random)}, trials=6, repeats=400)
     shares = np.sort(fast.optimum / fast.seconds)
     for budget in (1, 3, 6):
         chances = np.array([math.comb(rank, budget - 1) for rank in range(len(shares))]) / math.comb(
@@ -120,26 +116,26 @@ def test_random_search_reaches_what_it_must_on_average(fast: Task) -> None:
         assert abs(row["share_mean"] - exact) < 4 * row["share_sem"]
 
 
-def test_a_strategy_asks_and_is_told_and_is_stopped_by_its_budget(fast: Task) -> None:
+def test_a_strategy_asks_and_is_told_and_is_stopped_by_its_budget(fast: RecordedSpace) -> None:
     made: list[Greedy] = []
 
-    def factory(*given: Any, **more: Any) -> Greedy:
-        made.append(Greedy(*given, **more))
+    def factory(context: SearchContext) -> Greedy:
+        made.append(Greedy(context))
         return made[-1]
 
-    numbers = Search(factory, batch=3)(fast, 5, 0)
+    numbers = StrategyMethod(factory, batch=3)(fast, 5, 0)
     assert list(numbers) == [0, 1, 2, 3, 4]
-    assert [fast.number(one) for one, _ in made[0].told] == list(numbers)
+    assert [fast.task.number(one) for one, _ in made[0].told] == list(numbers)
     assert [one.seconds for _, one in made[0].told] == pytest.approx(fast.seconds[:5].tolist())
-    assert len(Search(factory)(fast, 1000, 0)) == len(CONFIGURATIONS)  # it has no more
+    assert len(StrategyMethod(factory)(fast, 1000, 0)) == len(CONFIGURATIONS)  # it has no more
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_the_same_seed_gives_the_same_curves_in_one_process_or_several(folder: Path, jobs: int) -> None:
     if jobs > 1 and OFFSET:
         pytest.skip("other processes keep their seeds")
-    asked, before = tasks(read_dataset(folder)), os.environ.get("OMP_NUM_THREADS")
-    methods = {"random": Search(Random), "three": Search(Random, batch=3)}
+    asked, before = recorded_spaces(read_dataset(folder)), os.environ.get("OMP_NUM_THREADS")
+    methods = {"random": StrategyMethod(Random), "three": StrategyMethod(Random, batch=3)}
     found = simulate(asked, methods, 8, 3, seed=5, jobs=jobs)
     assert [(one.device, one.method, one.shares.shape) for one in found] == [
         (device, method, (3, 8)) for device in ("fast", "odd") for method in methods]
@@ -151,16 +147,16 @@ def test_the_same_seed_gives_the_same_curves_in_one_process_or_several(folder: P
 
 
 def test_other_devices_records_are_handed_to_who_takes_them(folder: Path) -> None:
-    fast, odd = tasks(read_dataset(folder), "leave-device-out")
+    fast, odd = recorded_spaces(read_dataset(folder), "leave-device-out")
     (of_odd,), (of_fast,) = fast.history, odd.history
-    assert [space.device.name for past in (of_odd, of_fast) for space in past.spaces] == [
+    assert [other.device.name for other in (of_odd, of_fast)] == [
         "recorded:odd", "recorded:fast"]
     assert np.isnan(of_odd.seconds).sum() == len(CONFIGURATIONS) - len(odd.seconds)  # what was not measured
     assert len(of_fast.seconds) == len(CONFIGURATIONS)
-    found, = simulate([fast], {"greedy": Search(Greedy)}, 1, 1)
+    found, = simulate([fast], {"greedy": StrategyMethod(Greedy)}, 1, 1)
     assert found.shares == pytest.approx(1.0)  # both have their optimum at the same place
-    assert tasks(read_dataset(folder))[0].history == ()
-    assert all(task.history == () for task in tasks(read_dataset(folder), "leave-problem-out"))
+    assert recorded_spaces(read_dataset(folder))[0].history == ()
+    assert all(recorded.history == () for recorded in recorded_spaces(read_dataset(folder), "leave-problem-out"))
 
 
 def test_several_problems_of_a_kernel_are_told_apart_and_teach_each_other(folder: Path, tmp_path: Path) -> None:
@@ -168,9 +164,10 @@ def test_several_problems_of_a_kernel_are_told_apart_and_teach_each_other(folder
     other = data.rows["problem"].iloc[0].replace("640", "320")
     more = replace(data, rows=data.rows.assign(problem=other))
     both = more.merge(data)
-    found = tasks(both, "leave-problem-out", devices=["fast"])
-    assert [task.space for task in found] == [f"recorded kernel=toy size_x={size} size_y=480" for size in (320, 640)]
-    assert [len(task.history) for task in found] == [1, 1]
+    found = recorded_spaces(both, "leave-problem-out", devices=["fast"])
+    assert [recorded.space for recorded in found] == [
+        f"recorded kernel=toy size_x={size} size_y=480" for size in (320, 640)]
+    assert [len(recorded.history) for recorded in found] == [1, 1]
 
 
 def test_problems_near_the_searched_one_are_left_out_of_what_others_teach(tmp_path: Path) -> None:
@@ -182,17 +179,17 @@ def test_problems_near_the_searched_one_are_left_out_of_what_others_teach(tmp_pa
             for row in range(5):
                 journal.add(Record(space.problem, LLVM.key, space.kernel.version, space[row], LLVM.toolchain,
                                    Measurement(Status.CORRECT, (1e-3 / (row + 1),), 1e-7), run="random"))
-        found = tasks(Dataset.from_journal(journal), "leave-problem-out")
-    taught = {task.spaces[0].problem.size("m"): {past.spaces[0].problem.size("m") for past in task.history}
-              for task in found}
+        found = recorded_spaces(Dataset.from_journal(journal), "leave-problem-out")
+    taught = {recorded.task.problem.size("m"): {other.problem.size("m") for other in recorded.history}
+              for recorded in found}
     assert taught == {16: {64}, 18: {64}, 64: {16, 18}}
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"the recorded spaces are not at {SHARED}")
 def test_the_recorded_spaces_have_their_published_optima() -> None:
     """Of the A6000 that of its measured half."""
-    found = {(task.space, task.device): (len(task.seconds), round(task.optimum * 1e3, 4))
-             for task in tasks(read_dataset(SHARED))}
+    found = {(recorded.space, recorded.device): (len(recorded.seconds), round(recorded.optimum * 1e3, 4))
+             for recorded in recorded_spaces(read_dataset(SHARED))}
     assert found["convolution_milo", "A100"] == (4362, 0.5536)
     assert found["convolution_milo", "A6000"] == (2442, 0.7747)
     assert found["dedispersion_milo", "MI250X"][0] == 11130

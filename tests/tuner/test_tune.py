@@ -18,18 +18,20 @@ from seqtune.data.record import Status
 from seqtune.errors import InterruptedTuning, KernelError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.tune import Budget, Finals, Progress, Result, tune, tune_all
+from seqtune.kernels.task import Task
+from seqtune.tuner.tune import Budget, Finals, TuningOptions, TuningProgress, TuningResult, tasks_for, tune, tune_all
 from tests.support import planted
 from tests.support.fake_measurer import DEVICE, KERNEL, PROBLEM, Fake
 
+TASK = Task.of(PROBLEM, DEVICE, [KERNEL])
 UNLIMITED, FINALS = Budget(), Finals()
 
 
 def go(journal: Journal, measurer: Fake, strategy: str = "exhaustive", budget: Budget = UNLIMITED, batch: int = 16,
-       finals: Finals = FINALS, seen: list[Progress] | None = None) -> Result:
+       finals: Finals = FINALS, seen: list[TuningProgress] | None = None) -> TuningResult:
     seen = [] if seen is None else seen
-    return tune(PROBLEM, DEVICE, journal, strategy, budget, measurer=measurer, kernels=[KERNEL], batch=batch,
-                finals=finals, on_progress=seen.append)
+    return tune(TASK, journal, measurer, budget,
+                TuningOptions(strategy, batch=batch, finals=finals, on_progress=seen.append))
 
 
 def test_the_finals_decide(journal: Journal) -> None:
@@ -50,7 +52,7 @@ def test_the_finals_decide(journal: Journal) -> None:
 def test_what_is_known_is_not_measured_again(journal: Journal) -> None:
     first = go(journal, Fake())
     again = Fake()
-    seen: list[Progress] = []
+    seen: list[TuningProgress] = []
     second = go(journal, again, seen=seen)
     assert again.measured == []
     assert again.compared == []
@@ -80,13 +82,13 @@ def test_a_budget_in_seconds_is_kept_to_one_configuration(journal: Journal) -> N
 
 
 def test_progress_follows_the_journal(journal: Journal) -> None:
-    def look(progress: Progress) -> None:
+    def look(progress: TuningProgress) -> None:
         held = [record.configuration for record in journal.records(PROBLEM)]
         assert held[-1] == progress.configuration
         assert len(held) == progress.done
         assert progress.total == 12
 
-    tune(PROBLEM, DEVICE, journal, "random", Budget(trials=12), measurer=Fake(), kernels=[KERNEL], on_progress=look)
+    tune(TASK, journal, Fake(), Budget(trials=12), TuningOptions("random", on_progress=look))
 
 
 def test_the_measurer_is_told_the_best_so_far(journal: Journal) -> None:
@@ -118,13 +120,13 @@ def test_without_finals_the_best_trial_wins(journal: Journal) -> None:
 def test_a_problem_set_skips_what_nothing_solves(journal: Journal) -> None:
     problems = [PROBLEM, Problem.make("gemm", m=200, n=4, k=5), Problem.make("gemm", m=4, n=4, k=5)]
     skipped: list[str] = []
-    results = list(tune_all(problems, DEVICE, journal, "random", Budget(trials=3), measurer=Fake(), kernels=[KERNEL],
-                            on_skip=lambda problem, reason: skipped.append(reason)))
+    tasks = tasks_for(problems, DEVICE, [KERNEL], lambda problem, reason: skipped.append(reason))
+    results = list(tune_all(tasks, journal, Fake(), Budget(trials=3), TuningOptions("random")))
     assert [result.problem for result in results] == [problems[0], problems[2]]
     assert len(skipped) == 1
     assert "m is too large" in skipped[0]
     with pytest.raises(KernelError):
-        tune(problems[1], DEVICE, journal, "random", Budget(trials=3), measurer=Fake(), kernels=[KERNEL])
+        Task.of(problems[1], DEVICE, [KERNEL])
 
 
 SCRIPT = """
@@ -134,14 +136,16 @@ from seqtune.data.journal import Journal
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.measuring.runner import Runner
-from seqtune.tuner.tune import Finals, tune
+from seqtune.kernels.task import Task
+from seqtune.tuner.tune import Finals, TuningOptions, tune
 
 with Journal(sys.argv[1]) as journal, \\
         Runner(planted.DEVICE, planted.BACKEND, planted.KERNELS, planted.PATH) as runner:
-    tune(Problem.make("gemm", m=20, n=8, k=8), planted.DEVICE, journal, "exhaustive", measurer=runner,
-         kernels=[planted.GOOD],
-         options=Options(samples=4, drop_factors=(1e9,), sample_seconds=float(sys.argv[2])), finals=Finals(count=0),
-         on_progress=lambda progress: print(progress.configuration.key, progress.resumed, flush=True))
+    tune(Task.of(Problem.make("gemm", m=20, n=8, k=8), planted.DEVICE, [planted.GOOD]), journal, runner,
+         options=TuningOptions(
+             "exhaustive", finals=Finals(count=0),
+             measuring=Options(samples=4, drop_factors=(1e9,), sample_seconds=float(sys.argv[2])),
+             on_progress=lambda progress: print(progress.configuration.key, progress.resumed, flush=True)))
 """
 
 

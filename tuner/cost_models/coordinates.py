@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.union import Numbers, Union, is_numeric
+from seqtune.kernels.row_index import Numbers
+from seqtune.kernels.task import Floats, Task
 
 from .features import columns, products
 
-Floats = NDArray[np.float64]
 Places = NDArray[np.int16]  # (configuration, scale)
 
 MOST_LEVELS = 24  # of one scale
@@ -30,7 +30,7 @@ SAMPLE = 20_000  # configurations that scales are made from; all of most spaces
 class Scale:
     """One quantity. `cuts` part the values into levels; `alike` is (level, level), 1 on the diagonal."""
 
-    space: int | None  # place of the space in the union that it belongs to; None: all
+    space: int | None  # index of the space that it belongs to; None: all
     name: str
     computed: bool  # from other quantities, rather than a parameter
     cuts: Floats
@@ -69,21 +69,21 @@ def _twos(values: Floats) -> Floats:
 
 
 class Levels:
-    """The scales of a union of spaces, and where its configurations stand on them.
+    """The scales of a task, and where its configurations stand on them.
 
-    `others` are further quantities: a value for every number of the union.
+    `others` are further quantities: a value for every number of the task.
     """
 
-    def __init__(self, union: Union, generator: np.random.Generator, others: Iterable[Floats] = ()) -> None:
-        self.union = union
+    def __init__(self, task: Task, generator: np.random.Generator, others: Iterable[Floats] = ()) -> None:
+        self.task = task
         self.scales: list[Scale] = []
         self._others = list(others)
         seen: set[bytes] = set()
-        for place, space in enumerate(union.spaces):
+        for place, space in enumerate(task.spaces):
             rows = np.arange(len(space)) if len(space) <= SAMPLE else generator.choice(len(space), SAMPLE, False)
             for name, values in self._quantities(place, rows).items():
                 parameter = space.kernel.by_name.get(name)
-                ordered = parameter is None or is_numeric(parameter)
+                ordered = parameter is None or parameter.is_numeric
                 self._add(Scale.of(place, name, values, ordered, computed=parameter is None), values, seen)
         for number, values in enumerate(self._others):
             self._add(Scale.of(None, str(number), values), values, seen)
@@ -97,12 +97,12 @@ class Levels:
             self.scales.append(scale)
 
     def _quantities(self, place: int, rows: Numbers) -> dict[str, Floats]:
-        space = self.union.spaces[place]
+        space = self.task.spaces[place]
         found = columns(space, rows)
         pairs = products(space, found)
         if len(pairs) <= MOST_PAIRS:
             found |= pairs
-        numeric = [one.name for one in space.kernel.parameters if is_numeric(one)]
+        numeric = [one.name for one in space.kernel.parameters if one.is_numeric]
         return found | {f"twos in {name}": _twos(found[name]) for name in numeric}
 
     def of(self, numbers: Numbers) -> Places:
@@ -112,11 +112,11 @@ class Levels:
             found[:, column] = len(scale.alike) - 1  # absent
             if scale.space is None:
                 found[:, column] = scale.levels(self._others[int(scale.name)][numbers])
-        for place, (begin, end) in enumerate(zip(self.union.begins.tolist(), self.union.ends.tolist(), strict=True)):
-            mine = np.flatnonzero((numbers >= begin) & (numbers < end))
-            if len(mine):
-                values = self._quantities(place, numbers[mine] - begin)
+        for index, (_, part) in enumerate(self.task.parts()):
+            chosen = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
+            if len(chosen):
+                values = self._quantities(index, numbers[chosen] - part.start)
                 for column, scale in enumerate(self.scales):
-                    if scale.space == place:
-                        found[mine, column] = scale.levels(values[scale.name])
+                    if scale.space == index:
+                        found[chosen, column] = scale.levels(values[scale.name])
         return found

@@ -22,7 +22,6 @@ from seqtune.errors import ExpressionError
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.kernels.union import is_numeric
 
 Floats = NDArray[np.float64]
 
@@ -58,9 +57,9 @@ def columns(space: SearchSpace, rows: NDArray[np.int64]) -> dict[str, Floats]:
     found: dict[str, Floats] = {}
     for column, parameter in enumerate(space.kernel.parameters):
         places = space.rows[rows, column]
-        values = np.array(parameter.values, dtype=None if is_numeric(parameter) else object)
-        names[parameter.name] = values[places] if is_numeric(parameter) else values[places].astype(str)
-        found[parameter.name] = (values[places] if is_numeric(parameter) else places).astype(float)
+        values = np.array(parameter.values, dtype=None if parameter.is_numeric else object)
+        names[parameter.name] = values[places] if parameter.is_numeric else values[places].astype(str)
+        found[parameter.name] = (values[places] if parameter.is_numeric else places).astype(float)
     for name, expression in (*space.kernel.derived, *((one.text, one) for one in quantities(space.kernel))):
         try:
             value = np.broadcast_to(np.asarray(expression(names)), len(rows))
@@ -75,7 +74,7 @@ def columns(space: SearchSpace, rows: NDArray[np.int64]) -> dict[str, Floats]:
 def products(space: SearchSpace, found: dict[str, Floats]) -> dict[str, Floats]:
     """The product of each pair of parameters with at least three positive numbers as values."""
     many = [one.name for one in space.kernel.parameters
-            if len(one.values) > 2 and is_numeric(one) and min(int(value) for value in one.values) > 0]
+            if len(one.values) > 2 and one.is_numeric and min(int(value) for value in one.values) > 0]
     pairs = list(combinations(many, 2))
     return {f"{one} * {other}": found[one] * found[other] for one, other in pairs[:MOST_PAIRS]}
 
@@ -83,7 +82,7 @@ def products(space: SearchSpace, found: dict[str, Floats]) -> dict[str, Floats]:
 def features(space: SearchSpace, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     """(row, feature): the same features for all spaces of a kernel family and type of problem."""
     found = columns(space, rows)
-    numeric = [found[one.name] for one in space.kernel.parameters if is_numeric(one) and len(one.values) > 2]
+    numeric = [found[one.name] for one in space.kernel.parameters if one.is_numeric and len(one.values) > 2]
     wide = [*found.values(), *products(space, found).values()]
     names = space.problem.names()
     fixed = [_number(value) for value in names.values()]

@@ -1,4 +1,4 @@
-"""Guess: what a surrogate says of a union's configurations, corrected from what the sources say, if there are any.
+"""Guess: what a surrogate says of a task's configurations, corrected from what the sources say, if there are any.
 
 It speaks of bent log ratios of times: how slow the slow ones are is soon no matter.
 """
@@ -10,12 +10,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.union import Numbers, Union
+from seqtune.kernels.row_index import Numbers
+from seqtune.kernels.task import Floats, Task
 
 from .coordinates import Levels
 from .gaussian_process import FLAT, Level, Surrogate
-
-Floats = NDArray[np.float64]
 
 POOL = 24_000  # configurations that a surrogate speaks of: all of most spaces, else a sample and the neighbours
 BEND = 0.5  # log time ratios r become (1 - exp(-BEND r)) / BEND
@@ -24,14 +23,14 @@ BEND = 0.5  # log time ratios r become (1 - exp(-BEND r)) / BEND
 class Guess:
     """A surrogate over the pool with what it rests on."""
 
-    def __init__(self, union: Union, generator: np.random.Generator, prior: Floats | None = None,
+    def __init__(self, task: Task, generator: np.random.Generator, prior: Floats | None = None,
                  each: Floats | None = None) -> None:
-        count = len(union)
+        count = len(task)
         self.prior = np.zeros(count) if prior is None else bend(prior)
         self.slopes = np.zeros((count, 0)) if each is None else np.column_stack(
             [self.prior - self.prior.mean(), bend(each) - self.prior[:, None]])
         others = [] if each is None else [self.prior, *bend(each).T]
-        self.levels = Levels(union, generator, others)
+        self.levels = Levels(task, generator, others)
         self.surrogate = Surrogate(self.levels.scales)
         self._places = self.levels.of(np.arange(count)) if count <= POOL else None
 

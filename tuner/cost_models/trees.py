@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.union import Numbers, Union
+from seqtune.kernels.row_index import Numbers
+from seqtune.kernels.task import Floats, Task
 
 from .boosting import RANKING, Boosting
 from .features import features
 
 if TYPE_CHECKING:
     import xgboost
-
-Floats = NDArray[np.float64]
 
 _RANKING = Boosting(
     RANKING, rounds=40, depth=4, rate=0.25, subsample=0.9, columns=0.7, least_weight=0.1, bins=64,  # 20 ms for 200 rows
@@ -51,21 +50,21 @@ class CostModel:
         return np.asarray(self._booster.inplace_predict(rows), dtype=float)
 
 
-class UnionFeatures:
-    """The features of a union's configurations side by side; those of other kernels are missing (nan)."""
+class TaskFeatures:
+    """The features of a task's configurations side by side; those of other kernels are missing (nan)."""
 
-    def __init__(self, union: Union) -> None:
-        self._union = union
-        self._widths = [features(space, np.arange(min(1, len(space)))).shape[1] for space in union.spaces]
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._widths = [features(space, np.arange(min(1, len(space)))).shape[1] for space in task.spaces]
 
     def __call__(self, numbers: Numbers | Sequence[int]) -> NDArray[np.float32]:
         """(number, feature)"""
-        wanted, union = np.asarray(numbers), self._union
-        found = np.full((len(wanted), sum(self._widths)), np.nan, np.float32)
+        wanted = np.asarray(numbers)
+        table = np.full((len(wanted), sum(self._widths)), np.nan, np.float32)
         left = 0
-        for space, begin, end, width in zip(union.spaces, union.begins, union.ends, self._widths, strict=True):
-            mine = np.flatnonzero((wanted >= begin) & (wanted < end))
-            if len(mine):
-                found[mine, left:left + width] = features(space, wanted[mine] - int(begin))
+        for (space, part), width in zip(self._task.parts(), self._widths, strict=True):
+            chosen = np.flatnonzero((wanted >= part.start) & (wanted < part.stop))
+            if len(chosen):
+                table[chosen, left:left + width] = features(space, wanted[chosen] - part.start)
             left += width
-        return found
+        return table

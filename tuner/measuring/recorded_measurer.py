@@ -1,4 +1,4 @@
-"""Replay: a measurer that answers from records, for strategies and reports that need no device.
+"""RecordedMeasurer: a measurer that answers from records, for strategies and reports that need no device.
 
 What was recorded comes back as it was; what was not has status `runtime` and says so.
 """
@@ -20,7 +20,7 @@ BESIDE_OTHERS = ("final", "verify")  # runs
 _Known = dict[tuple[str, Configuration], Measurement]  # by Problem.key
 
 
-class Replay:
+class RecordedMeasurer:
     """The records of one device that these kernels' versions and its toolchain made; of two alike the later one counts.
 
     `measure` answers with the trials, or with what was measured `again` alone where that was faster. `compare` answers

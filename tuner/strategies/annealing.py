@@ -24,7 +24,7 @@ class Annealing(Searcher):
     def propose(self, count: int) -> list[int]:
         if self._here is None:
             return self.fresh(1)
-        near = self.unasked(self.union.neighbours(self._here).numbers)
+        near = self.unasked(self.task.neighbours(self._here).numbers)
         if not len(near):
             if self._here == self.best:
                 return self.fresh(count)

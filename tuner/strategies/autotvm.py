@@ -9,16 +9,16 @@ ours are smaller, since budgets are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.space import SearchSpace
-from seqtune.kernels.union import Numbers
+from seqtune.kernels.row_index import Numbers
 
-from ..cost_models.trees import CostModel, UnionFeatures
+from ..cost_models.trees import CostModel, TaskFeatures
 from .searcher import Searcher
+from .strategy import SearchContext
 
 BATCH = 16  # planned with one model; as many random ones come first
 CHAINS = 128
@@ -33,11 +33,11 @@ SCORED_AT_ONCE = 50_000  # smaller spaces are scored whole, which is quicker tha
 class AutoTVM(Searcher):
     """`BATCH` random ones, then batches planned with a model of all that was told."""
 
-    def __init__(self, spaces: Sequence[SearchSpace], seed: int, trials: int | None = None) -> None:
-        super().__init__(spaces, seed, trials)
-        self._features = UnionFeatures(self.union)
-        self._all = self._features(np.arange(len(self.union))) if len(self.union) <= SCORED_AT_ONCE else None
-        self._chains = self.generator.integers(len(self.union), size=CHAINS)
+    def __init__(self, context: SearchContext) -> None:
+        super().__init__(context)
+        self._features = TaskFeatures(self.task)
+        self._all = self._features(np.arange(len(self.task))) if len(self.task) <= SCORED_AT_ONCE else None
+        self._chains = self.generator.integers(len(self.task), size=CHAINS)
         self._plan: list[int] = []
 
     def propose(self, count: int) -> list[int]:
@@ -69,7 +69,7 @@ class AutoTVM(Searcher):
         met = dict(zip(here.tolist(), energy.tolist(), strict=True))
         hot = HOT * max(float(energy.std()), 1e-6)
         for step in range(STEPS):
-            there = self.union.step(here, self.generator, tries=2)
+            there = self.task.step(here, self.generator, tries=2)
             next_energy = score(there)
             met.update(zip(there.tolist(), next_energy.tolist(), strict=True))
             temperature = max(hot * (1 - step / STEPS), 1e-9)
@@ -96,5 +96,5 @@ class AutoTVM(Searcher):
         return found
 
     def _values(self, number: int) -> set[tuple[int, int, int]]:
-        place, row = self.union.home(number)
-        return {(place, column, int(value)) for column, value in enumerate(self.union.spaces[place].rows[row])}
+        index, row = self.task.locate(number)
+        return {(index, column, int(value)) for column, value in enumerate(self.task.spaces[index].rows[row])}

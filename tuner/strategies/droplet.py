@@ -17,10 +17,10 @@ import numpy as np
 
 from seqtune.data.record import Measurement
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.space import SearchSpace
 
 from ..measuring.significance import faster
 from .searcher import Searcher
+from .strategy import SearchContext
 
 EXPLORATION = 16  # random configurations of which the best begins a descent
 LEVEL = 0.05  # of the test
@@ -32,10 +32,9 @@ class Droplet(Searcher):
     An exploration asks for `EXPLORATION` random configurations, the first one for `seeds` where there are any.
     """
 
-    def __init__(self, spaces: Sequence[SearchSpace], seed: int, trials: int | None = None, *,
-                 seeds: Sequence[Configuration] = ()) -> None:
-        super().__init__(spaces, seed, trials)
-        self._seeds = [number for one in dict.fromkeys(seeds) if (number := self.union.number(one)) is not None]
+    def __init__(self, context: SearchContext, seeds: Sequence[Configuration] = ()) -> None:
+        super().__init__(context)
+        self._seeds = self.valid_numbers(seeds)
         self._explore(len(self._seeds) or EXPLORATION)
 
     def _explore(self, count: int) -> None:
@@ -47,7 +46,7 @@ class Droplet(Searcher):
     def _begin(self) -> None:
         """The neighbours of a new place, nearest first."""
         self._reach = 0  # steps tried so far
-        self._near = None if self._here is None else self.union.neighbours(self._here)
+        self._near = None if self._here is None else self.task.neighbours(self._here)
         self._next: list[int] = []
 
     def propose(self, count: int) -> list[int]:

@@ -42,18 +42,18 @@ class Evolutionary(Searcher):
 
     def _crossing(self, mother: int, father: int) -> int:
         """Each value from either parent; the mother where that is not valid or they are of two kernels."""
-        (place, row), (other, other_row) = self.union.home(mother), self.union.home(father)
-        if place != other:
+        (index, row), (other, other_row) = self.task.locate(mother), self.task.locate(father)
+        if index != other:
             return mother
-        rows = self.union.spaces[place].rows
-        mixed = np.where(self.generator.random(rows.shape[1]) < 0.5, rows[row], rows[other_row])
-        found = int(self.union.finder(place).find(mixed[None])[0])
-        return mother if found < 0 else found + int(self.union.begins[place])
+        space = self.task.spaces[index]
+        mixed = np.where(self.generator.random(space.rows.shape[1]) < 0.5, space.rows[row], space.rows[other_row])
+        child = int(space.index.find(mixed[None])[0])
+        return mother if child < 0 else child + int(self.task.begins[index])
 
     def _mutant(self, number: int) -> int:
         """One parameter changed in most cases, two in some, none in some."""
         steps = int(self.generator.choice(3, p=(0.3, 0.5, 0.2)))
         found = np.array([number])
         for _ in range(steps):
-            found = self.union.step(found, self.generator)
+            found = self.task.step(found, self.generator)
         return int(found[0])

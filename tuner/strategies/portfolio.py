@@ -19,19 +19,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seqtune.data.record import Measurement
-from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.space import SearchSpace
-from seqtune.kernels.union import Numbers, Past
+from seqtune.kernels.row_index import Numbers
+from seqtune.kernels.task import Floats
 
 from ..cost_models.gaussian_process import FLAT, Level
 from ..cost_models.surrogate import POOL, Guess, bend, bent
 from ..cost_models.transfer import sources
 from .searcher import Searcher
-
-Floats = NDArray[np.float64]
+from .strategy import SearchContext
 
 START = 10  # random configurations where nothing is known
 MOST = 320  # measurements that a surrogate rests on
@@ -46,23 +43,19 @@ AT_ONCE = 4  # configurations proposed on the same knowledge; fewer are better, 
 
 
 class Portfolio(Searcher):
-    """`history` is what is known from elsewhere, `seeds` what to begin with."""
+    """Begins with the context's seeds and learns from its history."""
 
-    takes_history = True
-    takes_seeds = True
-
-    def __init__(self, spaces: Sequence[SearchSpace], seed: int, trials: int | None = None, *,
-                 history: Sequence[Past] = (), seeds: Sequence[Configuration] = ()) -> None:
-        super().__init__(spaces, seed, trials)
-        self._seeds = [number for one in dict.fromkeys(seeds) if (number := self.union.number(one)) is not None]
-        found = sources(self.union, history, seed) if history else None
-        self._guess = self._scratch = Guess(self.union, self.generator)
+    def __init__(self, context: SearchContext) -> None:
+        super().__init__(context)
+        self._seeds = self.valid_numbers(context.seeds)
+        found = sources(self.task, context.history, context.seed) if context.history else None
+        self._guess = self._scratch = Guess(self.task, self.generator)
         if found is not None:
-            self._guess = Guess(self.union, self.generator, found.prior, found.each)
+            self._guess = Guess(self.task, self.generator, found.prior, found.each)
         self._fastest = None if found is None else found.fastest
-        self._base = np.arange(len(self.union))
-        if len(self.union) > POOL:
-            self._base = np.sort(self.generator.choice(len(self.union), POOL, replace=False))
+        self._base = np.arange(len(self.task))
+        if len(self.task) > POOL:
+            self._base = np.sort(self.generator.choice(len(self.task), POOL, replace=False))
         self._pool = self._base
         self._given: list[int] = []  # numbers that the guesses rest on
         self._believed: dict[int, float] = {}  # of those not told yet
@@ -127,8 +120,8 @@ class Portfolio(Searcher):
         told = len(self.told)
         if self._fitted < 0 or told - self._fitted >= max(3, told // 10) or len(self._given) > MOST + 50:
             self._given = self._chosen()
-            if self._fitted < 0 or len(self._base) < len(self.union):
-                near = [self.union.neighbours(number).numbers for number in self._elite()]
+            if self._fitted < 0 or len(self._base) < len(self.task):
+                near = [self.task.neighbours(number).numbers for number in self._elite()]
                 self._pool = np.unique(np.concatenate([self._base, *near]))
                 for guess in self._guesses():
                     guess.watch(self._pool)
@@ -165,7 +158,7 @@ class Portfolio(Searcher):
         good = [number for number in self.told if np.isfinite(self.seconds[number])]
         found: list[int] = []
         for number in sorted(good, key=lambda number: (self.seconds[number], number)):
-            if len(found) < ELITE and (self.union.apart(number, np.array(found, np.int64)) >= APART).all():
+            if len(found) < ELITE and (self.task.differences(number, np.array(found, np.int64)) >= APART).all():
                 found.append(number)
         return found
 
@@ -196,7 +189,7 @@ class Portfolio(Searcher):
         way = max(self._ways, key=lambda one: self._ways[one] / (self._turns[one] + 1))
         candidates = np.flatnonzero(open_)
         if way == "near" and self.best is not None:
-            near = np.concatenate([self.union.neighbours(number).numbers for number in self._elite()])
+            near = np.concatenate([self.task.neighbours(number).numbers for number in self._elite()])
             close = np.flatnonzero(open_ & np.isin(self._pool, near))
             if len(close):
                 candidates = close

@@ -1,4 +1,4 @@
-"""Searcher: what strategies that think in numbers of the union share: what was asked, what was told, what is left."""
+"""Searcher: the base of our strategies. It keeps by number what was asked, what was told and what is left."""
 
 from __future__ import annotations
 
@@ -8,36 +8,37 @@ import numpy as np
 
 from seqtune.data.record import Measurement
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.space import SearchSpace
-from seqtune.kernels.union import Numbers, Union
+from seqtune.kernels.row_index import Numbers
+
+from .strategy import SearchContext
 
 
 class Searcher:
-    """A Strategy whose subclass says which numbers to `propose`, and may `learn` from each result."""
+    """A Strategy whose subclass says which numbers of the task to `propose`, and may `learn` from each result."""
 
-    def __init__(self, spaces: Sequence[SearchSpace], seed: int, trials: int | None = None) -> None:
-        self.union = Union(spaces)
-        self.trials = trials
-        self.generator = np.random.default_rng(seed)
-        self.seconds = np.full(len(self.union), np.nan)  # by number; nan: not told, inf: failed
-        self.asked = np.zeros(len(self.union), bool)
+    def __init__(self, context: SearchContext) -> None:
+        self.task = context.task
+        self.trials = context.trials
+        self.generator = np.random.default_rng(context.seed)
+        self.seconds = np.full(len(self.task), np.nan)  # by number; nan: not told, inf: failed
+        self.asked = np.zeros(len(self.task), bool)
         self.told: list[int] = []  # numbers, in order
         self.best: int | None = None  # the number of the fastest
+        self.order = self.generator.permutation(len(self.task))  # of the random configurations (`fresh`)
         self._numbers: dict[Configuration, int] = {}
-        self._order = self.generator.permutation(len(self.union))  # for `fresh`
         self._drawn = 0
 
     def ask(self, count: int) -> list[Configuration]:
         """Up to `count` configurations that were not asked for before; none when all were."""
-        if len(self._numbers) == len(self.union):
+        if len(self._numbers) == len(self.task):
             return []
-        found = []
+        configurations = []
         for number in self.propose(count):
             self.asked[number] = True
-            configuration = self.union[number]
+            configuration = self.task[number]
             self._numbers[configuration] = number
-            found.append(configuration)
-        return found
+            configurations.append(configuration)
+        return configurations
 
     def tell(self, configuration: Configuration, measurement: Measurement) -> None:
         """The result of a configuration that was asked for."""
@@ -49,7 +50,8 @@ class Searcher:
         self.learn(number, measurement)
 
     def propose(self, count: int) -> list[int]:
-        """1 to `count` distinct numbers that were not asked for; called only while there are any."""
+        """Up to `count` distinct numbers that were not asked for, none to end the search; called while there are any.
+        """
         raise NotImplementedError
 
     def learn(self, number: int, measurement: Measurement) -> None:
@@ -57,17 +59,22 @@ class Searcher:
 
     def fresh(self, count: int, besides: Sequence[int] = ()) -> list[int]:
         """Up to `count` random numbers that were neither asked for nor are in `besides`."""
-        found: list[int] = []
+        chosen: list[int] = []
         taken = set(besides)
-        while self._drawn < len(self._order) and self.asked[self._order[self._drawn]]:
+        while self._drawn < len(self.order) and self.asked[self.order[self._drawn]]:
             self._drawn += 1
-        for number in map(int, self._order[self._drawn:]):
-            if len(found) == count:
+        for number in map(int, self.order[self._drawn:]):
+            if len(chosen) == count:
                 break
             if not self.asked[number] and number not in taken:
-                found.append(number)
-        return found
+                chosen.append(number)
+        return chosen
 
     def unasked(self, numbers: Numbers) -> Numbers:
-        """Those that were not asked for."""
+        """The given numbers without those that were asked for."""
         return numbers[~self.asked[numbers]]
+
+    def valid_numbers(self, seeds: Sequence[Configuration]) -> list[int]:
+        """The numbers of configurations to begin with, distinct; those that are not valid are left out."""
+        numbers = (self.task.find(configuration) for configuration in dict.fromkeys(seeds))
+        return [number for number in numbers if number is not None]

@@ -1,4 +1,4 @@
-"""Strategy: proposes configurations and is told results. One algorithm a file, named in STRATEGIES.
+"""Strategy: proposes configurations and is told results. One algorithm a file, listed in the table beside.
 
 The tuning loop calls `ask` for a batch, measures it, and calls `tell` once per configuration, in the order measured;
 configurations that the journal already holds are told without being measured. `ask` returns an empty list when the
@@ -8,16 +8,57 @@ results give the same proposals. A strategy sees failures (`seconds` is infinite
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, TypeVar, overload
 
 from seqtune.data.record import Measurement
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import MeasuredTask, Task
+
+Item = TypeVar("Item", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchContext:
+    """Everything that a strategy is made from: the task, and what is known before its search begins.
+
+    `history` and `seeds` may be an `OnDemand`: a strategy that does not read them costs nothing.
+    """
+
+    task: Task
+    seed: int = 0
+    trials: int | None = None  # that the budget allows, where it says so; no strategy is bound to use them
+    history: Sequence[MeasuredTask] = ()  # measurements of other devices or other problems
+    seeds: Sequence[Configuration] = ()  # configurations to begin with, likeliest first (the predictor's beam)
+
+
+class OnDemand(Sequence[Item]):
+    """A sequence that is computed when it is first read."""
+
+    def __init__(self, compute: Callable[[], Sequence[Item]]) -> None:
+        self._compute = compute
+
+    @cached_property
+    def _items(self) -> Sequence[Item]:
+        return self._compute()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Item]: ...
+
+    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
+        return self._items[index]
 
 
 class Strategy(Protocol):
-    """Made with the spaces of one problem (one per kernel family) and a seed."""
+    """A search that is going on."""
 
     def ask(self, count: int) -> list[Configuration]:
         """Up to `count` new configurations; fewer near the end or to learn from first, none when done."""
@@ -29,30 +70,6 @@ class Strategy(Protocol):
 
 
 class StrategyFactory(Protocol):
-    """How a strategy is made. `trials` is how many the budget allows, where it says so; none is bound to use them.
+    """How a strategy is made: its class, or a function."""
 
-    A factory whose class attribute `takes_history` is true also takes `history=`, a sequence of Past; one whose
-    `takes_seeds` is true takes `seeds=`, configurations to begin with, likeliest first (the predictor's beam).
-    """
-
-    def __call__(self, spaces: Sequence[SearchSpace], seed: int, trials: int | None = None) -> Strategy: ...
-
-
-
-
-# A new strategy is one new file and one line here.
-STRATEGIES: dict[str, str] = {
-    "portfolio": "seqtune.tuner.strategies.portfolio:Portfolio",
-    "predictor": "seqtune.tuner.strategies.seeded_droplet:Predictor",
-    "autotvm": "seqtune.tuner.strategies.autotvm:AutoTVM",
-    "droplet": "seqtune.tuner.strategies.droplet:Droplet",
-    "evolutionary": "seqtune.tuner.strategies.evolutionary:Evolutionary",
-    "annealing": "seqtune.tuner.strategies.annealing:Annealing",
-    "local": "seqtune.tuner.strategies.local:Local",
-    "random": "seqtune.tuner.strategies.random:Random",
-    "exhaustive": "seqtune.tuner.strategies.exhaustive:Exhaustive",
-}
-
-
-
-
+    def __call__(self, context: SearchContext, /) -> Strategy: ...

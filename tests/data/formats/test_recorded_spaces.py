@@ -20,7 +20,7 @@ from seqtune.data.formats.recorded_spaces import read_recorded, recordings
 from seqtune.errors import FormatError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.space import SearchSpace
-from seqtune.strategy_replay import tasks
+from seqtune.strategy_replay import recorded_spaces
 from tests.support.recorded_files import (
     CONFIGURATIONS,
     SPACE,
@@ -113,8 +113,8 @@ def test_values_of_other_tools_become_numbers_or_words() -> None:
 def test_words_and_numbers_that_no_file_can_hold_are_read_again(tmp_path: Path, change: dict[str, Any]) -> None:
     (tmp_path / "a.json").write_text(json.dumps({**cache(), **change}))
     to_dataset([read_cache(tmp_path / "a.json")], "kernel-tuner").write(tmp_path / "out.parquet")
-    task, = tasks(read_dataset(tmp_path / "out.parquet"))
-    assert len(task.seconds) == len(CONFIGURATIONS)
+    recorded, = recorded_spaces(read_dataset(tmp_path / "out.parquet"))
+    assert len(recorded.seconds) == len(CONFIGURATIONS)
 
 
 def test_recorded_rows_without_sense_are_counted_and_left_out(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Union, features, scales and the surrogate: numbering and names mean nothing, and what is learned is right."""
+"""Features, scales and the surrogate: numbering and names mean nothing, and what is learned is right."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 from numpy.typing import NDArray
 
 from seqtune.kernels.device import Device
-from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
+from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.kernels.union import Rowfinder, Union
 from seqtune.tuner.cost_models.coordinates import Levels
 from seqtune.tuner.cost_models.features import features, quantities
 from seqtune.tuner.cost_models.gaussian_process import Level, Surrogate
 from seqtune.tuner.strategies.portfolio import log_improvement
+from tests.support.tasks import task_of
 
 DEVICE = Device("test:1", "test", "paper", "none")
 PROBLEM = Problem.make("gemm", m=30, n=40, k=50)
@@ -31,47 +31,6 @@ def space(names: tuple[str, ...] = ("block", "tile", "order", "pad"), called: st
                     (Constraint.of(f"{block} * {tile} <= 32", "too large"),
                      Constraint.of(f"{pad} == 0 or {block} % ({tile} * 2) == 0", "no padding")), ())
     return SearchSpace(kernel, PROBLEM, DEVICE)
-
-
-def test_neighbours_are_those_of_the_space_with_steps_in_the_order_of_values() -> None:
-    first, second = space(), space(called="other_{}")
-    union = Union([first, second])
-    for number in (0, 17, len(first) - 1, len(first), len(union) - 1):
-        here = union[number]
-        assert union.number(here) == number
-        near = union.neighbours(number)
-        home = union.spaces[union.home(number)[0]]
-        assert {union[int(one)] for one in near.numbers} == set(home.neighbours(here))
-        for one, column, step in zip(near.numbers.tolist(), near.columns.tolist(), near.steps.tolist(), strict=True):
-            mine, there = here.settings[column][1], union[one].settings[column][1]
-            if isinstance(mine, int) and isinstance(there, int):
-                assert (there > mine) == (step > 0)
-            assert step != 0
-        assert set(union.apart(number, near.numbers)) == {1}
-    assert union.number(Configuration.of("test.none", {})) is None
-
-
-def test_random_steps_lead_to_neighbours_and_reach_everything() -> None:
-    union = Union([space(), space(called="other_{}")])
-    generator = np.random.default_rng(0)
-    here = np.arange(len(union))
-    there = union.step(here, generator, tries=30)
-    moved = there != here
-    assert moved.mean() > 0.9
-    assert all(there[one] in union.neighbours(one).numbers for one in np.flatnonzero(moved).tolist())
-    seen = {0}
-    walk = np.array([0])
-    for _ in range(2000):
-        walk = union.step(walk, generator)
-        seen.add(int(walk[0]))
-    assert len(seen) == len(union.spaces[0])
-
-
-def test_rows_are_found_and_others_are_not() -> None:
-    rows = space().rows
-    finder = Rowfinder(rows)
-    assert (finder.find(rows[::-1]) == np.arange(len(rows))[::-1]).all()
-    assert finder.find(np.full((1, rows.shape[1]), 3)).tolist() == [-1]
 
 
 def test_what_constraints_speak_of_is_a_feature() -> None:
@@ -90,8 +49,7 @@ def told(found: SearchSpace) -> NDArray[np.float64]:
 
 def predicted(found: SearchSpace, training: list[dict[str, int | str]]) -> dict[frozenset[object], float]:
     """What a surrogate says of every configuration after it was told of some."""
-    union = Union([found])
-    levels = Levels(union, np.random.default_rng(0))
+    levels = Levels(task_of(found), np.random.default_rng(0))
     surrogate = Surrogate(levels.scales)
     prefix = "other_" if found.kernel.parameters[0].name.startswith("other_") else ""
     numbers = np.array([found.row(found.nearest({prefix + name: value for name, value in one.items()}))
@@ -118,8 +76,7 @@ def test_names_and_order_of_the_parameters_do_not_matter() -> None:
 
 def test_a_surrogate_learns_what_matters_and_knows_how_little_it_knows() -> None:
     found = space()
-    union = Union([found])
-    levels = Levels(union, np.random.default_rng(0))
+    levels = Levels(task_of(found), np.random.default_rng(0))
     places, slopes, values = levels.of(np.arange(len(found))), np.zeros((len(found), 0)), told(found)
     numbers = np.random.default_rng(2).permutation(len(found))[:30]
     surrogate = Surrogate(levels.scales)
@@ -135,7 +92,7 @@ def test_a_surrogate_learns_what_matters_and_knows_how_little_it_knows() -> None
 
 def test_appending_is_conditioning_anew() -> None:
     found = space()
-    levels = Levels(Union([found]), np.random.default_rng(0))
+    levels = Levels(task_of(*[found]), np.random.default_rng(0))
     places, values = levels.of(np.arange(len(found))), told(found)
     slopes = values[:, None] + np.random.default_rng(3).normal(size=(len(found), 1))
     whole, grown = Surrogate(levels.scales), Surrogate(levels.scales)
@@ -153,7 +110,7 @@ def test_appending_is_conditioning_anew() -> None:
 
 def test_an_expected_level_counts_like_that_many_measurements() -> None:
     found = space()
-    levels = Levels(Union([found]), np.random.default_rng(0))
+    levels = Levels(task_of(*[found]), np.random.default_rng(0))
     places, slopes = levels.of(np.arange(len(found))), np.zeros((len(found), 0))
     surrogate = Surrogate(levels.scales)
     surrogate.watch(places, slopes)

@@ -11,9 +11,10 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.kernels.union import Past, Union
+from seqtune.kernels.task import MeasuredTask
 from seqtune.tuner.cost_models.transfer import sources
 from seqtune.tuner.strategies.portfolio import Portfolio
+from tests.support.tasks import context, task_of
 
 KERNEL = Kernel(
     "test.k", "gemm", ("test",),
@@ -50,7 +51,7 @@ def test_times_of_another_device_are_looked_up_and_failures_count_as_slow() -> N
     here, there = space(), space("two")
     seconds = times(there)
     seconds[3], seconds[4] = np.inf, np.nan
-    found = sources(Union([here]), [Past((there,), seconds)])
+    found = sources(task_of(here), [MeasuredTask(task_of(there), seconds)])
     assert found is not None
     assert found.each.shape == (len(here), 1)
     assert np.argmin(found.prior) == np.nanargmin(seconds)
@@ -62,14 +63,15 @@ def test_times_of_another_device_are_looked_up_and_failures_count_as_slow() -> N
 def test_kernels_of_which_nothing_is_known_have_no_sources() -> None:
     other = Kernel("test.other", "gemm", ("test",), KERNEL.parameters, (), ())
     there = SearchSpace(other, PROBLEM, Device("test:two", "test", "paper", "none"))
-    assert sources(Union([space()]), [Past((there,), np.ones(len(there)))]) is None
-    assert sources(Union([space()]), [Past((space("two"),), np.full(len(space()), np.nan))]) is None
+    assert sources(task_of(space()), [MeasuredTask(task_of(there), np.ones(len(there)))]) is None
+    assert sources(task_of(space()), [MeasuredTask(task_of(space("two")), np.full(len(space()), np.nan))]) is None
 
 
 def test_a_kernel_that_no_other_problem_tried_counts_as_middling() -> None:
     other = Kernel("test.other", "gemm", ("test",), KERNEL.parameters, (), ())
     here, there = space(), space(problem=Problem.make("gemm", m=32, n=64, k=64))
-    found = sources(Union([here, SearchSpace(other, PROBLEM, here.device)]), [Past((there,), times(there))])
+    task = task_of(here, SearchSpace(other, PROBLEM, here.device))
+    found = sources(task, [MeasuredTask(task_of(there), times(there))])
     assert found is not None
     known, untried = found.prior[:len(here)], found.prior[len(here):]
     assert untried == pytest.approx(np.median(known))
@@ -81,7 +83,7 @@ def test_a_past_of_spaces_of_one_configuration_is_no_trouble(spaces: int) -> Non
     """Nothing tells such configurations apart but their kernels."""
     here, there = ([SearchSpace(Kernel(f"test.k{number}", "gemm", ("test",), (Parameter("a", (1,)),), (), ()), PROBLEM,
                                 space(device).device) for number in range(spaces)] for device in ("one", "two"))
-    strategy = Portfolio(here, 0, history=[Past(tuple(there), np.linspace(1.0, 2.0, spaces))])
+    strategy = Portfolio(context(here, history=[MeasuredTask(task_of(*there), np.linspace(1.0, 2.0, spaces))]))
     asked = []
     while configurations := strategy.ask(1):
         asked += configurations
@@ -93,7 +95,7 @@ def test_the_same_seed_and_past_give_the_same_proposals() -> None:
     here, there = space(), space("two")
     asked = []
     for _ in range(2):
-        strategy = Portfolio([here], 7, history=[Past((there,), times(there))])
+        strategy = Portfolio(context(here, 7, history=[MeasuredTask(task_of(there), times(there))]))
         shares(strategy, here, times(here, 2.0), 16)
         asked.append(strategy.told)
     assert asked[0] == asked[1]
@@ -101,7 +103,7 @@ def test_the_same_seed_and_past_give_the_same_proposals() -> None:
 
 def test_with_a_like_device_the_first_proposal_is_near_the_best() -> None:
     here, there = space(), space("two")
-    strategy = Portfolio([here], 0, history=[Past((there,), times(there))])
+    strategy = Portfolio(context(here, history=[MeasuredTask(task_of(there), times(there))]))
     found = shares(strategy, here, times(here, 4.0) * 3, 10)
     assert found[0] == 1.0
 
@@ -113,9 +115,9 @@ def test_other_problems_tell_what_to_expect_of_this_one() -> None:
     for m in (32, 64, 256):
         there = space(problem=Problem.make("gemm", m=m, n=64, k=64))
         seconds = np.where(generator.random(len(there)) < 0.7, times(there), np.nan)
-        history.append(Past((there,), seconds))
-    with_history = shares(Portfolio([here], 0, history=history), here, times(here), 8)
-    alone = np.mean([shares(Portfolio([here], seed), here, times(here), 8)[-1] for seed in range(4)])
+        history.append(MeasuredTask(task_of(there), seconds))
+    with_history = shares(Portfolio(context(here, history=history)), here, times(here), 8)
+    alone = np.mean([shares(Portfolio(context(here, seed)), here, times(here), 8)[-1] for seed in range(4)])
     assert with_history[-1] > alone
 
 
@@ -123,9 +125,9 @@ def test_other_problems_tell_what_to_expect_of_this_one() -> None:
 def test_a_misleading_past_is_left_as_soon_as_evidence_says_so(seed: int) -> None:
     here, there = space(), space("two")
     seconds = times(here)
-    history = [Past((there,), 1e-6 / times(there))]  # the best there is the worst here
-    misled = shares(Portfolio([here], seed, history=history), here, seconds, 50)
-    alone = shares(Portfolio([here], seed), here, seconds, 50)
+    history = [MeasuredTask(task_of(there), 1e-6 / times(there))]  # the best there is the worst here
+    misled = shares(Portfolio(context(here, seed, history=history)), here, seconds, 50)
+    alone = shares(Portfolio(context(here, seed)), here, seconds, 50)
     assert misled[-1] > 0.8 * alone[-1]
 
 
@@ -133,6 +135,7 @@ def test_a_start_where_all_is_slower_than_elsewhere_is_left_quickly() -> None:
     here = space()
     there = times(here)
     slow = np.where(here.columns()["c"] >= 2, 12.0, 1.0)  # nothing measured there tells
-    found = shares(Portfolio([here], 0, history=[Past((space("two"),), there)]), here, 1.1 * there * slow, 8, batch=1)
+    strategy = Portfolio(context(here, history=[MeasuredTask(task_of(space("two")), there)]))
+    found = shares(strategy, here, 1.1 * there * slow, 8, batch=1)
     assert found[0] < 0.2
     assert found[-1] > 0.9

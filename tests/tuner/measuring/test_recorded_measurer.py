@@ -16,7 +16,7 @@ from seqtune.kernels.kernel import Configuration, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.measuring.recorded_measurer import Replay
+from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
 from seqtune.tuner.measuring.timing import Options
 
 DEVICE = Device("test:1", "test", "paper", "none", toolchain="t")
@@ -31,7 +31,8 @@ def record(configuration: Configuration, seconds: float, device: str = DEVICE.ke
 
 
 def test_what_was_recorded_comes_back_and_the_later_record_counts() -> None:
-    replay = Replay(DEVICE, [record(ONE, 3.0), record(ONE, 2.0), record(TWO, 1.0, "another device")], [KERNEL])
+    records = [record(ONE, 3.0), record(ONE, 2.0), record(TWO, 1.0, "another device")]
+    replay = RecordedMeasurer(DEVICE, records, [KERNEL])
     assert PROBLEM in replay
     found = dict(replay.measure(PROBLEM, [TWO, ONE], Options()))
     assert found[ONE].seconds == 2.0
@@ -41,7 +42,7 @@ def test_what_was_recorded_comes_back_and_the_later_record_counts() -> None:
 
 
 def test_another_problem_is_not_recorded() -> None:
-    replay = Replay(DEVICE, [record(ONE, 3.0)], [KERNEL])
+    replay = RecordedMeasurer(DEVICE, [record(ONE, 3.0)], [KERNEL])
     other = Problem.make("gemm", m=9, n=4, k=5)
     assert other not in replay
     ((_, found),) = replay.measure(other, [ONE], Options())
@@ -49,7 +50,7 @@ def test_another_problem_is_not_recorded() -> None:
 
 
 def test_another_kernel_version_or_toolchain_is_not_what_would_run_now() -> None:
-    replay = Replay(DEVICE, [record(ONE, 3.0, version=2), record(TWO, 3.0, toolchain="older")], [KERNEL])
+    replay = RecordedMeasurer(DEVICE, [record(ONE, 3.0, version=2), record(TWO, 3.0, toolchain="older")], [KERNEL])
     assert PROBLEM not in replay
     assert {found.status for _, found in replay.measure(PROBLEM, [ONE, TWO], Options())} == {Status.RUNTIME}
 
@@ -59,7 +60,8 @@ def test_the_finals_are_compared_where_all_were_in_them_else_the_trials() -> Non
     finals = [record(TWO, 3.0, run="final"), record(ONE, 4.0, run="final")]
 
     def compared(records: list[Record]) -> list[float]:
-        return [one.seconds for one in Replay(DEVICE, records, [KERNEL]).compare(PROBLEM, [ONE, TWO], 3, Options())]
+        measurer = RecordedMeasurer(DEVICE, records, [KERNEL])
+        return [one.seconds for one in measurer.compare(PROBLEM, [ONE, TWO], 3, Options())]
 
     assert compared([*trials, *finals]) == [4.0, 3.0]
     assert compared([*trials, finals[0]]) == [1.0, 2.0]
@@ -67,7 +69,7 @@ def test_the_finals_are_compared_where_all_were_in_them_else_the_trials() -> Non
 
 def test_what_was_measured_again_alone_counts_where_it_was_faster() -> None:
     records = [record(ONE, 1.0), record(ONE, 3.0, run="again"), record(TWO, 2.0), record(TWO, 1.5, run="again")]
-    found = dict(Replay(DEVICE, records, [KERNEL]).measure(PROBLEM, [ONE, TWO], Options()))
+    found = dict(RecordedMeasurer(DEVICE, records, [KERNEL]).measure(PROBLEM, [ONE, TWO], Options()))
     assert [found[one].seconds for one in (ONE, TWO)] == [1.0, 1.5]
 
 

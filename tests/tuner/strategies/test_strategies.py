@@ -15,12 +15,12 @@ from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.measuring.significance import faster, student_tail
-from seqtune.tuner.strategies.droplet import Droplet
 from seqtune.tuner.strategies.local import Local
 from seqtune.tuner.strategies.portfolio import Portfolio
-from seqtune.tuner.strategies.seeded_droplet import Predictor
-from seqtune.tuner.strategies.strategy import STRATEGIES, Strategy
-from seqtune.tuner.tune import strategy_factory
+from seqtune.tuner.strategies.seeded_droplet import SeededDroplet
+from seqtune.tuner.strategies.strategy import OnDemand, SearchContext, Strategy
+from seqtune.tuner.strategies.table import STRATEGIES, strategy_factory
+from tests.support.tasks import context, make_strategy, task_of
 
 DEVICE = Device("test:1", "test", "paper", "none")
 PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
@@ -32,6 +32,11 @@ def spaces(*sizes: int) -> list[SearchSpace]:
     return [SearchSpace(Kernel(f"test.k{size}", "gemm", ("test",), (Parameter("x", values), Parameter("y", values)),
                                (Constraint.of(f"x + y < {size}", "too far out"),), (("x", 0), ("y", 0))),
                         PROBLEM, DEVICE) for size in sizes]
+
+
+def neighbours(space: SearchSpace, configuration: Configuration) -> set[Configuration]:
+    """Those that differ in one parameter."""
+    return {space[number] for number in task_of(space).neighbours(space.row(configuration)).numbers.tolist()}
 
 
 def seconds(configuration: Configuration) -> float:
@@ -55,26 +60,40 @@ def play(strategy: Strategy, batch: int = 4, most: int = 10_000) -> list[Configu
 class TestContract:
     def test_it_never_proposes_twice_and_only_what_is_valid(self, name: str) -> None:
         union = spaces(9, 4)
-        asked = play(strategy_factory(name)(union, 0), most=60)
+        asked = play(make_strategy(name, union, 0), most=60)
         assert len(asked) == len(set(asked)) >= 50
         assert all(sum(one in space for space in union) == 1 for one in asked)
 
     def test_it_ends_when_everything_was_tried(self, name: str) -> None:
-        strategy = strategy_factory(name)(spaces(9), 0)
+        strategy = make_strategy(name, spaces(9), 0)
         assert len(play(strategy)) == 45
         assert strategy.ask(4) == []
 
     def test_the_same_seed_and_results_give_the_same_proposals(self, name: str) -> None:
-        first, second, other = (play(strategy_factory(name)(spaces(9, 4), seed)) for seed in (1, 1, 2))
+        first, second, other = (play(make_strategy(name, spaces(9, 4), seed)) for seed in (1, 1, 2))
         assert first == second
         assert first != other
 
+    def test_it_reads_the_seeds_of_its_context_only_where_the_table_says_so(self, name: str) -> None:
+        reads: list[int] = []
+
+        def seeds() -> list[Configuration]:
+            reads.append(1)
+            return [space[7]]
+
+        (space,) = spaces(9)
+        strategy = strategy_factory(name)(SearchContext(task_of(space), seeds=OnDemand(seeds)))
+        first = strategy.ask(1)
+        assert bool(reads) == (STRATEGIES[name].seeds != "ignored")
+        assert len(reads) <= 1
+        assert not reads or first == [space[7]]
+
     def test_it_survives_a_space_of_one(self, name: str) -> None:
-        strategy = strategy_factory(name)(spaces(1), 0)
+        strategy = make_strategy(name, spaces(1), 0)
         assert len(play(strategy)) == 1
 
     def test_it_survives_failures_alone(self, name: str) -> None:
-        strategy = strategy_factory(name)(spaces(4), 0)
+        strategy = make_strategy(name, spaces(4), 0)
         count = 0
         while configurations := strategy.ask(3):
             for configuration in configurations:
@@ -86,12 +105,12 @@ class TestContract:
 @pytest.mark.parametrize("name", ["exhaustive", "random"])
 def test_without_a_budget_every_configuration_is_proposed(name: str) -> None:
     union = spaces(9, 4)
-    assert set(play(strategy_factory(name)(union, 5))) == {one for space in union for one in space}
+    assert set(play(make_strategy(name, union, 5))) == {one for space in union for one in space}
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_local_search_climbs_to_the_best_with_few_trials(seed: int) -> None:
-    strategy = Local(spaces(12), seed, trials=10)
+    strategy = Local(context(spaces(12), seed, 10))
     asked: list[Configuration] = []
     while configurations := strategy.ask(4):
         for configuration in configurations:
@@ -101,23 +120,23 @@ def test_local_search_climbs_to_the_best_with_few_trials(seed: int) -> None:
     assert (best["x"], best["y"]) == (3, 2)
     assert len(asked) < 78
     (space,) = spaces(12)
-    assert set(space.neighbours(best)) <= set(asked)  # it ran dry
+    assert (neighbours(space, best)) <= set(asked)  # it ran dry
 
 
 def test_local_search_spends_half_of_a_small_budget_on_the_climb() -> None:
     (space,) = spaces(12)
-    asked = play(strategy_factory("local")([space], 3, 20), most=20)
-    assert asked[:10] == play(strategy_factory("random")([space], 3, 20), most=10)[:10]
+    asked = play(make_strategy("local", space, 3, 20), most=20)
+    assert asked[:10] == play(make_strategy("random", space, 3, 20), most=10)[:10]
     best = min((one for number, one in enumerate(asked[:10]) if number != 6), key=seconds)  # the seventh failed
-    assert asked[10] in space.neighbours(best)
+    assert asked[10] in neighbours(space, best)
     assert min(asked, key=seconds) not in asked[:10]
 
 
 @pytest.mark.parametrize("trials", [1, 2, 40, 78, 500])
 def test_local_search_uses_the_whole_budget_even_where_the_climb_ends_early_or_nothing_is_correct(trials: int) -> None:
     (space,) = spaces(12)
-    assert len(play(strategy_factory("local")([space], 3, trials), batch=1, most=trials)) == min(trials, len(space))
-    strategy = strategy_factory("local")([space], 3, trials)
+    assert len(play(make_strategy("local", space, 3, trials), batch=1, most=trials)) == min(trials, len(space))
+    strategy = make_strategy("local", space, 3, trials)
     count = 0
     while configurations := strategy.ask(1):
         strategy.tell(configurations[0], Measurement(Status.CRASH))
@@ -165,13 +184,13 @@ def chance(times: NDArray[np.float64], trials: int) -> float:
 @pytest.mark.parametrize("name", ["portfolio", "autotvm", "droplet", "evolutionary", "annealing"])
 def test_it_beats_random_search_where_there_is_something_to_learn(name: str) -> None:
     space, times = landscape()
-    found = [share(strategy_factory(name)([space], seed, 60), space, times, 60) for seed in range(8)]
+    found = [share(make_strategy(name, space, seed, 60), space, times, 60) for seed in range(8)]
     assert float(np.mean(found)) > chance(times, 60)
 
 
 def test_what_fails_is_learned_and_avoided() -> None:
     space, times = landscape()
-    strategy = Portfolio([space], 0)
+    strategy = Portfolio(context(space))
     share(strategy, space, times, 80)
     late = times[strategy.told[20:]]
     assert np.isinf(late).mean() < 0.5 * np.isinf(times).mean()
@@ -180,30 +199,30 @@ def test_what_fails_is_learned_and_avoided() -> None:
 def test_seeds_come_first_and_unknown_ones_are_left_out() -> None:
     (space,) = spaces(12)
     seeds = [space[7], Configuration.of("test.other", {"x": 1}), space[3], space[7]]
-    for factory in (Portfolio, Predictor):
-        strategy = factory([space], 0, seeds=seeds)
+    for factory in (Portfolio, SeededDroplet):
+        strategy = factory(context(space, seeds=seeds))
         assert strategy.ask(5) == [space[7], space[3]]
 
 
 def test_a_droplet_descends_from_the_best_of_its_exploration_and_then_explores_anew() -> None:
     (space,) = spaces(12)
     seeds = [space[row] for row in (0, 40)]
-    strategy = Predictor([space], 0, seeds=seeds)
+    strategy = SeededDroplet(context(space, seeds=seeds))
     asked = play(strategy, batch=2, most=70)
     best = min(seeds, key=seconds)
-    assert set(asked[2:4]) <= set(space.neighbours(best))
+    assert set(asked[2:4]) <= (neighbours(space, best))
     assert min(asked[:40], key=seconds).settings == (("x", 3), ("y", 2))
 
 
 def test_a_droplet_moves_only_to_what_is_faster_beyond_noise() -> None:
     (space,) = spaces(12)
-    strategy = Droplet([space], 0, seeds=[space[0]])
+    strategy = SeededDroplet(context(space, seeds=[space[0]]))
     strategy.tell(strategy.ask(1)[0], Measurement(Status.CORRECT, (1.0, 1.2, 0.9, 1.1)))
     near = strategy.ask(2)
     strategy.tell(near[0], Measurement(Status.CORRECT, (0.95, 1.15, 0.9, 1.1)))  # luck
-    assert set(strategy.ask(1)) <= set(space.neighbours(space[0]))
+    assert set(strategy.ask(1)) <= (neighbours(space, space[0]))
     strategy.tell(near[1], Measurement(Status.CORRECT, (0.5, 0.51, 0.52, 0.5)))
-    assert set(strategy.ask(2)) <= set(space.neighbours(near[1]))
+    assert set(strategy.ask(2)) <= (neighbours(space, near[1]))
 
 
 def test_welchs_test_agrees_with_tables() -> None:
@@ -233,7 +252,7 @@ def test_renaming_and_reordering_the_parameters_changes_a_search_by_no_more_than
     for row, configuration in enumerate(space):
         moved[other.row(Configuration.of(kernel.name, {names[name]: value for name, value in configuration.settings}))
               ] = times[row]
-    plain, renamed = (np.array([1 - share(Portfolio([one], seed), one, known, 30) for seed in range(12)])
+    plain, renamed = (np.array([1 - share(Portfolio(context(one, seed)), one, known, 30) for seed in range(12)])
                       for one, known in ((space, times), (other, moved)))
     error = np.hypot(plain.std(ddof=1), renamed.std(ddof=1)) / np.sqrt(len(plain))
     assert abs(plain.mean() - renamed.mean()) < 2.5 * error + 0.01
