@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common.greedy import Greedy
 from benchmarks.common.miopen_problems import draw, gpus, solved
 from benchmarks.common.program import positive, run_program
 from seqtune.data.labels import Labels
@@ -31,7 +32,6 @@ from seqtune.kernels.miopen.solver import PREFIX
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.labels.methods import Greedy
 from seqtune.predictor.sequence.beam import Allowed, NextWord, Scores, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 

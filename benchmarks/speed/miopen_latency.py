@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common.greedy import Greedy
 from benchmarks.common.miopen_problems import draw, gpus, solved
 from benchmarks.common.page import Found, Page, add_out, check_ready, measured_on, publish
 from benchmarks.common.program import positive, run_program
@@ -29,7 +30,6 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.miopen.solver import PREFIX
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.labels.methods import Greedy
 from seqtune.predictor.labels.numpy_translator import ArrayTranslator
 from seqtune.predictor.sequence.beam import Candidate, NextWord, beam_search
 

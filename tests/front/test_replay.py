@@ -92,7 +92,7 @@ def test_replay_draws_the_curves(folder: Path, tmp_path: Path, capsys: pytest.Ca
     (["--strategies", "magic"], "no strategy 'magic'"), (["--strategies", ","], "name a strategy"),
     (["--budgets", "5,many"], "--budgets"), (["--budgets", ""], "name a budget"), (["--budgets", "9999999"], "budgets"),
     (["--transfer", "all"], "no transfer 'all'"), (["--spaces", "gemm"], "there are toy on fast"),
-    (["--curves", "figure.txt"], "no figure"), (["--repeats", "0"], "--repeats")])
+    (["--curves", "figure.txt"], "not the name of a figure"), (["--repeats", "0"], "--repeats")])
 def test_a_replay_that_makes_no_sense_is_one_line(
         arguments: list[str], says: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(folder), "--jobs", "1", *arguments]) == 2

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.common.greedy import Greedy
 from seqtune.api import evaluate_labels
 from seqtune.data.dataset import Dataset
 from seqtune.data.labels import read_races
@@ -18,7 +19,7 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.label_learning import fit_baselines
 from seqtune.predictor.labels.checkpoint import LabelCheckpoint
-from seqtune.predictor.labels.methods import Beam, Greedy, Places
+from seqtune.predictor.labels.methods import Beam, Places
 from seqtune.predictor.labels.scores import judge, race_rows
 from seqtune.predictor.labels.solver_choice import TreeChoice, choose
 from seqtune.predictor.labels.training import vocabulary_of

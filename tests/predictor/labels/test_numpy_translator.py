@@ -10,6 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.common.greedy import Greedy
 from benchmarks.common.miopen_problems import draw, gpus, solved
 from benchmarks.speed.miopen_decodes import count_decodes
 from seqtune.data.labels import Labels
@@ -18,7 +19,6 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.miopen.solver import SOLVERS, find_solver
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.labels.methods import Greedy
 from seqtune.predictor.labels.numpy_translator import ArrayTranslator, gelu, shapes
 from seqtune.predictor.labels.translator import LabelTranslator, LabelWords
 from seqtune.predictor.networks.dimensions import Dimensions
