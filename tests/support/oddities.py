@@ -10,9 +10,12 @@ import numpy as np
 from seqtune.errors import ProblemError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.operations.table import operation as registered
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.space import SearchSpace
 
 Pick = Callable[..., int]
+MOST_DRAWS = 20_000
 
 
 def odd_problems(family: Kernel, device: Device, count: int, seed: int) -> list[Problem]:
@@ -22,15 +25,44 @@ def odd_problems(family: Kernel, device: Device, count: int, seed: int) -> list[
     def pick(*values: int) -> int:
         return values[generator.integers(len(values))]
 
+    operation = registered(family.operation)
+    odd = {"gemm": _product, "conv2d": _convolution}.get(operation.name)
     found: list[Problem] = []
-    while len(found) < count:
-        features: dict[str, int | str] = {"bias": ("no", "yes")[pick(0, 1)], "activation": ("none", "relu")[pick(0, 1)]}
-        features |= _product(pick) if family.operation == "gemm" else _convolution(pick)
+    for _ in range(MOST_DRAWS):
+        if len(found) == count:
+            return found
+        features = operation.draw(generator) if odd is None else {
+            "bias": ("no", "yes")[pick(0, 1)], "activation": ("none", "relu")[pick(0, 1)], **odd(pick)}
         with suppress(ProblemError):  # a filter larger than the input
-            problem = Problem.make(family.operation, **features)
+            problem = Problem.make(operation.name, **features)
             if family.why_not(problem, device) is None:
                 found.append(problem)
-    return found
+    raise AssertionError(f"{family.name} solves {len(found)} of {MOST_DRAWS} problems; {count} are needed")
+
+
+def paper_device(backend: str) -> Device:
+    """A device of the backend with every fact, which need not be here: kernels are declared for it, and not run."""
+    return Device(f"{backend}:paper", backend, "haswell", "avx2", threads=2, compute_units=80, vector_bits=256,
+                  vector_registers=64, local_memory=48 << 10, max_work_group=1024, l1_bytes=32 << 10, l2_bytes=1 << 20,
+                  l3_bytes=8 << 20)
+
+
+def solved_problem(family: Kernel, device: Device) -> Problem:
+    """The one of several odd problems that leaves the family the most configurations."""
+    return max(odd_problems(family, device, 12, seed=0), key=lambda problem: len(SearchSpace(family, problem, device)))
+
+
+def problems_of_equal_constants(family: Kernel, device: Device) -> list[Problem]:
+    """Problems that the family solves whose packed operand has one shape, and which differ in everything else."""
+    alternatives: list[dict[str, int | str]] = [{}]
+    if family.operation == "gemm":
+        alternatives = [{"m": 13, "n": 48, "k": 48, "trans_b": flag} for flag in ("no", "yes")]
+    elif family.operation == "conv2d":
+        alternatives = [{"c": c, "h": 20, "w": 20, "k": 64, "r": 3, "s": 3, "groups": groups, "layout": layout}
+                        for groups, c in ((1, 32), (2, 64), (4, 128), (64, 64)) for layout in ("NCHW", "NHWC")]
+    base = {} if alternatives[0] else dict(solved_problem(family, device))
+    problems = [Problem.make(family.operation, **{**base, **features}) for features in alternatives]
+    return [problem for problem in problems if family.why_not(problem, device) is None]
 
 
 def _product(pick: Pick) -> dict[str, int | str]:
