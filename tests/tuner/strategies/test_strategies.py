@@ -129,7 +129,7 @@ def test_local_search_spends_half_of_a_small_budget_on_the_climb() -> None:
     assert asked[:10] == play(make_strategy("random", space, 3, 20), most=10)[:10]
     best = min((one for number, one in enumerate(asked[:10]) if number != 6), key=seconds)  # the seventh failed
     assert asked[10] in neighbours(space, best)
-    assert min(asked, key=seconds) not in asked[:10]
+    assert seconds(best) == 1e-3 or min(asked, key=seconds) not in asked[:10]  # unless chance found the best
 
 
 @pytest.mark.parametrize("trials", [1, 2, 40, 78, 500])
