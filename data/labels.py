@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from seqtune.errors import FormatError
 from seqtune.kernels.kernel import Kernel
-from seqtune.kernels.miopen.solver import PREFIX, SOLVERS
+from seqtune.kernels.miopen.solver import BACKEND, PREFIX, SOLVERS
 
 from .dataset import Dataset
 from .formats.miopen_import import solver_of
@@ -91,6 +91,11 @@ class Races:
         every = tuple(dict.fromkeys((*names, *self.names)))
         place = {name: number for number, name in enumerate(every)}
         return replace(self, names=every, solver=np.array([place[name] for name in self.names], np.int64)[self.solver])
+
+
+def holds_labels(data: Dataset) -> bool:
+    """Whether a data set holds another tuner's choices, or its solvers' times, rather than measurements."""
+    return bool(len(data)) and all(device.backend == BACKEND for device in data.devices.values())
 
 
 def read_labels(data: Dataset) -> dict[str, Labels]:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
 
-    from .api import Candidate, Prediction, devices, evaluate, export, predict, retrain, train, tune
+    from .api import Prediction, devices, evaluate, export, predict, retrain, train, tune
+    from .results import Proposal as Candidate
     from .strategy_replay import replay
 
 __version__ = "0.1.0"
@@ -31,18 +32,22 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Configuration": "seqtune.kernels.kernel",
-    "Device": "seqtune.kernels.device",
-    "Problem": "seqtune.kernels.problem",
-    "replay": "seqtune.strategy_replay",
-} | dict.fromkeys(
-    ("Candidate", "Prediction", "devices", "evaluate", "export", "predict", "retrain", "train", "tune"), "seqtune.api")
+    "Candidate": "seqtune.results:Proposal",
+    "Configuration": "seqtune.kernels.kernel:Configuration",
+    "Device": "seqtune.kernels.device:Device",
+    "Prediction": "seqtune.results:Prediction",
+    "Problem": "seqtune.kernels.problem:Problem",
+    "replay": "seqtune.strategy_replay:replay",
+    **{name: f"seqtune.api:{name}"
+       for name in ("devices", "evaluate", "export", "predict", "retrain", "train", "tune")},
+}
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'seqtune' has no attribute {name!r}")
-    found: object = getattr(importlib.import_module(_HOMES[name]), name)
+    module, _, attribute = _HOMES[name].partition(":")
+    found: object = getattr(importlib.import_module(module), attribute)
     globals()[name] = found
     return found
 

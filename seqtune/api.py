@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqtune.data.formats.miopen_terms import as_convnd
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import includes
@@ -23,24 +22,24 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
 from seqtune.kernels.registry import KERNELS, kernel
 from seqtune.kernels.task import Task
+from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.measuring.budget import SECONDS
 
 from .errors import FormatError, MisuseError, SeqtuneError
 from .exchange import export, import_data
-from .inputs import Say, as_device, as_problem, as_problems, check_positive, load_checkpoint, load_labels, silent
-from .label_learning import NAME, evaluate_labels
+from .inputs import as_device, as_problem, as_problems, check_positive, load_checkpoint
 from .learning import evaluate, read_measurements, retrain, train
 from .proposals import proposed, seeds_for
-from .results import Candidate, Demonstration, Devices, Prediction, Tuned, TuningReport, finite
+from .results import Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport, finite
 
 if TYPE_CHECKING:
     from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
     from seqtune.tuner.tune import TuningProgress
 
 __all__ = [
-    "Candidate", "Demonstration", "Devices", "Prediction", "Tuned", "TuningReport", "demo", "devices", "evaluate",
-    "evaluate_labels", "export", "import_data", "kernel_json", "kernels", "predict", "retrain", "train", "tune",
+    "Demonstration", "Devices", "Prediction", "Proposal", "Tuned", "TuningReport", "demo", "devices", "evaluate",
+    "export", "import_data", "kernel_json", "kernels", "predict", "retrain", "train", "tune",
 ]
 
 DEFAULT_TRIALS = 200  # of a search without a budget
@@ -76,38 +75,37 @@ def kernel_json(found: Kernel) -> dict[str, object]:
 
 def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, verify: bool = False,
             input_shape: Sequence[int] | None = None, seconds: float = SECONDS, cache: bool = True,
-            checkpoint: str | Path = "default", journal: str | Path | None = None,
+            checkpoint: str | Path | None = None, journal: str | Path | None = None,
             progress: Say = silent) -> Prediction:
     """The `top` most promising configurations of a problem; measured beside the safe default with `verify`.
 
-    `seconds` is the time budget of the verification; `cache` answers from the journal what was verified before.
+    `checkpoint` is a folder or a name (None: the shipped one that speaks for the device). `seconds` is the time budget
+    of the verification; `cache` answers from the journal what was verified before.
     """
-    asked = as_problem(problem, input_shape)
+    from seqtune.predictor.model import shipped_for
+
+    problem = as_problem(problem, input_shape)
     if not isinstance(top, int) or top < 1:
         raise MisuseError(f"top={top}; at least one configuration must be asked for")
     if verify and top > MOST_VERIFIED:
         raise MisuseError(f"top={top}; a verification compares at most {MOST_VERIFIED} configurations at once")
     check_positive("seconds", seconds)
-    place = as_device(device)
-    kernels: Sequence[Kernel] | None = None
-    if place.backend == "miopen":
-        if verify:
-            raise MisuseError("MIOpen's kernels cannot be run here, so --verify cannot measure them")
-        asked = as_convnd(asked)
-        checkpoint = NAME if checkpoint == "default" else checkpoint
-        kernels = load_labels(checkpoint).kernels_for(asked, place) or None
-    task = Task.of(asked, place, kernels)
+    device = as_device(device)
+    name = shipped_for(device.backend) if checkpoint is None else checkpoint
+    task = load_checkpoint(name).task(problem, device)
+    if verify:
+        _check_implementation(task)
     progress("predicting")
-    proposals = proposed(task, checkpoint, top)
-    default = task.default
+    proposals = proposed(task, name, top)
     if not verify:
-        candidates = tuple(Candidate(configuration, chance) for configuration, chance in proposals.items())
-        return Prediction(asked, place, candidates, Candidate(default, proposals.get(default)), candidates[0])
+        candidates = tuple(Proposal(configuration, chance) for configuration, chance in proposals.items())
+        default = Proposal(task.default, proposals.get(task.default))
+        return Prediction(task.problem, device, candidates, default, candidates[0])
     return _verify(task, proposals, seconds, cache, journal, progress)
 
 
-def _verify(task: Task, proposals: Mapping[Configuration, float], seconds: float,
-            cache: bool, journal: str | Path | None, progress: Say) -> Prediction:
+def _verify(task: Task, proposals: Mapping[Configuration, float | None], seconds: float, cache: bool,
+            journal: str | Path | None, progress: Say) -> Prediction:
     from seqtune.data.journal import Journal
     from seqtune.tuner.measuring.runner import Runner
     from seqtune.tuner.measuring.verdicts import keep_verdict, kept_verdict
@@ -115,7 +113,6 @@ def _verify(task: Task, proposals: Mapping[Configuration, float], seconds: float
 
     problem, device, default = task.problem, task.device, task.default
     versions = {kernel.name: kernel.version for kernel in task.kernels}
-    _check_implemented(task)
     with Journal(journal) as records:
         earlier = kept_verdict(records, problem, device, versions, proposals, default, seconds) if cache else None
         began = time.monotonic()
@@ -130,17 +127,18 @@ def _verify(task: Task, proposals: Mapping[Configuration, float], seconds: float
         failed = verdict.measurements[default]
         raise SeqtuneError(f"nothing ran on {device.name}: not even the safe default ({failed.status}: "
                            f"{failed.message})")
-    measured = {configuration: Candidate(configuration, proposals.get(configuration), measurement)
+    measured = {configuration: Proposal(configuration, proposals.get(configuration), measurement)
                 for configuration, measurement in verdict.measurements.items()}
     return Prediction(
         problem, device, tuple(measured[configuration] for configuration in proposals), measured[default],
         measured[verdict.winner], True, verdict.speedup, verdict.significant, earlier is not None, seconds, elapsed)
 
 
-def _check_implemented(task: Task) -> None:
+def _check_implementation(task: Task) -> None:
     for family in task.kernels:
         if family.implementation is None:
-            raise MisuseError(f"{family.name} has no implementation here: nothing to measure; leave out --verify")
+            raise MisuseError(f"{family.name} cannot be run here: it has no implementation, so there is nothing to "
+                              "measure; leave out --verify")
 
 
 def tune(problems: object, device: Device | str | None = None, *, strategy: str = "portfolio",
@@ -239,11 +237,12 @@ def _seconds(measurement: Measurement | None) -> float | None:
     return None if measurement is None else finite(measurement.seconds)
 
 
-def demo(seconds: float = SECONDS, *, checkpoint: str | Path = "default", journal: str | Path | None = None,
+def demo(seconds: float = SECONDS, *, checkpoint: str | Path | None = None, journal: str | Path | None = None,
          progress: Say = silent) -> Demonstration:
     """Two ResNet-18 layers, predicted and verified on every device found."""
     check_positive("seconds", seconds)
-    load_checkpoint(checkpoint)
+    if checkpoint is not None:
+        load_checkpoint(checkpoint)
     found = devices()
     unavailable = dict(found.unavailable)
     shown = []

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from seqtune.data.formats.table import find_files, format_of
 from seqtune.kernels.device import Device
+from seqtune.predictor.say import Say
 
 from .errors import MisuseError
-from .inputs import Say, as_problem, check_free, check_journal, load_labels, warned
+from .inputs import as_problem, check_free, check_journal, load_checkpoint, warned
+from .results import Written
 
 
 def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, devices: Sequence[str | Device] = (),
-                force: bool = False, warn: Say = warned) -> dict[str, Any]:
-    """Read files of the format `source` (files, or folders of them) into one data set; returns a report.
+                force: bool = False, warn: Say = warned) -> Written:
+    """Read files of the format `source` (files, or folders of them) into one data set.
 
     `devices` names what the files do not tell: one device for all of them, or GPUs of MIOpen's with their facts
     (`gfx1201_32 compute_units=64`).
@@ -32,15 +33,15 @@ def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, de
     if not len(found.data):
         raise MisuseError(f"there is no trial in {', '.join(map(str, paths))[:200]}")
     found.data.write(out)
-    return {"out": str(out), "records": len(found.data), "problems": len(found.data.known_problems),
-            "files": list(found.reports)}
+    return Written(Path(out), {"records": len(found.data), "problems": len(found.data.known_problems),
+                               "files": list(found.reports)})
 
 
 def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None = None,
            data: str | Path | None = None, predictions: str | Path | None = None, device: Device | str | None = None,
            problem: object = None, hold_out: str | Sequence[str] = (), checkpoint: str | Path = "miopen",
-           force: bool = False) -> dict[str, Any]:
-    """Write a journal's records (`journal`; None: the default one) or a data set's in another format; returns a report.
+           force: bool = False) -> Written:
+    """Write a journal's records (`journal`; None: the default one) or a data set's in another format.
 
     `hold_out` names problem sets that no model may learn from. `predictions` is a file of what `predict --json`
     printed. Formats of MIOpen's have the rows of its solvers' tables from `data`, else from `checkpoint`. Raises
@@ -65,8 +66,8 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
     request = ExportRequest(
         source, None if data is None else Path(data), None if predictions is None else Path(predictions), device,
         None if problem is None else as_problem(problem), (hold_out,) if isinstance(hold_out, str) else tuple(hold_out),
-        lambda: load_labels(checkpoint).tables)
-    return {"out": str(out), **chosen.write(request, Path(out))}
+        lambda: load_checkpoint(checkpoint).tables)
+    return Written(Path(out), chosen.write(request, Path(out)))
 
 
 def _option(name: str) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,14 +20,7 @@ from seqtune.tuner.backends import discovery
 from .errors import DeviceError, MisuseError, ProblemError
 
 if TYPE_CHECKING:
-    from seqtune.predictor.labels.checkpoint import LabelCheckpoint
-    from seqtune.predictor.times.checkpoint import Checkpoint
-
-Say = Callable[[str], None]  # told in a few words what is being done
-
-
-def silent(step: str) -> None:
-    """A Say that says nothing."""
+    from seqtune.predictor.model import Model
 
 
 def warned(step: str) -> None:
@@ -74,8 +66,8 @@ def as_device(device: Device | str) -> Device:
     return device if isinstance(device, Device) else discovery.find(device)
 
 
-def load_checkpoint(name: str | Path) -> Checkpoint | LabelCheckpoint:
-    """A checkpoint of either kind, kept in memory until its files change."""
+def load_checkpoint(name: str | Path) -> Model:
+    """The model in a checkpoint folder, kept in memory until its files change. Raises CheckpointError."""
     from seqtune.predictor.checkpoint_folder import find
 
     folder = find(name)
@@ -84,49 +76,10 @@ def load_checkpoint(name: str | Path) -> Checkpoint | LabelCheckpoint:
 
 
 @lru_cache(maxsize=4)
-def _loaded(folder: str, stamps: tuple[tuple[str, int], ...]) -> Checkpoint | LabelCheckpoint:
-    from seqtune.predictor.checkpoint_folder import model_type
+def _loaded(folder: str, stamps: tuple[tuple[str, int], ...]) -> Model:
+    from seqtune.predictor.model import load_model
 
-    if model_type(Path(folder)) == "seqtune-label-translator":
-        from seqtune.predictor.labels.checkpoint import LabelCheckpoint
-
-        return LabelCheckpoint.load(Path(folder))
-    from seqtune.predictor.times.checkpoint import Checkpoint
-
-    return Checkpoint.load(Path(folder))
-
-
-def load_translator(name: str | Path) -> Checkpoint:
-    """A checkpoint that has learned from measurements. Raises CheckpointError, MisuseError."""
-    from seqtune.predictor.times.checkpoint import Checkpoint
-
-    found = load_checkpoint(name)
-    if not isinstance(found, Checkpoint):
-        raise MisuseError(f"the checkpoint {name} has learned from MIOpen's labels; here one of measurements is needed")
-    return found
-
-
-def load_labels(checkpoint: str | Path) -> LabelCheckpoint:
-    """A checkpoint that has learned from labels. Raises CheckpointError, MisuseError."""
-    from seqtune.predictor.labels.checkpoint import LabelCheckpoint
-
-    loaded = load_checkpoint(checkpoint)
-    if not isinstance(loaded, LabelCheckpoint):
-        raise MisuseError(f"the checkpoint {checkpoint} has learned from measurements, not from MIOpen's labels")
-    return loaded
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch on one thread: a translator is too small for two, which wait for each other longer than they compute."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+    return load_model(Path(folder))
 
 
 def several(problems: object) -> list[object]:

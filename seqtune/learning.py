@@ -10,20 +10,17 @@ from typing import TYPE_CHECKING, Any
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import problem_set
-from seqtune.kernels.problem_sets.similarity import near
-from seqtune.kernels.space import spaces_for
+from seqtune.predictor.say import Say, silent
 
 from .errors import DeviceError, MisuseError
-from .inputs import Say, as_device, as_problems, check_free, load_translator, one_thread, silent, warned
-from .label_learning import holds_labels, train_labels
+from .inputs import as_device, as_problems, check_free, load_checkpoint, warned
+from .results import Evaluation, Written
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
-    from seqtune.predictor.times.training_options import TrainingOptions
-    from seqtune.predictor.training.loop import Progress as TrainingProgress
+    from seqtune.predictor.model import Model
 
-
-def _judging(data: Dataset, device: str | None) -> Dataset:
+def _only(data: Dataset, device: str | None) -> Dataset:
     """Held-out rows of that device alone (None: all), and all others: the methods learn from no less than without."""
     if device is None:
         return data
@@ -35,123 +32,110 @@ def _judging(data: Dataset, device: str | None) -> Dataset:
 
 
 def read_measurements(data: str | Path | None) -> Dataset:
-    """The data set as `read_dataset` finds it. Raises MisuseError where it holds a foreign tuner's choices, which no
+    """The data set as `read_dataset` finds it. Raises MisuseError where it holds another tuner's choices, which no
     measurement proves.
     """
     from seqtune.data.formats.dataset_file import read_dataset
+    from seqtune.data.labels import holds_labels
 
-    found = read_dataset(data)
-    if holds_labels(found):
-        raise MisuseError(f"{data} holds MIOpen's labels: `seqtune train` learns from them, and `seqtune evaluate "
-                          "miopen --data PATH` judges, PATH being MIOpen's own files")
-    return found
+    dataset = read_dataset(data)
+    if holds_labels(dataset):
+        raise MisuseError(f"{data} holds MIOpen's labels, no measurements to search among: `seqtune train` learns from "
+                          "them, and `seqtune evaluate` judges them")
+    return dataset
 
 
 def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None, extra: int | None = None,
           seed: int = 0, refit: bool = False, state: str | Path | None = None, force: bool = False,
-          progress: Callable[[Any], None] | None = None, say: Say = silent) -> dict[str, Any]:
-    """Train a translator on a data set (None: the shipped one) and save it as a checkpoint; returns a report.
+          progress: Callable[[Any], None] | None = None, say: Say = silent) -> Written:
+    """Train a model on a data set (None: the shipped one) and save it as a checkpoint.
 
-    `extra` is how many more problems the teacher labels; `state` names a folder that keeps an unfinished training, to
-    be resumed by the same call. `progress` is told after every epoch; `say`, on labels, what else is being done.
+    The kind of model follows from the data set. `extra` is how many more problems the teacher of measured times labels;
+    `state` names a folder that keeps an unfinished training, to be resumed by the same call. `progress` is told after
+    every epoch; `say`, on another tuner's choices, what else is being done.
     """
     from seqtune.data.formats.dataset_file import read_dataset
-    from seqtune.predictor.times.training import train
-    from seqtune.predictor.times.training_options import TrainingOptions
+    from seqtune.predictor.model import TrainingRequest, learner
 
     check_free(Path(out), force, checkpoint=True)
     if state is not None and (not Path(state).parent.is_dir() or (Path(state).exists() and not Path(state).is_dir())):
         raise MisuseError(f"{state} is no folder, and none can be made there")
-    found = read_dataset(data)
-    if holds_labels(found):
-        return _train_labels(found, out, epochs, seed, refit, state, progress, say)
-    options = TrainingOptions(seed=seed, refit=refit, state=None if state is None else Path(state))
-    options = _changed(options, epochs, extra)
-    checkpoint, report = train(found, options, progress)
-    checkpoint.save(out)
-    return {"out": str(out), **report}
-
-
-def _train_labels(data: Dataset, out: str | Path, epochs: int | None, seed: int, refit: bool,
-                  state: str | Path | None, progress: Callable[[Any], None] | None, say: Say) -> dict[str, Any]:
-    """`refit` here: learn from the held-out problems, too."""
-    from seqtune.predictor.labels.label_options import LabelOptions
-
-    options = LabelOptions(seed=seed, state=None if state is None else Path(state))
-    return train_labels(data, out, options if epochs is None else replace(options, epochs=epochs), everything=refit,
-                        progress=progress, say=say)
+    dataset = read_dataset(data)
+    request = TrainingRequest(epochs, extra, refit, None if state is None else Path(state), seed)
+    model, report = learner(dataset).train(dataset, request, progress, say)
+    return Written(model.save(out), report)
 
 
 def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehearse: str | Path | None = None,
             epochs: int | None = None, extra: int | None = None, seed: int = 0, scratch: bool = True,
-            force: bool = False, progress: Callable[[TrainingProgress], None] | None = None) -> dict[str, Any]:
+            force: bool = False, progress: Callable[[Any], None] | None = None) -> Written:
     """Adapt a checkpoint to new records without forgetting the old ones, and save the result as another checkpoint.
 
     `rehearse` is a data set of the old records (None: the shipped ones). The report compares before and after on the
     held-out problems of both, beside a training from scratch on the new records alone (unless `scratch` is False).
     """
-    from seqtune.predictor.times.retraining import RETRAINING, retrain
+    from seqtune.data.formats.dataset_file import read_dataset
+    from seqtune.predictor.model import TrainingRequest
 
     check_free(Path(out), force, checkpoint=True)
-    new, old = read_measurements(data), read_measurements(rehearse)
-    loaded = load_translator(checkpoint)
-    options = _changed(replace(RETRAINING, seed=seed), epochs, extra)
-    found, report = retrain(loaded, new, old, options, progress, scratch)
-    found.save(out)
-    return {"out": str(out), **report}
+    new, old = read_dataset(data), read_dataset(rehearse)
+    model = load_checkpoint(checkpoint)
+    _check_learns(model, new, checkpoint, data)
+    _check_learns(model, old, checkpoint, rehearse)
+    adapted, report = model.retrain(new, old, TrainingRequest(epochs, extra, seed=seed), scratch, progress)
+    return Written(adapted.save(out), report)
 
 
-def _changed(options: TrainingOptions, epochs: int | None, extra: int | None) -> TrainingOptions:
-    return replace(options, epochs=options.epochs if epochs is None else epochs,
-                   extra=options.extra if extra is None else extra)
+def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str | None = None,
+             checkpoint: str | Path | None = None, methods: str | Sequence[str] | None = None, live: bool = False,
+             problems: object = None, device: Device | str | None = None, baselines: bool = False,
+             by_feature: bool = False, progress: Say = silent, warn: Say = warned) -> Evaluation:
+    """How good a checkpoint is on problems that it did not learn from, beside other methods.
 
-
-def evaluate(data: str | Path | None = None, *, checkpoint: str | Path = "default",
-             methods: str | Sequence[str] | None = None, live: bool = False, problems: object = None,
-             device: Device | str | None = None, progress: Say = silent,
-             warn: Say = warned) -> list[dict[str, Any]]:
-    """Rows of device, method, measured, share, problems: how near to the best known time each method gets.
-
-    From a data set's held-out problems (None: the shipped ones); with `live`, what the methods propose for `problems`
-    (a named set, a file, or several problems) is measured on the spot on `device`, and `trained_on` says how many of
-    them the data set trains on, or on near twins of theirs. What should not be missed is told to `warn`, too.
+    `data` is a data set (None: the shipped ones), or with `form`, a name in the table of formats, files of that
+    format. `device` is the only one that is judged; with `form` it adds facts that the files do not tell. `checkpoint`
+    is a folder or a name (None: the shipped one that learns from such data). With `live`, what the methods propose for
+    `problems` (a named set, a file, or several problems) is measured on the spot on `device`. `methods`, `baselines`
+    and `by_feature` are the options of `EvaluationRequest`. What should not be missed is told to `warn`, too.
     """
-    from seqtune.predictor.times.evaluation import METHODS, check_methods, evaluate
-    from seqtune.predictor.times.live import LiveMeasure
+    from seqtune.predictor.model import EvaluationRequest, shipped_learner
 
     if live and (problems is None or device is None):
         raise MisuseError("live evaluation needs problems and a device (--problems FILE --device D)")
     if not live and problems is not None:
         raise MisuseError("problems are for a live evaluation (--live)")
-    chosen = METHODS if methods is None else (methods,) if isinstance(methods, str) else tuple(methods)
-    check_methods(chosen)
-    source = read_measurements(data)
-    loaded = load_translator(checkpoint) if "seq2seq" in chosen else None
-    if not live:
-        only = device.name if isinstance(device, Device) else device
-        with one_thread():
-            return [row.to_json() for row in evaluate(_judging(source, only), loaded, chosen, progress=progress)]
-    assert device is not None
+    dataset = _judged(data, form, None if live else device)
+    model = load_checkpoint(shipped_learner(dataset) if checkpoint is None else checkpoint)
+    _check_learns(model, dataset, checkpoint, data)
+    request = EvaluationRequest(
+        methods=(methods,) if isinstance(methods, str) else None if methods is None else tuple(methods),
+        questions=_questions(problems, device) if live and device is not None else None,
+        baselines=baselines, by_feature=by_feature)
+    return Evaluation(tuple(model.evaluate(dataset, request, progress, warn)))
+
+
+def _judged(data: str | Path | Sequence[str | Path] | None, form: str | None, device: Device | str | None) -> Dataset:
+    """The data set of an evaluation; of its held-out problems only those of the device (None: all)."""
+    from seqtune.data.formats.dataset_file import read_dataset
+    from seqtune.data.formats.table import find_files, format_of
+
+    if form is not None:
+        paths = [] if data is None else [data] if isinstance(data, str | Path) else data
+        chosen = format_of(form, "read")
+        assert chosen.read is not None
+        return chosen.read(find_files(form, paths), [] if device is None else [device]).data
+    if data is not None and not isinstance(data, str | Path):
+        raise MisuseError("one data set is evaluated at a time")
+    return _only(read_dataset(data), device.name if isinstance(device, Device) else device)
+
+
+def _questions(problems: object, device: Device | str) -> tuple[tuple[Problem, Device], ...]:
     asked = problem_set(problems) if isinstance(problems, str | Path) else as_problems(problems)
-    place = as_device(device)
-    for problem in asked:
-        spaces_for(problem, place)
-    seen = _trained_on(source, asked)
-    if seen:
-        warn(f"{len(seen)} of {len(set(asked))} problems are, or nearly are, training problems of the data set: the "
-             "baselines have learned from them, and so has a checkpoint that was trained on it")
-
-    def skip(problem: Problem, reason: str) -> None:
-        seen.discard(problem)
-        warn(f"left out: {reason}")
-
-    with one_thread(), LiveMeasure(place, progress) as measure:
-        found = evaluate(source, loaded, chosen, measure=measure, questions=[(problem, place) for problem in asked],
-                         on_skip=skip, progress=progress)
-    return [{**row.to_json(), "trained_on": len(seen)} for row in found]
+    measured_on = as_device(device)
+    return tuple((problem, measured_on) for problem in asked)
 
 
-def _trained_on(data: Dataset, asked: Sequence[Problem]) -> set[Problem]:
-    """Which of these the data set trains on, or on near twins of theirs."""
-    training = [problem for problem in data.problems() if problem.key not in data.held_out]
-    return {problem for problem in asked if any(near(problem, other) for other in training)}
+def _check_learns(model: Model, dataset: Dataset, checkpoint: str | Path | None, data: object) -> None:
+    if not model.learns_from(dataset):
+        raise MisuseError(f"the checkpoint {checkpoint} does not learn from such data as {data or 'the shipped ones'}: "
+                          "measured times and another tuner's choices are for different kinds of models")

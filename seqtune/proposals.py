@@ -7,8 +7,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seqtune.kernels.task import Task
+from seqtune.predictor.model import shipped_for
+from seqtune.predictor.networks.threads import one_thread
+
 from .errors import CheckpointError
-from .inputs import load_checkpoint, one_thread
+from .inputs import load_checkpoint
 
 if TYPE_CHECKING:
     from seqtune.kernels.kernel import Configuration
@@ -17,15 +21,15 @@ if TYPE_CHECKING:
 SEEDS = 8  # configurations of the translator's beam that a search may begin with
 
 
-def proposed(task: Task, checkpoint: str | Path, top: int) -> dict[Configuration, float]:
+def proposed(task: Task, checkpoint: str | Path, top: int) -> dict[Configuration, float | None]:
     """Configurations with their probabilities, most probable first. Raises CheckpointError."""
-    loaded = load_checkpoint(checkpoint)
-    loaded.vocabulary.check(task.kernels)
-    if f"backend={task.device.backend}" not in loaded.vocabulary.words:
+    model = load_checkpoint(checkpoint)
+    model.vocabulary.check(task.kernels)
+    if task.device.backend not in model.backends:
         raise CheckpointError(f"the checkpoint {checkpoint} was not trained for {task.device.backend} devices; "
                               "retrain it with records of one")
     with one_thread() if "torch" in sys.modules else contextlib.nullcontext():  # labels are predicted without it
-        candidates = loaded.propose(task.spaces, top)
+        (candidates,) = model.propose([task], top)
     return {candidate.configuration: candidate.probability for candidate in candidates}
 
 
@@ -37,7 +41,7 @@ def seeds_for(task: Task, required: bool = False) -> tuple[Configuration, ...]:
     if not required and any(kernel.implementation is None for kernel in task.kernels):
         return ()  # kernels of a file or of another tool: no need to load the checkpoint
     try:
-        return tuple(proposed(task, "default", SEEDS))
+        return tuple(proposed(task, shipped_for(task.device.backend), SEEDS))
     except CheckpointError:
         if required:
             raise

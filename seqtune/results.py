@@ -6,11 +6,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from seqtune.data.record import Measurement
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+
+if TYPE_CHECKING:
+    from seqtune.predictor.model import ResultRow
 
 
 def duration(seconds: float | None) -> str:
@@ -33,7 +37,7 @@ def finite(value: float | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Proposal:
     """A configuration that was proposed (with its probability), measured, or both."""
 
     configuration: Configuration
@@ -60,9 +64,9 @@ class Prediction:
 
     problem: Problem
     device: Device
-    candidates: tuple[Candidate, ...]  # most probable first
-    default: Candidate  # the safe default
-    winner: Candidate
+    candidates: tuple[Proposal, ...]  # most probable first
+    default: Proposal  # the safe default
+    winner: Proposal
     verified: bool = False
     speedup: float | None = None  # default / winner, in least times
     significant: bool | None = None  # the winner is faster than the default, with ERROR_LEVEL of being wrong
@@ -169,3 +173,26 @@ class Demonstration:
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
         return {"predictions": [one.to_json() for one in self.predictions], "unavailable": dict(self.unavailable)}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file or a checkpoint folder that was written, and what its kind of work reports of it."""
+
+    out: Path
+    report: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object: the report after the path."""
+        return {"out": str(self.out), **self.report}
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The rows of an evaluation's table: shares of methods, or choices told by solver and solvers chosen."""
+
+    rows: tuple[ResultRow, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {"rows": [row.to_json() for row in self.rows]}

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
+from seqtune.predictor.say import Say, silent
 
 from .errors import KernelError, MisuseError
-from .inputs import Say, silent
 from .learning import read_measurements
 from .proposals import seeds_for
 

@@ -14,45 +14,51 @@ from benchmarks.common.report import Row, markdown
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
-    from seqtune.kernels.kernel import Configuration
-    from seqtune.kernels.space import SearchSpace
+    from seqtune.kernels.task import Task
+    from seqtune.predictor.candidate import Candidate
+    from seqtune.predictor.model import Predictor
     from seqtune.predictor.times.checkpoint import Checkpoint
-
-    Propose = Callable[[Sequence[SearchSpace], int], list[Configuration]]
+    from seqtune.predictor.trees.ranker import Ranker
 
 COUNTS = (0, 3, 5)
 ALL = "all"  # the row of all devices together
 TITLES = {"transformer": "transformer alone", "trees": "its trees alone", "both": "both, as shipped"}
 
 
-def propose_by(checkpoint: Checkpoint) -> dict[str, Propose]:
-    """How each part proposes. The trees alone rank every valid configuration."""
-    from seqtune.predictor.sequence.beam import Candidate
+class RankerAlone:
+    """The trees of a checkpoint as a predictor: they rank every valid configuration."""
 
+    def __init__(self, ranker: Ranker) -> None:
+        self.ranker = ranker
+
+    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        """The best-ranked configurations of each task."""
+        from seqtune.predictor.candidate import Candidate
+
+        return [self.ranker.reorder(task, [Candidate(configuration, 0.0) for configuration in task])[:count]
+                for task in tasks]
+
+
+def parts_of(checkpoint: Checkpoint) -> dict[str, Predictor]:
+    """Each part of a checkpoint as a predictor."""
     assert checkpoint.ranker is not None
-    ranker, transformer = checkpoint.ranker, replace(checkpoint, ranker=None)
-
-    def trees(spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
-        every = [Candidate(space[row], 0.0) for space in spaces for row in range(len(space))]
-        return [candidate.configuration for candidate in ranker.reorder(spaces, every)[:count]]
-
-    return {"transformer": lambda spaces, count: [one.configuration for one in transformer.propose(spaces, count)],
-            "trees": trees,
-            "both": lambda spaces, count: [one.configuration for one in checkpoint.propose(spaces, count)]}
+    return {"transformer": replace(checkpoint, ranker=None), "trees": RankerAlone(checkpoint.ranker),
+            "both": checkpoint}
 
 
 def measure_parts(data: Dataset, checkpoint: Checkpoint, progress: Callable[[str], None]) -> list[Row]:
     """A row per device, part and number of measured proposals: the geometric mean share of the best known speed."""
     from seqtune.data.measured_tasks import measured_tasks
 
-    parts = propose_by(checkpoint)
+    parts = parts_of(checkpoint)
     logs: dict[tuple[str, str, int], list[float]] = {}
     tasks = measured_tasks(data, held_out=True)
     for number, measured in enumerate(tasks, start=1):
         progress(f"parts: problem {number} of {len(tasks)}")
         measured = measured.measured_only()
-        for part, propose in parts.items():
-            times = [measured.time(pick) for pick in propose(measured.task.spaces, max(COUNTS))]
+        for part, predictor in parts.items():
+            times = [measured.time(candidate.configuration)
+                     for candidate in predictor.propose([measured.task], max(COUNTS))[0]]
             for count in COUNTS:
                 least = min(times[:max(1, count)])
                 least = least if math.isfinite(least) else measured.time(measured.task.default)

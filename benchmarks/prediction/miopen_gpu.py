@@ -20,7 +20,7 @@ from benchmarks.common.page import Found, Page, add_out, check_ready, evaluated,
 from benchmarks.common.program import run_program
 from benchmarks.common.report import BLACK, GREY, Row, markdown, save, style, today, write_json
 from seqtune.errors import MisuseError
-from seqtune.inputs import one_thread
+from seqtune.predictor.networks.threads import one_thread
 
 if TYPE_CHECKING:
     from seqtune.data.labels import Labels

@@ -19,7 +19,7 @@ from benchmarks.common.page import Found, Page, add_out, check_ready, evaluated,
 from benchmarks.common.program import run_program
 from benchmarks.common.report import BLACK, BLUE, GREY, ORANGE, SKY, Row, markdown, save, style, today, write_json
 from seqtune.errors import MisuseError
-from seqtune.inputs import one_thread
+from seqtune.predictor.networks.threads import one_thread
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,8 +76,9 @@ def judge_all(files: Sequence[Path], checkpoint: LabelCheckpoint, work: Path, me
     """A row per method, device and solver; and the numbers of training labels by solver."""
     from seqtune.data.formats.miopen_import import read_files
     from seqtune.data.labels import read_labels
-    from seqtune.label_learning import baseline_options, fit_baselines
-    from seqtune.predictor.labels.classifier_chain import ChainWords
+    from seqtune.predictor.labels.baselines.rankers import TreeRankerOptions
+    from seqtune.predictor.labels.baselines.table import BaselineOptions, fit_baselines, network_options
+    from seqtune.predictor.labels.classifier_chain import ChainOptions, ChainWords
     from seqtune.predictor.labels.methods import Beam
     from seqtune.predictor.labels.translator import LabelWords
 
@@ -89,7 +90,8 @@ def judge_all(files: Sequence[Path], checkpoint: LabelCheckpoint, work: Path, me
               if len(split[name][1])}
     if any(checkpoint.learned.knows(one.questions.hashes).mean() > 0.5 for one in judged.values()):
         raise MisuseError("the checkpoint has learned from the held-out problems; name another, or none to train one")
-    options = baseline_options(epochs, threads=1)
+    networks = network_options(epochs, threads=1)
+    options = BaselineOptions(networks, ChainOptions(threads=1), TreeRankerOptions(threads=1))
     ours: dict[str, Callable[[], Method]] = {
         "seqtune": lambda: Beam(checkpoint.next_word()),
         "transformer": lambda: Beam(LabelWords(checkpoint.model, checkpoint.vocabulary)),
@@ -102,7 +104,7 @@ def judge_all(files: Sequence[Path], checkpoint: LabelCheckpoint, work: Path, me
                 rows += _kept(work, title, {name: judged[name]}, lambda name=name, title=title: fit_baselines(  # type: ignore[misc]
                     {name: fitting[name]}, options=options, names=(title,))[title])
         elif title in JOINT:
-            kept = replace(options, state=work / f"{title}-state")
+            kept = replace(options, networks=replace(networks, state=work / f"{title}-state"))
             rows += _kept(work, title, judged, lambda title=title, kept=kept: fit_baselines(  # type: ignore[misc]
                 fitting, _say, kept, (title,))[title])
         else:
@@ -227,8 +229,9 @@ def main() -> None:
     from seqtune.data.formats.miopen_import import read_files
     from seqtune.data.formats.table import find_files
     from seqtune.data.labels import read_races
-    from seqtune.inputs import load_labels
-    from seqtune.label_learning import train_labels
+    from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+    from seqtune.predictor.labels.label_options import LabelOptions
+    from seqtune.predictor.labels.whole_training import train_whole
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -242,8 +245,8 @@ def main() -> None:
     files = find_files("miopen", [given.folder])
     place = given.checkpoint or given.work / "checkpoint"
     if given.checkpoint is None and not place.exists():
-        train_labels(read_files(files)[0], place, progress=_say, say=_say)
-    checkpoint = load_labels(place)
+        train_whole(read_files(files)[0], LabelOptions(), progress=_say, say=_say)[0].save(place)
+    checkpoint = LabelCheckpoint.load(place)
     with one_thread():
         rows, counts = judge_all([file for file in files if "fdb" not in file.name], checkpoint, given.work,
                                  given.methods.split(","), given.epochs)

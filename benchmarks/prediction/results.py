@@ -191,15 +191,17 @@ def main() -> None:
 def run(given: argparse.Namespace) -> None:
     """The evaluation."""
     import seqtune
-    from seqtune.inputs import load_translator, one_thread
+    from seqtune.predictor.networks.threads import one_thread
+    from seqtune.predictor.times.checkpoint import Checkpoint
 
     check_ready(given.out)
     data = read_dataset(given.data)
-    rows = seqtune.evaluate(given.data, checkpoint=given.checkpoint, methods=given.methods.split(","),
-                            progress=lambda step: print(step, file=sys.stderr))
+    answer = seqtune.evaluate(given.data, checkpoint=given.checkpoint, methods=given.methods.split(","),
+                              progress=lambda step: print(step, file=sys.stderr))
+    rows = answer.to_json()["rows"]
     names = {row["device"] for row in rows}
     with one_thread():
-        loaded = load_translator(given.checkpoint)
+        loaded = Checkpoint.load(given.checkpoint)
         parts = measure_parts(data, loaded, lambda step: print(step, file=sys.stderr)) if loaded.ranker else []
     found = {"machine": machine([device for device in data.devices.values() if device.name in names]), "rows": rows,
              "parts": parts}

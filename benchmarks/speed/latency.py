@@ -59,7 +59,7 @@ def warm(checkpoint: str, names: list[str], count: int) -> list[dict[str, Any]]:
     from seqtune.inputs import load_checkpoint
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.problem_sets.sampler import sample_problems
-    from seqtune.kernels.space import spaces_for
+    from seqtune.kernels.task import Task
     from seqtune.tuner.backends.discovery import find
 
     torch.set_num_threads(1)
@@ -72,7 +72,7 @@ def warm(checkpoint: str, names: list[str], count: int) -> list[dict[str, Any]]:
         device = find(name)
 
         def answer(problem: Problem) -> None:
-            loaded.propose(spaces_for(problem, device), BEAM)  # noqa: B023 (called before it changes)
+            loaded.propose([Task.of(problem, device)], BEAM)  # noqa: B023 (called before it changes)
 
         row: dict[str, Any] = {"device": device.name}
         for which in ("new", "again"):

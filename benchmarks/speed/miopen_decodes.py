@@ -32,6 +32,7 @@ from seqtune.kernels.miopen.solver import PREFIX
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import Task
 from seqtune.predictor.sequence.beam import Allowed, NextWord, Scores, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 
@@ -111,13 +112,13 @@ def decode(words: NextWord[Any], kernel: Kernel, pairs: Pairs, searched: int, ge
         (*pair, Configuration.of(kernel.name, {one.name: one.values[place] for one, place in
                                                zip(kernel.parameters, places, strict=True)}))
         for pair, places in zip(pairs, proposed.tolist(), strict=True) if min(places) >= 0])
-    spaces = [[space] for pair in pairs[:searched] if len(space := SearchSpace(kernel, *pair))]
-    if not spaces:
+    tasks = [Task(*pair, (space,)) for pair in pairs[:searched] if len(space := SearchSpace(kernel, *pair))]
+    if not tasks:
         return
     for way, scorer in (("beam", words), ("chance", Chance(words.vocabulary, generator))):
-        found = beam_search_many(scorer, spaces, WIDTHS[way], WIDTHS[way])
-        count.add(way, kernel, [(space.problem, space.device, one.configuration)
-                                for (space,), candidates in zip(spaces, found, strict=True) for one in candidates])
+        found = beam_search_many(scorer, tasks, WIDTHS[way], WIDTHS[way])
+        count.add(way, kernel, [(task.problem, task.device, one.configuration)
+                                for task, candidates in zip(tasks, found, strict=True) for one in candidates])
 
 
 def recorded(paths: Sequence[Path], count: int, generator: np.random.Generator) -> Iterator[Mapping[str, Pairs]]:
@@ -135,9 +136,9 @@ def recorded(paths: Sequence[Path], count: int, generator: np.random.Generator) 
 def count_decodes(decodes: int, paths: Sequence[Path] = (), checkpoint: str = "miopen", seed: int = 0,
                   greedy: int = GREEDY, searched: int = SEARCHED) -> dict[str, Count]:
     """By kernel, at least so many together."""
-    from seqtune.inputs import load_labels
+    from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 
-    loaded, generator = load_labels(checkpoint), np.random.default_rng(seed)
+    loaded, generator = LabelCheckpoint.load(checkpoint), np.random.default_rng(seed)
     counts = {name: Count() for name in loaded.kernels()}
     real = recorded(paths, greedy, generator) if paths else None
     while sum(sum(count.decodes.values()) for count in counts.values()) < decodes:

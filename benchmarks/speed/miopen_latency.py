@@ -25,13 +25,15 @@ from benchmarks.common.program import positive, run_program
 from benchmarks.common.report import markdown, processor
 from seqtune.data.labels import Labels
 from seqtune.data.queries import Questions
-from seqtune.inputs import load_labels
 from seqtune.kernels.device import Device
 from seqtune.kernels.miopen.solver import PREFIX
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import Task
+from seqtune.predictor.candidate import Candidate
+from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 from seqtune.predictor.labels.numpy_translator import ArrayTranslator
-from seqtune.predictor.sequence.beam import Candidate, NextWord, beam_search
+from seqtune.predictor.sequence.beam import NextWord, beam_search
 
 SOLVER = "ConvAsm1x1U"
 BEAM = 5
@@ -58,7 +60,7 @@ def milliseconds(answer: Callable[[Any], object], asked: Sequence[Any]) -> dict[
 
 def measure(checkpoint: str, problems: int) -> dict[str, Any]:
     """Every figure, by what answers."""
-    loaded, generator = load_labels(checkpoint), np.random.default_rng(SEED)
+    loaded, generator = LabelCheckpoint.load(checkpoint), np.random.default_rng(SEED)
     kernel = loaded.kernels()[PREFIX + SOLVER]
     pairs: list[tuple[Problem, Device]] = []
     while len(pairs) < max(problems + WARM_UP, BATCH):
@@ -84,7 +86,7 @@ def measure(checkpoint: str, problems: int) -> dict[str, Any]:
 
 
 def _searched(words: NextWord[Any], space: SearchSpace) -> list[Candidate]:
-    return beam_search(words, [space], BEAM, BEAM)
+    return beam_search(words, Task(space.problem, space.device, (space,)), BEAM, BEAM)
 
 
 def table(found: Found) -> str:

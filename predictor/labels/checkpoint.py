@@ -21,17 +21,19 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from seqtune.data.formats.miopen_terms import as_convnd
 from seqtune.errors import CheckpointError, FormatError, KernelError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.miopen.solver import PREFIX, SOLVERS, find_solver
 from seqtune.kernels.miopen.xdlops_tables import RowSolver
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import Task
 
+from ..candidate import Candidate
 from ..checkpoint_folder import About, CheckpointFolder, facts
 from ..networks.dimensions import Dimensions
-from ..sequence.beam import WIDTH, Candidate, NextWord, beam_search
+from ..sequence.beam import WIDTH, NextWord, beam_search
 from ..sequence.mixture import Average
 from ..sequence.vocabulary import Vocabulary
 from ..trees.forest import UNREADABLE, Forest, read_forest
@@ -152,13 +154,28 @@ class LabelCheckpoint:
         """Those that solve the problem on the device."""
         return tuple(kernel for kernel in self.kernels().values() if kernel.why_not(problem, device) is None)
 
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """The backends of the devices that it was trained for."""
+        return self.vocabulary.backends
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """The libraries of its kernels."""
+        return self.vocabulary.libraries
+
+    def task(self, problem: Problem, device: Device) -> Task:
+        """The task in MIOpen's terms, with the kernels that it knows or else all. Raises KernelError, ProblemError."""
+        problem = as_convnd(problem)
+        return Task.of(problem, device, self.kernels_for(problem, device) or None)
+
     def next_word(self) -> NextWord[Any]:
         """What the beam search asks: the translator, the chains, or both."""
         return self._words
 
-    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Candidate]:
-        """The beam's most probable configurations of these spaces (of one problem)."""
-        return beam_search(self.next_word(), spaces, max(WIDTH, count), count)
+    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        """The beam's most probable configurations of each task, searched one after another."""
+        return [beam_search(self.next_word(), task, max(WIDTH, count), count) for task in tasks]
 
     @cached_property
     def model(self) -> LabelTranslator:

@@ -17,8 +17,10 @@ from seqtune.data.queries import Questions
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.membership import Membership
 from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import Task
 
-from ..sequence.beam import WIDTH, Allowed, Candidate, Grammar, NextWord, Prefix, beam_search_many
+from ..candidate import Candidate
+from ..sequence.beam import WIDTH, Allowed, Grammar, NextWord, Prefix, beam_search_many
 
 if TYPE_CHECKING:
     from seqtune.data.labels import Labels
@@ -95,13 +97,14 @@ class Beam:
     def _proposed(self, labels: Labels, spaces: Sequence[SearchSpace], count: int) -> Places:
         count = min(count, self.width)
         most = self.width if self.ranker is not None else count
-        found = beam_search_many(self.words, [[space] for space in spaces], self.width, most)
+        found = beam_search_many(self.words, [Task(space.problem, space.device, (space,)) for space in spaces],
+                                 self.width, most)
         places = np.full((len(labels), most, labels.places.shape[1]), -1, np.int16)
         scores = np.full((len(labels), most), -np.inf)
         for row, candidates in enumerate(found):
             for number, candidate in enumerate(candidates):
                 places[row, number] = _places(labels.kernel, candidate)
-                scores[row, number] = candidate.log_probability
+                scores[row, number] = candidate.log_probability or 0.0
         if self.ranker is not None:
             scores += self.trust * self.ranker.rank(labels.kernel, labels.questions, places)
             best = np.argsort(-scores, axis=1, kind="stable")

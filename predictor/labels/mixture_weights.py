@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from seqtune.data.labels import Labels
 
 from ..sequence.vocabulary import Vocabulary
-from .baselines import by_device
+from .baselines.lookup import by_device
 from .classifier_chain import ANY, ChainOptions, KernelChain, chains_of, mean_logs
 from .inputs import tree_columns
 from .label_lessons import Sentences

@@ -11,9 +11,7 @@ prefixes with at least one configuration each.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -23,7 +21,9 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import Task
 
+from ..candidate import Candidate
 from .derived_quantities import Quantities, Settled
 from .vocabulary import Vocabulary, Words
 
@@ -61,19 +61,6 @@ class NextWord(Protocol[State]):
     def start(self, questions: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[State, Scores]: ...
 
     def advance(self, state: State, said: Allowed, allowed: Allowed) -> tuple[State, Scores]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A predicted configuration and its log-probability among all valid configurations of the problem."""
-
-    configuration: Configuration
-    log_probability: float
-
-    @property
-    def probability(self) -> float:
-        """In [0, 1]."""
-        return math.exp(min(0.0, self.log_probability))
 
 
 class Prefix(NamedTuple):
@@ -144,37 +131,34 @@ class _Hypothesis(NamedTuple):
     word: int  # the last one: its number among those last allowed
 
 
-def beam_search(model: NextWord[State], spaces: Sequence[SearchSpace], width: int = 5,
-                count: int = 5) -> list[Candidate]:
-    """`count` distinct valid configurations of one problem, most probable first; fewer only where there are no more.
+def beam_search(words: NextWord[State], task: Task, width: int = 5, count: int = 5) -> list[Candidate]:
+    """`count` distinct configurations of a task, most probable first; fewer only where there are no more.
 
-    `spaces` are those of every kernel family that solves the problem. Raises CheckpointError for a kernel that the
-    vocabulary lacks.
+    Raises CheckpointError for a kernel that the vocabulary lacks.
     """
-    return beam_search_many(model, [spaces], width, count)[0]
+    return beam_search_many(words, [task], width, count)[0]
 
 
-def beam_search_many(model: NextWord[State], problems: Sequence[Sequence[SearchSpace]], width: int = 5,
+def beam_search_many(words: NextWord[State], tasks: Sequence[Task], width: int = 5,
                      count: int = 5) -> list[list[Candidate]]:
-    """`beam_search` for several problems at once, each given by its spaces (at least one)."""
+    """`beam_search` for several tasks at once. Scores may differ in their last digits from those of a task alone."""
     width = max(width, count)
-    grammars = [Grammar(model.vocabulary, spaces) for spaces in problems]
+    grammars = [Grammar(words.vocabulary, task.spaces) for task in tasks]
     beams = [[_Hypothesis(0.0, Grammar.root, 0)] if len(grammar) else [] for grammar in grammars]
-    stand: tuple[State, Allowed] | None = None  # of the model; the words last allowed
+    stand: tuple[State, Allowed] | None = None  # of the source of words; the words last allowed
     while ahead := [(number, hypothesis) for number, beam in enumerate(beams) for hypothesis in beam
                     if not hypothesis.prefix.complete]:
         following = [grammars[number].follow(hypothesis.prefix) for number, hypothesis in ahead]
-        lengths = [len(words) for words, _ in following]
+        lengths = [len(allowed) for allowed, _ in following]
         fresh = Allowed(
-            np.repeat(np.arange(len(ahead)), lengths), np.concatenate([words for words, _ in following]),
+            np.repeat(np.arange(len(ahead)), lengths), np.concatenate([allowed for allowed, _ in following]),
             np.concatenate([grammars[number].settled(prefixes)
                             for (number, _), (_, prefixes) in zip(ahead, following, strict=True)]))
         if stand is None:
-            state, scores = model.start([(problems[number][0].problem, problems[number][0].device)
-                                         for number, _ in ahead], fresh)
+            state, scores = words.start([(tasks[number].problem, tasks[number].device) for number, _ in ahead], fresh)
         else:
             chosen = [hypothesis.word for _, hypothesis in ahead]
-            state, scores = model.advance(stand[0], stand[1].select(chosen), fresh)
+            state, scores = words.advance(stand[0], stand[1].select(chosen), fresh)
         stand, end = (state, fresh), 0
         so_far = np.repeat([hypothesis.cost for _, hypothesis in ahead], lengths)
         costs = (so_far + _costs(scores, lengths)).tolist()

@@ -206,6 +206,16 @@ class Vocabulary:
         return tuple(f"{group}.{name}" for group in dict.fromkeys(groups) for name in known.get(group, ()))
 
     @property
+    def backends(self) -> tuple[str, ...]:
+        """The backends of the devices that were seen in training."""
+        return tuple(word.removeprefix("backend=") for word in self.words if word.startswith("backend="))
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """The libraries of the kernels: what stands before the dot in their names."""
+        return tuple(dict.fromkeys(kernel.name.partition(".")[0] for kernel in self.kernels))
+
+    @property
     def longest(self) -> int:
         """Words of the longest target sentence."""
         return 1 + max((len(kernel.parameters) for kernel in self.kernels), default=0)

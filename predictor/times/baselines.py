@@ -1,16 +1,15 @@
 """Baselines: what a prediction must be compared with. Each is fitted on measured tasks and proposes
 configurations.
 
-Proposals are distinct and come out of the spaces handed in, best first; fewer than asked for only where there are
-fewer. A new method is one class here, a word in METHODS and one in `fitted` of `seqtune.predictor.times.evaluation`.
+A new baseline is one class here and one line in BASELINES.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import lgamma
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,26 +17,20 @@ from numpy.typing import NDArray
 from seqtune.kernels.kernel import Configuration, Setting
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.kernels.task import Floats, MeasuredTask
+from seqtune.kernels.task import Floats, MeasuredTask, Task
 
+from ..candidate import Candidate
+from ..model import Predictor
 from ..trees.cost_trees import Trees
 
 Wish = tuple[str, dict[str, Setting]]  # a kernel's name and settings that need not be valid
 
 
-class Predictor(Protocol):
-    """Proposes configurations for a problem without measuring."""
-
-    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
-        """Up to `count` distinct configurations of these spaces (all of one problem and device), best first."""
-        ...
-
-
 class Default:
-    """The safe default, whatever the number asked for."""
+    """The safe default alone, whatever the number asked for."""
 
-    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
-        return [spaces[0].default]
+    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        return [[Candidate(task.default)] for task in tasks]
 
 
 class Fixed:
@@ -95,9 +88,9 @@ class Fixed:
                 return float(log_shares[part][nearest_row(space, wish[1])])
         return float(log_shares[measured.task.number(measured.task.default)])
 
-    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
-        portfolio = self._portfolios.get((spaces[0].device.name, spaces[0].problem.type), [])
-        return made_legal(portfolio, spaces, count)
+    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        return [made_legal(self._portfolios.get((task.device.name, task.problem.type), []), task, count)
+                for task in tasks]
 
 
 class Nearest:
@@ -110,19 +103,22 @@ class Nearest:
         self._points = {group: np.array([_point(measured.problem) for measured in found])
                         for group, found in self._groups.items()}
 
-    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
-        group = spaces[0].device.name, spaces[0].problem.type
+    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        return [made_legal(self._wishes(task), task, count) for task in tasks]
+
+    def _wishes(self, task: Task) -> list[Wish]:
+        group = task.device.name, task.problem.type
         if group not in self._groups:
-            return [spaces[0].default]
+            return []
         points = self._points[group]
         scale = np.maximum(points.std(axis=0), 1e-9)
         scale[points.std(axis=0) == 0] = 1.0
-        distance = (((points - _point(spaces[0].problem)) / scale) ** 2).sum(axis=1)
+        distance = (((points - _point(task.problem)) / scale) ** 2).sum(axis=1)
         neighbour = self._groups[group][int(np.argmin(distance))]
         order = np.argsort(np.where(np.isnan(neighbour.seconds), np.inf, neighbour.seconds), kind="stable")
         good = order[:int(np.isfinite(neighbour.seconds).sum())][:50]
         best = [neighbour.task[number] for number in good.tolist()]
-        return made_legal([(one.kernel, dict(one.settings)) for one in best], spaces, count)
+        return [(configuration.kernel, dict(configuration.settings)) for configuration in best]
 
 
 class TreesMethod:
@@ -131,14 +127,25 @@ class TreesMethod:
     def __init__(self, trees: Trees) -> None:
         self._trees = trees
 
-    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
-        scores = self._trees.predict(spaces)
-        offsets = np.cumsum([0, *map(len, spaces)])
-        found = []
-        for row in np.argsort(scores, kind="stable")[:count]:
-            number = int(np.searchsorted(offsets, row, side="right")) - 1
-            found.append(spaces[number][int(row - offsets[number])])
-        return found
+    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        return [[Candidate(task[number]) for number
+                 in np.argsort(self._trees.predict(task.spaces), kind="stable")[:count].tolist()] for task in tasks]
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """How a baseline is fitted, and what it promises."""
+
+    fit: Callable[[Sequence[MeasuredTask], Callable[[], Trees]], Predictor]  # the second makes trees, once for all
+    fills: bool  # it proposes fewer than asked for only where the task has fewer
+
+
+BASELINES: Mapping[str, Baseline] = {
+    "fixed": Baseline(lambda fitting, trees: Fixed(fitting, trees()), fills=False),
+    "nearest": Baseline(lambda fitting, trees: Nearest(fitting), fills=False),
+    "trees": Baseline(lambda fitting, trees: TreesMethod(trees()), fills=True),
+    "default": Baseline(lambda fitting, trees: Default(), fills=False),
+}
 
 
 def random_log_share(shares: Floats, count: int) -> float:
@@ -156,14 +163,14 @@ def _log_choose(total: int, count: int) -> float:
     return lgamma(total + 1) - lgamma(count + 1) - lgamma(total - count + 1)
 
 
-def made_legal(wishes: Iterable[Wish], spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
+def made_legal(wishes: Iterable[Wish], task: Task, count: int) -> list[Candidate]:
     """The nearest valid configuration of each wish, distinct, up to `count`; the default where no wish fits."""
     found: dict[Configuration, None] = {}
-    by_name = {space.kernel.name: space for space in spaces}
+    by_name = {space.kernel.name: space for space in task.spaces}
     for name, wish in wishes:
         if name in by_name and len(found) < count:
             found.setdefault(by_name[name][nearest_row(by_name[name], wish)])
-    return list(found) or [spaces[0].default]
+    return [Candidate(configuration) for configuration in found or [task.default]]
 
 
 def nearest_row(space: SearchSpace, wish: Mapping[str, Setting]) -> int:

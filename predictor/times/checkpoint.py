@@ -20,10 +20,13 @@ from safetensors.torch import save
 from torch.overrides import TorchFunctionMode
 
 from seqtune.errors import CheckpointError
-from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import Task
 
+from ..candidate import Candidate
 from ..checkpoint_folder import MODEL_TYPE, About, CheckpointFolder, facts
-from ..sequence.beam import WIDTH, Candidate, beam_search
+from ..sequence.beam import WIDTH, beam_search
 from ..sequence.vocabulary import Vocabulary
 from ..trees.ranker import PROPOSALS, Ranker
 from .decoding import TranslatorWords
@@ -74,15 +77,40 @@ class Checkpoint:
                 (fresh / "trees.safetensors").write_bytes(save_arrays(self.ranker.arrays()))
         return Path(path)
 
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """The backends of the devices that it was trained for."""
+        return self.vocabulary.backends
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """The libraries of its kernels."""
+        return self.vocabulary.libraries
+
+    @property
+    def tables(self) -> Mapping[str, Sequence[str]]:
+        """No kernel of it takes its configurations from a table."""
+        return {}
+
+    def task(self, problem: Problem, device: Device) -> Task:
+        """The task with all kernels that are registered for the device. Raises KernelError."""
+        return Task.of(problem, device)
+
     def next_word(self) -> TranslatorWords:
         """What the beam search asks."""
         return TranslatorWords(self.model, self.vocabulary)
 
-    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Candidate]:
-        """The beam's most probable configurations of these spaces (of one problem), put in order by the ranker."""
+    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        """The beam's most probable configurations of each task, put in order by the ranker.
+
+        Tasks are searched one after another: in a batch the last digits of a score depend on the other tasks.
+        """
+        return [self._proposed(task, count) for task in tasks]
+
+    def _proposed(self, task: Task, count: int) -> list[Candidate]:
         width = max(WIDTH if self.ranker is None else PROPOSALS, count)
-        found = beam_search(self.next_word(), spaces, width, width)
-        return (found if self.ranker is None else self.ranker.reorder(spaces, found))[:count]
+        candidates = beam_search(self.next_word(), task, width, width)
+        return (candidates if self.ranker is None else self.ranker.reorder(task, candidates))[:count]
 
 
 class Undrawn(TorchFunctionMode):

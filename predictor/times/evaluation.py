@@ -20,14 +20,13 @@ from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.space import SearchSpace, spaces_for
-from seqtune.kernels.task import Floats, MeasuredTask
+from seqtune.kernels.task import Floats, MeasuredTask, Task
 
+from ..model import Predictor
 from ..trees.cost_trees import Trees
-from .baselines import Default, Fixed, Nearest, Predictor, TreesMethod, random_log_share
-from .checkpoint import Checkpoint
+from .baselines import BASELINES, random_log_share
 
-METHODS = ("seq2seq", "random", "fixed", "nearest", "trees", "default")
+METHODS = ("seq2seq", "random", *BASELINES)
 COUNTS = (0, 3, 5)
 
 Measure = Callable[[Problem, Device, Sequence[Configuration]], Sequence[Measurement]]
@@ -48,10 +47,11 @@ class Row:
     worse: bool = False  # seq2seq is below this method: the whole interval is
     regret_ratio: float | None = None  # of seq2seq at 0: (1 - share) / (1 - share of fixed)
     unmeasured: int = 0  # configurations of these problems that nobody measured and no method could choose
+    trained_on: int | None = None  # live: problems that are, or nearly are, training problems of the data set
 
     def to_json(self) -> dict[str, object]:
-        """A flat JSON object."""
-        return asdict(self)
+        """A flat JSON object; `trained_on` only where it was measured live."""
+        return {name: value for name, value in asdict(self).items() if name != "trained_on" or value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Outcome:
     unmeasured: int
 
 
-def evaluate(data: Data, checkpoint: Checkpoint | None, methods: Sequence[str] = METHODS,
+def evaluate(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = METHODS,
              counts: Sequence[int] = COUNTS, options: EvaluateOptions | None = None, measure: Measure | None = None,
              questions: Sequence[tuple[Problem, Device]] | None = None, on_skip: OnSkip | None = None,
              progress: Callable[[str], None] = lambda step: None) -> list[Row]:
@@ -82,7 +82,7 @@ def evaluate(data: Data, checkpoint: Checkpoint | None, methods: Sequence[str] =
     return rows(outcomes(data, checkpoint, methods, counts, options, measure, questions, on_skip, progress), options)
 
 
-def outcomes(data: Data, checkpoint: Checkpoint | None, methods: Sequence[str] = METHODS,
+def outcomes(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = METHODS,
              counts: Sequence[int] = COUNTS, options: EvaluateOptions | None = None, measure: Measure | None = None,
              questions: Sequence[tuple[Problem, Device]] | None = None, on_skip: OnSkip | None = None,
              progress: Callable[[str], None] = lambda step: None) -> list[Outcome]:
@@ -117,20 +117,10 @@ def outcomes(data: Data, checkpoint: Checkpoint | None, methods: Sequence[str] =
     return replayed
 
 
-def judged(data: Data, checkpoint: Checkpoint, counts: Sequence[int] = COUNTS) -> list[Outcome]:
+def judged(data: Data, checkpoint: Predictor, counts: Sequence[int] = COUNTS) -> list[Outcome]:
     """The checkpoint alone on the held-out problems, if any, without fitting anything."""
-    proposers: dict[str, Predictor] = {"seq2seq": Seq2seq(checkpoint)}
+    proposers: dict[str, Predictor] = {"seq2seq": checkpoint}
     return [_replayed(measured, proposers, ["seq2seq"], counts) for measured in measured_tasks(data, held_out=True)]
-
-
-class Seq2seq:
-    """The first proposals of a checkpoint: its constrained beam, in its ranker's order."""
-
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        self._checkpoint = checkpoint
-
-    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
-        return [candidate.configuration for candidate in self._checkpoint.propose(spaces, count)]
 
 
 def check_methods(methods: Sequence[str]) -> None:
@@ -140,26 +130,21 @@ def check_methods(methods: Sequence[str]) -> None:
             raise MisuseError(f"no method {name!r:.40}; there are {', '.join(METHODS)}")
 
 
-def fitted(training: Sequence[MeasuredTask], checkpoint: Checkpoint | None, methods: Sequence[str],
+def fitted(training: Sequence[MeasuredTask], checkpoint: Predictor | None, methods: Sequence[str],
            progress: Callable[[str], None] = lambda step: None) -> dict[str, Predictor]:
     """The methods by name, fitted on measured training tasks; `random` needs none."""
     check_methods(methods)
-
-    def seq2seq() -> Predictor:
-        if checkpoint is None:
-            raise MisuseError("seq2seq needs a checkpoint")
-        return Seq2seq(checkpoint)
-
     trees = cache(lambda: Trees(training))  # two methods share them
-    makers: dict[str, Callable[[], Predictor]] = {
-        "seq2seq": seq2seq, "fixed": lambda: Fixed(training, trees()), "nearest": lambda: Nearest(training),
-        "trees": lambda: TreesMethod(trees()), "default": Default}
-    found: dict[str, Predictor] = {}
+    predictors: dict[str, Predictor] = {}
     for name in methods:
-        if name != "random":
-            progress(f"fitting {name} to {len(training)} training cases" if name != "seq2seq" else "reading seq2seq")
-            found[name] = makers[name]()
-    return found
+        if name == "seq2seq":
+            if checkpoint is None:
+                raise MisuseError("seq2seq needs a checkpoint")
+            predictors[name] = checkpoint
+        elif name != "random":
+            progress(f"fitting {name} to {len(training)} training tasks")
+            predictors[name] = BASELINES[name].fit(training, trees)
+    return predictors
 
 
 def _replayed(measured: MeasuredTask, proposers: Mapping[str, Predictor], methods: Sequence[str],
@@ -167,7 +152,7 @@ def _replayed(measured: MeasuredTask, proposers: Mapping[str, Predictor], method
     left_out = int((~measured.known).sum())
     measured = measured.measured_only()
     most = max(1, *counts)
-    times = {name: [measured.time(pick) for pick in method.propose(measured.task.spaces, most)]
+    times = {name: [measured.time(configuration) for configuration in _proposed(method, measured.task, most)]
              for name, method in proposers.items()}
     default = measured.time(measured.task.default)
     return _outcome(measured.problem, measured.device, times, default, measured.seconds, measured.best, methods, counts,
@@ -176,11 +161,11 @@ def _replayed(measured: MeasuredTask, proposers: Mapping[str, Predictor], method
 
 def _live(problem: Problem, device: Device, proposers: Mapping[str, Predictor], methods: Sequence[str],
           counts: Sequence[int], measure: Measure, options: EvaluateOptions) -> Outcome:
-    spaces = spaces_for(problem, device)
+    task = Task.of(problem, device)
     most = max(1, *counts)
-    picks = {name: method.propose(spaces, most) for name, method in proposers.items()}
-    safe = spaces[0].default
-    drawn = _sample(spaces, options.sample, options.seed)
+    picks = {name: _proposed(method, task, most) for name, method in proposers.items()}
+    safe = task.default
+    drawn = _sample(task, options.sample, options.seed)
     wanted = list(dict.fromkeys([safe, *(pick for some in picks.values() for pick in some), *drawn]))
     known = {configuration: measurement.seconds
              for configuration, measurement in zip(wanted, measure(problem, device, wanted), strict=True)}
@@ -189,15 +174,17 @@ def _live(problem: Problem, device: Device, proposers: Mapping[str, Predictor], 
         raise SeqtuneError(f"no configuration of {problem.brief()} ran on {device.name}")
     times = {name: [known[pick] for pick in some] for name, some in picks.items()}
     return _outcome(problem, device, times, known[safe], np.array([known[pick] for pick in drawn]), best, methods,
-                    counts, sum(map(len, spaces)) - len(wanted))
+                    counts, len(task) - len(wanted))
 
 
-def _sample(spaces: Sequence[SearchSpace], count: int, seed: int) -> list[Configuration]:
+def _proposed(predictor: Predictor, task: Task, count: int) -> list[Configuration]:
+    return [candidate.configuration for candidate in predictor.propose([task], count)[0]]
+
+
+def _sample(task: Task, count: int, seed: int) -> list[Configuration]:
     generator = np.random.default_rng(seed)
-    offsets = np.cumsum([0, *map(len, spaces)])
-    chosen = generator.choice(offsets[-1], size=min(count, int(offsets[-1])), replace=False)
-    numbers = np.searchsorted(offsets, chosen, side="right") - 1
-    return [spaces[number][int(row - offsets[number])] for number, row in zip(numbers, chosen, strict=True)]
+    numbers = generator.choice(len(task), size=min(count, len(task)), replace=False)
+    return [task[number] for number in numbers.tolist()]
 
 
 def _outcome(problem: Problem, device: Device, times: Mapping[str, Sequence[float]], default: float, drawn: Floats,

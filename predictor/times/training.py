@@ -130,10 +130,10 @@ def validate(model: Translator, vocabulary: Vocabulary, judged: Sequence[Measure
     scores: list[tuple[float, float]] = []
     for begin in range(0, len(judged), 64):
         part = judged[begin:begin + 64]
-        proposals = beam_search_many(words, [measured.task.spaces for measured in part])
+        proposals = beam_search_many(words, [measured.task for measured in part])
         for measured, found in zip(part, proposals, strict=True):
             logs = [log_share(measured, measured.task.number(candidate.configuration)) for candidate in found]
-            weights = [candidate.probability + 1e-12 for candidate in found]
+            weights = [(candidate.probability or 0.0) + 1e-12 for candidate in found]
             scores.append((float(np.average(logs, weights=weights)), logs[0]))
     score, first = np.mean(scores, axis=0)
     return float(score), float(first)

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from seqtune.errors import CheckpointError
 from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import Task
 
-from ..sequence.beam import Candidate
+from ..candidate import Candidate
 from .cost_trees import Trees, features
 from .forest import Forest, read_arrays, read_forest
 
@@ -57,10 +58,10 @@ class Ranker:
         return {f"{name}/{number}/{part}": array for name, forests in self.forests.items()
                 for number, forest in enumerate(forests) for part, array in forest.arrays().items()}
 
-    def reorder(self, spaces: Sequence[SearchSpace], candidates: Sequence[Candidate]) -> list[Candidate]:
+    def reorder(self, task: Task, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The same candidates, most probable first; together they stay as probable as they were. Nothing changes where
         a kernel among them has no trees."""
-        by_name = {space.kernel.name: space for space in spaces}
+        by_name = {space.kernel.name: space for space in task.spaces}
         kernels = [candidate.configuration.kernel for candidate in candidates]
         if not set(kernels) <= set(self.forests):
             return list(candidates)
@@ -68,7 +69,7 @@ class Ranker:
         for name in dict.fromkeys(kernels):
             mine = [place for place, kernel in enumerate(kernels) if kernel == name]
             slowness[mine] = self._slowness(by_name[name], [candidates[place] for place in mine])
-        before = np.array([candidate.log_probability for candidate in candidates])
+        before = np.array([candidate.log_probability for candidate in candidates], np.float64)
         after = before - slowness / TAU
         after += np.logaddexp.reduce(before) - np.logaddexp.reduce(after)
         return [replace(candidates[place], log_probability=float(after[place]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ..errors import MisuseError
@@ -62,3 +64,18 @@ def several_problems(words: list[str] | None, named: str | None) -> list[Any]:
     if len(words) > 1 and all(" " in word.strip() for word in words):  # several problems, each quoted
         return [parse_problem([word]) for word in words]
     return [parse_problem(words)]
+
+
+def evaluated(words: Sequence[Path], files: Sequence[Path]) -> tuple[str | None, list[Path] | Path | None]:
+    """The format and the files that `evaluate` judges; without a format one data set, or None for the shipped ones.
+
+    The first word names a format of the table or is itself a data set. Raises MisuseError.
+    """
+    from seqtune.data.formats.table import names
+
+    if words and str(words[0]) in names("read") and (files or len(words) > 1 or not words[0].exists()):
+        return str(words[0]), [*files, *words[1:]]
+    if files or len(words) > 1:
+        raise MisuseError("one data set is evaluated at a time; --data is for files of a format that is named first "
+                          "(`evaluate miopen --data PATH...`)")
+    return None, words[0] if words else None

@@ -17,8 +17,7 @@ from seqtune.data.formats.table import described
 from seqtune.tuner.measuring.budget import SECONDS
 from seqtune.tuner.strategies.table import STRATEGIES
 
-from ..errors import MisuseError
-from .arguments import numbers, one_problem, parts, several_problems
+from .arguments import evaluated, numbers, one_problem, parts, several_problems
 
 app = typer.Typer(
     name="seqtune", rich_markup_mode=None, pretty_exceptions_enable=False,
@@ -35,7 +34,9 @@ Words = Annotated[list[str] | None, typer.Argument(
          '{"type": "conv2d", "c": 64, "h": 56, "k": 64, "r": 3, "pad": 1}.')]
 DeviceName = Annotated[str, typer.Option("--device", help="Where the kernel will run (`seqtune devices`).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
-Checkpoint = Annotated[str, typer.Option("--checkpoint", metavar="FOLDER_OR_NAME", help="A trained checkpoint.")]
+Checkpoint = Annotated[str | None, typer.Option(
+    "--checkpoint", metavar="FOLDER_OR_NAME", show_default=False,
+    help="A trained checkpoint.  [default: the shipped one for the device or the data]")]
 JournalPath = Annotated[Path | None, typer.Option(
     "--journal", help="The journal file.  [default: in the user's data folder]", show_default=False)]
 Epochs = Annotated[int | None, typer.Option("--epochs", min=1, help="At most so many.", show_default=False)]
@@ -95,7 +96,7 @@ def predict(
     seconds: Annotated[float, typer.Option("--seconds", help="Time budget of --verify.")] = SECONDS,
     cache: Annotated[bool, typer.Option(
         "--cache/--no-cache", help="Answer from the journal what was verified before.")] = True,
-    checkpoint: Checkpoint = "default",
+    checkpoint: Checkpoint = None,
     journal: JournalPath = None,
     as_json: AsJson = False,
 ) -> None:
@@ -169,7 +170,7 @@ def train(
 
     report = api.train(data, out, epochs=epochs, extra=extra, refit=refit, state=state, seed=seed, force=force,
                        progress=progress.epoch, say=progress.line)
-    _answer(report) if as_json else show.report(report)
+    _answer(report.to_json()) if as_json else show.report(report.to_json())
 
 
 @app.command(epilog="Example: seqtune retrain my-checkpoint new-device.parquet --out adapted")
@@ -194,7 +195,7 @@ def retrain(
 
     report = api.retrain(checkpoint, data, out, rehearse=rehearse, epochs=epochs, extra=extra, seed=seed,
                          scratch=scratch, force=force, progress=progress.epoch)
-    _answer(report) if as_json else show.report(report)
+    _answer(report.to_json()) if as_json else show.report(report.to_json())
 
 
 @app.command(epilog="Example: seqtune evaluate --methods seq2seq,random,default --json; "
@@ -202,14 +203,14 @@ def retrain(
 def evaluate(
     sources: Annotated[list[Path] | None, typer.Argument(
         metavar="[DATA]", show_default=False,
-        help="A data set.  [default: the one shipped]  Or `miopen`: the choices in MIOpen's files (--data).")] = None,
+        help="A data set.  [default: the one shipped]  Or a format (`miopen`), with its files in --data.")] = None,
     files: Annotated[list[Path] | None, typer.Option(
         "--data", metavar="PATH...", show_default=False,
-        help="With `miopen`: perf-dbs, find-dbs, or folders of them; a device's facts by --device.")] = None,
+        help="Files of the format, or folders of them; a device's facts by --device.")] = None,
     baselines: Annotated[bool, typer.Option(
-        "--baselines", help="With `miopen`: fit the baselines to the rest of the data, and judge them, too.")] = False,
-    by: Annotated[bool, typer.Option("--by", help="With `miopen`: also by direction and data type.")] = False,
-    checkpoint: Checkpoint = "default",
+        "--baselines", help="Another tuner's choices: also fit and judge the baselines, which takes minutes.")] = False,
+    by: Annotated[bool, typer.Option("--by", help="Another tuner's choices: also by direction and data type.")] = False,
+    checkpoint: Checkpoint = None,
     methods: Annotated[str | None, typer.Option("--methods", help="Some of them, with commas between.")] = None,
     live: Annotated[bool, typer.Option("--live", help="Measure on the spot instead of looking up.")] = False,
     problems: Annotated[str | None, typer.Option(
@@ -222,22 +223,12 @@ def evaluate(
     from . import progress
     from . import tables as show
 
-    first, rest = sources[0] if sources else None, (sources or [])[1:]
-    if str(first) == "miopen":
-        if methods or live or problems:
-            raise MisuseError("--methods, --live and --problems are for data sets of measurements")
-        with progress.spinner() as say:
-            rows = api.evaluate_labels(
-                [*(files or ()), *rest], checkpoint="miopen" if checkpoint == "default" else checkpoint,
-                baselines=baselines, devices=[device] if device else (), by=by, progress=say, warn=progress.note)
-        _answer({"rows": rows}) if as_json else show.judged(rows)
-        return
-    if rest or files or baselines or by:
-        raise MisuseError("one data set is evaluated at a time; --data, --baselines and --by are for `evaluate miopen`")
+    form, paths = evaluated(sources or (), files or ())
     with progress.spinner() as say:
-        rows = api.evaluate(first, checkpoint=checkpoint, methods=methods.split(",") if methods else None, live=live,
-                            problems=problems, device=device, progress=say, warn=progress.note)
-    _answer({"rows": rows}) if as_json else show.evaluation(rows)
+        found = api.evaluate(
+            paths, form=form, checkpoint=checkpoint, methods=methods.split(",") if methods else None, live=live,
+            problems=problems, device=device, baselines=baselines, by_feature=by, progress=say, warn=progress.note)
+    _answer(found.to_json()) if as_json else show.evaluation(found.to_json()["rows"])
 
 
 @app.command(epilog="Example: seqtune replay recorded/ --strategies portfolio,random --budgets 25,50 --json")
@@ -304,7 +295,7 @@ def import_(
     from . import progress
     from . import tables as show
 
-    report = api.import_data(source, paths, out, devices=device or (), force=force, warn=progress.note)
+    report = api.import_data(source, paths, out, devices=device or (), force=force, warn=progress.note).to_json()
     _answer(report) if as_json else show.imported(report)
 
 
@@ -335,14 +326,14 @@ def export(
     from . import tables as show
 
     report = api.export(out, form, journal=journal, data=data, predictions=predictions, device=device, problem=problem,
-                        hold_out=hold_out or (), checkpoint=checkpoint, force=force)
+                        hold_out=hold_out or (), checkpoint=checkpoint, force=force).to_json()
     _answer(report) if as_json else show.report(report)
 
 
 @app.command(epilog="Example: seqtune demo")
 def demo(
     seconds: Annotated[float, typer.Option("--seconds", help="Time budget of each verification.")] = SECONDS,
-    checkpoint: Checkpoint = "default",
+    checkpoint: Checkpoint = None,
     journal: JournalPath = None,
     as_json: AsJson = False,
 ) -> None:

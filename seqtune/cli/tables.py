@@ -17,7 +17,7 @@ from .progress import note
 if TYPE_CHECKING:
     from seqtune.kernels.kernel import Kernel
 
-    from ..results import Candidate, Demonstration, Devices, Prediction, TuningReport
+    from ..results import Demonstration, Devices, Prediction, Proposal, TuningReport
     from ..strategy_replay import Replayed
 
 WIDTH = 200  # columns where there is no terminal
@@ -94,7 +94,7 @@ def prediction(found: Prediction) -> None:
     columns += ["time", "spread", "error", "status"] if measured else []
     table = _table(*columns, right=("probability", "time", "spread", "error"))
 
-    def add(label: str, candidate: Candidate) -> None:
+    def add(label: str, candidate: Proposal) -> None:
         cells = [label, f"{candidate.configuration.kernel} {candidate.configuration.brief()}",
                  "-" if candidate.probability is None else f"{candidate.probability:.3f}"]
         if measured and candidate.measurement is not None:
@@ -156,13 +156,10 @@ def tuned(found: TuningReport) -> None:
 
 
 def evaluation(found: Sequence[Mapping[str, Any]]) -> None:
-    """Print the rows of an evaluation, and what its columns mean."""
-    rows(found)
-    _out.print(_COLUMNS, markup=False, soft_wrap=True)
+    """Print the rows of an evaluation, and what their columns mean.
 
-
-def judged(found: Sequence[Mapping[str, Any]]) -> None:
-    """Print a line for each device, solver and method (or part), then a line a device for the choice of solvers."""
+    A row about a solver becomes a line for each method or part; rows without one follow, in a table of their own.
+    """
     lines = []
     for row in found:
         if "solver" in row:
@@ -171,7 +168,10 @@ def judged(found: Sequence[Mapping[str, Any]]) -> None:
             scores = {"seqtune": own, **row.get("parts", {}), **row.get("baselines", {})}
             lines += [{**names, "method": method, **score} for method, score in scores.items()]
     rows(lines)
-    rows([row for row in found if "solver" not in row])
+    others = [row for row in found if "solver" not in row]
+    rows(others)
+    if any("method" in row for row in others):
+        _out.print(_COLUMNS, markup=False, soft_wrap=True)
 
 
 def rows(found: Sequence[Mapping[str, Any]], right: Sequence[str] = ()) -> None:

@@ -33,6 +33,7 @@ from torch.fx.graph import CodeGen
 from torch.utils import _pytree as pytree
 
 from seqtune.kernels.device import Device
+from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder, ThreadPool
 from seqtune.tuner.backends.llvm.compiler import Compiler
 from seqtune.tuner.backends.llvm.openmp import OpenMP, loaded_runtime
@@ -41,7 +42,7 @@ from seqtune.tuner.measuring.budget import SECONDS
 from seqtune.tuner.measuring.timing import one_line
 
 from ..errors import FormatError, MisuseError, SeqtuneError
-from ..inputs import Say, as_device, check_positive, silent, warned
+from ..inputs import as_device, check_positive, warned
 from .fused_steps import link
 from .graph import Layer, constants_of, find_layers, keep_strides, replace_glue, replace_layer
 from .saved_choices import Choice, choices_of, read_choices, write_choices

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.kernels.problem import Problem
+from seqtune.predictor.say import Say
 from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 from seqtune.tuner.measuring.timing import sample
 
 from ..api import predict
 from ..errors import KernelError, SeqtuneError
-from ..inputs import Say
 from .graph import Layer
 from .modules import LAST, KeptConvolution, KeptProduct, tuned_convolution, tuned_product
 from .saved_choices import Choice

@@ -15,7 +15,7 @@ from seqtune.data.labels import Labels, Races, read_labels, read_races
 from seqtune.data.queries import Problems, Questions
 from seqtune.kernels.miopen.gpus import device
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.labels.baselines import Majority, Nearest
+from seqtune.predictor.labels.baselines.lookup import Majority, Nearest
 from seqtune.predictor.labels.inputs import NUMBERS, TREE_FEATURES, Inputs, tree_columns
 from seqtune.predictor.labels.methods import Answers, valid
 from seqtune.predictor.labels.scores import Score, first_best, judge, race_rows

@@ -20,7 +20,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
 from seqtune.kernels.registry import KERNELS
-from seqtune.results import Candidate
+from seqtune.results import Proposal
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.verification import verify
@@ -95,7 +95,7 @@ def test_a_device_may_be_an_object(checkpoint: Path) -> None:
 
 def test_an_infinite_error_is_null_in_json() -> None:
     wrong = Measurement(Status.CORRECTNESS, error=math.inf, message="wrong result")
-    shown = Candidate(Configuration.of("llvm.gemm", {}), 0.5, wrong).to_json()
+    shown = Proposal(Configuration.of("llvm.gemm", {}), 0.5, wrong).to_json()
     assert (shown["seconds"], shown["error"]) == (None, None)
     json.dumps(shown, allow_nan=False)
 

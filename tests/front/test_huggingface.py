@@ -52,7 +52,7 @@ def assert_same_beams(folder: Path, tasks: Sequence[Task], width: int) -> None:
                             return_dict_in_generate=True, output_scores=True)
     scores = answer.sequences_scores.view(len(tasks), width).tolist()
     for task, found, logs in zip(tasks, sentences.configurations(answer.sequences), scores, strict=True):
-        candidates = beam_search(checkpoint.next_word(), task.spaces, width, width)
+        candidates = beam_search(checkpoint.next_word(), task, width, width)
         assert found == [candidate.configuration for candidate in candidates]
         assert logs[:len(found)] == pytest.approx([candidate.log_probability for candidate in candidates], abs=1e-3)
 
@@ -80,7 +80,7 @@ def test_without_a_beam_generate_takes_the_likeliest_allowed_word_each_time(
     model, sentences = transformers.AutoModel.from_pretrained(folder), huggingface.sentences(folder, TASKS)
     found = sentences.configurations(model.generate(**sentences.arguments()))
     words = Checkpoint.load(folder).next_word()
-    assert found == [[beam_search(words, task.spaces, 1, 1)[0].configuration] for task in TASKS]
+    assert found == [[beam_search(words, task, 1, 1)[0].configuration] for task in TASKS]
 
 
 def test_other_models_and_generating_without_sentences_are_refused(translator: Translator) -> None:

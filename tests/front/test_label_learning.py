@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from seqtune.__main__ import main
-from seqtune.api import evaluate_labels, predict
+from seqtune.api import evaluate, predict
 from seqtune.data.dataset import Dataset
 from seqtune.errors import MisuseError
 from seqtune.inputs import load_checkpoint
 from seqtune.kernels.miopen.gpus import device
-from seqtune.label_learning import train_labels
 from seqtune.learning import train as train_command
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.labels.checkpoint import TREES as PACKED
 from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+from seqtune.predictor.labels.whole_training import train_whole
 from tests.support.label_toys import QUICK, TREES, WINOGRAD
 
 
@@ -33,7 +33,8 @@ def test_a_prediction_names_the_solver_and_its_parameters(label_checkpoint: Path
 
 def test_an_evaluation_judges_what_was_not_learned(label_checkpoint: Path, label_files: list[Path]) -> None:
     notes: list[str] = []
-    rows = evaluate_labels(label_files, checkpoint=label_checkpoint, by=True, warn=notes.append)
+    rows = evaluate(label_files, form="miopen", checkpoint=label_checkpoint, by_feature=True,
+                    warn=notes.append).to_json()["rows"]
     assert len(notes) == 1
     assert [(row["device"], row.get("solver")) for row in rows] == [
         ("miopen:gfx906_60", "ConvMlirIgemmFwd"), ("miopen:gfx906_60", "ConvBinWinogradRxSf2x3"),
@@ -68,14 +69,14 @@ def test_training_from_a_data_set_of_labels_makes_a_checkpoint_of_labels(
     said: list[str] = []
     report = train_command(tmp_path / "labels.parquet", tmp_path / "out", epochs=1, say=said.append)
     assert said == ["reading the labels", "growing trees"]
-    assert report["epochs"] == 1
+    assert report.report["epochs"] == 1
     assert isinstance(load_checkpoint(tmp_path / "out"), LabelCheckpoint)
 
 
 def test_a_training_on_everything_is_judged_before_it_sees_what_is_held_out(
         label_data: Dataset, label_files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqtune.predictor.labels.classifier_chain.ChainOptions", lambda **given: TREES)
-    train_labels(label_data, tmp_path / "out", replace(QUICK, epochs=2), everything=True)
+    train_whole(label_data, replace(QUICK, epochs=2), everything=True)[0].save(tmp_path / "out")
     loaded = LabelCheckpoint.load(tmp_path / "out")
     rows = loaded.metrics["held_out"]
     assert isinstance(rows, list)
@@ -83,15 +84,15 @@ def test_a_training_on_everything_is_judged_before_it_sees_what_is_held_out(
         "ConvMlirIgemmFwd", "ConvBinWinogradRxSf2x3", "ConvBinWinogradRxSf2x3", None]
     assert "finished" in loaded.provenance
     with pytest.raises(MisuseError, match="learned from every problem"):
-        evaluate_labels(label_files, checkpoint=tmp_path / "out")
+        evaluate(label_files, form="miopen", checkpoint=tmp_path / "out")
 
 
 def test_devices_told_by_the_user_are_judged_too(label_checkpoint: Path, label_files: list[Path],
                                                  tmp_path: Path) -> None:
     path = tmp_path / "mine.udb.txt"
     path.write_bytes(label_files[0].read_bytes())
-    rows = evaluate_labels([path], checkpoint=label_checkpoint, devices=["gfx906_48 compute_units=48"],
-                           warn=lambda note: None)
+    rows = evaluate([path], form="miopen", checkpoint=label_checkpoint, device="gfx906_48 compute_units=48",
+                    warn=lambda note: None).to_json()["rows"]
     assert {row["device"] for row in rows} == {"miopen:gfx906_48"}
     assert device("gfx906_48").compute_units == 48
 

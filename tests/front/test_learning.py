@@ -13,7 +13,6 @@ from seqtune import learning as learn
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.inputs import silent
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -21,6 +20,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.say import silent
 from seqtune.predictor.times.live import LiveMeasure
 from seqtune.tuner.backends.discovery import find
 from tests.support.synthetic import DIRECT, NARROW, WIDE, data
@@ -41,8 +41,9 @@ def test_the_methods_learn_the_same_whether_one_device_or_all_are_judged(tmp_pat
     problems = {key: parse_problem(key) for key in rows["problem"].unique()}
     held_out = frozenset(rows["problem"][rows["held_out"]])
     Dataset(rows, made.devices, problems, held_out).write(tmp_path / "data.parquet")
-    found = {device: learn.evaluate(tmp_path / "data.parquet", methods=["trees", "default"], device=device)
-             for device in (None, WIDE.name)}
+    answers = {device: learn.evaluate(tmp_path / "data.parquet", methods=["trees", "default"], device=device)
+               for device in (None, WIDE.name)}
+    found = {device: answer.to_json()["rows"] for device, answer in answers.items()}
     assert {row["device"] for row in found[None]} == {WIDE.name, NARROW.name}
     assert found[WIDE.name] == [row for row in found[None] if row["device"] == WIDE.name]
 
@@ -67,7 +68,7 @@ def test_a_live_evaluation_says_which_problems_were_learned_from(
     monkeypatch.setattr(LiveMeasure, "__call__", measured)
     told: list[str] = []
     found = learn.evaluate(tmp_path / "data.parquet", methods=["default"], live=True, problems=[known, twin, held, new],
-                           device=place, warn=told.append)
+                           device=place, warn=told.append).to_json()["rows"]
     assert told[0].startswith("2 of 4 problems are, or nearly are, training problems")
     assert told[1:] == [f"left out: no configuration of {twin.brief()} ran on {place.name}"]
     assert {(row["problems"], row["trained_on"]) for row in found} == {(3, 1)}

@@ -76,7 +76,7 @@ def test_predictions_are_exported(tmp_path: Path) -> None:
             "candidates": [{"kernel": "miopen.ConvAsm1x1U", "configuration": configuration},
                            {"kernel": "miopen.ConvAsm1x1U", "configuration": {**configuration, "n_mult": 2}}]}
     (tmp_path / "predictions.jsonl").write_text(json.dumps(line))
-    report = export(tmp_path / "out", "miopen-override", predictions=tmp_path / "predictions.jsonl")
+    report = export(tmp_path / "out", "miopen-override", predictions=tmp_path / "predictions.jsonl").report
     assert (report["problems"], report["entries"], report["left_out"]) == (1, 1, 1)
     assert (tmp_path / "out").read_text() == "ConvAsm1x1U;1,16,1,16,1,1,1,2\n"
     (tmp_path / "bad.jsonl").write_text('{"problem": 3}')
@@ -98,12 +98,12 @@ def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: P
          "candidates": [{"kernel": one.kernel, "configuration": dict(one.settings)}]}) + "\n"
         for problem, one in chosen))
     tables = tables_of(data)
-    monkeypatch.setattr("seqtune.exchange.load_labels",
+    monkeypatch.setattr("seqtune.exchange.load_checkpoint",
                         lambda name: SimpleNamespace(tables=tables if name == "mine" else {}))
     asked: dict[str, Any] = {"form": "miopen-text", "predictions": tmp_path / "predictions.jsonl"}
     with pytest.raises(KernelError, match="--checkpoint"):
         export(tmp_path / "out", **asked)
-    report = export(tmp_path / "out", checkpoint="mine", **asked)
+    report = export(tmp_path / "out", checkpoint="mine", **asked).report
     assert (report["entries"], report["left_out"]) == (len(chosen), 0)
     assert (tmp_path / "out").read_text() == user_text(entries(chosen, place, tables))
 
@@ -129,8 +129,7 @@ def test_a_guess_at_a_gpu_is_noted_unless_the_user_tells_its_facts(tmp_path: Pat
 
 
 @pytest.mark.parametrize("command", [
-    ["evaluate", "DATA"], ["evaluate", "DATA", "--checkpoint", "miopen"], ["replay", "DATA"],
-    ["retrain", "default", "DATA", "--out", "NEW"],
+    ["evaluate", "DATA", "--checkpoint", "default"], ["replay", "DATA"], ["retrain", "default", "DATA", "--out", "NEW"],
     ["retrain", "default", "shipped", "--rehearse", "DATA", "--out", "NEW"], ["tune", POINTWISE, "--replay", "DATA"]])
 def test_labels_are_not_taken_for_measurements(command: list[str], tmp_path: Path, capsys: Any) -> None:
     places = {"DATA": str(tmp_path / "labels.parquet"), "NEW": str(tmp_path / "new")}
@@ -138,5 +137,6 @@ def test_labels_are_not_taken_for_measurements(command: list[str], tmp_path: Pat
     assert main([places.get(word, word) for word in command]) == 2
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
-    assert "holds MIOpen's labels: `seqtune train` learns from them, and `seqtune evaluate miopen" in said
+    assert "labels.parquet" in said
+    assert "the checkpoint default does not learn from such data" in said or "no measurements to search among" in said
     assert not (tmp_path / "new").exists()

@@ -9,9 +9,9 @@ import pytest
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.miopen_import import read_files
 from seqtune.data.labels import Labels, read_labels
-from seqtune.label_learning import train_labels
 from seqtune.predictor.labels.classifier_chain import ChainOptions
 from seqtune.predictor.labels.label_options import LabelOptions
+from seqtune.predictor.labels.whole_training import train_whole
 
 QUICK = LabelOptions(epochs=25, width=32, heads=2, layers=1, hidden=64, batch=64, rate=6e-3, average=0.9, dropout=0.0,
                      threads=1, validation=0, most=10.0, even=0.8, races=0.25, race_batch=512, smoothing=0.05,
@@ -36,7 +36,8 @@ def trained(data: Dataset, folder: Path) -> Path:
     """Train a small translator and small trees, and save them in the folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("seqtune.predictor.labels.classifier_chain.ChainOptions", lambda **given: TREES)
-        report = train_labels(data, folder, QUICK)
+        checkpoint, report = train_whole(data, QUICK)
+    checkpoint.save(folder)
     assert report["races"] > 100
     assert report["labels"] > 500
     return folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqtune.predictor.labels.baselines import by_device
+from seqtune.predictor.labels.baselines.lookup import by_device
 from seqtune.predictor.labels.classifier_chain import ChainWords, KernelChain, plain
 from seqtune.predictor.labels.methods import Beam
 from seqtune.predictor.labels.scores import judge

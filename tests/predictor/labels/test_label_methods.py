@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from benchmarks.common.greedy import Greedy
-from seqtune.api import evaluate_labels
+from seqtune.api import evaluate
 from seqtune.data.dataset import Dataset
 from seqtune.data.labels import read_races
 from seqtune.data.queries import Questions
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.label_learning import fit_baselines
+from seqtune.predictor.labels.baselines.rankers import TreeRankerOptions
+from seqtune.predictor.labels.baselines.table import BaselineOptions, fit_baselines
 from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 from seqtune.predictor.labels.methods import Beam, Places
 from seqtune.predictor.labels.scores import judge, race_rows
@@ -27,6 +28,7 @@ from seqtune.predictor.sequence.beam import beam_search
 from seqtune.predictor.sequence.mixture import Average
 from tests.support.label_toys import MLIR, QUICK, TREES, Parts
 from tests.support.planted_labels import perf_files
+from tests.support.tasks import task_of
 
 
 class Fixed:
@@ -48,15 +50,15 @@ def test_an_average_of_sources_is_one_source(label_parts: Parts) -> None:
     vocabulary = vocabulary_of(label_parts[0], None)
     up, down = (Fixed(vocabulary, lambda words, sign=sign: sign * np.sin(words * 12.9)) for sign in (1, -1))
     problem, place = label_parts[0][MLIR].questions.pairs()[0]
-    space = SearchSpace(label_parts[0][MLIR].kernel, problem, place)
+    task = task_of(SearchSpace(label_parts[0][MLIR].kernel, problem, place))
     silent = Fixed(vocabulary, lambda words: words * np.nan)
     blend = Average([(up, 3.0), (up, 1.0), (silent, 9.0)])
-    alone, same = beam_search(up, [space], 8, 5), beam_search(blend, [space], 8, 5)
+    alone, same = beam_search(up, task, 8, 5), beam_search(blend, task, 8, 5)
     assert [one.configuration for one in alone] == [one.configuration for one in same]
     assert [one.probability for one in alone] == pytest.approx([one.probability for one in same], rel=1e-4)
-    even = beam_search(Average([(up, 1.0), (down, 1.0)]), [space], len(space), len(space))
-    flat = beam_search(Fixed(vocabulary, lambda words: words * 0.0), [space], len(space), len(space))
-    assert sum(one.probability for one in even) == pytest.approx(1.0, abs=1e-5)
+    even = beam_search(Average([(up, 1.0), (down, 1.0)]), task, len(task), len(task))
+    flat = beam_search(Fixed(vocabulary, lambda words: words * 0.0), task, len(task), len(task))
+    assert sum(one.probability or 0 for one in even) == pytest.approx(1.0, abs=1e-5)
     assert [one.probability for one in even] == pytest.approx([one.probability for one in flat], rel=1e-4)
 
 
@@ -87,14 +89,9 @@ def test_greedy_batches_say_what_look_ahead_says(label_checkpoint: Path, label_p
             assert (quick >= 0).all()
 
 
-def test_every_baseline_learns_the_rule_to_some_degree(label_parts: Parts,
-                                                       monkeypatch: pytest.MonkeyPatch) -> None:
-    from seqtune.predictor.labels.rankers import TreeRankerOptions
-
-    monkeypatch.setattr("seqtune.predictor.labels.classifier_chain.ChainOptions", lambda **given: TREES)
-    monkeypatch.setattr("seqtune.predictor.labels.rankers.TreeRankerOptions",
-                        lambda **given: TreeRankerOptions(rounds=10, threads=1))
-    found = fit_baselines(label_parts[0], options=replace(QUICK, epochs=6))
+def test_every_baseline_learns_the_rule_to_some_degree(label_parts: Parts) -> None:
+    options = BaselineOptions(replace(QUICK, epochs=6), TREES, TreeRankerOptions(rounds=10, threads=1))
+    found = fit_baselines(label_parts[0], options=options)
     rows = judge(found.pop("majority"), label_parts[1], found)
     for name in ("nearest", "trees", "trees_beam", "tree_ranker"):  # the two that are no trees take longer
         better = [row.baselines[name].exact > row.score.exact for row in rows]
@@ -122,7 +119,8 @@ def test_the_choice_of_solvers_learns_who_wins(label_checkpoint: Path, label_dat
 def test_baselines_do_not_learn_from_what_is_judged(label_checkpoint: Path, tmp_path: Path) -> None:
     strangers = perf_files(tmp_path, seed=5)  # of which the checkpoint has seen next to none
     notes: list[str] = []
-    rows = evaluate_labels(strangers, checkpoint=label_checkpoint, baselines=True, warn=notes.append)
+    rows = evaluate(strangers, form="miopen", checkpoint=label_checkpoint, baselines=True,
+                    warn=notes.append).to_json()["rows"]
     assert rows
     assert not any(row.get("baselines") for row in rows)
     assert any("no baselines" in note for note in notes)

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from seqtune.errors import FormatError
+from seqtune.predictor.labels.baselines.rankers import TwoTowers
 from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 from seqtune.predictor.labels.methods import Beam
 from seqtune.predictor.labels.mixture_weights import best_weights
-from seqtune.predictor.labels.rankers import TwoTowers
 from seqtune.predictor.labels.scores import LabelRow, judge
 from seqtune.predictor.labels.training import train
 from seqtune.predictor.labels.translator import LabelTranslator, LabelWords

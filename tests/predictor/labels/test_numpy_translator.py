@@ -25,6 +25,7 @@ from seqtune.predictor.networks.dimensions import Dimensions
 from seqtune.predictor.sequence.beam import Allowed, Scores, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from tests.support.interpreter import loaded_after
+from tests.support.tasks import task_of
 
 KERNELS = [find_solver(name).kernel for name in SOLVERS if "GTC" not in name]  # those get their rows from labels
 SIZES = [{"width": 32, "heads": 2, "layers": 1, "hidden": 64}, {"width": 48, "heads": 4, "layers": 3, "hidden": 40}]
@@ -68,15 +69,15 @@ def logs(scores: Scores, allowed: Allowed) -> NDArray[np.float64]:
 def test_arrays_give_the_probabilities_of_the_model(size: dict[str, int]) -> None:
     both, generator = Both(size), np.random.default_rng(1)
     columns = draw(3000, generator)
-    problems = []
+    tasks = []
     for kernel in KERNELS:
         for problem, device in solved(kernel, columns, gpus(), 2, generator):
             others = (one for one in KERNELS[:5] if one != kernel and one.why_not(problem, device) is None)
-            problems.append([SearchSpace(one, problem, device) for one in (kernel, *others)])
-    problems = [spaces for spaces in problems if any(map(len, spaces))]
-    beam_search_many(both, problems[::2], 4, 4)  # many questions at once,
-    for spaces in problems[1::8]:  # and one at a time
-        beam_search_many(both, [spaces], 4, 4)
+            tasks.append(task_of(*(SearchSpace(one, problem, device) for one in (kernel, *others))))
+    tasks = [task for task in tasks if len(task)]
+    beam_search_many(both, tasks[::2], 4, 4)  # many questions at once,
+    for task in tasks[1::8]:  # and one at a time
+        beam_search_many(both, [task], 4, 4)
     asked = solved(KERNELS[0], columns, gpus(), 50, generator)
     Greedy(both).answer(Labels(KERNELS[0], Questions.of(asked), np.zeros((len(asked), 8), np.int16)), 1)
     assert both.compared > 5000

@@ -17,10 +17,13 @@ from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import KERNELS, kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.sequence.beam import Allowed, Candidate, Grammar, beam_search, beam_search_many
+from seqtune.kernels.task import Task
+from seqtune.predictor.candidate import Candidate
+from seqtune.predictor.sequence.beam import Allowed, Grammar, beam_search, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.decoding import TranslatorWords
 from seqtune.predictor.times.translator import Translator
+from tests.support.tasks import task_of
 
 TOYS = (
     Kernel("toy.tiles", "conv2d", ("toy",), (
@@ -72,9 +75,9 @@ ALL = tuple(known_kernels())
 VOCABULARY = Vocabulary.build(ALL, DEVICES + REAL_DEVICES)
 
 
-def spaces_of(problem: Problem, device: Device) -> list[SearchSpace]:
+def spaces_of(problem: Problem, device: Device) -> tuple[SearchSpace, ...]:
     """Every space of the problem on the device, toys and real kernels."""
-    found = []
+    found: list[SearchSpace] = []
     for family in ALL:
         try:
             space = SearchSpace(family, problem, device)
@@ -82,13 +85,12 @@ def spaces_of(problem: Problem, device: Device) -> list[SearchSpace]:
             continue
         if len(space):
             found.append(space)
-    return found
+    return tuple(found)
 
 
-CASES = [spaces for problem, device in itertools.product(PROBLEMS, DEVICES + REAL_DEVICES)
+CASES = [Task(problem, device, spaces) for problem, device in itertools.product(PROBLEMS, DEVICES + REAL_DEVICES)
          if (spaces := spaces_of(problem, device))]
-SMALL = [[space for space in spaces if len(space) <= 2000] for spaces in CASES]
-SMALL = [spaces for spaces in SMALL if spaces]
+SMALL = [task_of(*few) for task in CASES if (few := [space for space in task.spaces if len(space) <= 2000])]
 
 
 class Dice:
@@ -126,10 +128,10 @@ class Flat(Dice):
         return np.zeros(len(self.vocabulary.targets), np.float32)
 
 
-def log_probability(model: Dice, spaces: Sequence[SearchSpace], configuration: Configuration) -> float:
+def log_probability(model: Dice, task: Task, configuration: Configuration) -> float:
     """By the definition: every word's share among the words with which some valid configuration goes on."""
-    said: tuple[object, ...] = (spaces[0].problem.key, spaces[0].device.name)
-    rest = [VOCABULARY.target(other).tolist() for space in spaces for other in space]
+    said: tuple[object, ...] = (task.problem.key, task.device.name)
+    rest = [VOCABULARY.target(other).tolist() for other in task]
     total = 0.0
     for step, word in enumerate(VOCABULARY.target(configuration).tolist()):
         allowed, scores = sorted({sentence[step] for sentence in rest}), model._scores(said)
@@ -140,25 +142,24 @@ def log_probability(model: Dice, spaces: Sequence[SearchSpace], configuration: C
     return float(total)
 
 
-def valid(candidates: Sequence[Candidate], spaces: Sequence[SearchSpace], count: int) -> bool:
+def valid(candidates: Sequence[Candidate], task: Task, count: int) -> bool:
     found = [candidate.configuration for candidate in candidates]
-    sizes = sum(map(len, spaces))
-    costs = [-candidate.log_probability for candidate in candidates]
-    return (len(found) == len(set(found)) == min(count, sizes) and costs == sorted(costs) and costs[0] >= 0
-            and all(any(configuration in space for space in spaces) for configuration in found))
+    costs = [-(candidate.log_probability or 0.0) for candidate in candidates]
+    return (len(found) == len(set(found)) == min(count, len(task)) and costs == sorted(costs) and costs[0] >= 0
+            and all(task.find(configuration) is not None for configuration in found))
 
 
 def test_there_are_real_kernels_and_cases_among_those_tested() -> None:
-    assert {space.kernel.name for spaces in CASES for space in spaces} >= {family.name for family in TOYS}
-    assert sum(space.kernel.name in KERNELS for spaces in CASES for space in spaces) >= 20
+    assert {space.kernel.name for task in CASES for space in task.spaces} >= {family.name for family in TOYS}
+    assert sum(space.kernel.name in KERNELS for task in CASES for space in task.spaces) >= 20
 
 
 def test_thousands_of_random_sentences_are_valid_and_none_dead_ends() -> None:
     generator = np.random.default_rng(1)
     decoded = 0
-    for spaces in CASES:
-        grammar = Grammar(VOCABULARY, spaces)
-        by_kernel = {space.kernel.name: space for space in spaces}
+    for task in CASES:
+        grammar = Grammar(VOCABULARY, task.spaces)
+        by_kernel = {space.kernel.name: space for space in task.spaces}
         for _ in range(100):
             configuration = grammar.random(generator)
             assert by_kernel[configuration.kernel].why_not(configuration) is None
@@ -176,8 +177,8 @@ def test_thousands_of_model_driven_sentences_are_valid_and_none_is_missing(seed:
     for count in (1, 40):
         found = beam_search_many(TranslatorWords(translator, VOCABULARY), CASES, width=4, count=count)
         decoded += sum(map(len, found))
-        for candidates, spaces in zip(found, CASES, strict=True):
-            assert valid(candidates, spaces, count)
+        for candidates, task in zip(found, CASES, strict=True):
+            assert valid(candidates, task, count)
     assert decoded >= 1000
 
 
@@ -214,47 +215,47 @@ def test_look_ahead_offers_exactly_the_words_that_brute_force_finds() -> None:
 
 @pytest.mark.parametrize("number", [0, 7, 16, 24])
 def test_a_beam_as_wide_as_the_space_ranks_it_by_probability_and_probabilities_sum_to_one(number: int) -> None:
-    spaces = SMALL[number % len(SMALL)]
-    size = sum(map(len, spaces))
+    task = SMALL[number % len(SMALL)]
+    size = len(task)
     model = Dice(VOCABULARY, seed=number)
-    found = beam_search(model, spaces, width=size, count=size)
-    assert valid(found, spaces, size)
-    assert sum(candidate.probability for candidate in found) == pytest.approx(1.0, abs=1e-6)
+    found = beam_search(model, task, width=size, count=size)
+    assert valid(found, task, size)
+    assert sum(candidate.probability or 0.0 for candidate in found) == pytest.approx(1.0, abs=1e-6)
     for candidate in found[::max(1, size // 25)]:
-        wanted = log_probability(model, spaces, candidate.configuration)
+        wanted = log_probability(model, task, candidate.configuration)
         assert candidate.log_probability == pytest.approx(wanted, abs=1e-5)
 
 
 def test_a_narrow_beam_gives_the_true_probabilities_of_what_it_finds() -> None:
     model = Dice(VOCABULARY)
-    for spaces in SMALL[:4]:
-        for candidate in beam_search(model, spaces, width=3, count=3):
-            wanted = log_probability(model, spaces, candidate.configuration)
+    for task in SMALL[:4]:
+        for candidate in beam_search(model, task, width=3, count=3):
+            wanted = log_probability(model, task, candidate.configuration)
             assert candidate.log_probability == pytest.approx(wanted, abs=1e-5)
 
 
 @pytest.mark.parametrize("width", [1, 2, 5])
 def test_fewer_than_count_come_only_from_smaller_spaces(width: int) -> None:
-    for spaces in CASES:
+    for task in CASES:
         for count in (1, 3, 17):
-            assert valid(beam_search(Dice(VOCABULARY, scale=30), spaces, width, count), spaces, count)
+            assert valid(beam_search(Dice(VOCABULARY, scale=30), task, width, count), task, count)
 
 
 def test_the_same_answer_every_time_and_ties_go_by_kernel_and_row() -> None:
-    for spaces in SMALL[:8]:
-        first = beam_search(Dice(VOCABULARY), spaces, 5, 5)
-        assert beam_search(Dice(VOCABULARY), spaces, 5, 5) == first
-        one = spaces[:1]
-        flat = beam_search(Flat(VOCABULARY), one, len(one[0]), len(one[0]))
-        order = [(-candidate.log_probability, one[0].row(candidate.configuration)) for candidate in flat]
+    for task in SMALL[:8]:
+        first = beam_search(Dice(VOCABULARY), task, 5, 5)
+        assert beam_search(Dice(VOCABULARY), task, 5, 5) == first
+        one = task_of(task.spaces[0])
+        flat = beam_search(Flat(VOCABULARY), one, len(one), len(one))
+        order = [(-(candidate.log_probability or 0.0), one.number(candidate.configuration)) for candidate in flat]
         assert order == sorted(order)
 
 
 def test_many_problems_at_once_get_what_each_gets_alone() -> None:
     torch.manual_seed(0)
     model = TranslatorWords(Translator.of(VOCABULARY, width=32, layers=1, hidden=32, heads=2), VOCABULARY)
-    for candidates, spaces in zip(beam_search_many(model, CASES, 4, 4), CASES, strict=True):
-        alone = beam_search(model, spaces, 4, 4)
+    for candidates, task in zip(beam_search_many(model, CASES, 4, 4), CASES, strict=True):
+        alone = beam_search(model, task, 4, 4)
         assert [one.log_probability for one in candidates] == pytest.approx(
             [one.log_probability for one in alone], abs=1e-4)
     assert beam_search_many(model, []) == []
@@ -267,8 +268,8 @@ def test_scores_that_are_no_numbers_still_give_valid_configurations() -> None:
             scores[::2], scores[1::5] = np.nan, -np.inf
             return scores
 
-    for spaces in CASES[::5]:
-        assert valid(beam_search(Broken(VOCABULARY), spaces, 4, 4), spaces, 4)
+    for task in CASES[::5]:
+        assert valid(beam_search(Broken(VOCABULARY), task, 4, 4), task, 4)
 
 
 def test_a_forced_sentence_costs_nothing_and_asks_the_model_nothing_more() -> None:
@@ -278,10 +279,10 @@ def test_a_forced_sentence_costs_nothing_and_asks_the_model_nothing_more() -> No
             raise AssertionError("there was nothing to decide")
 
     space = SearchSpace(TOYS[2], PROBLEMS[0], DEVICES[0])
-    assert beam_search(Once(VOCABULARY), [space]) == [Candidate(space[0], 0.0)]
+    assert beam_search(Once(VOCABULARY), task_of(space)) == [Candidate(space[0], 0.0)]
 
 
 def test_a_kernel_outside_the_vocabulary_is_refused() -> None:
     vocabulary = Vocabulary.build(TOYS[:1], DEVICES)
     with pytest.raises(CheckpointError, match=r"toy\.lonely"):
-        beam_search(Dice(vocabulary), [SearchSpace(TOYS[2], PROBLEMS[0], DEVICES[0])])
+        beam_search(Dice(vocabulary), task_of(SearchSpace(TOYS[2], PROBLEMS[0], DEVICES[0])))

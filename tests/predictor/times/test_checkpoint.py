@@ -29,6 +29,7 @@ from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times import checkpoint as checkpoints
 from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.translator import Translator
+from tests.support.tasks import task_of
 
 DEVICE = Device("toy:a", "toy", "arch1", "simd")
 KERNEL = Kernel("toy.direct", "conv2d", ("toy",), (Parameter("tile_w", (1, 2, 4, 7)), Parameter("order", ("a", "b"))),
@@ -49,8 +50,8 @@ def folder(tmp_path: Path) -> Path:
     return made().save(tmp_path / "toy")
 
 
-def answer(checkpoint: Checkpoint) -> list[tuple[str, float]]:
-    found = beam_search(checkpoint.next_word(), [SearchSpace(KERNEL, PROBLEM, DEVICE)], 8, 8)
+def answer(checkpoint: Checkpoint) -> list[tuple[str, float | None]]:
+    found = beam_search(checkpoint.next_word(), task_of(SearchSpace(KERNEL, PROBLEM, DEVICE)), 8, 8)
     return [(candidate.configuration.key, candidate.log_probability) for candidate in found]
 
 

@@ -15,7 +15,8 @@ from seqtune.errors import MisuseError, SeqtuneError, UnavailableError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import Task
+from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.times import evaluation as module
 from seqtune.predictor.times.baselines import random_log_share
 from seqtune.predictor.times.checkpoint import Checkpoint
@@ -76,11 +77,15 @@ def test_random_rows_hold_the_exact_expectation() -> None:
 class _Failing:
     """Proposes configurations that fail first, then the best one."""
 
-    def propose(self, spaces: Sequence[SearchSpace], count: int) -> list[Configuration]:
+    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        return [self._proposed(task)[:count] for task in tasks]
+
+    def _proposed(self, task: Task) -> list[Candidate]:
         measured = next(measured for measured in measured_tasks(DATA, held_out=True)
-                        if measured.problem == spaces[0].problem and measured.device == spaces[0].device)
+                        if measured.problem == task.problem and measured.device == task.device)
         failing = np.flatnonzero(np.isinf(measured.seconds))[:2]
-        return [measured.task[int(row)] for row in [*failing, int(np.nanargmin(measured.seconds))]][:count]
+        return [Candidate(measured.task[int(number)])
+                for number in [*failing, int(np.nanargmin(measured.seconds))]]
 
 
 def test_a_failing_pick_counts_as_the_default() -> None:

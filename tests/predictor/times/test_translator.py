@@ -18,6 +18,7 @@ from seqtune.predictor.sequence.beam import Allowed, beam_search, beam_search_ma
 from seqtune.predictor.sequence.vocabulary import BEGIN, Batch, Vocabulary
 from seqtune.predictor.times.decoding import TranslatorWords
 from seqtune.predictor.times.translator import FIT_SIZE, Choices, Source, Translator, fits, settled_codes
+from tests.support.tasks import task_of
 
 DEVICE = Device("toy:a", "toy", "arch1", "simd", threads=2, vector_bits=512)
 KERNEL = Kernel("toy.direct", "conv2d", ("toy",), tuple(
@@ -204,7 +205,7 @@ def test_growing_keeps_what_was_learned_and_makes_room(translator: Translator) -
         after = grown(there[1], words, wider[0], choices._replace(settled=wider[1]))
         torch.testing.assert_close(after, before, msg="a new word begins as <unknown>")
     problem = PROBLEMS[0]
-    assert beam_search(TranslatorWords(grown, larger), [SearchSpace(new, problem, device)], 3, 3)
+    assert beam_search(TranslatorWords(grown, larger), task_of(SearchSpace(new, problem, device)), 3, 3)
 
 
 def test_a_prediction_asks_the_model_once_for_each_word(translator: Translator,
@@ -218,8 +219,8 @@ def test_a_prediction_asks_the_model_once_for_each_word(translator: Translator,
         return advance(self, state, said, allowed)
 
     monkeypatch.setattr(TranslatorWords, "advance", counted)
-    spaces = [[SearchSpace(KERNEL, problem, DEVICE)] for problem in PROBLEMS[:3]]
-    for candidates in beam_search_many(TranslatorWords(translator, VOCABULARY), spaces, 5, 5):
+    tasks = [task_of(SearchSpace(KERNEL, problem, DEVICE)) for problem in PROBLEMS[:3]]
+    for candidates in beam_search_many(TranslatorWords(translator, VOCABULARY), tasks, 5, 5):
         assert len(candidates) == 5
     assert 0 < len(steps) <= len(KERNEL.parameters)
     assert max(steps) > 3, "hypotheses of several problems are in one step"

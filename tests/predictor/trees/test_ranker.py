@@ -59,24 +59,25 @@ def _said(measured: MeasuredTask) -> NDArray[np.float32]:
 def test_what_trees_expect_to_be_faster_comes_first_and_nothing_is_lost() -> None:
     moved = 0
     for measured in TEST:
-        before = beam_search(made().next_word(), measured.task.spaces, PROPOSALS, PROPOSALS)
-        after = RANKER.reorder(measured.task.spaces, before)
+        before = beam_search(made().next_word(), measured.task, PROPOSALS, PROPOSALS)
+        after = RANKER.reorder(measured.task, before)
         assert {one.configuration for one in after} == {one.configuration for one in before}
-        assert sum(one.probability for one in after) == pytest.approx(sum(one.probability for one in before))
+        assert sum(one.probability or 0 for one in after) == pytest.approx(sum(one.probability or 0 for one in before))
         expected = _said(measured)
-        wanted = {one.configuration: one.log_probability - expected[measured.task.number(one.configuration)] / TAU
-                  for one in before}
+        numbers = [measured.task.number(one.configuration) for one in before]
+        wanted = {one.configuration: (one.log_probability or 0) - expected[number] / TAU
+                  for one, number in zip(before, numbers, strict=True)}
         assert [one.configuration for one in after] == sorted(wanted, key=lambda one: -wanted[one])
-        assert made().propose(measured.task.spaces, 3) == after[:3]
+        assert made().propose([measured.task], 3) == [after[:3]]
         moved += after[0].configuration != before[0].configuration
     assert moved, "an untrained translator is put right somewhere"
 
 
 def test_without_trees_of_a_kernel_the_beam_stands_as_it_is() -> None:
-    spaces = TEST[0].task.spaces
-    found = beam_search(made().next_word(), spaces, WIDTH, WIDTH)
-    assert Ranker({}, {}).reorder(spaces, found) == found
-    assert made(None).propose(spaces, 5) == found[:5]
+    task = TEST[0].task
+    found = beam_search(made().next_word(), task, WIDTH, WIDTH)
+    assert Ranker({}, {}).reorder(task, found) == found
+    assert made(None).propose([task], 5) == [found[:5]]
 
 
 def test_every_feature_of_the_kernels_here_is_a_number(a_device: Device) -> None:
@@ -105,7 +106,7 @@ def a_device(request: pytest.FixtureRequest) -> Device:
 def test_a_saved_ranker_comes_back_and_orders_the_same(tmp_path: Path) -> None:
     loaded = Checkpoint.load(made().save(tmp_path / "with"))
     for measured in TEST:
-        assert loaded.propose(measured.task.spaces, 5) == made().propose(measured.task.spaces, 5)
+        assert loaded.propose([measured.task], 5) == made().propose([measured.task], 5)
     plain = Checkpoint.load(made(None).save(tmp_path / "without"))
     assert plain.ranker is None
     assert not (tmp_path / "without" / "trees.safetensors").exists()
@@ -154,4 +155,4 @@ def test_enormous_trees_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_trees_that_know_other_features_are_refused() -> None:
     stranger = Ranker({"fake.direct": 3}, RANKER.forests)
     with pytest.raises(CheckpointError, match="know 3 features"):
-        made(stranger).propose(TEST[0].task.spaces, 3)
+        made(stranger).propose([TEST[0].task], 3)

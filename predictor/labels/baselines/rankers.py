@@ -20,16 +20,16 @@ from seqtune.data.labels import Labels
 from seqtune.data.queries import Questions
 from seqtune.kernels.kernel import Kernel
 
-from ..networks.dimensions import Dimensions
-from ..sequence.vocabulary import Vocabulary
-from .baselines import Majority, Nearest
-from .classifier_chain import with_values
-from .inputs import TOKENS, Floats, Inputs, tree_columns
-from .label_lessons import Rows
-from .label_options import LabelOptions
-from .methods import Answers, Places, Ranker, valid
-from .training import fingerprint, fit_lessons, vocabulary_of
-from .translator import Reader, Source, TargetVectors
+from ...networks.dimensions import Dimensions
+from ...sequence.vocabulary import Vocabulary
+from ..classifier_chain import with_values
+from ..inputs import TOKENS, Floats, Inputs, tree_columns
+from ..label_lessons import Rows
+from ..label_options import LabelOptions
+from ..methods import Answers, Places, Ranker, valid
+from ..training import fingerprint, fit_lessons, vocabulary_of
+from ..translator import Reader, Source, TargetVectors
+from .lookup import Majority, Nearest
 
 
 class Candidates:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from seqtune.data.labels import Labels
 
-from .inputs import plain_columns
-from .methods import Answers, Places
+from ..inputs import plain_columns
+from ..methods import Answers, Places
 
 _Group = tuple[str, str]  # names of device and kernel
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..networks.dimensions import Dimensions
-from ..networks.transformer import Pairs
-from ..sequence.vocabulary import Vocabulary
-from .inputs import MAGNITUDE_SIZE, NUMBERS, WORDS
-from .translator import SentenceModel, Source
+from ...networks.dimensions import Dimensions
+from ...networks.transformer import Pairs
+from ...sequence.vocabulary import Vocabulary
+from ..inputs import MAGNITUDE_SIZE, NUMBERS, WORDS
+from ..translator import SentenceModel, Source
 
 MAGNITUDE = 4  # place of a number's logarithm in its code
 _FEATURES = len(NUMBERS) + MAGNITUDE_SIZE + len(WORDS) + 1

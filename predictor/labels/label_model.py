@@ -1,0 +1,66 @@
+"""LabelModel: the kind of model that learns from another tuner's choices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Self
+
+from seqtune.errors import MisuseError
+
+from ..model import EvaluationRequest, TrainingRequest
+from ..say import Say
+from .checkpoint import LabelCheckpoint
+
+if TYPE_CHECKING:
+    from seqtune.data.dataset import Dataset
+
+    from .scores import LabelRow, RaceRow
+
+
+class LabelModel(LabelCheckpoint):
+    """A translator trained on the configurations that MIOpen chose, with chains of boosted trees beside it."""
+
+    @classmethod
+    def of(cls, checkpoint: LabelCheckpoint) -> Self:
+        """The model of a checkpoint."""
+        return cls(**{field.name: getattr(checkpoint, field.name) for field in fields(checkpoint)})
+
+    @classmethod
+    def learns_from(cls, data: Dataset) -> bool:
+        """Choices and times of MIOpen's solvers."""
+        from seqtune.data.labels import holds_labels
+
+        return holds_labels(data)
+
+    @classmethod
+    def train(cls, data: Dataset, request: TrainingRequest, progress: Callable[[Any], None] | None,
+              say: Say) -> tuple[Self, dict[str, Any]]:
+        """As `Model.train`. `refit` finishes the training on the held-out problems, after they were judged."""
+        from .label_options import LabelOptions
+        from .whole_training import train_whole
+
+        options = LabelOptions(seed=request.seed, state=request.state)
+        if request.epochs is not None:
+            options = replace(options, epochs=request.epochs)
+        checkpoint, report = train_whole(data, options, everything=request.refit, progress=progress, say=say)
+        return cls.of(checkpoint), report
+
+    def retrain(self, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
+                progress: Callable[[Any], None] | None) -> tuple[Self, dict[str, Any]]:
+        """Raises MisuseError: choices of another tuner are learned anew."""
+        raise MisuseError("a model of MIOpen's labels is not retrained: `seqtune train` learns from old and new ones "
+                          "in one data set")
+
+    def evaluate(self, data: Dataset, request: EvaluationRequest, progress: Say,
+                 warn: Say) -> Sequence[LabelRow | RaceRow]:
+        """Rows per device and solver of the choices told, then per device of the solvers chosen.
+
+        Only what the model did not learn from is judged.
+        """
+        from .label_evaluation import evaluate_labels
+
+        if request.methods is not None or request.questions is not None:
+            raise MisuseError("--methods, --live and --problems are for data sets of measurements")
+        return evaluate_labels(self, data, baselines=request.baselines, by_feature=request.by_feature,
+                               progress=progress, warn=warn)
