@@ -38,7 +38,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seqtune.errors import DeviceError, FormatError, SeqtuneError
+from seqtune.errors import DeviceError, FormatError, SeqtuneError, one_line
 from seqtune.kernels.declaration import from_json, to_json
 from seqtune.kernels.device import Device
 from seqtune.kernels.files import reason, replacing
@@ -130,7 +130,7 @@ class Dataset:
         except OSError as error:
             raise FormatError(f"cannot read the data set {path}: {reason(error)}") from None
         except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError) as error:
-            message = " ".join(str(error).split())[:200]
+            message = one_line(error, 200)
             raise FormatError(f"{path} is not a data set of seqtune: {message}") from None
         except SeqtuneError as error:
             raise error if isinstance(error, FormatError) else FormatError(f"{path}: {error}") from None

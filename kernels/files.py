@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from seqtune.errors import FormatError, SeqtuneError
+from seqtune.errors import FormatError, SeqtuneError, one_line
 
 
 def reason(error: OSError) -> str:
     """What the system says, in one line; Parquet's readers raise OSErrors of several lines."""
-    return error.strerror or " ".join(str(error).split())[:200]
+    return error.strerror or one_line(error, 200)
 
 
 def read_bounded(path: Path, most: int, advice: str = "") -> bytes:

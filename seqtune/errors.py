@@ -64,3 +64,12 @@ class FormatError(MisuseError):
 
 class CheckpointError(MisuseError):
     """A checkpoint is damaged or does not fit."""
+
+
+def one_line(error: BaseException | str, longest: int = 300) -> str:
+    """The message of an error in one line of at most `longest` characters, fit for a record.
+
+    An exception without a message gives the name of its type.
+    """
+    text = error if isinstance(error, str) else str(error) or type(error).__name__
+    return " ".join(text.split())[:longest]

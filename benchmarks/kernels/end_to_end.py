@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.common.page import Found, Page, measured_on
 from benchmarks.common.program import llvm_devices, parser_of, positive, report, run_program, warm_threads
 from benchmarks.common.report import BLUE, GREY, ORANGE, SKY, Row, draw_speeds, markdown
+from seqtune.errors import one_line
 
 if TYPE_CHECKING:
     from seqtune.kernels.device import Device
@@ -92,7 +93,7 @@ def ways(name: str, device: Device, given: argparse.Namespace) -> dict[str, Call
         try:
             found[method] = compiled(build(name).to(memory_format=last), x_last, freezing, mode)
         except Exception as error:  # a missing compiler, or one that fails: torch raises many kinds
-            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            reason = one_line(f"{type(error).__name__}: {error}", 200)
             print(f"{name}: {method} is unavailable: {reason}", file=sys.stderr, flush=True)
     return found
 

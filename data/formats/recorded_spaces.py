@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from seqtune.errors import FormatError
+from seqtune.errors import FormatError, one_line
 from seqtune.kernels.device import Device
 from seqtune.kernels.files import read_bounded, reason
 
@@ -130,8 +130,8 @@ def _of_file(path: Path, space: _Space | None) -> Iterator[Recorded]:
     except ValidationError as error:
         raise FormatError(f"{path} says nothing about its space: {_first(error)}") from None
     except pa.ArrowException as error:
-        said = " ".join(str(error).split())[:200]
-        raise FormatError(f"{path} is no Parquet file of a recorded space: {said}") from None
+        message = one_line(error, 200)
+        raise FormatError(f"{path} is no Parquet file of a recorded space: {message}") from None
     sizes: Sequence[int] = space.problem_size if isinstance(space.problem_size, list) else [space.problem_size]
     parameters = {name: [setting(value) for value in values] for name, values in space.tune_params.items()}
     found: dict[str, Recorded] = {}

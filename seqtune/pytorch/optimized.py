@@ -39,9 +39,8 @@ from seqtune.tuner.backends.llvm.compiler import Compiler
 from seqtune.tuner.backends.llvm.openmp import OpenMP, loaded_runtime
 from seqtune.tuner.backends.llvm.threads import Threads
 from seqtune.tuner.measuring.budget import SECONDS
-from seqtune.tuner.measuring.timing import one_line
 
-from ..errors import FormatError, MisuseError, SeqtuneError
+from ..errors import FormatError, MisuseError, SeqtuneError, one_line
 from ..inputs import as_device, check_positive, warned
 from .fused_steps import link
 from .graph import Layer, constants_of, find_layers, keep_strides, replace_glue, replace_layer

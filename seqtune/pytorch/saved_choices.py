@@ -14,9 +14,8 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.measuring.timing import one_line
 
-from ..errors import FormatError, MisuseError
+from ..errors import FormatError, MisuseError, one_line
 
 SCHEMA = 1
 MOST_BYTES = 4_000_000  # of a file; enough for thousands of layers

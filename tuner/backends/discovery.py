@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from functools import lru_cache
 
-from seqtune.errors import DeviceError, SeqtuneError
+from seqtune.errors import DeviceError, SeqtuneError, one_line
 from seqtune.kernels.device import Device
 
 from .backend import BACKENDS
@@ -23,7 +23,7 @@ def _discover(backend: str) -> tuple[tuple[Device, ...], str | None]:
     except SeqtuneError as error:
         return (), str(error)
     except Exception as error:  # a driver's own exceptions; none may take the others down
-        return (), " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        return (), one_line(f"{type(error).__name__}: {error}")
 
 
 def devices() -> list[Device]:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from seqtune.data.record import Measurement, Status
+from seqtune.errors import one_line
 from seqtune.kernels.implementation import Array
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
@@ -187,9 +188,3 @@ def interleaved(executables: Sequence[Executable | None], operands: Operands, ex
         if checked is not None and checked.status is Status.CORRECT else checked
         for place, checked in enumerate(found)
     ]
-
-
-def one_line(error: BaseException | str, longest: int = 300) -> str:
-    """The message of a failure, fit for a record."""
-    text = error if isinstance(error, str) else f"{error}" or type(error).__name__
-    return " ".join(text.split())[:longest]

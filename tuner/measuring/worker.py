@@ -28,7 +28,7 @@ from collections.abc import Callable
 from typing import Any
 
 from seqtune.data.record import Measurement, Status
-from seqtune.errors import SeqtuneError
+from seqtune.errors import SeqtuneError, one_line
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.lookup import resolve
@@ -39,7 +39,7 @@ from seqtune.kernels.registry import KERNELS, kernel
 from seqtune.kernels.space import SearchSpace
 
 from ..backends.backend import Backend, BuildError, Executable, LaunchError, open_backend
-from .timing import Expected, Options, check_and_time, interleaved, one_line, prepare
+from .timing import Expected, Options, check_and_time, interleaved, prepare
 
 Message = dict[str, Any]
 

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import seqtune
-from seqtune.errors import SeqtuneError, UnavailableError
-
-from .timing import one_line
+from seqtune.errors import SeqtuneError, UnavailableError, one_line
 
 START_SECONDS = 60.0  # opening a backend; a driver that takes longer hangs
 

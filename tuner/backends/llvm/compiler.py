@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import re
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
 
 import llvmlite
 import llvmlite.binding as llvm
+
+from seqtune.errors import one_line
 
 from ..backend import BuildError
 
@@ -119,7 +120,7 @@ class Compiler:
             own = f"source{self._count}"
             return own, Built(library.link(self._linker, own), entries)
         except RuntimeError as error:
-            raise BuildError(re.sub(r"\s+", " ", str(error))[:300]) from None
+            raise BuildError(one_line(error)) from None
 
     def close(self) -> None:
         """Forget what was built."""

@@ -22,7 +22,7 @@ from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 
 from ..backend import BuildError, LaunchError
-from .discovery import devices, handle, load, one_line, unavailable
+from .discovery import devices, error_line, handle, load, unavailable
 
 __all__ = ["OpenCLBackend", "OpenCLExecutable", "devices", "unavailable"]
 
@@ -68,7 +68,7 @@ class OpenCLBackend:
             try:
                 self.programs[source] = self.cl.Program(self.context, source.text).build(options=list(source.options))
             except self.cl.Error as error:
-                raise BuildError(one_line(error)) from None
+                raise BuildError(error_line(error)) from None
         return self.programs[source]
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class OpenCLExecutable:
                 self.steps.append((kernel, phase.global_size, phase.local_size))
         except cl.Error as error:
             self.close()
-            raise LaunchError(one_line(error)) from None
+            raise LaunchError(error_line(error)) from None
         for name in self.sizes:  # zeros: the first launch, in `build`, meets no odd numbers
             self._paint(name, 0, self.sizes[name] + 2 * MARGIN, np.uint32(0))
 
@@ -158,7 +158,7 @@ class OpenCLExecutable:
             queue.finish()
         except cl.Error as error:
             failed = BuildError if error.code == cl.status_code.BUILD_PROGRAM_FAILURE else LaunchError
-            raise failed(one_line(error)) from None
+            raise failed(error_line(error)) from None
 
     def output(self) -> Array:
         """A copy of y."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.errors import UnavailableError
+from seqtune.errors import UnavailableError, one_line
 from seqtune.kernels.device import Device
 
 from ..backend import BuildError
@@ -49,7 +49,7 @@ def unavailable() -> str | None:
     except UnavailableError as error:
         return str(error)
     except Exception as error:  # the loader has no platform: an exception of pyopencl's own
-        return f"no OpenCL platform was found ({one_line(error)}): pip install 'pyopencl[pocl]'"
+        return f"no OpenCL platform was found ({error_line(error)}): pip install 'pyopencl[pocl]'"
     if all(platform.name == pocl.NAME for platform in platforms) and (reason := pocl.unavailable()) is not None:
         return reason
     discovery = _discover()
@@ -91,7 +91,7 @@ def discover(cl: Any) -> Discovery:
         try:
             found[name] = _facts(cl, name, platform, handle), handle
         except (BuildError, cl.Error) as error:  # a device that cannot run the simplest kernel is none
-            refused.append(f"{handle.name.strip()}: {one_line(error)}")
+            refused.append(f"{handle.name.strip()}: {error_line(error)}")
     return Discovery(found, tuple(refused))
 
 
@@ -193,13 +193,13 @@ def _measure(cl: Any, handle: Any) -> dict[str, float]:
         cl.enqueue_copy(queue, bits, y)
         sweep = best("sweep", x, y, np.int32(steps))
     except cl.Error as error:
-        raise BuildError(one_line(error)) from None
+        raise BuildError(error_line(error)) from None
     return {"vector_bits": float(round(float(bits[1]) / 128) * 128),
             "peak_gflops": round(items * loops * 256 / peak / 1e9, 1),
             "bandwidth_gbs": round(steps * items * 128 / sweep / 1e9, 1)}
 
 
-def one_line(error: Exception) -> str:
-    """The line that says most: the compiler's first `error:`, else the first."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line for line in lines if "error:" in line), lines[0] if lines else type(error).__name__)[:300]
+def error_line(error: Exception) -> str:
+    """The most informative line of a driver's message: the compiler's first `error:`, else the first line."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return one_line(next((line for line in lines if "error:" in line), lines[0] if lines else error))
