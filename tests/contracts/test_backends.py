@@ -62,6 +62,7 @@ class TestBackend:
         executable.close()
         executable.close()
 
+    @pytest.mark.slow
     def test_every_family_is_right_on_odd_problems_and_writes_nothing_else(self, backend: Backend) -> None:
         device = backend.device
         slow = backend.build_allowance > QUICK

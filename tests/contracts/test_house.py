@@ -137,3 +137,24 @@ def test_folders_are_small() -> None:
         for path in sources(floor):
             counts[path.parent] += path.name != "__init__.py"
     assert {folder: count for folder, count in counts.items() if count > MOST_FILES} == {}
+
+
+# Rooms whose modules answer the same questions: for a platform, for an operation, for one source of knowledge.
+# `backends/llvm/backend.py`, `backends/opencl/backend.py` and `backends/backend.py`, which both implement, do not clash.
+PARALLEL = ("llvm", "opencl", "miopen", "operations", "times", "labels")
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_no_two_modules_of_a_floor_have_one_name_but_in_parallel_rooms(floor: str) -> None:
+    rooms: dict[str, list[str]] = defaultdict(list)
+    for path in sources(floor):
+        if path.name != "__init__.py":
+            rooms[path.stem].append(next((part for part in path.parts[:-1] if part in PARALLEL), "no parallel room"))
+    assert {name: found for name, found in rooms.items() if len(set(found)) < len(found)} == {}
+
+
+def test_no_module_of_the_front_has_the_name_of_a_public_function() -> None:
+    """Importing it would overwrite the function."""
+    import seqtune
+
+    assert {path.stem for path in sources("seqtune") if len(path.parts) == 2} & set(seqtune.__all__) == set()

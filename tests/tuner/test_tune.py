@@ -178,6 +178,7 @@ def test_ctrl_c_in_a_terminal_ends_the_tuner_and_its_worker(tmp_path: Path) -> N
         os.killpg(process.pid, 0)  # nobody of the group is left
 
 
+@pytest.mark.slow
 def test_a_killed_tuner_loses_no_measurement_and_repeats_none(tmp_path: Path) -> None:
     """Killed by SIGKILL at 20 seeded random moments: at start, while it opens the journal, while it measures."""
     path = tmp_path / "journal.sqlite"

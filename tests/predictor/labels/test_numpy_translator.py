@@ -65,6 +65,7 @@ def logs(scores: Scores, allowed: Allowed) -> NDArray[np.float64]:
     return np.concatenate([row - row.max() - np.log(np.exp(row - row.max()).sum()) for row in rows])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_arrays_give_the_probabilities_of_the_model(size: dict[str, int]) -> None:
     both, generator = Both(size), np.random.default_rng(1)

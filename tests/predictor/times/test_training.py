@@ -49,6 +49,7 @@ def _weights(checkpoint: Checkpoint) -> torch.Tensor:
     return torch.cat([tensor.flatten().float() for tensor in checkpoint.model.state_dict().values()])
 
 
+@pytest.mark.slow
 def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> None:
     vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
     torch.manual_seed(0)
@@ -183,6 +184,7 @@ def test_data_without_training_problems_is_refused() -> None:
         train(Data(DATA.frame[DATA.frame["held_out"]], DATA.devices), QUICK)
 
 
+@pytest.mark.slow
 def test_retraining_adapts_to_a_new_device_and_reports_before_and_after() -> None:
     options = replace(QUICK, epochs=25, validation=0.0)
     new = data(14, held_out=4, sampled=80, devices=(MIDDLE,), seed=3)
