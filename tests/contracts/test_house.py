@@ -140,7 +140,7 @@ def test_folders_are_small() -> None:
 
 
 # Rooms whose modules answer the same questions: for a platform, for an operation, for one source of knowledge.
-# `backends/llvm/backend.py`, `backends/opencl/backend.py` and `backends/backend.py`, which both implement, do not clash.
+# `backends/backend.py` may stand beside `backends/llvm/backend.py` and `backends/opencl/backend.py`.
 PARALLEL = ("llvm", "opencl", "miopen", "operations", "times", "labels")
 
 
