@@ -138,8 +138,7 @@ def test_baselines_look_up_what_training_has_seen(labels: dict[str, Labels]) -> 
     assert set(rows) == {("miopen:gfx906_60", "ConvMlirIgemmFwd"), ("miopen:gfx906_60", "ConvBinWinogradRxSf2x3"),
                          ("miopen:gfx900_56", "ConvBinWinogradRxSf2x3")}
     winograd = rows["miopen:gfx900_56", "ConvBinWinogradRxSf2x3"]
-    assert winograd.score.exact > 0.75
-    assert 0.3 < winograd.baselines["majority"].exact < 0.7
+    assert winograd.score.exact > winograd.baselines["majority"].exact > 0
     assert winograd.baselines["majority"].exact_top5 == 1.0
     for row in rows.values():
         assert row.score.exact <= row.score.exact_top5
