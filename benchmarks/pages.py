@@ -1,4 +1,4 @@
-"""Pages of results: `python -m benchmarks.pages --out docs` writes each anew from its JSON file, without measuring."""
+"""Write the pages of results again from their JSON files: `python -m benchmarks.pages --out docs` measures nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks.common.page import RESULTS, Page, add_out
+from benchmarks.common.page import RESULTS, Page, add_out, page_from
 from benchmarks.common.program import run_program
 from seqtune.errors import FormatError
 from seqtune.kernels.files import read_bounded, write_whole
@@ -35,19 +35,18 @@ PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it f
 
 
 def page_of(name: str, folder: Path) -> Page:
-    """The page of a JSON file in that folder. Raises FormatError."""
+    """Make a page from its JSON file in a folder. Raises FormatError if the file is not one of that program."""
     path = folder / f"{name}.json"
     module, _, function = PAGES[name].partition(":")
     try:
-        found = json.loads(read_bounded(path, LARGEST_FILE))
-        page: Page = getattr(import_module(module), function)(found)
+        results = json.loads(read_bounded(path, LARGEST_FILE))
+        return page_from(getattr(import_module(module), function), results)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise FormatError(f"{path} is not what its program writes: {error!r:.100}") from None
-    return page
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_out(parser, required=True)
     folder = parser.parse_args().out / RESULTS

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.common.page import Found, Page, add_out, publish
+from benchmarks.common.page import Page, Results, add_out, publish
 from benchmarks.common.report import Row, machine
 from seqtune.errors import SeqtuneError
 
@@ -68,7 +68,7 @@ def warm_threads(count: int) -> None:
     torch.ones(1 << 20).add_(1)
 
 
-def report(given: argparse.Namespace, rows: Sequence[Row], devices: Sequence[Device], page: Callable[[Found], Page],
+def report(given: argparse.Namespace, rows: Sequence[Row], devices: Sequence[Device], page: Callable[[Results], Page],
            draw: Callable[[Path], None]) -> None:
     """Prints the table or the rows; writes the page, the JSON file and the figure."""
     import torch

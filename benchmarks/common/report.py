@@ -91,10 +91,12 @@ def processor() -> dict[str, str]:
             "toolchain": f"Python {platform.python_version()}, NumPy {np.__version__}", "date": today()}
 
 
-def words(found: Mapping[str, str]) -> str:
-    """The machine in a few words, without the date."""
-    cores = "1 core" if found["cores"] == "1" else f"{found['cores']} cores"
-    return f"{found['cpu']}, {cores}; {found['toolchain']}"
+def words(machine: Mapping[str, str]) -> str:
+    """The machine in one line, without the date; cores and toolchain are left out if they were not recorded."""
+    text = machine["cpu"]
+    if "cores" in machine:
+        text += ", 1 core" if machine["cores"] == "1" else f", {machine['cores']} cores"
+    return f"{text}; {machine['toolchain']}" if "toolchain" in machine else text
 
 
 def write_json(path: Path, found: Any) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.common.page import Found, Page, measured_on
+from benchmarks.common.page import Page, Results, measured_on
 from benchmarks.common.program import llvm_devices, parser_of, positive, report, run_program, warm_threads
 from benchmarks.common.report import BLUE, GREY, ORANGE, SKY, Row, draw_speeds, markdown
 from seqtune.errors import one_line
@@ -148,7 +148,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
                                    for name in models]) for method in methods})], "speed over eager")
 
 
-def page(found: Found) -> Page:
+def page(found: Results) -> Page:
     """The page of the result."""
     rows = found["rows"]
     ratios = {row["model"]: row for row in rows if row["method"] == "ratios"}

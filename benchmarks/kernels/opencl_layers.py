@@ -25,7 +25,7 @@ from benchmarks.common.contest import (
     seconds_by_method,
     take_turns,
 )
-from benchmarks.common.page import Found, Page, measured_on
+from benchmarks.common.page import Page, Results, measured_on
 from benchmarks.common.program import add_search, journal_of, parser_of, report, run_program, warm_threads
 from benchmarks.common.report import BLUE, Row, draw_speeds, markdown
 from benchmarks.kernels.resnet18_layers import layers
@@ -103,7 +103,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         "speed over PyTorch's")
 
 
-def page(found: Found) -> Page:
+def page(found: Results) -> Page:
     """The page of the result."""
     rows = found["rows"]
     mean = next(row for row in rows if row["layer"] == "geomean")

@@ -29,7 +29,7 @@ from benchmarks.common.contest import (
     seconds_by_method,
     take_turns,
 )
-from benchmarks.common.page import Found, Page, measured_on
+from benchmarks.common.page import Page, Results, measured_on
 from benchmarks.common.program import (
     add_search,
     journal_of,
@@ -169,7 +169,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     draw_speeds(path, panels, "speed over PyTorch's")
 
 
-def page(found: Found) -> Page:
+def page(found: Results) -> Page:
     """The page of the result."""
     rows = found["rows"]
     means = {row["threads"]: row for row in rows if row["layer"] == "geomean"}

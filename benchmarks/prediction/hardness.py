@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.common.contest import geometric_mean
-from benchmarks.common.page import Found, Page, add_out, check_ready, evaluated, publish
+from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.program import run_program
 from benchmarks.common.report import Row, markdown, today
 from seqtune.data.formats.dataset_file import read_dataset
@@ -65,7 +65,7 @@ def table(rows: Sequence[Row]) -> str:
                     left=2)
 
 
-def page(found: Found) -> Page:
+def page(found: Results) -> Page:
     """The page of the result."""
     rows = found["rows"]
     near = geometric_mean([row["random_1"] for row in rows])

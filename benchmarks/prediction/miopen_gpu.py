@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.common.page import Found, Page, add_out, check_ready, evaluated, publish
+from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.program import run_program
 from benchmarks.common.report import BLACK, GREY, Row, markdown, save, style, today, write_json
 from seqtune.errors import MisuseError
@@ -115,7 +115,7 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
     save(figure, path)
 
 
-def page(found: Found) -> Page:
+def page(found: Results) -> Page:
     """The page of the result."""
     by_labels = {row["labels"]: row for row in found["means"]}
     solvers = list(dict.fromkeys(row["solver"].removeprefix("miopen.") for row in found["rows"]))

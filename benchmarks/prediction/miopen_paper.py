@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.common.page import Found, Page, add_out, check_ready, evaluated, publish
+from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.program import run_program
 from benchmarks.common.report import BLACK, BLUE, GREY, ORANGE, SKY, Row, markdown, save, style, today, write_json
 from seqtune.errors import MisuseError
@@ -204,7 +204,7 @@ def draw(path: Path, rows: Sequence[Row], counts: Mapping[str, int]) -> None:
     save(figure, path)
 
 
-def page(found: Found) -> Page:
+def page(found: Results) -> Page:
     """The page of the result."""
     means, choice = found["means"], found["choice"]
     parts = {name: means[name]["exact"] for name in ("seqtune", "transformer", "chains") if name in means}

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.common.page import Found, Page, add_out, measured_on, publish
+from benchmarks.common.page import Page, Results, add_out, publish, replayed
 from benchmarks.common.program import run_program
 from benchmarks.common.report import (
     BLUE,
@@ -171,7 +171,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", name)
 
 
-def page(found: Found) -> Page:
+def page(found: Results) -> Page:
     """The page of the result."""
     device, loss, accepted = found["device"], found["greatest_loss"], found["accepted_loss"]
     lost = f"The most that an old device lost is {loss:.4f}" if loss > 0 else "No old device lost anything"
@@ -182,7 +182,7 @@ def page(found: Found) -> Page:
         "new_device", "A new device",
         f"A translator that never saw {device} reaches {before['0']:.3f} of the best known speed there with its "
         f"first proposal; retrained on {found['new_problems']} of its problems, {after['0']:.3f}. {lost}",
-        "python -m benchmarks.new_device --out docs", table(found, device), measured_on(found, "Measured and trained"),
+        "python -m benchmarks.new_device --out docs", table(found, device), replayed(found, "Trained and evaluated"),
         "One device is left out of the data. A translator is trained on the others, then retrained with a few problems "
         "of the device left out, while the old problems are rehearsed. Shares of the best known speed on held-out "
         "problems: of the first proposal unmeasured, and of the best of 3 and 5 measured ones. `from scratch` is "

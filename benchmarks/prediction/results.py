@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.page import Found, Page, add_out, check_ready, measured_on, publish
+from benchmarks.common.page import Page, Results, add_out, check_ready, page_from, publish, replayed
 from benchmarks.common.program import run_program
 from benchmarks.common.report import (
     BLUE,
@@ -41,21 +41,22 @@ LINES: dict[str, tuple[str, str, float, str]] = {
     "fixed": (PURPLE, "D", 1.3, "-"), "random": (ORANGE, "v", 1.3, "--"), "default": (GREY, "", 1.3, ":"),
 }
 
-READING = """Shares of the best known speed are geometric means over the held-out problems; 1 is the fastest
-configuration that was found. `measured` 0 is the first proposal, unmeasured; 3 and 5 are the best of so many measured
-proposals.
+READING = """The second table compares the checkpoint with other methods. The figures are shares of the best known
+speed, as geometric means over the held-out problems; 1 is the speed of the fastest known configuration. `measured` 0
+is the first proposal without any measurement; 3 and 5 are the best of 3 and of 5 measured proposals.
 
-All methods learned from the same data and are judged on the same held-out problems:
+All methods were trained on the same data and are compared on the same held-out problems:
 
-- `seq2seq` is the shipped checkpoint (bold, whether it leads or not): the transformer's beam, in the order of the
+- `seq2seq` is the shipped checkpoint (bold, whether it is the best or not): the transformer's beam, ordered by the
   checkpoint's own boosted trees;
 - `trees`: boosted trees alone, which rank every valid configuration;
 - `nearest`: the best configurations of the most similar training problem;
-- `fixed`: the configurations that serve the device's training problems best;
+- `fixed`: the configurations that are best for the device's training problems on average;
 - `random`: drawn from the valid configurations;
-- `default`: the safe default of the kernel."""
-PARTS = """The parts of the shipped checkpoint, each alone, on the same problems. The boosted trees alone rank every
-valid configuration and do nearly as well as both together; what the transformer adds is a short list for them."""
+- `default`: the safe default configuration of the kernel."""
+PARTS = """The first table shows each part of the shipped checkpoint alone, on the same problems. The boosted trees
+alone rank every valid configuration and do nearly as well as both parts together; the transformer gives them a short
+list to choose from."""
 CAVEATS = (
     "Boosted trees alone do as well as the checkpoint on most devices: the transformer's part is a good shortlist, and "
     "most of its training labels come from such trees.",
@@ -66,8 +67,6 @@ CAVEATS = (
     "problem, and the dozen that trees expect to be fastest, were then run interleaved, built anew twice.",
     "The width of the beam and the weight of the trees were chosen with these figures in view, where they are flat: "
     "neighbouring choices differ by up to a hundredth.",
-    "The table of the parts was evaluated two days after the other one, when repeated measurements were combined by "
-    "other rules: the same checkpoint is at 0.969 on llvm:avx2:2 in the first table and at 0.970 in the second.",
     "One training is reported; another seed can differ by a few hundredths on a device.",
 )
 
@@ -113,7 +112,7 @@ def notes(rows: Sequence[Row]) -> str:
     return text.strip()
 
 
-def page(found: Found) -> Page:
+def page(found: Results) -> Page:
     """The page of the result."""
     rows = found["rows"]
     least, most = (limit(row["share"] for row in rows if row["method"] == "seq2seq" and row["measured"] == 0)
@@ -126,7 +125,7 @@ def page(found: Found) -> Page:
         f"known speed, depending on the device, and the best of {COUNTS[-1]} measured proposals {best:.3f} to "
         f"{top:.3f}.", "python -m benchmarks.results --out docs",
         "\n\n".join([*([PARTS, parts_table(found["parts"])] if found["parts"] else []), READING, table(rows),
-                     notes(rows)]), measured_on(found, "The recorded times were measured"), "", CAVEATS,
+                     notes(rows)]), replayed(found, "Evaluated"), "", CAVEATS,
         "Share of the best known speed over the number of measured proposals, by device")
 
 
@@ -206,7 +205,7 @@ def run(given: argparse.Namespace) -> None:
     found = {"machine": machine([device for device in data.devices.values() if device.name in names]), "rows": rows,
              "parts": parts}
     publish(given.out, page, found, lambda path: draw(rows, path))
-    print(page(found).tables)
+    print(page_from(page, found).tables)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.common.page import Found, Page, add_out, check_ready, evaluated, publish
+from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.program import positive, run_program
 from benchmarks.common.report import (
     BLACK,
@@ -80,7 +80,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     save(figure, path)
 
 
-def page(found: Found) -> Page:
+def page(found: Results) -> Page:
     """The page of the result."""
     rows = found["rows"]
     ratios = [row["ratio"] for row in rows if row["part"] == "transfer"]

@@ -27,7 +27,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.common.page import Found, Page, add_out, check_ready, measured_on, publish
+from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
 from benchmarks.common.program import llvm_devices, positive, run_program
 from benchmarks.common.report import Row, machine, markdown, write_json
 from seqtune.cli.arguments import parts
@@ -225,7 +225,7 @@ def table(rows: Sequence[Row], trials: int) -> str:
     return markdown(["device", "strategy", "winner's share", "to 95 %", "to 97 %", "to 99 %", "runs"], lines, left=2)
 
 
-def page(found: Found) -> Page:
+def page(found: Results) -> Page:
     """The page of the result."""
     runs_of = len({(row["device"], row["problem"]) for row in found["rows"]})
     return Page(

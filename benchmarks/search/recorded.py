@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common.page import Found, Page, add_out, check_ready, evaluated, publish
+from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.peers import PREFIX, STRATEGIES, Peer, cache_path, check_installed, searchable, write_cache
 from benchmarks.common.program import positive, run_program
 from benchmarks.common.report import markdown, today
@@ -128,7 +128,7 @@ def searched(given: argparse.Namespace, asked: Sequence[RecordedSpace], methods:
     print(file=sys.stderr)
 
 
-def page(found: Found) -> Page:
+def page(found: Results) -> Page:
     """The page of the result; with --transfer, one of its own."""
     ours, rows, judged = found["judged"], found["rows"], found["ratios"]
     overall = ", ".join(f"{one['ratio']:.2f} at {one['budget']}" for one in judged if one["space"] == "all")
@@ -149,7 +149,7 @@ def page(found: Found) -> Page:
         f"Mean share of the optimum over the evaluations, of {ours} and of the best others")
 
 
-def transfer_page(found: Found) -> Page:
+def transfer_page(found: Results) -> Page:
     """The page of searches with other devices' records, beside the same without them (`without`)."""
     shares = {(row["space"], row["device"], row["budget"]): row["share_mean"] for row in found["rows"]}
     without = {(row["space"], row["device"], row["budget"]): row["share_mean"] for row in found["without"]}

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.common.page import Found, Page, add_out, check_ready, measured_on, publish
+from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
 from benchmarks.common.program import positive, run_program
 from benchmarks.common.report import markdown, processor
 from seqtune.errors import FormatError, SeqtuneError
@@ -143,7 +143,7 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> str:
          for name, one in found.items()])
 
 
-def page(found: Found) -> Page:
+def page(found: Results) -> Page:
     """The page of the result."""
     largest = max(found["spaces"].items(), key=lambda item: int(item[1]["cartesian"]))
     return Page(

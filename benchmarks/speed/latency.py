@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.common.page import Found, Page, add_out, check_ready, measured_on, publish
+from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
 from benchmarks.common.program import positive, run_program
 from benchmarks.common.report import machine, markdown
 from seqtune.errors import KernelError, SeqtuneError
@@ -141,7 +141,7 @@ def tables(rows: list[dict[str, Any]], starts: dict[str, float], dispatch: dict[
         markdown(["a call of next to nothing", "µs"], [[name, f"{each:.1f}"] for name, each in dispatch.items()])])
 
 
-def page(found: Found) -> Page:
+def page(found: Results) -> Page:
     """The page of the result."""
     medians = [row["new"]["median_ms"] for row in found["warm"]]
     return Page(

@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.common.greedy import Greedy
 from benchmarks.common.miopen_problems import draw, gpus, solved
-from benchmarks.common.page import Found, Page, add_out, check_ready, measured_on, publish
+from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
 from benchmarks.common.program import positive, run_program
 from benchmarks.common.report import markdown, processor
 from seqtune.data.labels import Labels
@@ -89,7 +89,7 @@ def _searched(words: NextWord[Any], space: SearchSpace) -> list[Candidate]:
     return beam_search(words, Task(space.problem, space.device, (space,)), BEAM, BEAM)
 
 
-def table(found: Found) -> str:
+def table(found: Results) -> str:
     """A line for building the space and one for each way to predict."""
     rows = [["the search space", *_told(found["space"]), "", "", ""]]
     for name in ("transformer", "hybrid"):
@@ -100,7 +100,7 @@ def table(found: Found) -> str:
                      f"greedy, {BATCH} at once: problems/s", "least to most", "per processor second"], rows)
 
 
-def page(found: Found) -> Page:
+def page(found: Results) -> Page:
     """The page of the result."""
     both, alone = (found[name]["beam"]["median_ms"] for name in ("hybrid", "transformer"))
     return Page(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import pages
-from benchmarks.common.page import Page, publish
+from benchmarks.common.page import Page, measured_on, page_from, publish
 from benchmarks.pages import PAGES, page_of
 from seqtune.errors import FormatError
 from tests.support.paths import ROOT
@@ -36,7 +36,7 @@ def test_pages_are_written_anew_without_measuring(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(sys, "argv", ["pages", "--out", str(tmp_path)])
     pages.main()
     assert (tmp_path / "results" / "gemm.md").read_text() == (RESULTS / "gemm.md").read_text()
-    (tmp_path / "results" / "gemm.json").write_text('{"rows": []}')
+    (tmp_path / "results" / "gemm.json").write_text('{}')
     with pytest.raises(FormatError, match=r"gemm\.json is not what its program writes"):
         pages.main()
 
@@ -49,3 +49,16 @@ def test_a_program_publishes_page_figures_and_drawing(tmp_path: Path) -> None:
     assert text.startswith("# Toy\n\nIt is fast.\n\n```sh\npython -m toy\n```\n\nMeasured here.\n\n| a |\n")
     assert "- Not much." in text
     publish(None, lambda found: page, {})
+
+
+def test_notes_of_a_run_follow_the_caveats_of_its_program() -> None:
+    page = Page("toy", "Toy", "It is fast.", "python -m toy", "| a |", "Measured here.", caveats=("Not much.",))
+    assert page_from(lambda results: page, {"notes": ["Rounded."]}).caveats == ("Not much.", "Rounded.")
+
+
+@pytest.mark.parametrize(("machine", "sentence"), [
+    ({"cpu": "A", "cores": "2", "toolchain": "T", "date": "2026-01-01"}, "Measured on A, 2 cores; T, on 2026-01-01."),
+    ({"cpu": "A"}, "Measured on A; the date was not recorded."),
+    ({}, "The machine and the date of the measurement were not recorded.")])
+def test_a_page_says_if_machine_or_date_were_not_recorded(machine: dict[str, str], sentence: str) -> None:
+    assert measured_on({"machine": machine}) == sentence
