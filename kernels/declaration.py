@@ -7,7 +7,7 @@ search space like any other. Implementations never come from a file, so a kernel
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -66,14 +66,17 @@ def to_json(kernel: Kernel) -> dict[str, object]:
     return {
         "name": kernel.name, "problem_type": kernel.operation, "backends": list(kernel.backends),
         "version": kernel.version, "meaning": kernel.meaning,
-        "solves": [{"expression": one.expression.text, "reason": one.reason} for one in kernel.solves],
-        "parameters": [{"name": one.name, "values": list(one.values), "meaning": one.meaning}
-                       for one in kernel.parameters],
+        "solves": _conditions(kernel.solves),
+        "parameters": [{"name": parameter.name, "values": list(parameter.values), "meaning": parameter.meaning}
+                       for parameter in kernel.parameters],
         "derived": [{"name": name, "expression": expression.text} for name, expression in kernel.derived],
-        "constraints": [{"expression": one.expression.text, "reason": one.reason} for one in kernel.constraints],
-        **({"prior": [{"expression": one.expression.text, "reason": one.reason} for one in kernel.prior]}
-           if kernel.prior else {}),
+        "constraints": _conditions(kernel.constraints),
+        **({"prior": _conditions(kernel.prior)} if kernel.prior else {}),
         "default": dict(kernel.default)}
+
+
+def _conditions(constraints: Iterable[Constraint]) -> list[dict[str, str]]:
+    return [{"expression": constraint.expression.text, "reason": constraint.reason} for constraint in constraints]
 
 
 def from_json(declaration: Mapping[str, object]) -> Kernel:
@@ -95,24 +98,28 @@ def read_kernels(path: str | Path) -> tuple[Kernel, ...]:
         raise FormatError(f"{path}: {error}") from None
 
 
-def _kernel(found: _Declaration) -> Kernel:
+def _kernel(declared: _Declaration) -> Kernel:
     try:
-        operation(found.problem_type)
-        names = [*(one.name for one in found.parameters), *(one.name for one in found.derived)]
+        operation(declared.problem_type)
+        names = [*(parameter.name for parameter in declared.parameters),
+                 *(quantity.name for quantity in declared.derived)]
         twice = next((name for name, count in Counter(names).items() if count > 1), None)
         if twice is not None:
-            raise FormatError(f"{found.name} declares {twice!r:.40} twice")
-        parameters = {one.name: Parameter(one.name, tuple(one.values), one.meaning) for one in found.parameters}
-        for name, value in found.default.items():
+            raise FormatError(f"{declared.name} declares {twice!r:.40} twice")
+        parameters = {parameter.name: Parameter(parameter.name, tuple(parameter.values), parameter.meaning)
+                      for parameter in declared.parameters}
+        for name, value in declared.default.items():
             if name not in parameters or value not in parameters[name].values:
-                raise FormatError(f"{found.name}: the default {name[:40]}={value!s:.40} is no value of a parameter")
-        solves, constraints, prior = (tuple(Constraint.of(one.expression, one.reason) for one in part)
-                                      for part in (found.solves, found.constraints, found.prior))
-        derived = tuple((one.name, Expression(one.expression)) for one in found.derived)
+                raise FormatError(f"{declared.name}: the default {name[:40]}={value!s:.40} is no value of a parameter")
+        solves, constraints, prior = (
+            tuple(Constraint.of(condition.expression, condition.reason) for condition in conditions)
+            for conditions in (declared.solves, declared.constraints, declared.prior))
+        derived = tuple((quantity.name, Expression(quantity.expression)) for quantity in declared.derived)
     except MisuseError as error:
-        raise error if isinstance(error, FormatError) else FormatError(f"{found.name}: {error}") from None
-    return Kernel(found.name, found.problem_type, tuple(found.backends), tuple(parameters.values()), constraints,
-                  tuple(found.default.items()), found.meaning, solves, derived, found.version, prior)
+        raise error if isinstance(error, FormatError) else FormatError(f"{declared.name}: {error}") from None
+    return Kernel(declared.name, declared.problem_type, tuple(declared.backends), tuple(parameters.values()),
+                  constraints, tuple(declared.default.items()), declared.meaning, solves, derived, declared.version,
+                  prior)
 
 
 def _first(error: ValidationError) -> str:

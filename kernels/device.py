@@ -19,7 +19,7 @@ _KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (i
 class Device:
     """Facts about one device. Sizes are bytes, rates GFLOP/s and GB/s; 0 means that a limit does not apply."""
 
-    name: str  # "llvm:avx512:2", "opencl:cpu-amd-epyc"; stable between sessions
+    name: str  # "llvm:avx512:2", "opencl:cpu-amd-epyc"; the same in every process
     backend: str  # llvm | opencl | cuda | miopen | recorded ...
     architecture: str  # "znver5", "sm_90", "gfx906"
     instruction_set: str  # "avx512", "avx2", "sse", "neon", "opencl-c-1.2"
@@ -35,31 +35,31 @@ class Device:
     max_work_group: int = 0  # work-items
     peak_gflops: float = 0.0  # measured fp32, all threads
     bandwidth_gbs: float = 0.0  # measured, from memory
-    toolchain: str = ""  # what turns source into code: "llvmlite 0.50 LLVM 22.1"; part of a cache key
+    toolchain: str = ""  # the compiler: "llvmlite 0.50 LLVM 22.1"; part of a cache key
     extra: tuple[tuple[str, Fact], ...] = field(default=())
 
     @property
     def key(self) -> str:
-        """Identity for records: name, model and size, without toolchain and measured rates."""
-        size = "" if self.backend == "llvm" else f"x{self.compute_units}"  # llvm names say their threads
+        """The identity of the device in records: name, model and size, without toolchain and measured rates."""
+        size = "" if self.backend == "llvm" else f"x{self.compute_units}"  # llvm names contain the number of threads
         return " ".join(f"{self.name} {self.architecture} {self.model} {size}".split())
 
     @property
     def fingerprint(self) -> str:
-        """Sizes that differ between machines whose devices share a `key`: a model name in the cloud says little.
+        """The sizes that may differ between machines whose devices share a `key`, as cloud machines often do.
 
-        Measured rates are left out: they change from one measuring to the next.
+        Measured rates are left out: they change from one measurement to the next.
         """
         sizes = {"l1": self.l1_bytes, "l2": self.l2_bytes, "l3": self.l3_bytes, "local": self.local_memory}
         return " ".join(f"{name}={size}" for name, size in sizes.items())
 
     @property
     def vector_floats(self) -> int:
-        """fp32 lanes of the widest register."""
+        """The number of fp32 lanes of the widest register."""
         return self.vector_bits // 32
 
     def names(self) -> dict[str, Fact]:
-        """What constraints can name: limits, counts and whatever is in `extra`."""
+        """The facts that constraints can name: limits, counts and all of `extra`."""
         return {
             **dict(self.extra), "threads": self.threads, "compute_units": self.compute_units,
             "vector_floats": self.vector_floats,
@@ -69,7 +69,7 @@ class Device:
         }
 
     def to_json(self) -> dict[str, Fact | dict[str, Fact]]:
-        """A flat JSON object; `extra` is an object of its own."""
+        """The facts as a flat JSON object, except that `extra` is an object in it."""
         facts: dict[str, Fact | dict[str, Fact]] = {
             name: getattr(self, name) for name in self.__dataclass_fields__ if name != "extra"}
         facts["extra"] = dict(self.extra)
@@ -78,26 +78,26 @@ class Device:
     @classmethod
     def from_json(cls, facts: Mapping[str, object]) -> Device:
         """The inverse of `to_json`. Raises FormatError."""
-        known = cls.__dataclass_fields__
+        fields = cls.__dataclass_fields__
         values: dict[str, object] = {}
         for name, value in facts.items():
             if name == "extra" and isinstance(value, Mapping):
                 values["extra"] = tuple((str(key), _fact(key, fact)) for key, fact in value.items())
-            elif name not in known:
+            elif name not in fields:
                 raise FormatError(f"a device has no fact {name!r:.40}")
-            elif isinstance(value, _KINDS.get(str(known[name].type), ())) and not isinstance(value, bool):
-                values[name] = float(value) if isinstance(value, int) and known[name].type == "float" else value
+            elif isinstance(value, _KINDS.get(str(fields[name].type), ())) and not isinstance(value, bool):
+                values[name] = float(value) if isinstance(value, int) and fields[name].type == "float" else value
             else:
-                raise FormatError(f"device fact {name}={value!r:.40} is not of type {known[name].type}")
+                raise FormatError(f"device fact {name}={value!r:.40} is not of type {fields[name].type}")
         for name in ("name", "backend", "architecture", "instruction_set"):
             if name not in values:
                 raise FormatError(f"a device needs {name}")
-        found = cls(**values)  # type: ignore[arg-type]
-        own = replace(found, extra=()).names()
-        for name, _ in found.extra:
+        device = cls(**values)  # type: ignore[arg-type]
+        own = replace(device, extra=()).names()
+        for name, _ in device.extra:
             if name in own:
                 raise FormatError(f"the extra device fact {name} would hide the device's own {name}={own[name]!r:.40}")
-        return found
+        return device
 
 
 def _fact(name: object, value: object) -> Fact:

@@ -1,7 +1,7 @@
 """Enumeration: the valid configurations of a kernel, found by progressive filtering.
 
-One parameter after the other is added, in decoding order; with each of them every constraint whose names are all known
-drops rows. Rows come out sorted.
+The parameters are added in decoding order. After each of them, every constraint whose names all have values drops the
+rows that break it. The resulting rows are sorted.
 """
 
 from __future__ import annotations
@@ -18,18 +18,22 @@ from seqtune.errors import KernelError
 from .kernel import Constraint, Kernel, Parameter
 
 LARGEST_SPACE = 20_000_000  # rows while enumerating; a larger space is refused rather than swapped to disk
-Rows = NDArray[np.int16]  # (configuration, parameter): places in Parameter.values
+Rows = NDArray[np.int16]  # (configuration, parameter): indices into Parameter.values
 
 
 def column_of(parameter: Parameter) -> NDArray[Any]:
-    """The values as a column; numbers beside words stay what they are."""
+    """The values of a parameter as a column; in a mix of numbers and words, the numbers stay numbers."""
     words = sum(isinstance(value, str) for value in parameter.values)
     return np.asarray(parameter.values, dtype=object if 0 < words < len(parameter.values) else None)
 
 
 @lru_cache(maxsize=512)
-def enumerate_rows(kernel: Kernel, seen: tuple[tuple[str, Any], ...]) -> Rows:
-    prefixes = _Prefixes(kernel, dict(seen))
+def enumerate_rows(kernel: Kernel, names: tuple[tuple[str, Any], ...]) -> Rows:
+    """Enumerate the valid configurations, given the values of the names of problem and device that the kernel reads.
+
+    Raises KernelError if there may be too many partial configurations.
+    """
+    prefixes = _Prefixes(kernel, dict(names))
     for parameter in kernel.parameters:
         prefixes.extend(parameter)
     rows = prefixes.rows()
@@ -38,44 +42,45 @@ def enumerate_rows(kernel: Kernel, seen: tuple[tuple[str, Any], ...]) -> Rows:
 
 
 class _Values(NamedTuple):
-    """Values over the rows of a level: `values[places]`, or the values themselves."""
+    """Values over the rows of a level: `values[indices]`, or `values` itself if `indices` is None."""
 
     level: int
     values: NDArray[Any]
-    places: NDArray[np.int16] | None = None
+    indices: NDArray[np.int16] | None = None
 
     def at(self, rows: NDArray[np.intp] | None) -> NDArray[Any]:
-        """Over some rows of its level, or all."""
-        if self.places is None:
+        """The values of some rows of the level; None means all rows."""
+        if self.indices is None:
             return self.values if rows is None else self.values[rows]
-        return self.values[self.places if rows is None else self.places[rows]]
+        return self.values[self.indices if rows is None else self.indices[rows]]
 
 
 class _Prefixes:
-    """The valid beginnings of configurations as a tree: a row of a level extends a row of the level before by a value.
+    """The valid beginnings of configurations as a tree: each row of a level adds a value to a row of the level above.
 
-    Columns are gathered when an expression asks for them, so that what nothing asks for is copied once, at the end.
-    An expression is evaluated over (rows of the level before, values of the new parameter), and the first one that
-    drops any of these leaves a list of those that stay.
+    A column is gathered only when an expression reads it; every other column is copied once, at the end. An expression
+    is evaluated over a grid (rows of the level above, values of the new parameter). As soon as a constraint drops cells
+    of the grid, a list of the remaining cells replaces the grid.
     """
 
     def __init__(self, kernel: Kernel, names: dict[str, Any]) -> None:
         self._kernel, self._names = kernel, names
         self._columns: dict[str, _Values] = {}
-        self._levels: list[tuple[NDArray[np.intp] | None, NDArray[np.int16]]] = []  # parents (None: itself), places
-        settled = {name for name, _ in kernel.split_derived()[0]}
-        self._derived = [item for item in kernel.derived if item[0] not in settled]
+        self._levels: list[tuple[NDArray[np.intp] | None, NDArray[np.int16]]] = []  # parents (None: itself), indices
+        resolved = {name for name, _ in kernel.split_derived()[0]}
+        self._derived = [item for item in kernel.derived if item[0] not in resolved]
         self._pending = list(kernel.constraints)
         self._count = int(all(bool(constraint.expression(names)) for constraint in self._bound(set(names))))
 
     def _bound(self, names: set[str]) -> list[Constraint]:
-        """Takes the constraints that can be evaluated from what is pending."""
-        found = [one for one in self._pending if names.issuperset(one.expression.names)]
-        self._pending = [one for one in self._pending if not names.issuperset(one.expression.names)]
-        return found
+        """Remove from the pending constraints those that can be evaluated with these names, and return them."""
+        ready = [constraint for constraint in self._pending if names.issuperset(constraint.expression.names)]
+        self._pending = [constraint for constraint in self._pending
+                         if not names.issuperset(constraint.expression.names)]
+        return ready
 
     def extend(self, parameter: Parameter) -> None:
-        """The next level. Raises KernelError where it may become too large."""
+        """Add the next level. Raises KernelError if it may become too large."""
         values = column_of(parameter)
         grid: tuple[int, ...] = (self._count, len(values))
         if grid[0] * grid[1] > LARGEST_SPACE:
@@ -87,26 +92,26 @@ class _Prefixes:
                 derived.append((name, expression))
                 self._derived.remove((name, expression))
         constraints = self._bound(bound)
-        wanted = {name for one in constraints for name in one.expression.names}
+        wanted = {name for constraint in constraints for name in constraint.expression.names}
         wanted.update(name for _, expression in derived for name in expression.names)
         columns: dict[str, Any] = {name: column[:, None] for name, column in self._gather(wanted).items()}
         columns[parameter.name] = values[None, :]
         for name, expression in derived:
             columns[name] = np.asarray(expression({**self._names, **columns}))
-        kept: tuple[NDArray[np.intp], ...] | None = None  # rows of the level before, and places; None: all
+        remaining: tuple[NDArray[np.intp], ...] | None = None  # rows of the level above, and value indices; None: all
         shape = grid
         for number, constraint in enumerate(constraints):
             keep = np.broadcast_to(np.asarray(constraint.expression({**self._names, **columns}), dtype=bool), shape)
             if keep.all():
                 continue
             where = np.nonzero(keep)
-            later = {name for one in constraints[number + 1:] for name in one.expression.names}
+            later = {name for following in constraints[number + 1:] for name in following.expression.names}
             later.update(name for name, _ in derived)
             columns = {name: np.broadcast_to(columns[name], shape)[where] for name in later & set(columns)}
-            kept = where if kept is None else (kept[0][where], kept[1][where])
-            shape = kept[0].shape
-        if kept is not None:
-            self._levels.append((kept[0], kept[1].astype(np.int16)))
+            remaining = where if remaining is None else (remaining[0][where], remaining[1][where])
+            shape = remaining[0].shape
+        if remaining is not None:
+            self._levels.append((remaining[0], remaining[1].astype(np.int16)))
         elif grid[1] > 1:
             self._levels.append((np.repeat(np.arange(grid[0]), grid[1]),
                                  np.tile(np.arange(grid[1], dtype=np.int16), grid[0])))
@@ -118,18 +123,21 @@ class _Prefixes:
             self._columns[name] = _Values(level, np.broadcast_to(columns[name], shape).ravel())
 
     def _gather(self, wanted: set[str]) -> dict[str, NDArray[Any]]:
-        """Columns over the rows of the last level."""
-        found: dict[str, NDArray[Any]] = {}
+        """The wanted columns over the rows of the last level, by name."""
+        columns: dict[str, NDArray[Any]] = {}
         left = {name: self._columns[name] for name in wanted if name in self._columns}
         for level, rows in self._ancestors():
             for name in [name for name, column in left.items() if column.level == level]:
-                found[name] = left.pop(name).at(rows)
+                columns[name] = left.pop(name).at(rows)
             if not left:
                 break
-        return found
+        return columns
 
     def _ancestors(self) -> Iterator[tuple[int, NDArray[np.intp] | None]]:
-        """Levels, last one first, and which of their rows those of the last one come from (None: the same)."""
+        """The levels, last to first, each with the index of the row that every row of the last level extends.
+
+        None stands for the indices 0, 1, 2, ...
+        """
         rows: NDArray[np.intp] | None = None
         for level in range(len(self._levels), 0, -1):
             yield level, rows
@@ -138,9 +146,9 @@ class _Prefixes:
                 rows = parents if rows is None else parents[rows]
 
     def rows(self) -> Rows:
-        """All levels as rows."""
-        found = np.empty((len(self._levels), self._count), dtype=np.int16)  # a parameter's places lie side by side
+        """The complete configurations: one row each, one column per level."""
+        table = np.empty((len(self._levels), self._count), dtype=np.int16)  # a parameter's indices are contiguous
         for level, rows in self._ancestors():
-            places = self._levels[level - 1][1]
-            found[level - 1] = places if rows is None else places[rows]
-        return found.T
+            indices = self._levels[level - 1][1]
+            table[level - 1] = indices if rows is None else indices[rows]
+        return table.T

@@ -12,12 +12,12 @@ from seqtune.errors import FormatError, SeqtuneError, one_line
 
 
 def reason(error: OSError) -> str:
-    """What the system says, in one line; Parquet's readers raise OSErrors of several lines."""
+    """The system's error message in one line; Parquet's readers raise OSErrors of several lines."""
     return error.strerror or one_line(error, 200)
 
 
 def read_bounded(path: Path, most: int, advice: str = "") -> bytes:
-    """The content of a file of at most `most` bytes. Raises FormatError, with `advice` where it is larger."""
+    """Read a file of at most `most` bytes. Raises FormatError, with `advice` if the file is larger."""
     try:
         with path.open("rb") as file:
             large = os.fstat(file.fileno()).st_size > most  # known before reading, except of a pipe
@@ -31,11 +31,11 @@ def read_bounded(path: Path, most: int, advice: str = "") -> bytes:
 
 @contextmanager
 def replacing(path: str | Path, only_new: bool = False) -> Iterator[Path]:
-    """Write a file whole or not at all: yields the path of a scratch file beside it, which then takes its place.
+    """Write a file completely or not at all: yield the path of a scratch file, which then replaces the file.
 
-    A reader sees the old file or the new one, whenever the writer is killed. The new file has the permissions of the
-    file that it replaces, else those that every new file has. A symbolic link stays, and its target is replaced.
-    With `only_new`, a file that another process made in the meantime stays. Raises SeqtuneError for any OSError.
+    A reader sees the old file or the new one, even if the writer is killed. The new file gets the permissions of the
+    file that it replaces, or those of any new file. A symbolic link is kept, and its target is replaced. With
+    `only_new`, a file that another process made in the meantime is not replaced. Raises SeqtuneError for any OSError.
     """
     path = Path(path)
     target = Path(os.path.realpath(path))
@@ -63,7 +63,7 @@ def write_whole(path: str | Path, text: str) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Make a file in the folder and remove it again, before long work begins. Raises SeqtuneError where that fails."""
+    """Create a file in the folder and remove it, to find errors before long work. Raises SeqtuneError if that fails."""
     scratch = _scratch_of(folder / "try")
     try:
         scratch.touch(exist_ok=False)
@@ -73,12 +73,12 @@ def check_writable(folder: Path) -> None:
 
 
 def _scratch_of(target: Path) -> Path:
-    """A name in the same folder that no other writer takes; cut, because a name has at most 255 bytes."""
+    """A unique path in the same folder. The target's name is shortened in it: a name has at most 255 bytes."""
     return target.with_name(f".{target.name[:40]}.{uuid.uuid4().hex}.new")
 
 
 def _flush(path: Path) -> None:
-    """Wait until the disk has the content, so that a power cut after the renaming cannot leave an empty file."""
+    """Wait until the content is on the disk, so that a power cut after the renaming cannot leave an empty file."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -87,7 +87,7 @@ def _flush(path: Path) -> None:
 
 
 def _link(scratch: Path, target: Path) -> None:
-    """Give the scratch file its name unless the name is taken; file systems without hard links rename it."""
+    """Give the scratch file the target's name unless a file has it; without hard links, rename and replace."""
     with suppress(FileExistsError):
         try:
             os.link(scratch, target)

@@ -1,8 +1,8 @@
-"""Implementation: what runs a kernel on a backend, and how a backend is told to run it.
+"""Implementation: the code of a kernel for a backend, and the description of its launch.
 
-An implementation turns (problem, device, configuration) into *source*, which may serve many problems, and a *launch*,
-which is all that this one problem adds: integers, phases, buffer sizes. Backends build a source once and launch it for
-every problem that shares it. Neither imports a compiler or a driver.
+An implementation turns (problem, device, configuration) into a *source*, which many problems may share, and a *launch*,
+which holds the rest of this problem: integers, phases, buffer sizes. A backend builds a source once and launches it for
+every problem that shares it. Implementations import no compiler and no driver.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Array = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class KernelSource:
     """Text for the backend's compiler. Equal sources (same text and options) are built once."""
 
     text: str
@@ -32,14 +32,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One parallel step; the next begins when all of it is done.
+    """One parallel step of a launch. The next phase begins when all tasks of this one are done.
 
     The buffers are up to three operands in the operation's order (x, weights and bias of a convolution; unused ones are
     null or empty), the output y and the workspace.
-    llvm: `entry(i8* x, i8* weights, i8* bias, i8* y, i8* workspace, i64* arguments, i64 begin, i64 end)` is called by
-    thread i of n on its share [tasks * i // n, tasks * (i + 1) // n), from which it may tell its own piece of the
-    workspace. opencl: `entry(x, weights, bias, y, workspace, arguments...)`
-    is enqueued over `global_size` in groups of `local_size`; the arguments are `int`.
+    llvm: thread i of n calls `entry(i8* x, i8* weights, i8* bias, i8* y, i8* workspace, i64* arguments, i64 begin,
+    i64 end)` for its share [tasks * i // n, tasks * (i + 1) // n), which also determines its piece of the workspace.
+    opencl: `entry(x, weights, bias, y, workspace, arguments...)` is enqueued over `global_size` in groups of
+    `local_size`; the arguments are `int`.
     """
 
     entry: str
@@ -50,15 +50,15 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What one problem adds to a built source."""
+    """The part of a run that depends on the problem: arguments, phases and workspace for a built source."""
 
     arguments: tuple[int, ...]
     phases: tuple[Phase, ...]
-    workspace: int = 0  # floats, uninitialised (poisoned before the check)
+    workspace: int = 0  # floats; uninitialised (the check fills them with NaN first)
 
 
 def includes(kernel: Kernel) -> str | None:
-    """What a timing of the kernel includes and leaves out; None where there is nothing to run."""
+    """The work that a timing of the kernel includes and leaves out, for people; None if it has no implementation."""
     if kernel.implementation is None:
         return None
     implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
@@ -66,26 +66,29 @@ def includes(kernel: Kernel) -> str | None:
 
 
 class Implementation(Protocol):
-    """What a kernel family brings to a backend. Stateless; configurations given to it are in their space."""
+    """The code of a kernel family for its backends. Stateless; every configuration passed to it is in its space."""
 
-    includes: str  # what a timing of it includes and leaves out, for people: "padding copy; weights packed before"
+    includes: str  # the work that a timing includes and leaves out, for people: "padding copy; weights packed before"
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
-        """The text to build. As few problem features as possible should enter it."""
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
+        """The text to build. It should depend on as few problem features as possible."""
         ...
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
-        """Arguments, phases and workspace of this problem."""
+        """The arguments, phases and workspace for this problem."""
         ...
 
     def packing(self, problem: Problem, configuration: Configuration) -> Hashable:
-        """Everything that `pack` reads besides the weights and the device: equal packings of one kernel are equal
-        arrays, so backends keep packed weights by it."""
+        """Everything that `pack` reads except the weights and the device.
+
+        Equal values for the same kernel mean equal packed arrays, so backends use it as the key of packed weights.
+        """
         return None
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """Constant operand (filter, or B of a matrix product) as the kernel reads it; done once, not timed.
+        """Copy the constant operand (filter, or B of a matrix product) into the order in which the kernel reads it.
 
-        Its name and its shape are the operation's (`constant`, `operands`); without one, this is never called.
+        It runs once and is not timed. The operation declares the operand's name (`constant`) and shape (`operands`);
+        if it declares none, this is never called.
         """
         return weights

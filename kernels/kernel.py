@@ -1,8 +1,8 @@
-"""Kernel: the declaration of what can be tuned, and Configuration, one choice out of it.
+"""Kernel: the declaration of a kernel family and its tuning parameters. Configuration: one value for each of them.
 
-A kernel family says which problems it solves, its parameters in decoding order, the constraints between them (each
-with a reason), the quantities they name, and a wish for a safe default. It says nothing about how it runs: that is
-its Implementation (`seqtune.kernels.implementation`), and recorded or foreign kernels have none.
+A declaration contains the problems that the family solves, its parameters in decoding order, the constraints between
+them (each with a reason), derived quantities, and a preferred default. It contains no code: the code is its
+Implementation (`seqtune.kernels.implementation`), and recorded or foreign kernels have none.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .problem import Problem
 
 Setting: TypeAlias = int | str  # the value of one tuning parameter
 
-MOST_VALUES = 32_000  # of one parameter: a space's rows hold their places in 16 bits
+MOST_VALUES = 32_000  # of one parameter: the rows of a space hold value indices in 16 bits
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A tuning parameter: a fixed superset of values; what depends on the problem is a constraint."""
+    """A tuning parameter with all values that it may have for any problem; constraints narrow them for one problem."""
 
     name: str
     values: tuple[Setting, ...]
@@ -46,11 +46,11 @@ class Constraint:
     """A condition between parameters, problem and device, checked as soon as its last name has a value."""
 
     expression: Expression
-    reason: str  # what a user reads when a configuration is refused
+    reason: str  # shown to the user when a configuration is refused
 
     @classmethod
     def of(cls, expression: str, reason: str) -> Constraint:
-        """From text. Raises ExpressionError."""
+        """Parse a constraint from text. Raises ExpressionError."""
         return cls(Expression(expression), reason)
 
 
@@ -63,7 +63,7 @@ class Configuration:
 
     @classmethod
     def of(cls, kernel: str, settings: Mapping[str, Setting] | Iterable[tuple[str, Setting]]) -> Configuration:
-        """From a mapping in the kernel's order."""
+        """Make a configuration from values by name, which must be in the order of the kernel's parameters."""
         return cls(kernel, tuple(dict(settings).items()))
 
     def __getitem__(self, name: str) -> Setting:
@@ -73,7 +73,7 @@ class Configuration:
         raise KeyError(name)
 
     def number(self, name: str) -> int:
-        """The value of a numeric parameter."""
+        """The value of a numeric parameter. Raises ConfigurationError if it is a word."""
         value = self[name]
         if not isinstance(value, int):
             raise ConfigurationError(f"{self.kernel}: {name}={value!r:.40} is not a number")
@@ -85,13 +85,13 @@ class Configuration:
         return json.dumps(dict(self.settings), separators=(",", ":"))
 
     def brief(self) -> str:
-        """`vector=16 tile_w=14`."""
+        """The settings as one line of text: `vector=16 tile_w=14`."""
         return " ".join(f"{name}={value}" for name, value in self.settings)
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel family. `default` is a wish: the valid configuration nearest to it is the safe default."""
+    """A kernel family. The valid configuration nearest to `default`, which need not be valid, is the safe default."""
 
     name: str  # unique: "llvm.direct"
     operation: str
@@ -100,10 +100,10 @@ class Kernel:
     constraints: tuple[Constraint, ...]
     default: tuple[tuple[str, Setting], ...]
     meaning: str = ""
-    solves: tuple[Constraint, ...] = ()  # over problem and device alone
+    solves: tuple[Constraint, ...] = ()  # over names of problem and device only
     derived: tuple[tuple[str, Expression], ...] = ()  # named quantities that constraints and models may use
-    version: int = 1  # raise it when the same configuration would run differently: old records no longer count
-    prior: tuple[Constraint, ...] = ()  # what the kernel's own tuner keeps to, though more is valid
+    version: int = 1  # increase it when the generated code changes: records of other versions are ignored
+    prior: tuple[Constraint, ...] = ()  # further constraints, of the kernel's own tuner; not needed for validity
     implementation: str | None = None  # "module:attribute", resolved where it runs; None: nothing to run
     by_name: Mapping[str, Parameter] = field(init=False, compare=False, repr=False)
 
@@ -116,10 +116,10 @@ class Kernel:
            constraints: Iterable[tuple[str, str]] = (), prior: Iterable[tuple[str, str]] = (),
            default: Mapping[str, Setting], version: int = 1, implementation: str | None = None,
            backends: Sequence[str] = ()) -> Kernel:
-        """Declare a kernel family. Every family answers in this order.
+        """Declare a kernel family. Every declaration gives the arguments in this order.
 
-        `derived` are (name, expression), the conditions (expression, reason), as texts. Without `backends`, the part of
-        the name before the dot is the only one. Raises ExpressionError.
+        `derived` are (name, expression); `solves`, `constraints` and `prior` are (expression, reason); all are text.
+        The default of `backends` is the part of the name before the dot. Raises ExpressionError.
         """
         conditions = {field: tuple(Constraint.of(text, reason) for text, reason in given)
                       for field, given in (("solves", solves), ("constraints", constraints), ("prior", prior))}
@@ -129,7 +129,7 @@ class Kernel:
                    implementation)
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
-        """The reason why this kernel does not solve the problem on the device, or None where it does."""
+        """The reason why this kernel does not solve the problem on the device, or None if it does."""
         if problem.type != self.operation:
             return f"{self.name} solves {self.operation}, not {problem.type}"
         if device.backend not in self.backends:
@@ -147,28 +147,27 @@ class Kernel:
         return None
 
     def split_derived(self) -> tuple[tuple[tuple[str, Expression], ...], tuple[str, ...]]:
-        """Split the derived quantities: those that depend only on problem and device, and the names everything else
-        uses of these, the problem and the device.
+        """Split the derived quantities: those that depend only on problem and device, and the names read by the rest.
 
-        The values of those names are the identity of a space: problems and devices that differ in nothing else share
-        its rows.
+        The second part lists the names of problem, device and first part that the constraints and the other derived
+        quantities read. Their values are the identity of a space: problems and devices with equal values share rows.
         """
         own = set(self.by_name)
-        settled = []
+        resolved = []
         needed: dict[str, None] = {}
         for name, expression in self.derived:
             if own.isdisjoint(expression.names):
-                settled.append((name, expression))
+                resolved.append((name, expression))
             else:
                 own.add(name)
                 needed.update(dict.fromkeys(expression.names))
         for constraint in self.constraints:
             needed.update(dict.fromkeys(constraint.expression.names))
-        return tuple(settled), tuple(name for name in needed if name not in own)
+        return tuple(resolved), tuple(name for name in needed if name not in own)
 
     def names_read(self) -> tuple[str, ...]:
-        """The names of problem and device that must be known to build a space."""
-        settled, identity = self.split_derived()
-        derived = {name for name, _ in settled}
-        read = [name for _, expression in settled for name in expression.names]
+        """The names of problem and device whose values must be known to build a space."""
+        resolved, identity = self.split_derived()
+        derived = {name for name, _ in resolved}
+        read = [name for _, expression in resolved for name in expression.names]
         return tuple(dict.fromkeys(name for name in (*read, *identity) if name not in derived))

@@ -1,4 +1,4 @@
-"""Look-up: the object behind a `module:attribute` string of one of our tables."""
+"""Look-up: imports the object that a `module:attribute` string of a table names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import importlib
 
 
 def resolve(reference: str) -> object:
-    """The object behind `module:attribute` (or `module:attribute.attribute`). Only for strings of our own tables."""
+    """Import the object named by `module:attribute` or `module:attribute.attribute`.
+
+    Only strings of this package's tables may be passed: the import runs code.
+    """
     module, _, attributes = reference.partition(":")
     value: object = importlib.import_module(module)
     for attribute in attributes.split("."):

@@ -1,4 +1,4 @@
-"""Membership: checks many configurations, each for its own problem, against their search spaces, as columns.
+"""Membership: checks whether many configurations, each for its own problem, are in their search spaces.
 
 A database holds a hundred thousand configurations for nearly as many problems. Enumerating a space for each would take
 hours; evaluating the constraints over columns takes a second.
@@ -19,17 +19,17 @@ from .problem_sets.columns import Column, ProblemColumns
 
 
 class Membership:
-    """The check of rows, each a problem and the settings of one kernel.
+    """The check of rows, each with a problem and the settings of one kernel.
 
-    `reasons` holds the first reason against each row, None where the row is valid. `others` are further columns that
-    the kernel's expressions name.
+    `reasons` holds, by row, the reason of the first constraint that fails, or None if the row is valid. `other_columns`
+    are further columns that the kernel's expressions read.
     """
 
     def __init__(self, kernel: Kernel, problems: ProblemColumns, device: Device, settings: Mapping[str, Column],
-                 others: Mapping[str, Column] | None = None) -> None:
+                 other_columns: Mapping[str, Column] | None = None) -> None:
         self.reasons: NDArray[Any] = np.full(len(problems), None, dtype=object)
         self._known = problems.known
-        self._names: dict[str, Any] = {**device.names(), **problems.values, **(others or {}), **settings}
+        self._names: dict[str, Any] = {**device.names(), **problems.values, **(other_columns or {}), **settings}
         for parameter in kernel.parameters:
             self.require(np.isin(settings[parameter.name], np.array(parameter.values)),
                          f"{parameter.name} is not one of the kernel's values")
@@ -41,13 +41,13 @@ class Membership:
                          f"{constraint.reason} ({constraint.expression.text})")
 
     def require(self, condition: Column, reason: str) -> None:
-        """Record the reason in every row where the condition fails and no earlier one did."""
+        """Record the reason in every row where the condition fails and that has no reason yet."""
         self.reasons[~condition.astype(bool) & (self.reasons == None)] = reason  # noqa: E711 - elementwise
 
     def evaluate(self, expression: Expression) -> Column:
-        """The value of an expression over problem, device, settings and derived quantities.
+        """The value of an expression over problem, device, settings and derived quantities, by row.
 
-        Rows where a name is unknown get a reason, and a filler as value.
+        Rows where a name is unknown get a reason, and their value is a filler.
         """
         for name in expression.names:
             if name in self._known:

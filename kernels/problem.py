@@ -1,6 +1,6 @@
-"""Problem: the work to be done, as immutable, typed features of an operation (`seqtune.kernels.operations`).
+"""Problem: one piece of work, described by immutable, typed features of an operation (`seqtune.kernels.operations`).
 
-A feature may be *unknown* (`None`): recorded and foreign data do not always say everything.
+A feature may be *unknown* (`None`): recorded and foreign data do not always contain every feature.
 Letters follow cuDNN and MIOpen: N batch, C input channels, K output channels, H W input size, R S filter size.
 """
 
@@ -29,7 +29,7 @@ class Problem:
 
     @classmethod
     def make(cls, type_name: str, /, **given: Value) -> Problem:
-        """A checked problem; features not given take their defaults. Raises ProblemError."""
+        """Make a problem and check it; features that are not given take their defaults. Raises ProblemError."""
         work = operation(type_name)
         if work.is_open:
             problem = cls(type_name, _any_features(given))
@@ -42,13 +42,14 @@ class Problem:
         return problem
 
     def _without_implied(self, work: Operation) -> Problem:
-        """The same problem without given features that follow from the others, so that one problem has one key."""
+        """The same problem without the given features that follow from others, so that equal problems have equal keys.
+        """
         given = {name for name, value in self.features if name in work.implied and value is not None}
         if not given:
             return self
         rest = Problem(self.type, tuple((name, None if name in given else value) for name, value in self.features))
-        known = rest.names()
-        return Problem(self.type, tuple((name, None if name in given and known[name] == value else value)
+        derived = rest.names()
+        return Problem(self.type, tuple((name, None if name in given and derived[name] == value else value)
                                         for name, value in self.features))
 
     def __getitem__(self, name: str) -> Value:
@@ -58,7 +59,7 @@ class Problem:
         raise KeyError(name)
 
     def size(self, name: str) -> int:
-        """A feature or derived quantity that must be a known whole number."""
+        """The value of a feature or derived quantity. Raises ProblemError if it is not a known whole number."""
         value = _names(self).get(name)
         if not isinstance(value, int):
             raise ProblemError(f"{self.type}: {name} is unknown here, and is needed")
@@ -68,16 +69,16 @@ class Problem:
         return iter(self.features)
 
     def names(self) -> dict[str, Value]:
-        """Features and derived quantities by name; what an unknown feature decides is unknown too."""
+        """Features and derived quantities by name. A quantity that reads an unknown feature is unknown (None)."""
         return dict(_names(self))
 
     @property
     def key(self) -> str:
-        """The same string for the same problem, always: `conv2d n=1 c=64 ...`, defaults left out."""
+        """The identity of the problem as text: `conv2d c=64 h=56 ...`, without features at their defaults."""
         return self.brief(skip_defaults=True)
 
     def brief(self, skip_defaults: bool = True) -> str:
-        """One line that `parse_problem` reads back."""
+        """The problem as one line of text that `parse_problem` reads."""
         table = operation(self.type).by_name
         words = [self.type]
         for name, value in self.features:
@@ -88,7 +89,7 @@ class Problem:
         return " ".join(words)
 
     def to_json(self) -> dict[str, Value]:
-        """A flat JSON object: `type` and every feature."""
+        """The problem as a flat JSON object: `type` and every feature."""
         return {"type": self.type, **dict(self.features)}
 
     @classmethod
@@ -114,7 +115,7 @@ class Problem:
 def _names(problem: Problem) -> Mapping[str, Value]:
     values: dict[str, Value] = dict(problem.features)
     for name, expression in operation(problem.type).derived:
-        if values.get(name) is not None:  # given, or derived in another way
+        if values.get(name) is not None:  # given, or derived by an earlier expression
             continue
         unknown = any(values.get(used) is None for used in expression.names)
         values[name] = None if unknown else expression(values)
@@ -122,7 +123,7 @@ def _names(problem: Problem) -> Mapping[str, Value]:
 
 
 def _any_features(given: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
-    """Features of an open operation, by name."""
+    """The features of a problem of an open operation, sorted by name. Raises ProblemError."""
     for name, value in given.items():
         if not name or set(name) & set("= \t\r\n") or (isinstance(value, float) and not math.isfinite(value)):
             raise ProblemError(f"{name!r:.40}={value!r:.40} is not a name and a finite number or word")
@@ -130,7 +131,7 @@ def _any_features(given: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
 
 
 def _checked_features(work: Operation, given: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
-    """Every feature of the operation's table, as given or by its default."""
+    """Every feature of the operation's table, with its given value or its default. Raises ProblemError."""
     unknown = sorted(set(given) - set(work.by_name))
     if unknown:
         known = " ".join(feature.name for feature in work.features)

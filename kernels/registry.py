@@ -1,4 +1,4 @@
-"""Registry: the tables of kernel families, and look-up in them by name or backend."""
+"""Registry: the tables of kernel families, with look-up by name or backend."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KERNELS: dict[str, str] = {
     "opencl.gemm": "seqtune.kernels.opencl.gemm:KERNEL",
     "opencl.implicit_gemm": "seqtune.kernels.opencl.implicit_gemm:KERNEL",
 }
-# Foreign kernel families, known by their names but not listed among ours: backend -> their table.
+# Tables of foreign kernel families, which can be looked up but are not in KERNELS: backend -> their table.
 FOREIGN = {"miopen": "seqtune.kernels.miopen.solver:KERNELS"}
 
 
@@ -35,12 +35,12 @@ def table(backend: str) -> Mapping[str, str]:
 
 
 def kernel(name: str) -> Kernel:
-    """The kernel family of that name. Raises KernelError."""
+    """The kernel family of this name. Raises KernelError."""
     library = name.partition(".")[0]
-    known = table(library) if library in FOREIGN else KERNELS
-    if name not in known:
-        raise KernelError(f"no kernel {name!r:.60}; there are {', '.join(known)} (seqtune kernels lists them)")
-    return _family(known[name])
+    references = table(library) if library in FOREIGN else KERNELS
+    if name not in references:
+        raise KernelError(f"no kernel {name!r:.60}; there are {', '.join(references)} (seqtune kernels lists them)")
+    return _family(references[name])
 
 
 def _family(reference: str) -> Kernel:
@@ -50,6 +50,6 @@ def _family(reference: str) -> Kernel:
 
 
 def kernels_for(problem: Problem, device: Device) -> tuple[Kernel, ...]:
-    """Every kernel family that solves the problem on the device, in table order; may be empty."""
+    """All kernel families that solve the problem on the device, in table order; there may be none."""
     candidates = [kernel(name) for name in table(device.backend)]
-    return tuple(found for found in candidates if found.why_not(problem, device) is None)
+    return tuple(family for family in candidates if family.why_not(problem, device) is None)

@@ -1,4 +1,4 @@
-"""RowIndex: finds configurations in a table of them by hashing."""
+"""RowIndex: finds the rows of configurations in a table by hashing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RowIndex:
         return hashes
 
     def find(self, wanted: NDArray[Any]) -> Numbers:
-        """The row number of each wanted row (wanted, parameter); -1 where the table does not hold it."""
+        """The row number of each wanted row; -1 if the table does not contain it. `wanted` is (rows, parameters)."""
         if not len(self._rows):
             return np.full(len(wanted), -1, np.int64)
         nearest = np.minimum(np.searchsorted(self._hashes, self._hash(wanted)), len(self._rows) - 1)

@@ -1,6 +1,6 @@
 """Task: a problem on a device with every valid configuration of the kernels that solve it, numbered from 0.
 
-Numbers count through the search spaces in their order. Two configurations are neighbours where they belong to the same
+Numbers count through the search spaces in their order. Two configurations are neighbours if they belong to the same
 kernel and differ in one parameter. `MeasuredTask` adds the seconds of each configuration.
 """
 
@@ -30,7 +30,7 @@ class Neighbours:
 
     numbers: Numbers
     columns: NDArray[np.int64]  # the parameter that differs
-    steps: NDArray[np.int64]  # -1: the next smaller valid value, 2: the next but one larger, ...; 1 for all words
+    steps: NDArray[np.int64]  # -1: the next smaller valid value, 2: the second larger one, ...; 1 for all words
     distances: NDArray[np.int64]  # between the two values' indices in the parameter's list
 
 
@@ -44,9 +44,9 @@ class Task:
 
     @classmethod
     def of(cls, problem: Problem, device: Device, kernels: Sequence[Kernel] | None = None) -> Task:
-        """The task of a problem on a device, for these kernels or (None) for all that are registered.
+        """Make the task of a problem on a device, for these kernels or (None) for all registered kernels.
 
-        Raises KernelError where no kernel solves the problem or has a valid configuration.
+        Raises KernelError if no kernel solves the problem and has a valid configuration.
         """
         return cls(problem, device, spaces_for(problem, device, kernels))
 
@@ -76,33 +76,33 @@ class Task:
         return self.spaces[index][row]
 
     def locate(self, number: int) -> tuple[int, int]:
-        """The index of the space that a number belongs to, and its row there. Raises IndexError."""
+        """The index of the space that a number belongs to, and its row in that space. Raises IndexError."""
         if not 0 <= number < len(self):
             raise IndexError(number)
         index = int(np.searchsorted(self.ends, number, side="right"))
         return index, int(number - self.begins[index])
 
     def parts(self) -> Iterator[tuple[SearchSpace, slice]]:
-        """Each space with the slice of its numbers."""
+        """The spaces, each with the slice of its numbers."""
         return ((space, slice(int(begin), int(end)))
                 for space, begin, end in zip(self.spaces, self.begins, self.ends, strict=True))
 
     def number(self, configuration: Configuration) -> int:
-        """The number of a configuration. Raises ConfigurationError with the reason where it is in no space."""
+        """The number of a configuration. Raises ConfigurationError with the reason if it is in no space."""
         for space, part in self.parts():
             if space.kernel.name == configuration.kernel:
                 return int(part.start) + space.row(configuration)
         raise ConfigurationError(f"{configuration.kernel} does not solve {self.problem.brief()}")
 
     def find(self, configuration: Configuration) -> int | None:
-        """The number of a configuration, None where it is in no space."""
+        """The number of a configuration, or None if it is in no space."""
         for space, part in self.parts():
             if configuration in space:
                 return int(part.start) + space.row(configuration)
         return None
 
     def numbers(self, kernel: str, settings: Sequence[Mapping[str, Setting]]) -> Numbers:
-        """The number of each of many configurations of one kernel, -1 where it is not valid; all at once."""
+        """The numbers of many configurations of one kernel, given by their settings; -1 for invalid ones."""
         for space, part in self.parts():
             if space.kernel.name == kernel:
                 rows = space.find(settings)
@@ -111,16 +111,16 @@ class Task:
 
     @property
     def default(self) -> Configuration:
-        """The safe default of the first kernel, in table order. Raises KernelError where its space is empty."""
+        """The safe default of the first kernel, in table order. Raises KernelError if there is none."""
         if not self.spaces:
             raise KernelError(f"no kernel solves {self.problem.brief()} on {self.device.name}")
         return self.spaces[0].default
 
     def narrowed(self, keep: NDArray[np.bool_]) -> Task:
-        """The same task with the chosen configurations alone, renumbered; look-ahead stays exact in its spaces."""
-        kept = [(space, keep[part]) for space, part in self.parts()]
+        """The same task with only the configurations where `keep` is True, renumbered; look-ahead stays exact."""
+        masks = [(space, keep[part]) for space, part in self.parts()]
         return Task(self.problem, self.device, tuple(
-            space if mask.all() else space.only(mask) for space, mask in kept if mask.any()))
+            space if mask.all() else space.only(mask) for space, mask in masks if mask.any()))
 
     def shuffled(self, seed: int) -> list[int]:
         """All numbers in a seeded random order."""
@@ -147,7 +147,10 @@ class Task:
         return Neighbours(near + int(self.begins[index]), columns, steps, distances)
 
     def differences(self, number: int, others: Numbers) -> NDArray[np.int64]:
-        """The number of parameters in which each of the others differs from one; all of them for other kernels."""
+        """The number of parameters in which each of the others differs from one configuration.
+
+        A configuration of another kernel counts as different in all parameters.
+        """
         index, row = self.locate(number)
         rows, begin = self.spaces[index].rows, int(self.begins[index])
         counts = np.full(len(others), rows.shape[1], np.int64)
@@ -156,7 +159,7 @@ class Task:
         return counts
 
     def step(self, numbers: Numbers, generator: np.random.Generator, tries: int = 8) -> Numbers:
-        """A random neighbour of each configuration; itself where `tries` changes of one parameter were not valid."""
+        """A random neighbour of each configuration, or itself if `tries` random changes of a parameter were invalid."""
         moved = numbers.copy()
         for space, part in self.parts():
             left = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
@@ -169,9 +172,9 @@ class Task:
                 column = free[generator.integers(len(free), size=len(left))]
                 here = np.arange(len(left))
                 rows[here, column] = (rows[here, column] + generator.integers(1, sizes[column])) % sizes[column]
-                found = space.index.find(rows)
-                moved[left[found >= 0]] = found[found >= 0] + part.start
-                left = left[found < 0]
+                found_numbers = space.index.find(rows)
+                moved[left[found_numbers >= 0]] = found_numbers[found_numbers >= 0] + part.start
+                left = left[found_numbers < 0]
         return moved
 
     @cached_property
@@ -181,10 +184,10 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredTask:
-    """A task and what is known of the time of each of its configurations."""
+    """A task and the measured times of its configurations, which may be incomplete."""
 
     task: Task
-    seconds: Floats  # by number: a time, infinite where the configuration failed, NaN where it was not measured
+    seconds: Floats  # by number: a time, infinite if the configuration failed, NaN if it was not measured
 
     @property
     def problem(self) -> Problem:
@@ -203,29 +206,30 @@ class MeasuredTask:
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """Which configurations were measured, failures included."""
+        """A mask of the measured configurations, failures included."""
         return ~np.isnan(self.seconds)
 
     @property
     def best(self) -> float:
-        """The least time known."""
+        """The shortest measured time, in seconds."""
         return float(np.nanmin(self.seconds))
 
     def time(self, configuration: Configuration) -> float:
-        """The seconds of a configuration. Raises ConfigurationError."""
+        """The seconds of a configuration. Raises ConfigurationError if it is not valid."""
         return float(self.seconds[self.task.number(configuration)])
 
     def shares(self) -> Floats:
-        """Best known time over time: 1 for the best configuration, 0 for failures, NaN where not measured."""
+        """The best measured time divided by each time: 1 for the best configuration, 0 for failures, NaN if unmeasured.
+        """
         return self.best / self.seconds
 
     def measured_only(self) -> MeasuredTask:
-        """The same with the task narrowed to its measured configurations."""
+        """The same measurements, with the task narrowed to its measured configurations."""
         return MeasuredTask(self.task.narrowed(self.known), self.seconds[self.known])
 
 
 def _ranks(parameter: Parameter) -> NDArray[np.int64]:
-    """The index of each value in ascending order; words keep the order in which they are listed."""
+    """The rank of each value in ascending order; words are ranked in the order in which they are listed."""
     if not parameter.is_numeric:
         return np.arange(len(parameter.values))
     return np.argsort(np.argsort(np.array(parameter.values)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..device import Device
-from ..implementation import Array, Launch, Source
+from ..implementation import Array, KernelSource, Launch
 from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .ir.depthwise_nchw import PixelTile
@@ -73,7 +73,7 @@ class Depthwise:
 
     includes = "borders, bias and activation; weights are packed before"
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
         """One text per register block, filter, strides, dilation and epilogue; NHWC: per kinds of borders too."""
         tile = _tile(problem, configuration)
         return tile.source(problem) if isinstance(tile, ChannelTile) else tile.source()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..cache_lines import PADDED, conv2d_lines
 from ..device import Device
-from ..implementation import Array, Launch, Phase, Source
+from ..implementation import Array, KernelSource, Launch, Phase
 from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .ir.task_loops import arguments
@@ -111,7 +111,7 @@ class LLVMDirect:
 
     includes = "padding, where the input is copied for it; bias and activation; weights are packed before"
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
         """One text per tile, filter size, layout, pixel step, ends of a row on padding, and epilogue."""
         names = problem.names()
         size = {name: value for name, value in names.items() if isinstance(value, int)}

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..cache_lines import gemm_lines
 from ..device import Device
-from ..implementation import Array, Launch, Phase, Source
+from ..implementation import Array, KernelSource, Launch, Phase
 from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .ir.task_loops import arguments
@@ -72,7 +72,7 @@ class LLVMGemm:
 
     includes = "bias and activation; B is packed into panels before, as for constant weights"
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
         """One text per tile, step between rows of A and epilogue."""
         return Tile(
             vector=configuration.number("vector"), vectors=configuration.number("vectors_n"), tile_h=1,

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ..implementation import Launch, Phase, Source
+from ..implementation import KernelSource, Launch, Phase
 from .ir.writer import ENTRY
 
 BLOCK = 1024  # floats of a task of `sums`, pixels of one of `channels_last`
 
 
-def sums(count: int, lanes: int, relu: bool) -> tuple[Source, Launch]:
+def sums(count: int, lanes: int, relu: bool) -> tuple[KernelSource, Launch]:
     """y = x + w, with ReLU if asked for; `count` floats each. y may be x or w."""
     return _sums(lanes, relu), Launch((count,), (Phase("sums", -(-count // BLOCK)),))
 
 
 def max_pool(n: int, c: int, h: int, w: int, out_h: int, out_w: int, filter: tuple[int, int], stride: tuple[int, int],
-             pad: tuple[int, int], lanes: int) -> tuple[Source, Launch]:
+             pad: tuple[int, int], lanes: int) -> tuple[KernelSource, Launch]:
     """(n, h, w, c) to (n, out_h, out_w, c): the largest of every window. Padding never is, NaNs are passed by.
 
     `lanes` floats of a vector must divide c; every window must meet the input.
@@ -30,7 +30,7 @@ def max_pool(n: int, c: int, h: int, w: int, out_h: int, out_w: int, filter: tup
     return _max_pool(lanes, vectors), Launch(arguments, (Phase("max_pool", n * out_h),))
 
 
-def channels_last(n: int, c: int, pixels: int) -> tuple[Source, Launch]:
+def channels_last(n: int, c: int, pixels: int) -> tuple[KernelSource, Launch]:
     """(n, c, pixels) to (n, pixels, c), one float at a time: for the few channels of images."""
     return _channels_last(), Launch((c, pixels, -(-pixels // BLOCK)),
                                     (Phase("channels_last", n * -(-pixels // BLOCK)),))
@@ -42,7 +42,7 @@ def _load(*names: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def _sums(lanes: int, relu: bool) -> Source:
+def _sums(lanes: int, relu: bool) -> KernelSource:
     def step(kind: str, name: str, place: str) -> str:
         text = ""
         for operand in "xwy":
@@ -58,7 +58,7 @@ def _sums(lanes: int, relu: bool) -> Source:
 
     unrolled = "".join(f"  %j{part} = add i64 %i, {part * lanes}\n" + step(f"<{lanes} x float>", f"{part}", f"%j{part}")
                        for part in range(4))
-    return Source(f"""
+    return KernelSource(f"""
 define void @sums({ENTRY}) nounwind {{
 entry:
 {_load('count')}
@@ -92,7 +92,7 @@ out:
 
 
 @lru_cache(maxsize=16)
-def _max_pool(lanes: int, vectors: int) -> Source:
+def _max_pool(lanes: int, vectors: int) -> KernelSource:
     kind = f"<{lanes} x float>"
     lowest = f"<{', '.join(['float 0xFFF0000000000000'] * lanes)}>"
     takes = "".join(f"""  %at{place} = getelementptr float, ptr %in, i64 {place * lanes}
@@ -115,7 +115,7 @@ def _max_pool(lanes: int, vectors: int) -> Source:
   %{axis}o = icmp slt i64 %{axis}f, %{size}
   %{axis}_past = select i1 %{axis}o, i64 %{axis}f, i64 %{size}
 """
-    return Source(f"""
+    return KernelSource(f"""
 define void @max_pool({ENTRY}) nounwind {{
 entry:
 {_load('c', 'h', 'w_in', 'out_h', 'out_w', 'r', 's', 'stride_h', 'stride_w', 'pad_h', 'pad_w')}
@@ -180,8 +180,8 @@ out:
 
 
 @lru_cache(maxsize=1)
-def _channels_last() -> Source:
-    return Source(f"""
+def _channels_last() -> KernelSource:
+    return KernelSource(f"""
 define void @channels_last({ENTRY}) nounwind {{
 entry:
 {_load('c', 'pixels', 'blocks')}

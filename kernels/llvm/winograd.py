@@ -14,7 +14,7 @@ import numpy as np
 
 from ..cache_lines import conv2d_lines
 from ..device import Device
-from ..implementation import Array, Launch, Phase, Source
+from ..implementation import Array, KernelSource, Launch, Phase
 from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .ir.winograd_stages import FIELDS, RUN, stages
@@ -109,12 +109,12 @@ class Winograd:
 
     includes = "transforms of input and output, bias and activation; weights are transformed and packed before"
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
         """One text per register block; the stages around it are one per tile size, vector, layout and epilogue."""
         names = ("vector", "vectors_k", "group", "unroll")
         around = stages(configuration.number("m"), configuration.number("vector"), problem["layout"] == "NHWC",
                         problem["bias"] == "yes", problem["activation"] == "relu")
-        return Source(_source(*(configuration.number(name) for name in names)), (around,))
+        return KernelSource(_source(*(configuration.number(name) for name in names)), (around,))
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
         """Sizes of this problem and the division of a thread's workspace."""

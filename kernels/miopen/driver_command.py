@@ -1,4 +1,4 @@
-"""MIOpenDriver command lines, as AMD's MIOpen prints them in its logs, and the convolutions they describe."""
+"""MIOpenDriver command lines, as AMD's MIOpen prints them in its logs, and the convolutions that they describe."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DRIVER_OPTIONS = {
     "F": "forw", "m": "mode", "I": "in_layout", "O": "out_layout", "f": "fil_layout", "_": "spatial_dim",
     "z": "pad_mode", "b": "bias", "r": "pad_val", "Z": "tensor_vect",
 }
-_DRIVER_IGNORED = {  # options that say how to run
+_DRIVER_IGNORED = {  # options that control the run only
     "i": "iter", "V": "verify", "C": "verification_cache", "t": "time", "w": "wall", "s": "search", "P": "printconv",
     "o": "dump_output", "d": "in_data", "e": "weights", "a": "in_bias", "D": "dout_data", "S": "solution",
     "L": "vector_length", "G": "gpualloc", "!": "in_d", "@": "fil_d", "#": "conv_stride_d", "$": "pad_d",
@@ -31,28 +31,28 @@ _DRIVER_IGNORED = {  # options that say how to run
 _DRIVER_DEFAULTS = {"n": 100}  # its other defaults are the same as ours
 
 
-def driver_words(parts: Sequence[str]) -> Sequence[str] | None:
-    """The words after the program name where `words` is a MIOpenDriver command line; None where it is not."""
-    program = bool(parts) and PurePath(parts[0]).name == "MIOpenDriver"
-    rest = parts[1:] if program else parts
+def driver_words(words: Sequence[str]) -> Sequence[str] | None:
+    """The words after the program name if `words` is a MIOpenDriver command line, else None."""
+    program = bool(words) and PurePath(words[0]).name == "MIOpenDriver"
+    rest = words[1:] if program else words
     options = any(word.startswith("-") for word in rest[1:])
     return rest if program or (bool(rest) and rest[0] in DRIVER_DTYPES and options) else None
 
 
-def driver_features(parts: Sequence[str]) -> dict[str, object]:
-    """The conv2d features that a command line gives, some still as text.
+def driver_features(words: Sequence[str]) -> dict[str, object]:
+    """The conv2d features in a command line, some still as text. Raises ProblemError.
 
-    `words` are those after the program name. Raises ProblemError.
+    `words` are the words after the program name.
     """
-    if not parts or parts[0] not in DRIVER_DTYPES:
-        found = parts[0][:40] if parts else "nothing"
-        raise ProblemError(f"MIOpenDriver {found}: only {', '.join(DRIVER_DTYPES)} can be read")
+    if not words or words[0] not in DRIVER_DTYPES:
+        program = words[0][:40] if words else "nothing"
+        raise ProblemError(f"MIOpenDriver {program}: only {', '.join(DRIVER_DTYPES)} can be read")
     features = {letter: feature for letter, (_, feature) in _DRIVER_FEATURES.items()}
     names = {long: letter for letter, (long, _) in _DRIVER_FEATURES.items()}
     names |= {long: letter for table in (_DRIVER_OPTIONS, _DRIVER_IGNORED) for letter, long in table.items()}
-    values: dict[str, object] = {**_DRIVER_DEFAULTS, "dtype": DRIVER_DTYPES[parts[0]]}
+    values: dict[str, object] = {**_DRIVER_DEFAULTS, "dtype": DRIVER_DTYPES[words[0]]}
     options: dict[str, str] = {}
-    rest = list(parts[1:])
+    rest = list(words[1:])
     while rest:
         word = rest.pop(0)
         flag, equals, text = word.partition("=")
@@ -81,8 +81,8 @@ def _driver_options(options: Mapping[str, str]) -> dict[str, object]:
                 "pad_mode": ("default", "conv", "valid")}
     for name, fine in accepted.items():
         if options.get(name, fine[0]) not in fine:
-            found = options[name][:40]
-            raise ProblemError(f"MIOpenDriver --{name} {found} cannot be read here, only {' or '.join(fine)}")
+            value = options[name][:40]
+            raise ProblemError(f"MIOpenDriver --{name} {value} cannot be read here, only {' or '.join(fine)}")
     if options.get("pad_mode") == "valid":
         values.update(pad_h=0, pad_w=0)
     layouts = {options[name].upper() for name in ("in_layout", "out_layout", "fil_layout") if options.get(name)}
@@ -94,7 +94,7 @@ def _driver_options(options: Mapping[str, str]) -> dict[str, object]:
     if forward not in set("01234567"):
         raise ProblemError(f"MIOpenDriver --forw {forward[:40]} is not one of 0 (all), 1 forward, 2 data, 4 weights")
     bits = int(forward)
-    if bits not in (0, 1, 3, 5, 7):  # of several directions that include forward, forward counts
+    if bits not in (0, 1, 3, 5, 7):  # if forward is one of several directions, it counts
         values["direction"] = "backward_data" if bits & 2 else "backward_weights"
     if options.get("bias", "0") not in ("", "0"):
         values["bias"] = "yes"

@@ -1,4 +1,4 @@
-"""AMD GPUs as MIOpen names them in its files, and their facts. No GPU is opened.
+"""Facts about AMD GPUs, under the names that MIOpen uses in its files. No GPU is opened.
 
 A file name begins with the architecture and the compute units, in decimal after `_` or, above 64, in hexadecimal:
 `gfx906_60.db`, `gfx90878.HIP.fdb.txt`. Users give the facts that the tables lack: `gfx1201_32 compute_units=64`.
@@ -54,36 +54,36 @@ _EXTRA = ("generation", *_GCN)
 
 
 def device(words: str) -> Device:
-    """The device named `gfx906_60`, with optional prefix `miopen:` and facts: `gfx906_60 local_memory=32768`.
+    """The device described by a name and optional facts: `gfx906_60`, `miopen:gfx906_60 local_memory=32768`.
 
-    Facts given there replace those of the table. Raises DeviceError.
+    Given facts replace those of the table. Raises DeviceError.
     """
     name, *facts = words.split() or [""]
     name = name.removeprefix(f"{BACKEND}:")
-    found = re.fullmatch(_NAME, name)
-    given = _given(facts)
-    if not given.keys().isdisjoint(("name", "backend")):
-        raise DeviceError(f"{words!r:.60}: name and backend of a GPU are what stands before its facts")
-    if found is None and "architecture" not in given:
+    match = re.fullmatch(_NAME, name)
+    stated = _stated_facts(facts)
+    if not stated.keys().isdisjoint(("name", "backend")):
+        raise DeviceError(f"{words!r:.60}: name and backend of a GPU cannot be facts; write the name before its facts")
+    if match is None and "architecture" not in stated:
         raise DeviceError(f"{name!r:.60} is no AMD GPU as MIOpen names them (gfx906_60, gfx90878); "
-                          "or say its architecture=... compute_units=... after the name")
-    architecture = str(given.pop("architecture", found[1] if found else name))
-    generation = next((part for part in sorted(_GENERATIONS, key=len, reverse=True) if architecture.startswith(part)
-                       and len(architecture) == len(part) + 2), None)
-    if generation is None and "generation" not in given:
-        raise DeviceError(f"the generation of {architecture:.40} is not known here; say generation=... after the name")
-    units = given.pop("compute_units", _units(found, architecture) if found else 0)
+                          "or write architecture=... compute_units=... after the name")
+    architecture = str(stated.pop("architecture", match[1] if match else name))
+    generation = next((prefix for prefix in sorted(_GENERATIONS, key=len, reverse=True)
+                       if architecture.startswith(prefix) and len(architecture) == len(prefix) + 2), None)
+    if generation is None and "generation" not in stated:
+        raise DeviceError(f"the generation of {architecture:.40} is unknown here; write generation=... after the name")
+    units = stated.pop("compute_units", _units(match, architecture) if match else 0)
     if not isinstance(units, int) or not 0 < units <= 4096:
-        raise DeviceError(f"how many compute units has {name:.60}? Say compute_units=... after the name")
+        raise DeviceError(f"unknown number of compute units of {name:.60}; write compute_units=... after the name")
     extra: dict[str, Fact] = {**_GCN, **_GENERATIONS.get(generation or "", {}), **_ARCHITECTURES.get(architecture, {})}
-    extra |= {key: given.pop(key) for key in _EXTRA if key in given}
+    extra |= {key: stated.pop(key) for key in _EXTRA if key in stated}
     model, peak, bandwidth, cache = _CARDS.get((architecture, units), ("", 0.0, 0.0, 0))
-    made = Device(f"{BACKEND}:{name}", BACKEND, architecture, architecture, model, threads=0, compute_units=units,
-                  vector_bits=int(extra["wave_size"]) * 32, vector_registers=256, l1_bytes=16 << 10, l3_bytes=cache,
-                  local_memory=64 << 10, max_work_group=1024, peak_gflops=float(peak), bandwidth_gbs=float(bandwidth),
-                  extra=tuple(sorted(extra.items())))
+    device = Device(f"{BACKEND}:{name}", BACKEND, architecture, architecture, model, threads=0, compute_units=units,
+                    vector_bits=int(extra["wave_size"]) * 32, vector_registers=256, l1_bytes=16 << 10, l3_bytes=cache,
+                    local_memory=64 << 10, max_work_group=1024, peak_gflops=float(peak), bandwidth_gbs=float(bandwidth),
+                    extra=tuple(sorted(extra.items())))
     try:
-        return Device.from_json({**made.to_json(), **given})
+        return Device.from_json({**device.to_json(), **stated})
     except FormatError as error:
         raise DeviceError(str(error)) from None
 
@@ -93,36 +93,36 @@ def is_known(device: Device) -> bool:
     return device.architecture in _ARCHITECTURES or any(device.architecture == name for name, _ in _CARDS)
 
 
-def device_of(path: Path, said: Sequence[Device]) -> Device:
-    """The device whose data a file holds, by its name; `said` holds what the user says of some. Raises DeviceError."""
-    found = _NAME.match(path.name)
-    for one in said:
-        if found is not None and one.name == f"{BACKEND}:{found[0]}":
-            return one
-    if found is not None:
-        return device(found[0])
-    if len(said) == 1:
-        return said[0]
-    raise DeviceError(f"the name of {path} tells no GPU (gfx906_60.db would); say --device gfx906_60")
+def device_of(path: Path, stated: Sequence[Device]) -> Device:
+    """The device whose data a file holds, by the file's name; `stated` are the user's devices. Raises DeviceError."""
+    match = _NAME.match(path.name)
+    for device_stated in stated:
+        if match is not None and device_stated.name == f"{BACKEND}:{match[0]}":
+            return device_stated
+    if match is not None:
+        return device(match[0])
+    if len(stated) == 1:
+        return stated[0]
+    raise DeviceError(f"the name of {path} contains no GPU (gfx906_60.db would); add --device gfx906_60")
 
 
-def _units(found: re.Match[str], architecture: str) -> int:
-    if found[2]:
-        count = int(found[2])
-        return 2 * count if architecture.startswith("gfx1") else count  # MIOpen counts pairs of units there
-    return int(found[3], 16) if found[3] else 0
+def _units(match: re.Match[str], architecture: str) -> int:
+    if match[2]:
+        count = int(match[2])
+        return 2 * count if architecture.startswith("gfx1") else count  # MIOpen counts pairs of units on these GPUs
+    return int(match[3], 16) if match[3] else 0
 
 
-def _given(words: Iterable[str]) -> dict[str, Fact]:
-    found: dict[str, Fact] = {}
+def _stated_facts(words: Iterable[str]) -> dict[str, Fact]:
+    values: dict[str, Fact] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not equals or not text:
-            raise DeviceError(f"{word!r:.60} is no fact of a device; write compute_units=60, for example")
+            raise DeviceError(f"{word!r:.60} is not a fact of a device; write compute_units=60, for example")
         if re.fullmatch(r"[0-9]{1,15}", text):
-            found[name] = int(text)
+            values[name] = int(text)
         elif re.fullmatch(r"[0-9]{1,15}\.[0-9]{1,15}", text):
-            found[name] = float(text)
+            values[name] = float(text)
         else:
-            found[name] = text
-    return found
+            values[name] = text
+    return values

@@ -56,7 +56,7 @@ class Solver:
         return self.kernel.name.removeprefix(PREFIX)
 
     def read(self, text: str) -> dict[str, int | str]:
-        """The values of a text such as `4,8,4,16` by name, not checked against the space. Raises FormatError."""
+        """Read the values of a text such as `4,8,4,16`, by name, not checked against the space. Raises FormatError."""
         words = text.split(",") if len(text) <= LONGEST_TEXT else []
         if len(words) != len(self.fields):
             raise FormatError(f"{self.name} has {len(self.fields)} values, not {text!r:.80}")
@@ -69,7 +69,7 @@ class Solver:
 
     def configuration(self, values: Mapping[str, int | str]) -> Configuration:
         """The configuration that the values from `read` describe; values of other fields are left out."""
-        return Configuration.of(self.kernel.name, {one.name: values[one.name] for one in self.kernel.parameters})
+        return Configuration.of(self.kernel.name, {name: values[name] for name in self.kernel.by_name})
 
     def write(self, values: Sequence[int | str]) -> str:
         """The text form of the values of all fields, in order; the inverse of `read`."""
@@ -89,16 +89,16 @@ def solver(name: str, fields: str, tunables: Sequence[Tunable], constraints: Ite
     `fields` names the values of the text form in order. Fields that are not tunables are given by `written` (checked
     when read) or `ignored`, as expressions. `default` is in the order of the tunables.
     """
-    tried = [(f"{one.name} in ({', '.join(map(str, one.tried))},)", f"the tuner tries no other {one.name}")
-             for one in tunables if one.tried]
+    tried = [(f"{tunable.name} in ({', '.join(map(str, tunable.tried))},)", f"the tuner tries no other {tunable.name}")
+             for tunable in tunables if tunable.tried]
     kernel = Kernel.of(
         name=PREFIX + name, operation="convnd", meaning=meaning,
         parameters=[Parameter(tunable.name, tuple(tunable.values), tunable.meaning) for tunable in tunables],
         derived=derived, solves=solves, constraints=constraints, prior=[*tried, *prior],
         default={tunable.name: value for tunable, value in zip(tunables, default, strict=True)})
-    others = {word: Written(word, Expression(text)) for word, text in (written or {}).items()}
-    others |= {word: Written(word, Expression(text), True) for word, text in (ignored or {}).items()}
-    return Solver(kernel, tuple(others.get(word, word) for word in fields.split()))
+    not_free = {word: Written(word, Expression(text)) for word, text in (written or {}).items()}
+    not_free |= {word: Written(word, Expression(text), True) for word, text in (ignored or {}).items()}
+    return Solver(kernel, tuple(not_free.get(word, word) for word in fields.split()))
 
 
 # Conditions on the problem that several solvers share.
@@ -118,7 +118,7 @@ GFX9 = ("generation == 9", "its assembly is for gfx9")
 
 
 def dtypes(*names: str) -> Condition:
-    """The condition that the elements are of one of these types."""
+    """The condition that the element type is one of these types."""
     return f"dtype in ({', '.join(map(repr, names))},)", f"it computes in {', '.join(names)} only"
 
 
@@ -157,9 +157,9 @@ KERNELS: dict[str, str] = {PREFIX + name: f"{home}.kernel" for name, home in SOL
 
 
 def find_solver(name: str) -> Solver:
-    """The solver of that name, as MIOpen calls it. Raises KernelError."""
+    """The solver with this name in MIOpen. Raises KernelError."""
     if name not in SOLVERS:
         raise KernelError(f"no tunable MIOpen solver {name!r:.60}; there are {', '.join(SOLVERS)}")
-    found = resolve(SOLVERS[name])
-    assert isinstance(found, Solver)
-    return found
+    value = resolve(SOLVERS[name])
+    assert isinstance(value, Solver)
+    return value

@@ -1,7 +1,7 @@
-"""MIOpen's assembly gemm kernels for matrix units: one kernel out of a fixed table, and how far K is split.
+"""MIOpen's assembly gemm kernels for matrix units: a row of a fixed table of kernels, and the number of parts of K.
 
-The table itself is part of MIOpen and not known here, but the text form of a configuration spells its row out. So the
-declarations are open: `with_rows` makes a search space of the rows that some data contains.
+The table itself is part of MIOpen and not known here, but the text form of a configuration contains its row. So the
+declarations are open: `with_rows` makes a search space from the rows that the data contains.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RowSolver(Solver):
         return "splits" not in dict(self.kernel.derived)
 
     def read(self, text: str) -> Spelled:
-        """The values of a text form by name, with those of its row. Raises FormatError."""
+        """Read the values of a text form, by name, with the values of its row. Raises FormatError."""
         words = text.split(",") if len(text) <= LONGEST_TEXT else []
         index = _INDEX.fullmatch(words[-1]) if len(words) == len(_FIELDS) else None
         if index is None:
@@ -69,14 +69,14 @@ class RowSolver(Solver):
         return {**values, "row": int(index[1])}
 
     def write(self, values: Sequence[int | str]) -> str:
-        """The text form; its index also says how K is split."""
+        """The text form; its index also depends on whether K is split."""
         split = values[_FIELDS.index("gks")]
         return ",".join(map(str, values)) + (f"[{split}]" if split else "")
 
     def with_rows(self, labels: Iterable[Spelled]) -> RowSolver:
-        """The solver with the table that the labels (from `read`) spell out; the first label of a row defines it.
+        """The solver with the table that the labels (from `read`) contain; the first label of a row defines it.
 
-        Raises KernelError where there is no label.
+        Raises KernelError if there is no label.
         """
         table: dict[int, tuple[int | str, ...]] = {}
         splits: set[int] = set()
@@ -89,9 +89,9 @@ class RowSolver(Solver):
         derived = tuple((name, Expression(_choice({row: values[index] for row, values in table.items()})))
                         for index, name in enumerate(_ROW))
         split = Expression(_choice({row: int(row in splits) for row in table}))
-        known = replace(self.kernel.parameters[0], values=tuple(sorted(table)))
+        index = replace(self.kernel.parameters[0], values=tuple(sorted(table)))
         kernel = replace(
-            self.kernel, parameters=(known, *self.kernel.parameters[1:]),
+            self.kernel, parameters=(index, *self.kernel.parameters[1:]),
             derived=(*derived, ("splits", split), *self.kernel.derived),
             default=(("row", min(table)), ("gks", int(min(table) in splits))))
         return replace(self, kernel=kernel)
@@ -102,7 +102,7 @@ def _row(label: Spelled) -> tuple[int | str, ...]:
 
 
 def _choice(values: Mapping[int, int | str]) -> str:
-    """An expression for a value by row: the most common value, except for the rows that have another one.
+    """An expression for the value of each row: the most common value, except for the rows with another value.
 
     >>> _choice({1: 16, 2: 32, 5: 16})
     '(32 if row in (2,) else 16)'

@@ -10,14 +10,14 @@ import numpy as np
 
 from ..cache_lines import PADDED, conv2d_lines
 from ..device import Device
-from ..implementation import Array, Launch, Source
+from ..implementation import Array, KernelSource, Launch
 from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .source.tile import OpenCLTile, launch, source
 
 
 class OpenCLDirect:
-    """Runs opencl.direct; every Source serves all shapes of one layout, horizontal stride and epilogue."""
+    """Runs opencl.direct; each source serves all shapes of one layout, horizontal stride and epilogue."""
 
     includes = "zero-padded copy of the input where the border is a copy; filters packed before, once"
 
@@ -29,7 +29,7 @@ class OpenCLDirect:
                     0 if nhwc else problem.size("stride_w"), nhwc,
                     problem["bias"] == "yes", problem["activation"] == "relu", configuration["border"] == "peel")
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
         """The text of the tile."""
         return source(self.tile(problem, configuration))
 

@@ -6,14 +6,14 @@ import numpy as np
 
 from ..cache_lines import gemm_lines
 from ..device import Device
-from ..implementation import Array, Launch, Source
+from ..implementation import Array, KernelSource, Launch
 from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .source.tile import OpenCLTile, launch, source
 
 
 class OpenCLGemm:
-    """Runs opencl.gemm; every Source serves all shapes of one `trans_a` and epilogue."""
+    """Runs opencl.gemm; each source serves all shapes of one `trans_a` and epilogue."""
 
     includes = "the product and its epilogue; B packed into panels before, once"
 
@@ -24,7 +24,7 @@ class OpenCLGemm:
                     1 if problem["trans_a"] == "yes" else 0, True,
                     problem["bias"] == "yes", problem["activation"] == "relu")
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
         """The text of the tile."""
         return source(self.tile(problem, configuration))
 

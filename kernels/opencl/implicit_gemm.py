@@ -6,14 +6,14 @@ import numpy as np
 
 from ..cache_lines import conv2d_lines
 from ..device import Device
-from ..implementation import Array, Launch, Phase, Source
+from ..implementation import Array, KernelSource, Launch, Phase
 from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .source.block import ARGUMENTS, Block, source
 
 
 class ImplicitGemm:
-    """Runs opencl.implicit_gemm; every Source serves all shapes of one layout and epilogue, padded or not."""
+    """Runs opencl.implicit_gemm; each source serves all shapes of one layout and epilogue, padded or not."""
 
     includes = "everything, from the input as it is; filters packed before, once"
 
@@ -25,7 +25,7 @@ class ImplicitGemm:
                      problem["layout"] == "NHWC", problem.size("pad_h") + problem.size("pad_w") > 0,
                      problem["bias"] == "yes", problem["activation"] == "relu")
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
         """The text of the block."""
         return source(self.block(problem, configuration))
 

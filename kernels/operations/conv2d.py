@@ -13,7 +13,7 @@ from ..expression import Expression
 from .draws import choose, jitter
 from .feature import ACTIVATION, BIAS, DIRECTION, DTYPE, LARGEST_TENSOR, TOLERANCE, Feature, Value
 from .modules import dtype_of, has_bias, pair_of
-from .operation import Operands, Operation, Shape, Work
+from .operation import Operands, Operation, ProblemView, Shape
 
 _SIZES = (7, 8, 10, 12, 13, 14, 16, 17, 19, 20, 24, 26, 27, 28, 32, 35, 38, 40, 48, 52, 55, 56, 64, 75, 80, 96, 112,
           128, 150, 160, 192, 208, 224)
@@ -80,28 +80,28 @@ class Conv2d(Operation):
     constant = "weights"
     least_flop, most_flop = 2e6, 1.2e9
 
-    def kind(self, problem: Work) -> tuple[object, ...]:
-        """Filter, steps, element type, layout, and whether channels are grouped; padding and epilogue are left out."""
+    def kind(self, problem: ProblemView) -> tuple[object, ...]:
+        """Filter, strides, element type, layout and grouping of the channels, without padding and epilogue."""
         names = ("r", "s", "stride_h", "stride_w", "dilation_h", "dilation_w", "dtype", "layout", "direction")
         groups, c = problem["groups"], problem["c"]
         return (*(problem[name] for name in names),
                 "dense" if groups == 1 else "depthwise" if groups == c else "grouped")
 
-    def operands(self, problem: Work) -> dict[str, Shape]:
-        """x (n, c, h, w) or (n, h, w, c) by layout; weights (k, c // groups, r, s); bias (k,)."""
+    def operands(self, problem: ProblemView) -> dict[str, Shape]:
+        """Shapes: x (n, c, h, w) or (n, h, w, c) by layout; weights (k, c // groups, r, s); bias (k,)."""
         n, c, h, w, k = (problem.size(name) for name in ("n", "c", "h", "w", "k"))
         shapes: dict[str, Shape] = {
             "x": (n, h, w, c) if problem["layout"] == "NHWC" else (n, c, h, w),
             "weights": (k, problem.size("c_per_group"), problem.size("r"), problem.size("s"))}
         return {**shapes, "bias": (k,)} if problem["bias"] == "yes" else shapes
 
-    def output(self, problem: Work) -> Shape:
-        """(n, k, out_h, out_w) or (n, out_h, out_w, k) by layout."""
+    def output(self, problem: ProblemView) -> Shape:
+        """The shape (n, k, out_h, out_w) or (n, out_h, out_w, k), by layout."""
         n, k, h, w = (problem.size(name) for name in ("n", "k", "out_h", "out_w"))
         return (n, h, w, k) if problem["layout"] == "NHWC" else (n, k, h, w)
 
-    def reference(self, problem: Work, operands: Operands) -> NDArray[np.float64]:
-        """One matrix product per filter tap."""
+    def reference(self, problem: ProblemView, operands: Operands) -> NDArray[np.float64]:
+        """The convolution as a sum of one matrix product per filter tap."""
         nhwc = problem["layout"] == "NHWC"
         x = (operands["x"].transpose(0, 3, 1, 2) if nhwc else operands["x"]).astype(np.float64)
         pad_h, pad_w = problem.size("pad_h"), problem.size("pad_w")
@@ -126,7 +126,7 @@ class Conv2d(Operation):
         return np.maximum(y, 0) if problem["activation"] == "relu" else y
 
     def draw(self, generator: np.random.Generator) -> dict[str, Value]:
-        """Sizes that networks use, often jittered, so that divisibility varies as magnitude does."""
+        """Draw sizes that networks use, often jittered, so that divisibility varies as well as magnitude."""
         h = jitter(generator, choose(generator, _SIZES), 0.35)
         w = h if generator.random() < 0.85 else jitter(generator, h, 1.0)
         r = choose(generator, (1, 3, 5, 7), (0.38, 0.48, 0.09, 0.05))
@@ -150,15 +150,15 @@ class Conv2d(Operation):
         }
 
     def is_module(self, module: Any) -> bool:
-        """A torch.nn.Conv2d, or one of its relatives, which `features_of_module` refuses."""
+        """Whether the module is a torch.nn.Conv2d, or one of its relatives, which `features_of_module` refuses."""
         return hasattr(module, "in_channels")
 
     def features_of_module(self, module: Any, input_shape: Shape) -> dict[str, Value]:
-        """Features for an input of (N, C, H, W) or (C, H, W), which is PyTorch's order for both layouts."""
+        """The features for an input of (N, C, H, W) or (C, H, W), which is PyTorch's order for both layouts."""
         needed = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups",
                   "padding_mode")
         if any(not hasattr(module, name) for name in needed) or getattr(module, "transposed", False):
-            raise ProblemError(f"a {type(module).__name__} is no Conv2d")
+            raise ProblemError(f"a {type(module).__name__} is not a Conv2d")
         if module.padding_mode != "zeros":
             raise ProblemError(f"padding_mode={module.padding_mode!r:.40}; only zeros can be described")
         shape = (1, *input_shape) if len(input_shape) == 3 else input_shape
@@ -172,7 +172,7 @@ class Conv2d(Operation):
 
 def layer_features(input_shape: Shape, k: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
                    groups: int) -> dict[str, Value]:
-    """Features of a convolution from PyTorch's arguments, each a number or a pair; padding also "same" or "valid".
+    """The features of a convolution from PyTorch's arguments: numbers or pairs, or a padding of "same" or "valid".
 
     `input_shape` is (N, C, H, W). Raises ProblemError.
     """

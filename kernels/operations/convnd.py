@@ -47,7 +47,7 @@ class ConvNd(Operation):
         ("out_d", Expression("(d + 2 * pad_d - dilation_d * (t - 1) - 1) // stride_d + 1")),
         ("out_h", Expression("(h + 2 * pad_h - dilation_h * (r - 1) - 1) // stride_h + 1")),
         ("out_w", Expression("(w + 2 * pad_w - dilation_w * (s - 1) - 1) // stride_w + 1")),
-        ("x_h", Expression("h")),  # the input's size, or the least that gives this output
+        ("x_h", Expression("h")),  # the input's size, or the smallest one with this output
         ("x_h", Expression("(out_h - 1) * stride_h + dilation_h * (r - 1) + 1 - 2 * pad_h")),
         ("x_w", Expression("w")),
         ("x_w", Expression("(out_w - 1) * stride_w + dilation_w * (s - 1) + 1 - 2 * pad_w")),

@@ -8,12 +8,12 @@ import numpy as np
 
 
 def choose(generator: np.random.Generator, values: Sequence[int], chances: Sequence[float] | None = None) -> int:
-    """One of the values, with equal chances unless they are given."""
+    """Choose one of the values; `chances` are their probabilities, equal by default."""
     return int(generator.choice(np.asarray(values), p=chances))
 
 
 def jitter(generator: np.random.Generator, value: int, chance: float, step: int = 1) -> int:
-    """`value`, or with `chance` a number up to a fifth away from it, in multiples of `step`."""
+    """Return `value` or, with probability `chance`, a multiple of `step` that is up to a fifth away from it."""
     if generator.random() >= chance:
         return value
     factor = float(generator.uniform(0.8, 1.2))

@@ -1,4 +1,4 @@
-"""Feature: one named property of a problem, with its default and its bounds; and the features that operations share."""
+"""Feature: one named property of a problem, with its default and bounds. Also the features that operations share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seqtune.errors import ProblemError
 
 Value: TypeAlias = int | float | str | None  # None: unknown
 
-LARGEST_SIZE = 1 << 20  # of one axis; beyond it a typing error is likelier than a problem
+LARGEST_SIZE = 1 << 20  # elements of one axis; a larger number is more likely a typing error
 LARGEST_TENSOR = 1 << 31  # elements of one tensor
 
 
@@ -27,7 +27,7 @@ class Feature:
     required: bool = False
 
     def check(self, value: Value) -> Value:
-        """`value` in the form in which a problem holds it. Raises ProblemError where the feature cannot have it."""
+        """Convert `value` to the form that a problem stores. Raises ProblemError if the feature cannot have it."""
         if value is None:
             return None
         if self.choices:

@@ -1,8 +1,8 @@
-"""Operation: a kind of work, such as a 2-D convolution, and everything that is known of it.
+"""Operation: a kind of work, such as a 2-D convolution, and everything that the package knows about it.
 
-One subclass per file. It answers, in this order: features, derived sizes and rules; the words that name it in text;
-similarity; what models read of it; its operands and the NumPy reference; how random problems are drawn; and how a
-PyTorch layer becomes a problem.
+There is one subclass per file. It declares, in this order: features, derived sizes and rules; the words that name it in
+text; similarity; the sizes that models read; operands and the NumPy reference; the drawing of random problems; and the
+translation of a PyTorch layer into a problem.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ Operands: TypeAlias = Mapping[str, NDArray[np.float32]]  # the inputs of a probl
 MOST_OPERANDS = 3  # inputs that an entry of a kernel takes (see `seqtune.kernels.implementation.Phase`)
 
 
-class Work(Protocol):
-    """A Problem, as its operation sees it. (`seqtune.kernels.problem` imports this module.)"""
+class ProblemView(Protocol):
+    """The part of a Problem that its operation uses. `seqtune.kernels.problem` imports this module, so not the class.
+    """
 
     @property
     def type(self) -> str:
@@ -41,24 +42,24 @@ class Work(Protocol):
     def __getitem__(self, name: str) -> Value: ...
 
     def size(self, name: str) -> int:
-        """A feature or derived size that must be known. Raises ProblemError."""
+        """The value of a feature or derived size. Raises ProblemError if it is unknown."""
         ...
 
 
 class Operation:
-    """A kind of work. Stateless: subclasses set the attributes and override the methods that they can answer."""
+    """A kind of work. Stateless: subclasses set the attributes and override the methods that apply to them."""
 
     name: str
     meaning: str
     features: tuple[Feature, ...] = ()  # empty: problems may have any named features
-    derived: tuple[tuple[str, Expression], ...] = ()  # for a name given twice, the first with known inputs counts
-    rules: tuple[tuple[Expression, str], ...] = ()  # (condition, the reason that a user reads when it fails)
+    derived: tuple[tuple[str, Expression], ...] = ()  # if a name occurs twice, the first with known inputs counts
+    rules: tuple[tuple[Expression, str], ...] = ()  # (condition, reason shown to the user when it fails)
 
     example: str  # a problem as people write it
 
     # Text. `conv c=64 size=56` is a conv2d by its word, `c=64 size=56` by its hints.
     words: tuple[str, ...] = ()  # other words for `name`
-    hints: frozenset[str] = frozenset()  # names that tell the operation where no word does
+    hints: frozenset[str] = frozenset()  # feature names that identify the operation if no word names it
     shorthands: Mapping[str, tuple[str, ...]] = {}  # one name for several features: pad -> pad_h, pad_w
     repeated: Mapping[str, str] = {}  # a feature not given -> the feature whose value it takes: s -> r
 
@@ -66,15 +67,15 @@ class Operation:
     sizes: tuple[str, ...] = ()  # features compared by their ratio; all others must be equal (see `kind`)
 
     # Models.
-    quantities: tuple[str, ...] = ()  # sizes that the translator holds against the values of tuning parameters
-    tiled_sizes: tuple[str, ...] = ()  # sizes that tiles cut, of which cost trees are shown the waste
+    quantities: tuple[str, ...] = ()  # sizes that the translator compares with the values of tuning parameters
+    tiled_sizes: tuple[str, ...] = ()  # sizes that tiles divide; cost trees read the share wasted in the last tile
 
     # Running.
     constant: str | None = None  # the operand that `Implementation.pack` prepares once, before the timing
 
     # Sampling.
     least_flop: float = 0.0
-    most_flop: float = math.inf  # so that a few hundred configurations are measured in a minute
+    most_flop: float = math.inf  # small enough to measure a few hundred configurations in a minute
 
     @cached_property
     def by_name(self) -> Mapping[str, Feature]:
@@ -91,31 +92,33 @@ class Operation:
         """Whether problems may have any named features."""
         return not self.features
 
-    def kind(self, problem: Work) -> tuple[object, ...]:
-        """The part of a problem that near problems have in common: by default, every feature that is no size."""
+    def kind(self, problem: ProblemView) -> tuple[object, ...]:
+        """The values that similar problems have in common: by default, every feature that is not a size."""
         return tuple((name, value) for name, value in problem.features if name not in self.sizes)
 
-    def operands(self, problem: Work) -> dict[str, Shape]:
+    def operands(self, problem: ProblemView) -> dict[str, Shape]:
         """Shapes of the inputs by name, in the order in which a kernel's entry takes them. Raises ProblemError."""
         raise ProblemError(f"{problem.type} has no reference to check against")
 
-    def output(self, problem: Work) -> Shape:
+    def output(self, problem: ProblemView) -> Shape:
         """The shape of the result. Raises ProblemError."""
         raise ProblemError(f"{problem.type} has no reference to check against")
 
-    def reference(self, problem: Work, operands: Operands) -> NDArray[np.float64]:
-        """The result by the definition, in float64, in the shape of `output`. Raises ProblemError."""
+    def reference(self, problem: ProblemView, operands: Operands) -> NDArray[np.float64]:
+        """The result computed by the definition, in float64 and in the shape of `output`. Raises ProblemError."""
         raise ProblemError(f"{problem.type} has no reference to check against")
 
     def draw(self, generator: np.random.Generator) -> dict[str, Value]:
-        """Features of a random problem like those of real networks; they need not obey the rules. Raises ProblemError.
+        """Draw the features of a random problem like those of real networks. They need not obey the rules.
+
+        Raises ProblemError if the operation has no sampler.
         """
         raise ProblemError(f"{self.name} has no sampler")
 
     def is_module(self, module: Any) -> bool:
-        """Whether a torch.nn module computes this operation. It is judged by attributes: torch is not imported."""
+        """Whether a torch.nn module computes this operation, judged by its attributes: torch is not imported."""
         return False
 
     def features_of_module(self, module: Any, input_shape: Shape) -> dict[str, Value]:
-        """Features of the problem that a torch.nn module solves on an input of that shape. Raises ProblemError."""
-        raise ProblemError(f"a {type(module).__name__} is no {self.name}")
+        """The features of the problem that a torch.nn module solves on an input of this shape. Raises ProblemError."""
+        raise ProblemError(f"a {type(module).__name__} is not a {self.name}")

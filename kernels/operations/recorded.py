@@ -1,16 +1,16 @@
-"""recorded: work of any kind that was measured elsewhere. Its problems have any named features."""
+"""recorded: any kind of work that was measured elsewhere. Its problems have any named features."""
 
 from __future__ import annotations
 
 from .operation import Operation
 
 
-class Recorded(Operation):
-    """Any named features; nothing here runs it."""
+class RecordedOperation(Operation):
+    """An operation with any named features; this package has no kernel that runs it."""
 
     name = "recorded"
     meaning = "any named features, for data measured elsewhere"
     example = "recorded size=4096 precision=double"
 
 
-OPERATION = Recorded()
+OPERATION = RecordedOperation()

@@ -16,20 +16,20 @@ OPERATIONS: dict[str, str] = {
     "gemm": "seqtune.kernels.operations.gemm:OPERATION",
     "recorded": "seqtune.kernels.operations.recorded:OPERATION",
 }
-_resolved: dict[str, tuple[str, Operation]] = {}  # name -> (reference, operation): `operation` is asked very often
+_resolved: dict[str, tuple[str, Operation]] = {}  # name -> (reference, operation): `operation` is called very often
 
 
 def operation(name: str) -> Operation:
-    """The operation of that name. Raises ProblemError."""
+    """The operation of this name. Raises ProblemError."""
     reference = OPERATIONS.get(name)
     if reference is None:
         raise ProblemError(f"no operation {name!r:.40}; there are {', '.join(OPERATIONS)}")
-    known = _resolved.get(name)
-    if known is None or known[0] != reference:
+    entry = _resolved.get(name)
+    if entry is None or entry[0] != reference:
         value = resolve(reference)
         assert isinstance(value, Operation)
-        known = _resolved[name] = reference, value
-    return known[1]
+        entry = _resolved[name] = reference, value
+    return entry[1]
 
 
 def operations() -> Iterator[Operation]:

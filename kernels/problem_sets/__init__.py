@@ -1,1 +1,1 @@
-"""Where problems come from: text and files, PyTorch modules, networks, samples."""
+"""Sources of problems: text and files, PyTorch modules, networks, samples."""

@@ -1,7 +1,7 @@
 """ProblemColumns: many problems of one type as columns, checked and derived at once.
 
-A foreign data base holds a hundred thousand problems; one by one their rules and derived quantities take a minute, as
-columns a second. What a column says of an unknown feature is a filler: `known` tells.
+A foreign database holds a hundred thousand problems. Evaluating their rules and derived quantities takes a minute
+problem by problem, and a second over columns. If a feature is unknown, `known` is False and its column holds a filler.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ Known = NDArray[np.bool_]
 
 
 class ProblemColumns:
-    """Features and derived quantities of `len(self)` problems of a type by name: `values`, and where they are `known`.
+    """Columns of the features and derived quantities of `len(self)` problems of one operation, by name.
 
-    Made with `of` from problems, or with `read` from unchecked values, of which `problems` then makes problems.
+    `values` holds the values and `known` marks the rows where they are known. `of` builds the columns from problems;
+    `read` builds them from unchecked values, which `problems` then turns into problems.
     """
 
     def __init__(self, work: Operation, values: dict[str, Column], known: dict[str, Known],
                  given: dict[str, Known] | None = None) -> None:
-        self.work = work
+        self.operation = work
         self.values = values
         self.known = known
         self._length = len(next(iter(values.values())))
@@ -48,16 +49,16 @@ class ProblemColumns:
 
     @classmethod
     def of(cls, problems: Sequence[Problem]) -> ProblemColumns:
-        """Of problems of one type, which has a table of features."""
+        """The columns of problems of one operation, which must have a table of features."""
         work = operation(problems[0].type)
         columns = list(zip(*([value for _, value in problem.features] for problem in problems), strict=True))
         return cls(work, *_split(work, dict(zip(work.by_name, columns, strict=True))))
 
     @classmethod
     def read(cls, type_name: str, given: Mapping[str, Sequence[Value]]) -> tuple[ProblemColumns, Known]:
-        """From columns of unchecked values, None where unknown, and which rows are within the features' bounds.
+        """Build the columns from unchecked values (None: unknown), and a mask of the rows within the features' bounds.
 
-        Rows out of bounds hold fillers; features that are not given take their defaults.
+        Rows out of bounds hold fillers. Features that are not given take their defaults.
         """
         work = operation(type_name)
         length = len(next(iter(given.values())))
@@ -74,10 +75,10 @@ class ProblemColumns:
         return cls(work, *_split(work, columns)), sound
 
     def take(self, rows: Column) -> ProblemColumns:
-        """Those rows, in that order."""
+        """Copy the columns with only the given rows, in the given order."""
         values, known, given = ({name: column[rows] for name, column in part.items()}
                                 for part in (self.values, self.known, self._given))
-        return ProblemColumns(self.work, values, known, given)
+        return ProblemColumns(self.operation, values, known, given)
 
     def _derive(self, name: str, expression: Expression) -> None:
         known = np.ones(self._length, dtype=bool)
@@ -90,37 +91,40 @@ class ProblemColumns:
         self.values[name], self.known[name] = value, known
 
     def refusals(self) -> list[tuple[Known, str]]:
-        """By rule that some rows break: those rows, and the reason."""
-        found = []
-        for condition, reason in self.work.rules:
+        """A mask of the rows that break a rule, and the reason, for each rule that is broken."""
+        refusals = []
+        for condition, reason in self.operation.rules:
             broken = ~np.broadcast_to(np.asarray(condition(self.values), dtype=bool), self._length)
             for name in condition.names:
                 broken = broken & self.known[name]
             if broken.any():
-                found.append((broken, reason))
-        return found
+                refusals.append((broken, reason))
+        return refusals
 
     def problems(self) -> list[tuple[str, Problem]]:
-        """The problems with their keys, each as `Problem.make` gives it, rows that `refusals` names included."""
-        told = ProblemColumns(self.work, {name: self.values[name] for name in self.work.by_name},
-                              {name: known & (name not in self.work.implied) for name, known in self._given.items()})
-        pairs, words = [], []  # a column of each per feature
-        for feature in self.work.features:
+        """The key and the problem of each row, equal to what `Problem.make` returns; broken rules are not checked."""
+        implied = self.operation.implied
+        derived = ProblemColumns(self.operation, {name: self.values[name] for name in self.operation.by_name},
+                                 {name: known & (name not in implied) for name, known in self._given.items()})
+        pairs, words = [], []  # one column per feature
+        for feature in self.operation.features:
             known = self._given[feature.name]
-            if feature.name in self.work.implied:
-                known = known & ~(told.known[feature.name] & (told.values[feature.name] == self.values[feature.name]))
+            if feature.name in implied:
+                equal = derived.values[feature.name] == self.values[feature.name]
+                known = known & ~(derived.known[feature.name] & equal)
             seen: dict[Value, tuple[tuple[str, Value], str]] = {}
             column = []
-            for value, there in zip(self.values[feature.name].tolist(), known.tolist(), strict=True):
-                one = value if there else None
-                if one not in seen:
-                    default = one == feature.default and not feature.required
-                    text = "unknown" if one is None else one
-                    seen[one] = (feature.name, one), "" if default else " " + shlex.quote(f"{feature.name}={text}")
-                column.append(seen[one])
+            for value, is_known in zip(self.values[feature.name].tolist(), known.tolist(), strict=True):
+                stated = value if is_known else None
+                if stated not in seen:
+                    default = stated == feature.default and not feature.required
+                    text = "unknown" if stated is None else stated
+                    word = "" if default else " " + shlex.quote(f"{feature.name}={text}")
+                    seen[stated] = (feature.name, stated), word
+                column.append(seen[stated])
             pairs.append([pair for pair, _ in column])
             words.append([word for _, word in column])
-        return [(self.work.name + "".join(word), Problem(self.work.name, pair))
+        return [(self.operation.name + "".join(word), Problem(self.operation.name, pair))
                 for word, pair in zip(zip(*words, strict=True), zip(*pairs, strict=True), strict=True)]
 
 
@@ -142,42 +146,45 @@ def _checked(feature: Feature, value: Value) -> tuple[Value, bool]:
 
 
 def parse_keys(keys: Iterable[str], parse: Callable[[str], Problem]) -> dict[str, Problem]:
-    """The problems of many keys (`Problem.key`) by key; `parse` reads what isn't plain. Raises ProblemError."""
-    found: dict[str, Problem] = {}
+    """The problems of many keys (`Problem.key`), by key. Raises ProblemError.
+
+    `parse` reads the keys with quotes and those of open operations, which cannot be read as columns.
+    """
+    problems: dict[str, Problem] = {}
     plain: dict[str, list[str]] = {}
     for key in keys:
         word = key.partition(" ")[0]
         if "'" in key or operation(word).is_open:
-            found[key] = parse(key)
+            problems[key] = parse(key)
         else:
             plain.setdefault(word, []).append(key)
-    for name, some in plain.items():
+    for name, plain_keys in plain.items():
         work = operation(name)
-        places = {feature.name: place for place, feature in enumerate(work.features)}
+        indices = {feature.name: index for index, feature in enumerate(work.features)}
         defaults = [(feature.name, feature.default) for feature in work.features]
-        required = [places[feature.name] for feature in work.features if feature.required]
-        problems = []
-        for key in some:
+        required = [indices[feature.name] for feature in work.features if feature.required]
+        plain_problems = []
+        for key in plain_keys:
             row: list[tuple[str, Value]] = list(defaults)
-            given = set()
+            stated = set()
             for word in key.split(" ")[1:]:
-                place, pair = _word(name, word)
-                row[place] = pair
-                given.add(place)
-            if not given.issuperset(required):
+                index, pair = _word(name, word)
+                row[index] = pair
+                stated.add(index)
+            if not stated.issuperset(required):
                 raise ProblemError(f"{key!r:.80} lacks a feature that {name} needs")
-            problems.append(Problem(name, tuple(row)))
-        for broken, reason in ProblemColumns.of(problems).refusals():
-            raise ProblemError(f"{some[int(np.argmax(broken))]:.200}: {reason}")
-        found.update(zip(some, problems, strict=True))
-    return found
+            plain_problems.append(Problem(name, tuple(row)))
+        for broken, reason in ProblemColumns.of(plain_problems).refusals():
+            raise ProblemError(f"{plain_keys[int(np.argmax(broken))]:.200}: {reason}")
+        problems.update(zip(plain_keys, plain_problems, strict=True))
+    return problems
 
 
 @lru_cache(maxsize=100_000)
 def _word(kind: str, word: str) -> tuple[int, tuple[str, Value]]:
-    """`h=56` as the place of its feature in the table, and its checked value."""
+    """Parse a word such as `h=56`: the index of its feature in the table, and its name with the checked value."""
     name, _, text = word.partition("=")
-    for place, feature in enumerate(operation(kind).features):
+    for index, feature in enumerate(operation(kind).features):
         if feature.name == name:
             value: Value = None if text == "unknown" else text
             if value is not None and not feature.choices:
@@ -185,5 +192,5 @@ def _word(kind: str, word: str) -> tuple[int, tuple[str, Value]]:
                     value = float(text) if feature.number else int(text)
                 except ValueError:
                     raise ProblemError(f"{word!r:.60} is not a number") from None
-            return place, (name, feature.check(value))
+            return index, (name, feature.check(value))
     raise ProblemError(f"{kind} has no feature {name!r:.40}")

@@ -14,14 +14,14 @@ from ..problem import Problem
 
 
 def operation_of(module: Any) -> Operation | None:
-    """The operation that a torch.nn module computes; None where it is no module that an operation knows."""
+    """The operation that a torch.nn module computes; None if no operation recognises the module."""
     return next((work for work in operations() if work.is_module(module)), None)
 
 
 def from_module(module: Any, input_shape: Sequence[int], **features: Value) -> Problem:
-    """The problem that a torch.nn module solves on an input of that shape. Raises ProblemError.
+    """The problem that a torch.nn module solves on an input of this shape. Raises ProblemError.
 
-    Shapes are PyTorch's: of a Conv2d (N, C, H, W) for both layouts; `layout="NHWC"` is its channels_last.
+    Shapes are in PyTorch's order: (N, C, H, W) for a Conv2d in both layouts. `layout="NHWC"` means channels_last.
     """
     work = operation_of(module)
     if work is None:

@@ -1,6 +1,6 @@
 """Networks: named sets of problems, written from the architectures themselves at their usual input of 224 x 224.
 
-Each set holds distinct problems, in the order in which the network meets them. Sources: ResNet-18 as in Table 1 of
+Each set holds distinct problems, in the order in which the network runs them. Sources: ResNet-18 as in Table 1 of
 "Learning to Optimize Tensor Programs" (AutoTVM), ResNet-50 in the v1.5 form of torchvision (the 3x3 filter strides),
 VGG-16, MobileNet-V2 at width 1.0; `transformers` has the matrix products of BERT, GPT-2, LSTM cells and classifiers.
 """
@@ -16,7 +16,7 @@ from ..problem import Problem
 
 
 def _conv(batch: int, c: int, size: int, k: int, r: int, stride: int = 1, groups: int = 1) -> Problem:
-    """A square convolution that keeps the size but for its stride."""
+    """A square convolution padded so that only its stride changes the size."""
     return Problem.make("conv2d", n=batch, c=c, h=size, w=size, k=k, r=r, s=r, pad_h=r // 2, pad_w=r // 2,
                         stride_h=stride, stride_w=stride, groups=groups)
 

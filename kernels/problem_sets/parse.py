@@ -1,7 +1,7 @@
-"""Forms: the ways to write a problem, for people, for files and from PyTorch modules.
+"""Parsing of problems: functions that read them from text, JSON and files.
 
-`parse_problem` reads words (`conv2d c=64 h=56 k=64 r=3 pad=1`), a JSON object, and a MIOpenDriver command line, as
-MIOpen's logs print them. `read_problems` reads many from a file, `problem_set` a named network or a file.
+`parse_problem` reads words (`conv2d c=64 h=56 k=64 r=3 pad=1`), a JSON object, or a MIOpenDriver command line as
+printed in MIOpen's logs. `read_problems` reads a file of problems; `problem_set` reads a named network or a file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HELP = (f'write for example: {operation("conv2d").example}, or {operation("gemm
          '{"type": "gemm", "m": 64, "n": 256, "k": 128}')
 
 def parse_problem(words: Sequence[str] | str) -> Problem:
-    """The problem that the words, the JSON object or the MIOpenDriver command line says. Raises ProblemError.
+    """Parse a problem from words, a JSON object or a MIOpenDriver command line. Raises ProblemError.
 
     >>> parse_problem("conv2d c=64 size=56 k=64 filter=3 pad=1").key
     'conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad_h=1 pad_w=1'
@@ -82,26 +82,26 @@ def _from_words(parts: Sequence[str]) -> Problem:
 
 def _from_json(text: str) -> Problem:
     try:
-        found = json.loads(text, object_pairs_hook=_distinct)
+        values = json.loads(text, object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:
         raise ProblemError(f"not JSON: {text[:60]!r} ({error})") from None
-    kind = found.pop("type", None)
+    kind = values.pop("type", None)
     if kind is not None and not isinstance(kind, str):
         raise ProblemError(f"the type of a problem is a word, not {str(kind)[:40]!r}")
-    return make_problem(kind, found)
+    return make_problem(kind, values)
 
 
 def _distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise ValueError("a name is given twice")
-    return found
+    return values
 
 
 def make_problem(kind: str | None, given: Mapping[str, object]) -> Problem:
-    """A problem from loosely written features: shorthands spread over both axes, yes and no in all spellings.
+    """Make a problem from loosely written features: shorthands for both axes, yes and no in all spellings.
 
-    `kind` is the name of the operation; without it, the features' names tell it. Raises ProblemError.
+    `kind` is the name of the operation; if it is None, the features' names identify it. Raises ProblemError.
     """
     work = _operation_of(given) if kind is None else operation(kind)
     if work.is_open:
@@ -125,7 +125,7 @@ def make_problem(kind: str | None, given: Mapping[str, object]) -> Problem:
 
 
 def _operation_of(given: Mapping[str, object]) -> Operation:
-    """The first operation with a hint among the names. Raises ProblemError."""
+    """The first operation that has one of the names among its hints. Raises ProblemError."""
     names = {name.lower() for name in given}
     for work in operations():
         if names & work.hints:
@@ -134,7 +134,7 @@ def _operation_of(given: Mapping[str, object]) -> Operation:
 
 
 def _activation(value: object) -> str:
-    """The feature that `relu=yes` means."""
+    """The value of the feature `activation` that `relu=yes` or `relu=no` means."""
     wanted = _yes_no(_value("relu", value))
     if wanted not in ("yes", "no"):
         raise ProblemError(f"relu={str(value)[:40]!r} is not one of yes, no")
@@ -163,81 +163,85 @@ def _yes_no(value: Value) -> Value:
 
 
 def read_problems(path: str | Path) -> list[Problem]:
-    """The problems of a file, duplicates dropped, in order. Raises FormatError naming the line.
+    """Read the problems of a file, in order and without duplicates. Raises FormatError, which names the line.
 
-    `.csv`: a header of feature names (and `type`, `name`, `count`, of which the last two are not read), a problem a
-    row, empty cells take defaults. Any other name: a form that `parse_problem` reads on every line; # begins a comment.
+    A `.csv` file has a header of feature names and one problem per row; empty cells take the defaults. It may also have
+    the columns `type`, `name` and `count`; the last two are ignored. In other files each line is a problem that
+    `parse_problem` reads; # begins a comment.
     """
-    place = Path(path)
-    content = read_bounded(place, LARGEST_FILE, "; split it")
+    path = Path(path)
+    content = read_bounded(path, LARGEST_FILE, "; split it")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise FormatError(f"{place} is not UTF-8 text (byte {error.start})") from None
-    found = _read_csv(place, text) if place.suffix.lower() == ".csv" else _read_lines(place, text)
-    if not found:
-        raise FormatError(f"{place} holds no problem")
-    return found
+        raise FormatError(f"{path} is not UTF-8 text (byte {error.start})") from None
+    problems = _read_csv(path, text) if path.suffix.lower() == ".csv" else _read_lines(path, text)
+    if not problems:
+        raise FormatError(f"{path} holds no problem")
+    return problems
 
 
-def _read_lines(place: Path, text: str) -> list[Problem]:
-    found: dict[Problem, None] = {}
+def _read_lines(path: Path, text: str) -> list[Problem]:
+    problems: dict[Problem, None] = {}
     for number, line in enumerate(text.splitlines(), 1):
         form = line.strip()
         if not form or form.startswith("#"):
             continue
         try:
-            found.setdefault(parse_problem(form if form.startswith("{") else form.split(" #")[0]))
+            problems.setdefault(parse_problem(form if form.startswith("{") else form.split(" #")[0]))
         except ProblemError as error:
-            raise FormatError(f"{place}:{number}: {error}") from None
-        _bound(place, found)
-    return list(found)
+            raise FormatError(f"{path}:{number}: {error}") from None
+        _bound(path, problems)
+    return list(problems)
 
 
-def _read_csv(place: Path, text: str) -> list[Problem]:
+def _read_csv(path: Path, text: str) -> list[Problem]:
     reader = csv.reader(io.StringIO(text), strict=True)
-    found: dict[Problem, None] = {}
+    problems: dict[Problem, None] = {}
     try:
         header = [name.strip().lower() for name in next(reader, [])]
         if not any(header):
-            raise FormatError(f"{place} is empty; its first line should name the features, like n,c,h,w,k,r,s")
+            raise FormatError(f"{path} is empty; its first line should name the features, like n,c,h,w,k,r,s")
         if len(set(header)) != len(header):
-            raise FormatError(f"{place}:1: a column is named twice")
+            raise FormatError(f"{path}:1: a column is named twice")
         for row in reader:
             if not any(cell.strip() for cell in row):
                 continue
             if len(row) != len(header):
-                raise FormatError(f"{place}:{reader.line_num}: {len(row)} cells under {len(header)} columns")
+                raise FormatError(f"{path}:{reader.line_num}: {len(row)} cells under {len(header)} columns")
             cells = {name: cell.strip() for name, cell in zip(header, row, strict=True)
                      if cell.strip() and name not in ("name", "count")}
             kind = cells.pop("type", None)
             try:
-                found.setdefault(make_problem(kind, cells))
+                problems.setdefault(make_problem(kind, cells))
             except ProblemError as error:
-                raise FormatError(f"{place}:{reader.line_num}: {error}") from None
-            _bound(place, found)
+                raise FormatError(f"{path}:{reader.line_num}: {error}") from None
+            _bound(path, problems)
     except csv.Error as error:
-        raise FormatError(f"{place}:{reader.line_num}: not CSV: {error}") from None
-    return list(found)
+        raise FormatError(f"{path}:{reader.line_num}: not CSV: {error}") from None
+    return list(problems)
 
 
-def _bound(place: Path, found: Mapping[Problem, None]) -> None:
-    if len(found) > MOST_PROBLEMS:
-        raise FormatError(f"{place} has more than {MOST_PROBLEMS} problems; split it")
+def _bound(path: Path, problems: Mapping[Problem, None]) -> None:
+    if len(problems) > MOST_PROBLEMS:
+        raise FormatError(f"{path} has more than {MOST_PROBLEMS} problems; split it")
 
 
 def problem_set(name_or_path: str | Path) -> list[Problem]:
-    """A named network (`resnet18`, also `resnet18:8` for batch 8) or the problems of a file."""
+    """The problems of a named network (`resnet18`, or `resnet18:8` for batch 8) or of a file.
+
+    Raises ProblemError if there is no such network and no such file, FormatError as `read_problems` does.
+    """
     name, _, batch = str(name_or_path).partition(":")
     if name.lower() in NETWORKS:
         if batch and not re.fullmatch(r"[1-9][0-9]{0,4}", batch):
             raise ProblemError(f"{batch[:40]!r} is no batch; write {name}:8, for example")
         return network(name, int(batch or 1))
     try:
-        there = Path(name_or_path).exists()
+        exists = Path(name_or_path).exists()
     except (OSError, ValueError):  # a name too long for a file, or with a NUL
-        there = False
-    if not there:
+        exists = False
+    if not exists:
         text = str(name_or_path)[:200]
         raise ProblemError(f"no problem set and no file {text!r}; the sets are {', '.join(NETWORKS)}")
     return read_problems(name_or_path)

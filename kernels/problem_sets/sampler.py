@@ -1,4 +1,4 @@
-"""Sampler: seeded problems like those of real networks, so that a model sees more than a few networks' layers."""
+"""Sampler: seeded random problems like those of real networks, so that a model trains on more than a few networks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ LARGEST_OPERAND = 16_000_000  # bytes of any one tensor
 
 
 def sample_problems(type_name: str, count: int, seed: int, avoid: Sequence[Problem] = ()) -> list[Problem]:
-    """`count` distinct problems, the same for the same seed; none is near one to avoid. Raises ProblemError."""
+    """Draw `count` distinct problems, the same for the same seed; none is near a problem of `avoid`.
+
+    Raises ProblemError if the operation has no sampler or too few such problems exist.
+    """
     work, generator = operation(type_name), np.random.default_rng(seed)
     problems: dict[Problem, None] = {}
     for _ in range(200 * count + 1000):
@@ -27,7 +30,7 @@ def sample_problems(type_name: str, count: int, seed: int, avoid: Sequence[Probl
         try:
             problem = Problem.make(type_name, **features)
         except ProblemError:
-            continue  # a filter larger than its input, for one
+            continue  # for example, a filter larger than its input
         if (work.least_flop <= problem.size("flop") <= work.most_flop
                 and largest_tensor(problem) < LARGEST_OPERAND
                 and not any(near(problem, other) for other in avoid)):
@@ -38,6 +41,6 @@ def sample_problems(type_name: str, count: int, seed: int, avoid: Sequence[Probl
 
 
 def largest_tensor(problem: Problem) -> int:
-    """fp32 bytes of the largest operand or of the result."""
+    """The bytes in fp32 of the largest tensor: an operand or the result."""
     work = operation(problem.type)
     return 4 * max(map(math.prod, [*work.operands(problem).values(), work.output(problem)]))

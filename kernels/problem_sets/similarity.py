@@ -1,4 +1,4 @@
-"""Similarity: which problems are so alike that they must be on the same side of a split, and how far apart two are."""
+"""Similarity: whether two problems must be on the same side of a split, and the distance between two problems."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import math
 from ..operations.table import operation
 from ..problem import Problem
 
-NEAR = 1.25  # factor between two sizes that count as much the same
+NEAR = 1.25  # largest factor between two sizes that count as similar
 
 
 def near(a: Problem, b: Problem) -> bool:
-    """Whether two problems are much the same: equal kind, and every size within a factor of 1.25.
+    """Whether two problems are similar: equal kind, and every size within a factor of 1.25.
 
-    Training on one leaks the other, so near problems must be on the same side of a split. An unknown size is near any.
+    Training on one leaks the other, so similar problems must be on the same side of a split. An unknown size is similar
+    to any size.
     """
     if a.type != b.type:
         return False
@@ -32,8 +33,7 @@ def near(a: Problem, b: Problem) -> bool:
 
 
 def distance(a: Problem, b: Problem) -> float:
-    """How different two problems of an operation are: the octaves between their sizes, and 1 for every other feature.
-    """
+    """The distance of two problems of one operation: log2 of the ratio of sizes, plus 1 for every other difference."""
     features, others = dict(a), dict(b)
     total = 0.0
     for name in {**features, **others}:  # in a fixed order: sums of floats depend on it

@@ -127,7 +127,7 @@ def tree_columns(questions: Questions) -> Floats:
     for name in _TWOS:
         found.append(_twos(numbers[:, NUMBERS.index(name)].astype(np.int64))[:, None])
     found.append(np.where(known, np.log2(np.maximum(numbers, 2.0**-20)), -1)[:, count:])
-    values, features = problems.columns.values, problems.columns.work.by_name
+    values, features = problems.columns.values, problems.columns.operation.by_name
     found.append(np.array([[features[name].choices.index(word) for word in values[name].tolist()]
                            for name in WORDS], float).T)
     facts = np.array([_facts(device) for device in questions.devices])
@@ -150,7 +150,7 @@ def _evaluated(problems: Problems, wanted: tuple[str, ...]) -> tuple[NDArray[np.
     names: dict[str, Any] = dict(columns.values)
     known: dict[str, Any] = dict(columns.known)
     for name in dict.fromkeys((*(name for name, _ in _HELPERS), *wanted)):
-        if name in columns.work.by_name:
+        if name in columns.operation.by_name:
             continue
         expression = _PARSED[name]
         names[name] = np.broadcast_to(np.asarray(expression(names)), len(columns))

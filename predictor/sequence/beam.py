@@ -98,8 +98,8 @@ class Grammar:
         if prefix.space < 0:
             return np.array(self._kernels, dtype=np.int64), [
                 Prefix(number, 0, len(space), 0) for number, space in enumerate(self.spaces)]
-        steps = self.spaces[prefix.space].steps(prefix.begin, prefix.end, prefix.column)
-        words = self._places[prefix.space][prefix.column][[step.place for step in steps]]
+        steps = self.spaces[prefix.space].next_values(prefix.begin, prefix.end, prefix.column)
+        words = self._places[prefix.space][prefix.column][[step.value_index for step in steps]]
         return words, [Prefix(prefix.space, step.begin, step.end, prefix.column + 1) for step in steps]
 
     def settled(self, prefixes: Sequence[Prefix]) -> Quantities:

@@ -180,7 +180,7 @@ class Vocabulary:
         return self._target[kernel_word(name)]
 
     def places(self, kernel: str) -> tuple[Words, ...]:
-        """Per parameter of the kernel: the target word of each of its values, by `Step.place`."""
+        """Per parameter of the kernel: the target word of each of its values, by `NextValue.value_index`."""
         self.kernel(kernel)
         return self._places[kernel]
 

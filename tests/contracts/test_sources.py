@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seqtune.kernels.implementation import Source
+from seqtune.kernels.implementation import KernelSource
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.registry import KERNELS, kernel
 from tests.support.source_digests import digest, stored
@@ -28,7 +28,7 @@ def test_a_family_that_generates_other_code_has_another_version(name: str) -> No
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_digest_sees_a_change_of_one_character(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     implementation: Any = resolve(str(kernel(name).implementation))
-    before: Callable[..., Source] = implementation.source
+    before: Callable[..., KernelSource] = implementation.source
     monkeypatch.setattr(type(implementation), "source", lambda self, *given: replace(
         source := before(*given), text=source.text + " "))
     entry = stored()[name]

@@ -40,7 +40,7 @@ def test_a_gpu_is_told_by_the_name_of_its_file_or_by_the_user(tmp_path: Path) ->
         with pytest.raises(DeviceError):
             device(words)
     path = perf_text(tmp_path / "mine.txt", LABELS)
-    with pytest.raises(DeviceError, match="tells no GPU"):
+    with pytest.raises(DeviceError, match="contains no GPU"):
         read_files([path])
     assert read_files([path], [MI50])[1][0]["device"] == "miopen:gfx906_60"
     named = perf_text(tmp_path / "gfx906_60.udb.txt", LABELS)

@@ -12,10 +12,10 @@ import seqtune
 from seqtune.data.record import Status
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
-from seqtune.kernels.implementation import Implementation, Launch, Phase, Source
+from seqtune.kernels.implementation import Implementation, KernelSource, Launch, Phase
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
 from seqtune.kernels.operations.feature import Feature, Value
-from seqtune.kernels.operations.operation import Operands, Operation, Shape, Work
+from seqtune.kernels.operations.operation import Operands, Operation, ProblemView, Shape
 from seqtune.kernels.operations.table import OPERATIONS
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
@@ -37,13 +37,13 @@ class RowSum(Operation):
     words = ("sum",)
     sizes = quantities = tiled_sizes = ("rows", "columns")
 
-    def operands(self, problem: Work) -> dict[str, Shape]:
+    def operands(self, problem: ProblemView) -> dict[str, Shape]:
         return {"matrix": (problem.size("rows"), problem.size("columns"))}
 
-    def output(self, problem: Work) -> Shape:
+    def output(self, problem: ProblemView) -> Shape:
         return (problem.size("rows"),)
 
-    def reference(self, problem: Work, operands: Operands) -> NDArray[np.float64]:
+    def reference(self, problem: ProblemView, operands: Operands) -> NDArray[np.float64]:
         return np.asarray(operands["matrix"].sum(axis=1, dtype=np.float64))
 
     def draw(self, generator: np.random.Generator) -> dict[str, Value]:
@@ -56,10 +56,10 @@ class RowSumImplementation(Implementation):
 
     includes = "everything"
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
         lanes = configuration.number("vector")
         vector, total = f"<{lanes} x float>", f"float @llvm.vector.reduce.fadd.v{lanes}f32"
-        return Source(f"""
+        return KernelSource(f"""
 declare {total}(float, {vector})
 define void @row_sum(ptr %matrix, ptr %0, ptr %1, ptr %sums, ptr %2, ptr %sizes, i64 %begin, i64 %end) {{
 entry:

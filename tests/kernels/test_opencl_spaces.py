@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Implementation, Source
+from seqtune.kernels.implementation import Implementation, KernelSource
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
@@ -68,7 +68,7 @@ def test_the_sources_of_many_problems_are_few() -> None:
     assert len(builds) <= 300
 
 
-def _source(implementation: object, problem: Problem, configuration: Configuration) -> Source:
+def _source(implementation: object, problem: Problem, configuration: Configuration) -> KernelSource:
     found: Implementation = implementation  # type: ignore[assignment]
     return found.source(problem, CPU, configuration)
 

@@ -284,7 +284,7 @@ def test_a_module_that_cannot_be_described_is_refused(
 def test_a_linear_layer_needs_its_features_last() -> None:
     with pytest.raises(ProblemError, match="does not end in 32"):
         from_module(SimpleNamespace(in_features=32, out_features=3), (4, 31))
-    with pytest.raises(ProblemError, match="no Linear"):
+    with pytest.raises(ProblemError, match="not a Linear"):
         from_module(SimpleNamespace(in_features=32), (4, 32))
     with pytest.raises(ProblemError, match="no layer that is known"):
         from_module(object(), (4, 31))

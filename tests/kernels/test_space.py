@@ -99,8 +99,8 @@ def test_the_look_ahead_agrees_with_brute_force_and_never_dead_ends(kernel: Kern
             assert end == begin + 1
             assert values_of(space[begin]) == prefix
             return 1
-        steps = space.steps(begin, end, column)
-        offered = [kernel.parameters[column].values[step.place] for step in steps]
+        steps = space.next_values(begin, end, column)
+        offered = [kernel.parameters[column].values[step.value_index] for step in steps]
         allowed = {values[column] for values in valid if values[:column] == prefix}
         assert offered == [value for value in kernel.parameters[column].values if value in allowed]
         return sum(walk(step.begin, step.end, (*prefix, word)) for step, word in zip(steps, offered, strict=True))

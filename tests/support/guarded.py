@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array, Implementation, Launch, Source
+from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch
 from seqtune.kernels.llvm.network_operations import channels_last, max_pool, sums
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.registry import kernel, table
@@ -59,7 +59,8 @@ class Place:
         self.compiler = Compiler(instruction_set)
         self.threads = Threads(self.compiler, THREADS)
 
-    def run(self, what: str, source: Source, launch: Launch, inputs: tuple[Array | None, Array | None, Array | None],
+    def run(self, what: str, source: KernelSource, launch: Launch,
+            inputs: tuple[Array | None, Array | None, Array | None],
             expected: NDArray[Any]) -> None:
         """x, weights and bias to y, with the buffers at either end of their pages."""
         built, _ = self.compiler.build(source.text, source.options)

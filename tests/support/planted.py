@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array, Launch, Phase, Source
+from seqtune.kernels.implementation import Array, KernelSource, Launch, Phase
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
@@ -67,8 +67,8 @@ class _Implementation:
 
     includes = "everything"
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
-        return Source(f"""
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
+        return KernelSource(f"""
 declare void @abort()
 define void @go(ptr %x, ptr %w, ptr %b, ptr %y, ptr %s, ptr %a, i64 %begin, i64 %end) {{
   %u = load float, ptr %x

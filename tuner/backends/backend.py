@@ -1,7 +1,7 @@
 """Backend: builds a configuration for a device and runs it. One implementation per file, named in BACKENDS.
 
 A backend lives in the measuring worker and in the user's process alike. What it builds is an Executable: buffers for
-one problem, filled, launched and read back. Backends build equal sources once (`Source` equality) per process.
+one problem, filled, launched and read back. Backends build equal sources once (`KernelSource` equality) per process.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...implementation import Launch, Phase, Source
+from ...implementation import KernelSource, Launch, Phase
 from ...problem import Problem
 from .workspace import pieces, write_piece
 from .writer import ENTRY, Writer, declarations, in_order, zero_floats
@@ -38,7 +38,7 @@ class PixelTile:
     bias: bool
     relu: bool
 
-    def source(self) -> Source:
+    def source(self) -> KernelSource:
         """The source text; it depends on register block, filter, strides, dilation and epilogue alone."""
         return _source(self)
 
@@ -69,7 +69,7 @@ class PixelTile:
 
 
 @lru_cache(maxsize=512)
-def _source(tile: PixelTile) -> Source:
+def _source(tile: PixelTile) -> KernelSource:
     step = tile.stride[1]
     units = UNITS if step <= 2 else UNITS[:1]
     around = "\n".join([declarations(), *(_row(step, unit) for unit in units), _pad(tile.stride, units),
@@ -77,7 +77,7 @@ def _source(tile: PixelTile) -> Source:
     entry = (f"declare void @seqtune_planes({ENTRY}, ptr %tile)\n"
              f"define void @depthwise({ENTRY}) nounwind {{\n"
              f"  call void @seqtune_planes({ENTRY}, ptr @tile)\n  ret void\n}}")
-    return Source("\n".join([declarations(tile.vector), _tile(tile), entry]), (around,))
+    return KernelSource("\n".join([declarations(tile.vector), _tile(tile), entry]), (around,))
 
 
 def _row(step: int, unit: int) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...implementation import Launch, Phase, Source
+from ...implementation import KernelSource, Launch, Phase
 from ...problem import Problem
 from .writer import ENTRY, Writer, declarations, in_order
 
@@ -51,7 +51,7 @@ class ChannelTile:
         lefts = [min(first, out_w - self.tile_w) * self.stride[1] - pad for first in range(0, out_w, self.tile_w)]
         return [(max(0, -left), max(0, left + self.wide - width)) for left in lefts]
 
-    def source(self, problem: Problem) -> Source:
+    def source(self, problem: Problem) -> KernelSource:
         """The source text; it depends on tile, filter, strides, dilation, epilogue and kinds of borders alone."""
         return _source(self, tuple(sorted(set(self.borders(problem)))))
 
@@ -74,8 +74,8 @@ class ChannelTile:
 
 
 @lru_cache(maxsize=512)
-def _source(tile: ChannelTile, borders: tuple[tuple[int, int], ...]) -> Source:
-    return Source("\n".join([
+def _source(tile: ChannelTile, borders: tuple[tuple[int, int], ...]) -> KernelSource:
+    return KernelSource("\n".join([
         declarations(tile.vector), *(_tile(tile, number, *border) for number, border in enumerate(borders)),
         _run(tile, len(borders))]))
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 
-from ...implementation import Source
+from ...implementation import KernelSource
 from .epilogue import Store
 from .task_loops import ENTRIES, FIELDS, LOOPS, TILE
 from .writer import Writer
@@ -67,7 +67,7 @@ class Tile:
     relu: bool
     borders: Borders | None = None
 
-    def source(self) -> Source:
+    def source(self) -> KernelSource:
         """Entries `direct` (x as given), `padded` (x in the workspace) and `pad` (fills that)."""
         rows = self.r if self.body == "filter" else 1 if self.r == 1 and self.borders is None else 2
         return _source(replace(self, r=rows))
@@ -94,8 +94,8 @@ class Tile:
 
 
 @lru_cache(maxsize=512)  # configurations that differ in launch arguments alone are often consecutive
-def _source(tile: Tile) -> Source:
-    return Source("\n".join([_tile(tile), ENTRIES]), (LOOPS,))
+def _source(tile: Tile) -> KernelSource:
+    return KernelSource("\n".join([_tile(tile), ENTRIES]), (LOOPS,))
 
 
 def _tile(tile: Tile) -> str:

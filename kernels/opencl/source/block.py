@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...implementation import Source
+from ...implementation import KernelSource
 from .text import OPTIONS, accumulator, head, signature, store
 
 ARGUMENTS = (
@@ -63,9 +63,9 @@ class Block:
 
 
 @lru_cache(maxsize=512)  # configurations that differ in order alone are often consecutive
-def source(block: Block) -> Source:
+def source(block: Block) -> KernelSource:
     """The source of the kernel `implicit_gemm`."""
-    return Source(head(block.vector) + "\n".join(_text(block)), OPTIONS)
+    return KernelSource(head(block.vector) + "\n".join(_text(block)), OPTIONS)
 
 
 def _text(block: Block) -> list[str]:

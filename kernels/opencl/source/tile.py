@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...device import Device
-from ...implementation import Launch, Phase, Source
+from ...implementation import KernelSource, Launch, Phase
 from .text import OPTIONS, accumulator, head, signature, store
 
 # Steps and offsets count floats. x_* walk the input as the tile reads it (the padded copy where there is one).
@@ -60,9 +60,9 @@ class OpenCLTile:
 
 
 @lru_cache(maxsize=512)  # configurations that differ in launch arguments alone are often consecutive
-def source(tile: OpenCLTile) -> Source:
+def source(tile: OpenCLTile) -> KernelSource:
     """The source of the kernels `pad` and `tile`."""
-    return Source(head(tile.vector) + ("" if tile.peeled else _PAD) + _tile(tile), OPTIONS)
+    return KernelSource(head(tile.vector) + ("" if tile.peeled else _PAD) + _tile(tile), OPTIONS)
 
 
 def launch(tile: OpenCLTile, device: Device, pixels_first: bool, chunk: int, work_group: int,

@@ -100,7 +100,7 @@ class Nearest:
 def _words(labels: Labels) -> NDArray[np.int64]:
     """One number per label for its direction, data type and layout together."""
     questions = labels.questions.compact()
-    values, features = questions.problems.columns.values, questions.problems.columns.work.by_name
+    values, features = questions.problems.columns.values, questions.problems.columns.operation.by_name
     number = np.zeros(len(questions.problems.made), np.int64)
     for name in ("direction", "dtype", "layout"):
         choices = features[name].choices

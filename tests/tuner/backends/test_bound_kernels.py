@@ -11,7 +11,7 @@ import pytest
 
 from seqtune.errors import DeviceError, UnavailableError
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Launch, Phase, Source
+from seqtune.kernels.implementation import KernelSource, Launch, Phase
 from seqtune.kernels.llvm.network_operations import channels_last, max_pool, sums
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
@@ -165,7 +165,7 @@ def test_shares_are_those_of_the_threads_asked_for_even_where_fewer_are_given(gi
     library.omp_set_max_active_levels(given)
     try:
         y = np.zeros(7, np.float32)
-        binder.bind_source(Source(SHARES), Launch((0,), (Phase("main", 7),)))(0, y.ctypes.data)
+        binder.bind_source(KernelSource(SHARES), Launch((0,), (Phase("main", 7),)))(0, y.ctypes.data)
     finally:
         library.omp_set_max_active_levels(before)
     assert y.tolist() == [2, 0, 4, 0, 7, 0, 0]

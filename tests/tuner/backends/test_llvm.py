@@ -14,7 +14,7 @@ import pytest
 
 from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Launch, Phase, Source
+from seqtune.kernels.implementation import KernelSource, Launch, Phase
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
 from seqtune.kernels.llvm import direct as llvm_direct
 from seqtune.kernels.problem import Problem
@@ -158,8 +158,8 @@ class Planted:
     def __init__(self, text: str) -> None:
         self.text = text
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
-        return Source(self.text)
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
+        return KernelSource(self.text)
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
         return Launch((0,), (Phase("main", 1),), 16)

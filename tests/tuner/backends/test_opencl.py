@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array, Launch, Phase, Source
+from seqtune.kernels.implementation import Array, KernelSource, Launch, Phase
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
@@ -53,8 +53,8 @@ class _Planted:
     def __init__(self, body: str, local_size: int = 1) -> None:
         self.body, self.local_size = body, local_size
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> Source:
-        return Source("__kernel void planted(__global float *x, __global float *weights, __global float *bias,"
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
+        return KernelSource("__kernel void planted(__global float *x, __global float *weights, __global float *bias,"
                       f" __global float *y, __global float *workspace, int n) {{ {self.body} }}")
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:

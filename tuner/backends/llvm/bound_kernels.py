@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array, Implementation, Launch, Source
+from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
@@ -61,7 +61,7 @@ class KernelBinder:
                                 implementation.launch(problem, self.device, configuration),
                                 implementation.pack(problem, self.device, configuration, weights), bias)
 
-    def bind_source(self, source: Source, launch: Launch, weights: Array | None = None,
+    def bind_source(self, source: KernelSource, launch: Launch, weights: Array | None = None,
                     bias: Array | None = None) -> BoundKernel:
         """Bind a source that is no kernel family's. Raises BuildError."""
         built, _ = self._compiler.build(source.text, source.options)

@@ -1,6 +1,6 @@
 """The opencl backend: any OpenCL device, through pyopencl. PoCL from pip makes every CPU one.
 
-Programs are built once per Source and process. PoCL compiles a kernel again for each work-group shape when it is first
+Programs are built once per source and process. PoCL compiles a kernel again for each work-group shape when it is first
 launched, so `build` launches once as well, and counts it in `build_seconds`.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array, Implementation, Launch, Source
+from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands
@@ -44,7 +44,7 @@ class OpenCLBackend:
         self.handle = handle(device.name)
         self.context = self.cl.Context([self.handle])
         self.queue = self.cl.CommandQueue(self.context)
-        self.programs: dict[Source, Any] = {}
+        self.programs: dict[KernelSource, Any] = {}
 
     def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> OpenCLExecutable:
         """An executable for this problem, launched once. Raises BuildError, LaunchError."""
@@ -62,7 +62,7 @@ class OpenCLBackend:
         executable.build_seconds = time.perf_counter() - begin
         return executable
 
-    def program(self, source: Source) -> Any:
+    def program(self, source: KernelSource) -> Any:
         """The built program of a source, from this process's earlier builds where it is among them."""
         if source not in self.programs:
             try:
