@@ -103,5 +103,5 @@ class TestBackend:
 
 
 def test_a_backend_that_is_not_in_the_table_is_refused() -> None:
-    with pytest.raises(DeviceError, match=r"nothing here runs other kernels; there are .*llvm"):
+    with pytest.raises(DeviceError, match=r"no backend runs other kernels; the backends are .*llvm"):
         open_backend(Device("other:0", "other", "a", "b"))

@@ -1,7 +1,8 @@
-"""Backend: builds a configuration for a device and runs it. One implementation per file, named in BACKENDS.
+"""Backend: builds a configuration for a device and runs it. Each backend is one module, listed in BACKENDS.
 
-A backend lives in the measuring worker and in the user's process alike. What it builds is an Executable: buffers for
-one problem, filled, launched and read back. Backends build equal sources once (`KernelSource` equality) per process.
+A backend runs in the measuring worker and also in the user's process. It builds Executables: an Executable owns the
+buffers of one problem, fills them, launches the kernel and reads the output. Equal sources (`KernelSource` equality) are
+built once per process.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Executable(Protocol):
     build_seconds: float
 
     def load(self, operands: Operands) -> None:
-        """Copy the operands in, packing the constant one. Names and shapes are those of the operation's `operands`."""
+        """Copy the operands into the buffers, the constant one packed. Names and shapes are `Operation.operands`."""
         ...
 
     def poison(self) -> None:
@@ -39,7 +40,7 @@ class Executable(Protocol):
         ...
 
     def run(self) -> None:
-        """One launch, finished on return: what is timed. Raises LaunchError."""
+        """Launch once and wait until it has finished; this call is what is timed. Raises LaunchError."""
         ...
 
     def output(self) -> Array:
@@ -47,7 +48,7 @@ class Executable(Protocol):
         ...
 
     def overrun(self) -> str | None:
-        """Which buffer was written outside its bounds since `poison`, or None."""
+        """The name of a buffer that was written outside its bounds since `poison`, or None."""
         ...
 
     def close(self) -> None:
@@ -59,10 +60,10 @@ class Backend(Protocol):
     """Builds and runs configurations on one device."""
 
     device: Device
-    build_allowance: float  # seconds that a build may take here, whatever `Options.build_seconds` says
+    build_allowance: float  # seconds that a build may take even where `Options.build_seconds` is less
 
     def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> Executable:
-        """An executable for this problem. Raises BuildError; LaunchError where the device refuses the launch."""
+        """Build an executable for the problem. Raises BuildError, or LaunchError if the device refuses the launch."""
         ...
 
     def close(self) -> None:
@@ -70,8 +71,9 @@ class Backend(Protocol):
         ...
 
 
-# name -> "module:attribute" of a module with: devices() -> list[Device], unavailable() -> str | None (why), and the
-# attribute, a callable Backend(device). A new backend is one new file and one line here.
+# name -> "module:attribute". The attribute is a callable Backend(device). The module also defines devices() ->
+# list[Device] and unavailable() -> str | None, the reason why there is no device. A new backend is one new file and one
+# line here.
 BACKENDS: dict[str, str] = {
     "llvm": "seqtune.tuner.backends.llvm.backend:LLVMBackend",
     "opencl": "seqtune.tuner.backends.opencl.backend:OpenCLBackend",
@@ -79,9 +81,9 @@ BACKENDS: dict[str, str] = {
 
 
 def open_backend(device: Device) -> Backend:
-    """A backend ready to build on the device. Raises DeviceError or UnavailableError."""
+    """Open the backend of the device, ready to build. Raises DeviceError or UnavailableError."""
     if device.backend not in BACKENDS:
-        raise DeviceError(f"nothing here runs {device.backend} kernels; there are {', '.join(BACKENDS)}")
+        raise DeviceError(f"no backend runs {device.backend} kernels; the backends are {', '.join(BACKENDS)}")
     factory = resolve(BACKENDS[device.backend])
     assert callable(factory)
     backend: Backend = factory(device)

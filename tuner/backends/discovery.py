@@ -1,4 +1,4 @@
-"""Discovery of devices: what each backend finds on this machine, and why one finds nothing."""
+"""Discovery of devices: the devices that each backend finds on this machine, or the reason why it finds none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .backend import BACKENDS
 
 @lru_cache(maxsize=16)
 def _discover(backend: str) -> tuple[tuple[Device, ...], str | None]:
-    """The devices of one backend, best first, and why there are none. Measured facts are measured once a process."""
+    """Find one backend's devices, best first, or the reason why it has none. Rates are measured once per process."""
     try:
         module = importlib.import_module(BACKENDS[backend].partition(":")[0])
         reason = module.unavailable()
@@ -22,42 +22,42 @@ def _discover(backend: str) -> tuple[tuple[Device, ...], str | None]:
         return (), f"{error.name or error} is not installed"
     except SeqtuneError as error:
         return (), str(error)
-    except Exception as error:  # a driver's own exceptions; none may take the others down
+    except Exception as error:  # drivers raise exceptions of their own; other backends must stay usable
         return (), one_line(f"{type(error).__name__}: {error}")
 
 
 def devices() -> list[Device]:
-    """Every device here, backend by backend, the best of each first."""
+    """All devices of this machine, backend by backend, the best of each backend first."""
     return [device for backend in BACKENDS for device in _discover(backend)[0]]
 
 
 def why_unavailable() -> dict[str, str]:
-    """Why a backend has no device, by backend."""
-    found: dict[str, str] = {}
+    """The reasons why backends have no device: name of the backend -> reason."""
+    reasons: dict[str, str] = {}
     for backend in BACKENDS:
-        here, reason = _discover(backend)
-        if not here:
-            found[backend] = reason or "it finds no device"
-    return found
+        present, reason = _discover(backend)
+        if not present:
+            reasons[backend] = reason or "no device found"
+    return reasons
 
 
 def find(name: str) -> Device:
-    """The device of that name: `llvm:avx2:1`, `llvm:avx2` (the best of these), or `llvm:0` (by number; 0 is the best).
+    """Find a device by name (`llvm:avx2:1`), by family (`llvm:avx2`: its best device) or by number (`llvm:0`: best).
 
-    Only the backend named is asked. Raises DeviceError.
+    Only the backend in the name is opened, unless it has no such device. Raises DeviceError.
     """
     backend, _, rest = name.strip().lower().partition(":")
     if backend in BACKENDS:
-        here, reason = _discover(backend)
-        for device in here:
+        present, reason = _discover(backend)
+        for device in present:
             if device.name.lower() == name.strip().lower():
                 return device
-        if rest.isdecimal() and len(rest) < 6 and int(rest) < len(here):
-            return here[int(rest)]
-        for device in here:
+        if rest.isdecimal() and len(rest) < 6 and int(rest) < len(present):
+            return present[int(rest)]
+        for device in present:
             if not rest or (device.name.lower() + ":").startswith(f"{backend}:{rest}:"):
                 return device
-        if not here:
+        if not present:
             raise DeviceError(f"no device {name!r:.60}: {backend} is unavailable here: {reason or 'no device found'}")
-    found = ", ".join(device.name for device in devices()) or "none"
-    raise DeviceError(f"no device {name!r:.60}; found {found} (seqtune devices lists them)")
+    listed = ", ".join(device.name for device in devices()) or "none"
+    raise DeviceError(f"no device {name!r:.60}; found {listed} (seqtune devices lists them)")

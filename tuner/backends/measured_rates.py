@@ -1,4 +1,4 @@
-"""Rates of devices, measured once and then remembered in the user's cache folder: a JSON file for each backend."""
+"""Measured rates of devices, kept in the user's cache folder: one JSON file per backend."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from platformdirs import user_cache_dir
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.files import write_whole
 
-Rates = TypeVar("Rates")  # what JSON can hold
+Rates = TypeVar("Rates")  # any value that JSON can hold
 
 
-def remembered(file: str, key: str, read: Callable[[Any], Rates], measure: Callable[[], Rates]) -> Rates:
-    """What `measure` found for that key, now or before. `read` makes it from JSON, or raises where that is damaged.
+def cached_rates(file: str, key: str, read: Callable[[Any], Rates], measure: Callable[[], Rates]) -> Rates:
+    """Return the rates that the cache file holds under the key, or else measure them and add them to the file.
 
-    The key holds all that the rates depend on: model, toolchain, threads. Where nothing can be written, it is measured
-    again in the next process.
+    `read` makes rates from JSON; it raises LookupError, ValueError or TypeError where the JSON is damaged. The key
+    holds all that the rates depend on: model, toolchain, threads. If the file cannot be written, each process measures
+    again.
     """
     path = Path(user_cache_dir("seqtune")) / file
     with suppress(LookupError, ValueError, TypeError):
-        return read(_held(path)[key])
-    found = measure()
+        return read(_read_cache(path)[key])
+    rates = measure()
     with suppress(OSError, SeqtuneError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps({**_held(path), key: found}, indent=1))
-    return found
+        write_whole(path, json.dumps({**_read_cache(path), key: rates}, indent=1))
+    return rates
 
 
-def _held(path: Path) -> dict[str, Any]:
-    """All that a cache holds; a damaged one holds nothing."""
+def _read_cache(path: Path) -> dict[str, Any]:
+    """The content of a cache file; empty where the file is missing or damaged."""
     with suppress(OSError, ValueError):
         loaded = json.loads(path.read_text())
         if isinstance(loaded, dict):

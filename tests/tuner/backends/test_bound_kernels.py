@@ -1,4 +1,4 @@
-"""Bound kernels on memory of their user, the glue between kernels, and the threads that run both."""
+"""Bound kernels on memory of their caller, the network operations between kernels, and the threads that run both."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def binder(request: pytest.FixtureRequest) -> Iterator[KernelBinder]:
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.type)
-def test_a_call_computes_on_the_callers_memory_as_often_as_asked(binder: KernelBinder, problem: Problem) -> None:
+def test_every_call_computes_on_the_callers_memory(binder: KernelBinder, problem: Problem) -> None:
     for family in kernels_for(problem, binder.device):
         operands = make_operands(problem, seed=1)
         call = binder.bind(problem, SearchSpace(family, problem, binder.device).default, operands["weights"],
@@ -121,25 +121,25 @@ def test_only_llvm_devices_run_on_this_process_s_memory(binder: KernelBinder) ->
         KernelBinder(Device("opencl:0", "opencl", "x", "y"), Compiler(binder.device.instruction_set), binder.threads)
 
 
-def test_a_package_s_own_runtime_goes_before_others(tmp_path: Path) -> None:
+def test_the_runtime_of_the_package_itself_is_preferred(tmp_path: Path) -> None:
     line = "7f00-7f01 r-xp 00000000 fe:00 1  {}\n"
 
-    def found(*paths: str) -> str | None:
+    def runtime_of(*paths: str) -> str | None:
         (tmp_path / "maps").write_text("7f00-7f01 rw-p 00000000 00:00 0\n" + "".join(map(line.format, paths)))
         runtime = loaded_runtime(Path("/s/torch"), tmp_path / "maps")
         return None if runtime is None else str(runtime)
 
     other = "/s/xgboost.libs/libgomp-1.so"
-    assert found() is None
-    assert found("/s/torch/lib/libtorch.so") is None
-    assert found(other, "/s/torch/lib/libgomp.so.1") == "/s/torch/lib/libgomp.so.1"
-    assert found(other, "/s/torch.libs/libgomp-2.so") == "/s/torch.libs/libgomp-2.so"
-    assert found("/usr/lib/libgomp.so.1", "/usr/lib/libgomp.so.1") == "/usr/lib/libgomp.so.1"
-    assert found("/usr/lib/libgomp.so.1", other) is None
+    assert runtime_of() is None
+    assert runtime_of("/s/torch/lib/libtorch.so") is None
+    assert runtime_of(other, "/s/torch/lib/libgomp.so.1") == "/s/torch/lib/libgomp.so.1"
+    assert runtime_of(other, "/s/torch.libs/libgomp-2.so") == "/s/torch.libs/libgomp-2.so"
+    assert runtime_of("/usr/lib/libgomp.so.1", "/usr/lib/libgomp.so.1") == "/usr/lib/libgomp.so.1"
+    assert runtime_of("/usr/lib/libgomp.so.1", other) is None
 
 
-def test_what_is_no_openmp_runtime_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnavailableError, match="no OpenMP runtime"):
+def test_a_library_that_is_not_an_openmp_runtime_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="not an OpenMP runtime"):
         OpenMP(Compiler(llvm.devices()[0].instruction_set), 2, tmp_path / "libgomp.so")
 
 
@@ -151,8 +151,8 @@ SHARES = """define void @main(ptr %x, ptr %w, ptr %bias, ptr %y, ptr %ws, ptr %a
 }"""
 
 
-@pytest.mark.parametrize("given", [0, 1])  # levels of regions that run in parallel
-def test_shares_are_those_of_the_threads_asked_for_even_where_fewer_are_given(given: int) -> None:
+@pytest.mark.parametrize("levels", [0, 1])  # nested regions that may run in parallel
+def test_shares_are_as_many_as_the_threads_requested_even_where_the_runtime_gives_fewer(levels: int) -> None:
     import torch
 
     runtime = loaded_runtime(Path(torch.__file__).parent)
@@ -162,7 +162,7 @@ def test_shares_are_those_of_the_threads_asked_for_even_where_fewer_are_given(gi
     compiler = Compiler(device.instruction_set)
     binder = KernelBinder(device, compiler, OpenMP(compiler, 3, runtime))
     before = library.omp_get_max_active_levels()
-    library.omp_set_max_active_levels(given)
+    library.omp_set_max_active_levels(levels)
     try:
         y = np.zeros(7, np.float32)
         binder.bind_source(KernelSource(SHARES), Launch((0,), (Phase("main", 7),)))(0, y.ctypes.data)
@@ -171,5 +171,5 @@ def test_shares_are_those_of_the_threads_asked_for_even_where_fewer_are_given(gi
     assert y.tolist() == [2, 0, 4, 0, 7, 0, 0]
 
 
-def test_memory_for_vectors_lies_on_a_cache_line_s_border() -> None:
+def test_memory_for_vectors_begins_at_a_cache_line() -> None:
     assert all(aligned((size, 3)).ctypes.data % 64 == 0 for size in range(1, 9))

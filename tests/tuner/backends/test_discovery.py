@@ -1,4 +1,4 @@
-"""Discovery: devices are found by name, family or number; a broken backend takes no other down."""
+"""Discovery: devices are found by name, family or number; a broken backend does not disable the others."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ BASE = Device("one:avx2:2", "one", "paper", "avx2")
 HERE = [replace(BASE, name=name) for name in ("one:avx512:2", "one:avx512:1", "one:avx2:2", "one:avx2:1")]
 
 
-def module(monkeypatch: pytest.MonkeyPatch, name: str, found: object, reason: str | None = None) -> str:
-    made = ModuleType(name)
+def module(monkeypatch: pytest.MonkeyPatch, name: str, present: object, reason: str | None = None) -> str:
+    backend = ModuleType(name)
 
     def find() -> object:
-        if isinstance(found, Exception):
-            raise found
-        return found
+        if isinstance(present, Exception):
+            raise present
+        return present
 
-    made.devices = find  # type: ignore[attr-defined]
-    made.unavailable = lambda: reason  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, name, made)
+    backend.devices = find  # type: ignore[attr-defined]
+    backend.unavailable = lambda: reason  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, name, backend)
     return f"{name}:Backend"
 
 
@@ -48,11 +48,11 @@ def backends(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     discovery._discover.cache_clear()
 
 
-def test_every_backend_is_asked_and_none_takes_another_down() -> None:
+def test_every_backend_is_searched_and_a_broken_one_does_not_disable_the_others() -> None:
     assert [device.name for device in discovery.devices()] == [*(device.name for device in HERE), "seven:gpu"]
     assert discovery.why_unavailable() == {
         "two": "no driver", "three": "RuntimeError: the driver broke", "four": "no_such_module_here is not installed",
-        "five": "ld is missing; install binutils", "six": "it finds no device"}
+        "five": "ld is missing; install binutils", "six": "no device found"}
 
 
 @pytest.mark.parametrize(("name", "wanted"), [

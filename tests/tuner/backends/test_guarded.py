@@ -1,4 +1,4 @@
-"""No llvm kernel reads or writes a byte beside its buffers."""
+"""No llvm kernel reads or writes a byte outside its buffers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.support.paths import ROOT
 
 @pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 @pytest.mark.skipif(sys.platform == "win32", reason="this system has no mprotect")
-def test_no_kernel_reads_or_writes_beside_its_buffers() -> None:
-    done = subprocess.run([sys.executable, "-m", "tests.support.guarded"], cwd=ROOT, capture_output=True, text=True,
+def test_no_kernel_reads_or_writes_outside_its_buffers() -> None:
+    finished = subprocess.run([sys.executable, "-m", "tests.support.guarded"], cwd=ROOT, capture_output=True, text=True,
                           check=False)
-    last = (done.stdout.splitlines() or ["nothing"])[-1]
-    assert done.returncode == 0, f"{last}: {done.returncode} {done.stderr[-500:]}"
+    last = (finished.stdout.splitlines() or ["nothing"])[-1]
+    assert finished.returncode == 0, f"{last}: {finished.returncode} {finished.stderr[-500:]}"
     assert last == "done"

@@ -1,4 +1,4 @@
-"""The llvm kernels against the definition, and the backend's contract."""
+"""The llvm kernels compute what their operations define, and the backend keeps its contract."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def corners(space: SearchSpace, generator: np.random.Generator, count: int) -> l
     return [space.default, *(space[row] for row in rows), *space.sample(generator, count)]
 
 
-def those(space: SearchSpace, name: str, value: Setting, generator: np.random.Generator, count: int
-          ) -> list[Configuration]:
-    """Some configurations with this value of a parameter, where there are any."""
+def with_value(space: SearchSpace, name: str, value: Setting, generator: np.random.Generator, count: int
+               ) -> list[Configuration]:
+    """Up to `count` random configurations with this value of a parameter."""
     rows = np.flatnonzero(space.columns()[name] == value)
     return [space[int(row)] for row in generator.permutation(rows)[:count]]
 
@@ -66,7 +66,7 @@ def test_odd_convolutions_are_right_on_every_device_all_over_the_space(backend: 
     for problem in odd_problems(family, backend.device, 10, backend.device.vector_bits + backend.device.threads):
         space = SearchSpace(family, problem, backend.device)
         check(backend, family, problem, [
-            *corners(space, generator, 2), *those(space, "borders", "peel", generator, 3)])
+            *corners(space, generator, 2), *with_value(space, "borders", "peel", generator, 3)])
 
 
 def test_padding_may_outgrow_rows_columns_and_the_input(backend: LLVMBackend) -> None:
@@ -77,15 +77,15 @@ def test_padding_may_outgrow_rows_columns_and_the_input(backend: LLVMBackend) ->
                      {"h": 9, "w": 30, "r": 5, "s": 5, "pad_h": 4, "pad_w": 4, "dilation_w": 2, "stride_h": 3}):
         problem = conv(c=3, k=20, bias="yes", **features)
         space = SearchSpace(family, problem, backend.device)
-        check(backend, family, problem, those(space, "borders", "peel", generator, 12))
+        check(backend, family, problem, with_value(space, "borders", "peel", generator, 12))
 
 
-def test_nothing_beside_the_input_enters_the_result(backend: LLVMBackend) -> None:
+def test_no_memory_outside_the_input_enters_the_result(backend: LLVMBackend) -> None:
     family, generator = kernel("llvm.direct"), np.random.default_rng(0)
     for layout in ("NCHW", "NHWC"):
         problem = conv(c=4, h=6, w=13, k=16, r=3, s=3, pad_h=1, pad_w=1, layout=layout)
         operands = make_operands(problem)
-        for configuration in those(SearchSpace(family, problem, backend.device), "borders", "peel", generator, 8):
+        for configuration in with_value(SearchSpace(family, problem, backend.device), "borders", "peel", generator, 8):
             executable = backend.build(problem, family, configuration)
             executable.load(operands)
             executable._inputs["x"].raw.view(np.float32).fill(np.nan)
@@ -98,10 +98,10 @@ def test_nothing_beside_the_input_enters_the_result(backend: LLVMBackend) -> Non
 def test_odd_matrix_products_are_right_on_every_device(backend: LLVMBackend) -> None:
     family, generator = kernel("llvm.gemm"), np.random.default_rng(5)
     sizes = [(1, 1, 1), (7, 3, 5), (1, 40, 24), (33, 50, 8), (65, 129, 16), (40, 17, 3)]
-    for place, (m, n, k) in enumerate(sizes):
+    for index, (m, n, k) in enumerate(sizes):
         problem = Problem.make(
-            "gemm", m=m, n=n, k=k, trans_a=("no", "yes")[place % 2], trans_b=("no", "yes")[place // 2 % 2],
-            bias=("yes", "no")[place % 2], activation=("none", "relu")[place // 3])
+            "gemm", m=m, n=n, k=k, trans_a=("no", "yes")[index % 2], trans_b=("no", "yes")[index // 2 % 2],
+            bias=("yes", "no")[index % 2], activation=("none", "relu")[index // 3])
         check(backend, family, problem, corners(SearchSpace(family, problem, backend.device), generator, 3))
 
 
@@ -122,7 +122,7 @@ def test_spaces_are_worth_searching_and_can_be_exhausted() -> None:
         assert 300 <= len(SearchSpace(kernel("llvm.gemm"), gemm, device)) <= 3000
 
 
-def test_what_it_does_not_solve_is_refused_with_the_reason() -> None:
+def test_a_problem_that_the_kernel_does_not_solve_is_refused_with_the_reason() -> None:
     family = kernel("llvm.direct")
     assert "fp32" in str(family.why_not(conv(c=4, h=4, w=4, k=4, r=1, s=1, dtype="fp16"), DEVICES[0]))
     backward = conv(c=4, h=4, w=4, k=4, r=1, s=1, direction="backward_data")
@@ -135,7 +135,7 @@ def test_sizes_that_arrive_at_run_time_share_one_source() -> None:
     other = conv(n=3, c=32, h=31, w=17, k=96, r=3, s=3, pad_h=2, pad_w=1, dilation_h=2, groups=2)
     space = SearchSpace(kernel("llvm.direct"), first, device)
     for borders in ("copy", "peel"):
-        for chosen in those(space, "borders", borders, np.random.default_rng(0), 3):
+        for chosen in with_value(space, "borders", borders, np.random.default_rng(0), 3):
             assert family.source(first, device, chosen) == family.source(other, device, chosen)
 
 
@@ -151,7 +151,7 @@ def test_equal_sources_are_built_once() -> None:
 
 
 class Planted:
-    """An implementation with a text of one's own."""
+    """An implementation with the given source text."""
 
     includes = "nothing"
 
@@ -274,13 +274,13 @@ def test_a_damaged_cache_of_rates_is_measured_again(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(("has", "sets"), [
     (("sse4.2", "fma"), ["sse"]), (("sse4.2", "avx2"), ["sse"]), (("sse4.2", "avx2", "fma"), ["avx2", "sse"]),
     (("avx2", "fma", "avx512f"), ["avx2"]), (("avx512f", "avx512vl"), ["avx512"]), (("neon",), ["neon"])])
-def test_an_instruction_set_is_there_where_all_that_it_needs_is(
+def test_an_instruction_set_is_available_if_the_cpu_has_all_features_that_it_needs(
         has: tuple[str, ...], sets: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llvm_compiler, "host_features", lambda: {**dict.fromkeys(has, True), "xop": False})
     assert llvm_compiler.instruction_sets() == sets
 
 
-def test_devices_say_what_matters() -> None:
+def test_devices_have_names_rates_and_caches() -> None:
     assert len(BY_NAME) == len(DEVICES)
     for device in DEVICES:
         assert device.name == f"llvm:{device.instruction_set}:{device.threads}"

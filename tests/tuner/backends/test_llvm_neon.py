@@ -1,4 +1,4 @@
-"""The llvm kernels for a CPU that is not here: 128-bit NEON, as far as compiling shows."""
+"""The llvm kernels compile for 128-bit NEON, a CPU that the test machine need not have."""
 
 from __future__ import annotations
 

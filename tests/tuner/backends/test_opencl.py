@@ -1,4 +1,4 @@
-"""The opencl backend: honest refusals, few builds."""
+"""The opencl backend: it refuses with a reason, and builds equal sources once."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def backend() -> Iterator[OpenCLBackend]:
     reason = opencl.unavailable()
     if reason is not None:
         pytest.skip(reason)
-    found = opencl.devices()
-    assert found, "OpenCL is available, and yet no device runs the simplest kernel"
-    opened = OpenCLBackend(found[0])
+    present = opencl.devices()
+    assert present, "OpenCL is available, and yet no device runs the simplest kernel"
+    opened = OpenCLBackend(present[0])
     yield opened
     opened.close()
 
@@ -100,7 +100,7 @@ def test_local_memory_beyond_the_limit_is_a_launch_error(plant: Callable[..., An
 @pytest.mark.parametrize(("write", "buffer"), [
     ("y[n]", "y"), ("y[-1]", "y"), ("x[-5]", "x"), ("weights[16]", "weights"), ("bias[4]", "bias"),
     ("workspace[8]", "workspace")])
-def test_a_write_outside_a_buffer_is_seen(plant: Callable[..., Any], write: str, buffer: str) -> None:
+def test_a_write_outside_a_buffer_is_detected(plant: Callable[..., Any], write: str, buffer: str) -> None:
     executable = plant(f"{write} = 1.0f;")
     executable.poison()
     assert executable.overrun() is None

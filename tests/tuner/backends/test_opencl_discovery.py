@@ -1,4 +1,4 @@
-"""OpenCL devices: their facts, and what is missing."""
+"""OpenCL devices: their facts, and the messages about missing parts."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def backend() -> Iterator[OpenCLBackend]:
     reason = opencl.unavailable()
     if reason is not None:
         pytest.skip(reason)
-    found = opencl.devices()
-    assert found, "OpenCL is available, and yet no device runs the simplest kernel"
-    opened = OpenCLBackend(found[0])
+    present = opencl.devices()
+    assert present, "OpenCL is available, and yet no device runs the simplest kernel"
+    opened = OpenCLBackend(present[0])
     yield opened
     opened.close()
 
 
-def test_without_ld_pocl_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_ld_the_reason_names_binutils(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("pyopencl")
     monkeypatch.setenv("PATH", str(tmp_path))
     reason = pocl.unavailable()
@@ -53,14 +53,14 @@ def test_without_ld_pocl_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_devices_have_facts_and_unique_names(backend: OpenCLBackend) -> None:
-    found = opencl.devices()
-    assert len({device.name for device in found}) == len(found)
-    for device in found:
+    present = opencl.devices()
+    assert len({device.name for device in present}) == len(present)
+    for device in present:
         assert device.name.startswith("opencl:")
         assert min(device.peak_gflops, device.bandwidth_gbs, device.max_work_group) > 0
         assert device.vector_bits in (128, 256, 512)
         assert Device.from_json(json.loads(json.dumps(device.to_json()))) == device
-    assert found == opencl.devices()
+    assert present == opencl.devices()
 
 
 def test_an_unknown_device_is_refused_with_those_that_are_here(backend: OpenCLBackend) -> None:
@@ -68,7 +68,7 @@ def test_an_unknown_device_is_refused_with_those_that_are_here(backend: OpenCLBa
         OpenCLBackend(replace(CPU, name="opencl:none"))
 
 
-def test_a_device_that_fails_while_it_is_looked_at_takes_no_other_down(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_fails_during_discovery_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     class Error(Exception):
         pass
 
@@ -111,11 +111,11 @@ def test_a_damaged_cache_of_rates_is_measured_anew(
     assert [path.name for path in tmp_path.iterdir()] == ["opencl.json"]
 
 
-def test_a_cpu_that_llvm_does_not_know_gets_the_name_of_one_that_it_does() -> None:
+def test_a_cpu_that_llvm_does_not_know_gets_the_name_of_a_cpu_that_it_knows() -> None:
     name = ctypes.create_string_buffer(b"generic")
     structure = ctypes.create_string_buffer(8192)
     struct.pack_into("<Q", structure, 640, ctypes.addressof(name))
-    struct.pack_into("<Q", structure, 1040, ctypes.addressof(name))  # somebody else's, behind the structure
+    struct.pack_into("<Q", structure, 1040, ctypes.addressof(name))  # other data behind the structure
     assert pocl.repair("pthread-x86_64-unknown-linux-gnu-generic", ctypes.addressof(structure)) == pocl.substitute()
     pointer, = struct.unpack_from("<Q", structure, 640)
     assert ctypes.string_at(pointer) == pocl.substitute().encode()

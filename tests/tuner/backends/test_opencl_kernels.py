@@ -1,4 +1,4 @@
-"""The opencl kernel families: right numbers everywhere."""
+"""The opencl kernel families compute correct results for odd shapes and all kinds of configurations."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def backend() -> Iterator[OpenCLBackend]:
     reason = opencl.unavailable()
     if reason is not None:
         pytest.skip(reason)
-    found = opencl.devices()
-    assert found, "OpenCL is available, and yet no device runs the simplest kernel"
-    opened = OpenCLBackend(found[0])
+    present = opencl.devices()
+    assert present, "OpenCL is available, and yet no device runs the simplest kernel"
+    opened = OpenCLBackend(present[0])
     yield opened
     opened.close()
 
 
 def _space(backend: OpenCLBackend, name: str, problem: Problem) -> SearchSpace:
-    """With what only pays off on small caches."""
+    """The space on a device with a small cache, which holds configurations that larger caches exclude."""
     return SearchSpace(kernel(name), problem, replace(backend.device, l2_bytes=0))
 
 
@@ -58,23 +58,23 @@ def test_the_direct_convolution_is_right_on_odd_shapes(backend: OpenCLBackend) -
     seen: set[tuple[str, int | str]] = set()
     for problem in [_convolution(generator) for _ in range(40)]:
         space = _space(backend, "opencl.direct", problem)
-        chosen = {space.nearest(wish) for wish in DIRECT}
+        chosen = {space.nearest(settings) for settings in DIRECT}
         check(backend, space.kernel, problem, chosen)
         seen.update(*(configuration.settings for configuration in chosen))
     assert seen >= {("border", "peel"), ("inner", "row"), ("piece", 32), ("chunk", 4), ("chunk", 0)}
 
 
-@pytest.mark.parametrize("wish", DIRECT)
+@pytest.mark.parametrize("settings", DIRECT)
 @pytest.mark.parametrize("shape", [
     {"w": 7, "s": 3, "pad_w": 1}, {"w": 14, "s": 3, "pad_w": 1, "stride_w": 2}, {"w": 15, "s": 2, "pad_w": 1},
     {"w": 13, "s": 3, "pad_w": 2, "stride_w": 2}, {"w": 9, "s": 3, "pad_w": 1, "dilation_w": 3, "dilation_h": 2},
     {"w": 5, "s": 5, "pad_w": 1, "stride_w": 2}])
 def test_a_peeled_border_is_like_zeros(backend: OpenCLBackend, shape: dict[str, int],
-                                       wish: dict[str, int | str]) -> None:
+                                       settings: dict[str, int | str]) -> None:
     for pad_h in (0, 3):
         problem = Problem.make("conv2d", **{"n": 2, "c": 64, "h": 9, "k": 20, "r": 3, "pad_h": pad_h, **shape})
         space = _space(backend, "opencl.direct", problem)
-        check(backend, space.kernel, problem, [space.nearest(wish)])
+        check(backend, space.kernel, problem, [space.nearest(settings)])
 
 
 IMPLICIT: list[dict[str, int | str]] = [
@@ -91,7 +91,7 @@ def test_the_implicit_gemm_is_right_on_odd_shapes_with_and_without_local_memory(
     for problem in [_convolution(generator) for _ in range(40)]:
         if family.why_not(problem, backend.device) is None:
             space = SearchSpace(family, problem, backend.device)
-            chosen = {space.nearest(wish) for wish in IMPLICIT}
+            chosen = {space.nearest(settings) for settings in IMPLICIT}
             check(backend, family, problem, chosen)
             seen.update((configuration["local_a"], configuration["local_b"]) for configuration in chosen)
     assert seen == {(0, 0), (0, 1), (1, 0), (1, 1)}

@@ -1,4 +1,4 @@
-"""Packed weights of the llvm backend: kept per array, kernel and packing."""
+"""Packed weights of the llvm backend: kept per array, kernel and kind of packing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_packed_weights_are_kept_by_kernel_and_by_all_that_packing_reads() -> No
     assert sizes == [864, 1152]
 
     class Other:
-        """Packs like no other, under a key that llvm.direct has, too."""
+        """Packs differently from llvm.direct, under the same key."""
 
         def packing(self, problem: Problem, configuration: Configuration) -> object:
             return llvm_direct.IMPLEMENTATION.packing(problem, configuration)

@@ -1,6 +1,6 @@
 """The llvm backend: kernels in LLVM IR, compiled by llvmlite and run on this process's pinned threads.
 
-One CPU is several devices: every instruction set it has, on all physical cores and on one.
+One CPU counts as several devices: each of its instruction sets, on all physical cores and on one core.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 
 from ..backend import LaunchError
-from .compiler import INSTRUCTION_SETS, Built, Compiler, instruction_sets, toolchain
+from .compiler import INSTRUCTION_SETS, CompiledModule, Compiler, instruction_sets, toolchain
 from .facts import caches, cpu_model, cpu_name, measured_rates
 from .threads import Threads, make_job, usable_cpus
 
-MARGIN = 4096  # canary bytes on either side of every buffer
+MARGIN = 4096  # bytes of canary on each side of every buffer
 CANARY = 0xA5
-SPARE_BYTES = 1 << 28  # freed buffers kept for the next executable: their pages are there already
-PACKINGS = 16  # of one weights array, kept
+SPARE_BYTES = 1 << 28  # freed buffers kept for the next executable, because their pages are mapped already
+PACKINGS = 16  # packed copies kept of one weights array
 
 
 def unavailable() -> str | None:
-    """Why there is no llvm device here, or None."""
-    return None if instruction_sets() else f"LLVM knows no vector instructions of this CPU ({platform.machine()})"
+    """The reason why this machine has no llvm device, or None."""
+    return None if instruction_sets() else f"LLVM finds no vector instructions on this CPU ({platform.machine()})"
 
 
 @lru_cache(maxsize=1)
 def _devices() -> tuple[Device, ...]:
     cores = len(usable_cpus())
-    found = []
+    cpu_devices = []
     for name in instruction_sets():
         _, _, bits, registers = INSTRUCTION_SETS[name]
         for threads in dict.fromkeys((cores, 1)):
             peak, bandwidth = measured_rates(name, threads)
-            found.append(Device(
+            cpu_devices.append(Device(
                 name=f"llvm:{name}:{threads}", backend="llvm", architecture=cpu_name(), instruction_set=name,
                 model=cpu_model(), threads=threads, compute_units=threads, vector_bits=bits,
                 vector_registers=registers, l1_bytes=caches()[1], l2_bytes=caches()[2], l3_bytes=caches()[3],
                 peak_gflops=peak, bandwidth_gbs=bandwidth, toolchain=toolchain()))
-    return tuple(found)
+    return tuple(cpu_devices)
 
 
 def devices() -> list[Device]:
-    """This CPU's devices, best first: the widest vectors on all cores."""
+    """The devices of this CPU, best first: the widest vectors on all cores."""
     return list(_devices())
 
 
-@lru_cache(maxsize=256)  # every feature asked for is computed anew: a millisecond
+@lru_cache(maxsize=256)  # computing a problem's shapes takes a millisecond
 def _shapes(problem: Problem) -> tuple[dict[str, Shape], Shape]:
-    """Shapes of the operands by name, and of the result."""
+    """The shapes of the operands by name, and the shape of the result."""
     work = operation(problem.type)
     return work.operands(problem), work.output(problem)
 
@@ -86,12 +86,12 @@ class _Buffer:
 
 
 class LLVMBackend:
-    """Builds and runs configurations of llvm kernels in this process. Use it from the thread that made it.
+    """Builds and runs configurations of llvm kernels in this process. Use it from the thread that created it.
 
-    It pins that thread until `close`. Raises DeviceError where this CPU is not that device.
+    The backend pins that thread until `close`. Raises DeviceError if this machine does not have the device.
     """
 
-    build_allowance = 0.0  # LLVM takes 20 ms: the options' limit is long enough
+    build_allowance = 0.0  # LLVM takes 20 ms, so the limit in the options suffices
 
     def __init__(self, device: Device) -> None:
         if device.instruction_set not in instruction_sets() or not 1 <= device.threads <= len(usable_cpus()):
@@ -105,33 +105,33 @@ class LLVMBackend:
         self._packed: dict[tuple[int, str, Hashable], tuple[Array, Array]] = {}
 
     def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> LLVMExecutable:
-        """An executable for this problem. Raises BuildError."""
+        """Build an executable for the problem. Raises BuildError, or LaunchError without an implementation."""
         if kernel.implementation is None:
-            raise LaunchError(f"{kernel.name} has nothing to run")
+            raise LaunchError(f"{kernel.name} has no implementation to run")
         implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
         source = implementation.source(problem, self.device, configuration)
         begin = time.perf_counter()
-        built, fresh = self._compiler.build(source.text, source.options)
+        module, fresh = self._compiler.build(source.text, source.options)
         seconds = time.perf_counter() - begin if fresh else 0.0
-        return LLVMExecutable(self, built, seconds, problem, implementation, configuration)
+        return LLVMExecutable(self, module, seconds, problem, implementation, configuration)
 
     def take(self, shape: tuple[int, ...]) -> _Buffer:
-        """A buffer, from the spare ones where one fits."""
+        """A buffer of this shape: a spare one where one fits, else a new one."""
         size = 4 * int(np.prod(shape)) + 2 * MARGIN + 64
-        fits = [place for place, raw in enumerate(self._spare) if size <= raw.nbytes <= 2 * size]
+        fits = [index for index, raw in enumerate(self._spare) if size <= raw.nbytes <= 2 * size]
         if fits:
-            return _Buffer(self._spare.pop(min(fits, key=lambda place: self._spare[place].nbytes)), shape)
+            return _Buffer(self._spare.pop(min(fits, key=lambda index: self._spare[index].nbytes)), shape)
         return _Buffer(np.empty(size, np.uint8), shape)
 
     def give(self, buffer: _Buffer) -> None:
-        """A buffer back."""
+        """Take a buffer back as a spare one."""
         self._spare.append(buffer.raw)
         while sum(raw.nbytes for raw in self._spare) > SPARE_BYTES:
             self._spare.pop(0)
 
     def pack(self, implementation: Implementation, problem: Problem, configuration: Configuration,
              weights: Array) -> Array:
-        """Packed weights. A read-only array is packed once per kernel and packing."""
+        """The packed weights. A read-only array is packed once per kernel and kind of packing."""
         if weights.flags.writeable:
             return implementation.pack(problem, self.device, configuration, weights)
         key = (id(weights), configuration.kernel, implementation.packing(problem, configuration))
@@ -139,13 +139,13 @@ class LLVMBackend:
         if entry is None:
             if len(self._packed) >= PACKINGS or any(other is not weights for other, _ in self._packed.values()):
                 self._packed.clear()
-            # The array is kept too, so that its id stays its own.
+            # The array is kept as well, so that no other array can get its id.
             entry = weights, implementation.pack(problem, self.device, configuration, weights)
             self._packed[key] = entry
         return entry[1]
 
     def close(self) -> None:
-        """End the threads, free code and buffers."""
+        """End the threads, and free code and buffers."""
         self.threads.close()
         self._compiler.close()
         self._spare.clear()
@@ -155,16 +155,16 @@ class LLVMBackend:
 class LLVMExecutable:
     """A built configuration with its buffers; see `seqtune.tuner.backends.backend.Executable`."""
 
-    def __init__(self, backend: LLVMBackend, built: Built, build_seconds: float, problem: Problem,
+    def __init__(self, backend: LLVMBackend, module: CompiledModule, build_seconds: float, problem: Problem,
                  implementation: Implementation, configuration: Configuration) -> None:
         self.build_seconds = build_seconds
-        self._backend, self._built, self._problem = backend, built, problem
+        self._backend, self._module, self._problem = backend, module, problem
         self._implementation, self._configuration = implementation, configuration
         launch = implementation.launch(problem, backend.device, configuration)
-        phases = [(built.address(phase.entry), phase.tasks) for phase in launch.phases]
+        phases = [(module.address(phase.entry), phase.tasks) for phase in launch.phases]
         self._constant = operation(problem.type).constant
         shapes, output = _shapes(problem)
-        self._order = tuple(shapes)  # in which the entry takes the operands
+        self._order = tuple(shapes)  # the order in which the kernel's entry takes the operands
         self._inputs = {name: backend.take(shape) for name, shape in shapes.items() if name != self._constant}
         self._y, self._workspace = backend.take(output), backend.take((launch.workspace,))
         self._arguments = np.array(launch.arguments, np.int64)
@@ -173,7 +173,7 @@ class LLVMExecutable:
         self._closed = False
 
     def load(self, operands: Operands) -> None:
-        """Copy the operands in; the constant one packed."""
+        """Copy the operands into the buffers, the constant one packed."""
         for name in self._order:
             array = operands[name]
             if name == self._constant:
@@ -191,16 +191,16 @@ class LLVMExecutable:
         return {**self._inputs, "y": self._y, "workspace": self._workspace}
 
     def poison(self) -> None:
-        """NaN into output and workspace; fresh canaries around every buffer."""
+        """Fill output and workspace with NaN, and reset the canaries around every buffer."""
         self._y.array.fill(np.nan)
         self._workspace.array.fill(np.nan)
         for buffer in self._buffers().values():
             buffer.guard()
 
     def run(self) -> None:
-        """One launch. Raises LaunchError before `load` and after `close`."""
+        """Launch once and wait until it has finished. Raises LaunchError before `load` and after `close`."""
         if self._job is None:
-            raise LaunchError("nothing is loaded")
+            raise LaunchError("no operands are loaded")
         self._backend.threads.run(self._address)
 
     def output(self) -> Array:
@@ -208,11 +208,11 @@ class LLVMExecutable:
         return self._y.array.copy()
 
     def overrun(self) -> str | None:
-        """Which buffer was written outside its bounds since `poison`."""
+        """The name of a buffer that was written outside its bounds since `poison`, or None."""
         return next((name for name, buffer in self._buffers().items() if not buffer.intact()), None)
 
     def close(self) -> None:
-        """Give the buffers back."""
+        """Give the buffers back to the backend."""
         if not self._closed:
             for buffer in self._buffers().values():
                 self._backend.give(buffer)

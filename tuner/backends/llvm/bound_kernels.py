@@ -1,8 +1,8 @@
-"""BoundKernel: a built configuration on constant weights, run on memory that its user owns.
+"""BoundKernel: a built configuration with constant weights, which runs on memory that the caller owns.
 
-An Executable owns its operands, as measuring needs; a BoundKernel is what a model keeps of a layer: code, packed
-weights and one small job. It adds a few microseconds to the kernel's own time. The kernels of one KernelBinder share
-its threads and workspace.
+An Executable owns copies of all operands, as measuring needs; a BoundKernel owns only what a model needs for a layer:
+code, packed weights and one small job. A call takes a few microseconds more than the kernel itself. The bound kernels
+of one KernelBinder share its threads and workspace.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from seqtune.kernels.registry import kernel
 from .compiler import Compiler
 from .threads import make_job
 
-X, OTHER, Y = 0, 1, 3  # places in a job
+X, OTHER, Y = 0, 1, 3  # indices in a job
 
 
 class ThreadPool(Protocol):
@@ -32,16 +32,19 @@ class ThreadPool(Protocol):
     count: int
 
     def run(self, job: int) -> None:
-        """Run a job, given by its address; finished on return."""
+        """Run the job at this address and wait until it has finished."""
         ...
 
     def run_all(self, jobs: NDArray[np.int64]) -> None:
-        """Run jobs one after the other."""
+        """Run the jobs at these addresses, one after the other."""
         ...
 
 
 class KernelBinder:
-    """Binds configurations of one llvm device to weights. What it binds runs one at a time."""
+    """Binds configurations of one llvm device to weights. Only one of its bound kernels may run at a time.
+
+    Raises DeviceError for a device of another backend.
+    """
 
     def __init__(self, device: Device, compiler: Compiler, threads: ThreadPool) -> None:
         if device.backend != "llvm":
@@ -52,10 +55,10 @@ class KernelBinder:
         self._workspace = aligned((0,))
 
     def bind(self, problem: Problem, configuration: Configuration, weights: Array, bias: Array | None) -> BoundKernel:
-        """Bind a configuration to these weights. Raises BuildError."""
+        """Bind a configuration to these weights. Raises BuildError, or DeviceError without an implementation."""
         reference = kernel(configuration.kernel).implementation
         if reference is None:
-            raise DeviceError(f"{configuration.kernel} has nothing to run")
+            raise DeviceError(f"{configuration.kernel} has no implementation to run")
         implementation: Implementation = resolve(reference)  # type: ignore[assignment]
         return self.bind_source(implementation.source(problem, self.device, configuration),
                                 implementation.launch(problem, self.device, configuration),
@@ -63,52 +66,52 @@ class KernelBinder:
 
     def bind_source(self, source: KernelSource, launch: Launch, weights: Array | None = None,
                     bias: Array | None = None) -> BoundKernel:
-        """Bind a source that is no kernel family's. Raises BuildError."""
-        built, _ = self._compiler.build(source.text, source.options)
+        """Bind a source that belongs to no kernel family, such as a network operation. Raises BuildError."""
+        module, _ = self._compiler.build(source.text, source.options)
         if launch.workspace > self._workspace.size:
             self._workspace = aligned((launch.workspace,))
         arguments = np.array(launch.arguments, np.int64)
-        kept = [copy(weights), copy(bias), self._workspace]
-        packed, added, workspace = (0 if array is None else int(array.ctypes.data) for array in kept)
+        buffers = [aligned_copy(weights), aligned_copy(bias), self._workspace]
+        packed, added, workspace = (0 if array is None else int(array.ctypes.data) for array in buffers)
         job = make_job((0, packed, added, 0, workspace), arguments,
-                       [(built.address(phase.entry), phase.tasks) for phase in launch.phases])
-        return BoundKernel(self.threads, job, [built, arguments, *kept])
+                       [(module.address(phase.entry), phase.tasks) for phase in launch.phases])
+        return BoundKernel(self.threads, job, [module, arguments, *buffers])
 
 
 class BoundKernel:
-    """A kernel on its weights. Each call reads `x` and writes `y`, addresses of memory in the problem's layout.
+    """A kernel with its weights. A call reads memory at `x` and writes at `y`: addresses, in the problem's layout.
 
-    `job[X]`, `job[OTHER]` and `job[Y]` are those addresses, for who runs several jobs at once.
+    A caller that runs several jobs at once writes these addresses into `job[X]`, `job[OTHER]` and `job[Y]` itself.
     """
 
-    def __init__(self, threads: ThreadPool, job: NDArray[np.int64], kept: list[object]) -> None:
+    def __init__(self, threads: ThreadPool, job: NDArray[np.int64], owned: list[object]) -> None:
         self.job, self.address = job, int(job.ctypes.data)
-        self._run, self._kept = threads.run, kept
+        self._run, self._owned = threads.run, owned
 
     def __call__(self, x: int, y: int) -> None:
-        """One launch, finished on return."""
+        """Launch once and wait until it has finished."""
         self.job[X] = x
         self.job[Y] = y
         self._run(self.address)
 
     def with_other(self, x: int, other: int, y: int) -> None:
-        """The same where the second operand changes too."""
+        """Launch once with another second operand, at the address `other`."""
         self.job[OTHER] = other
         self(x, y)
 
 
 def aligned(shape: tuple[int, ...]) -> Array:
-    """Uninitialised floats on a cache line's border."""
+    """An uninitialised float32 array of this shape that begins at a cache line."""
     size = 4 * int(np.prod(shape))
     raw = np.empty(size + 64, np.uint8)
     begin = -raw.ctypes.data % 64
     return raw[begin:begin + size].view(np.float32).reshape(shape)
 
 
-def copy(array: Array | None) -> Array | None:
-    """A copy on a cache line's border."""
+def aligned_copy(array: Array | None) -> Array | None:
+    """A copy of the array that begins at a cache line; None for None."""
     if array is None:
         return None
-    found = aligned(array.shape)
-    np.copyto(found, array)
-    return found
+    copy = aligned(array.shape)
+    np.copyto(copy, array)
+    return copy

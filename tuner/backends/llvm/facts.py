@@ -10,17 +10,17 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import numpy as np
 
-from ..measured_rates import remembered
+from ..measured_rates import cached_rates
 from .compiler import INSTRUCTION_SETS, Compiler, toolchain
 from .threads import Threads, make_job
 
 CHAINS = 12  # independent sums: enough to hide the latency of a multiply-add, few enough for 16 registers
-STREAM_BYTES = 1 << 27  # read for the bandwidth; larger than common last-level caches
+STREAM_BYTES = 1 << 27  # bytes read to measure the bandwidth; more than common last-level caches hold
 
 
 @lru_cache(maxsize=1)
 def cpu_model() -> str:
-    """As the maker calls it."""
+    """The manufacturer's name of this CPU."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.lower().startswith("model name"):
@@ -31,35 +31,35 @@ def cpu_model() -> str:
 
 
 def cpu_name() -> str:
-    """As LLVM calls it: "znver4"."""
+    """LLVM's name of this CPU, such as "znver4"."""
     return str(llvm.get_host_cpu_name())
 
 
 @lru_cache(maxsize=1)
 def caches() -> dict[int, int]:
-    """Bytes of one core's data cache by level; common sizes where the system does not say."""
-    found = {1: 32 << 10, 2: 512 << 10, 3: 0}
+    """The data caches of one core: level -> bytes. Common sizes where the system does not report them."""
+    sizes = {1: 32 << 10, 2: 512 << 10, 3: 0}
     for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         try:
             level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
             if kind != "Instruction":
-                found[int(level)] = int(size[:-1]) << (10 if size.endswith("K") else 20)
+                sizes[int(level)] = int(size[:-1]) << (10 if size.endswith("K") else 20)
         except (OSError, ValueError):
             continue
-    return found
+    return sizes
 
 
 def measured_rates(instruction_set: str, threads: int) -> tuple[float, float]:
-    """(GFLOP/s, GB/s) of the device; measured once per CPU model and toolchain, then read from the user's cache."""
+    """The device's GFLOP/s and GB/s; measured once per CPU model and toolchain, then read from the user's cache."""
     key = f"{cpu_model()} | {cpu_name()} | {toolchain()} | {instruction_set}:{threads}"
-    return remembered("cpu-rates.json", key, lambda found: (float(found[0]), float(found[1])),
-                      lambda: _measure(instruction_set, threads))
+    return cached_rates("cpu-rates.json", key, lambda rates: (float(rates[0]), float(rates[1])),
+                        lambda: _measure(instruction_set, threads))
 
 
 def _measure(instruction_set: str, threads: int) -> tuple[float, float]:
     lanes = INSTRUCTION_SETS[instruction_set][2] // 32
     compiler = Compiler(instruction_set)
-    built, _ = compiler.build(_text(lanes))
+    module, _ = compiler.build(_text(lanes))
     pool = Threads(compiler, threads)
     y = np.zeros(threads * 16 + 16, np.float32)
     stream = np.ones(STREAM_BYTES // 4, np.float32)
@@ -67,7 +67,7 @@ def _measure(instruction_set: str, threads: int) -> tuple[float, float]:
     try:
         for entry, count in (("peak", 100_000), ("stream", len(stream) // threads // (4 * lanes))):
             arguments = np.array([count], np.int64)
-            job = make_job((stream.ctypes.data, 0, 0, y.ctypes.data, 0), arguments, [(built.address(entry), threads)])
+            job = make_job((stream.ctypes.data, 0, 0, y.ctypes.data, 0), arguments, [(module.address(entry), threads)])
             seconds = []
             for _ in range(12):
                 begin = time.perf_counter()
@@ -81,7 +81,7 @@ def _measure(instruction_set: str, threads: int) -> tuple[float, float]:
 
 
 def _text(lanes: int) -> str:
-    """`peak`: multiply-adds in registers. `stream`: reads of four vectors a step. arguments[0] steps a task."""
+    """The IR of `peak` (multiply-adds in registers) and `stream` (reads four vectors per step); arguments[0]: steps."""
     kind = f"<{lanes} x float>"
 
     def loop(name: str, chains: int, start: str, body: list[str]) -> str:

@@ -1,7 +1,7 @@
-"""Compiled phases on the OpenMP threads that a library in this process already has, such as PyTorch's.
+"""OpenMP: runs compiled phases on the OpenMP threads that a library in this process already has, such as PyTorch's.
 
-A second pool on the same cores would fight that library's: OpenMP's threads spin for milliseconds after each of their
-loops, and whoever is woken meanwhile waits for the scheduler. In one team there is one set of threads, spinning or not.
+A second pool on the same cores would compete with that library's: OpenMP threads spin for milliseconds after each of
+their loops, and a thread of the second pool that is woken meanwhile waits for the scheduler. A shared pool avoids this.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from seqtune.errors import UnavailableError
 from .compiler import Compiler
 from .threads import SHARE
 
-RUNTIMES = ("libgomp", "libomp", "libiomp5")  # the last two answer to GNU's entry points, too
+RUNTIMES = ("libgomp", "libomp", "libiomp5")  # the last two also export GNU's entry points
 
 _TEXT = """
 {share}
@@ -77,22 +77,22 @@ define void @launch(ptr %jobs, i64 %number, i32 %threads) nounwind {{
 
 
 def loaded_runtime(near: Path, maps: Path = Path("/proc/self/maps")) -> Path | None:
-    """The OpenMP runtime of the package in the folder `near`, else the only one in this process, else None."""
+    """The path of the OpenMP runtime of the package in the folder `near`, else of the only one loaded, else None."""
     try:
         lines = maps.read_text().splitlines()
     except OSError:
         return None
     paths = dict.fromkeys(Path(line.split(None, 5)[5]) for line in lines if line.count("/"))
-    found = [path for path in paths if path.name.startswith(RUNTIMES)]
-    own = [path for path in found if near in path.parents or path.parent == near.with_name(f"{near.name}.libs")]
-    return next(iter(own or (found if len(found) == 1 else [])), None)
+    runtimes = [path for path in paths if path.name.startswith(RUNTIMES)]
+    own = [path for path in runtimes if near in path.parents or path.parent == near.with_name(f"{near.name}.libs")]
+    return next(iter(own or (runtimes if len(runtimes) == 1 else [])), None)
 
 
 class OpenMP:
-    """`count` threads of a runtime's team. Any thread may call it, one at a time.
+    """A pool of `count` threads of an OpenMP runtime. Any thread may call it, one at a time.
 
-    Where the runtime gives fewer (a limit, a region around this one), they take several threads' shares each. Raises
-    UnavailableError where the library is no OpenMP runtime.
+    Where the runtime gives fewer threads (a limit, or a parallel region around this one), each takes several shares.
+    Raises UnavailableError if the library is not an OpenMP runtime.
     """
 
     def __init__(self, compiler: Compiler, count: int, runtime: Path) -> None:
@@ -102,21 +102,21 @@ class OpenMP:
                 ctypes.cast(getattr(library, name), ctypes.c_void_p).value
                 for name in ("omp_get_thread_num", "omp_get_num_threads", "GOMP_parallel", "GOMP_barrier"))
         except (OSError, AttributeError) as error:
-            raise UnavailableError(f"{runtime} is no OpenMP runtime: {error}") from None
+            raise UnavailableError(f"{runtime} is not an OpenMP runtime: {error}") from None
         self.count = count
         self._library = library
         self._module, _ = compiler.build(
             _TEXT.format(share=SHARE, index=index, count=number, parallel=parallel, barrier=barrier))
         self._launch = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int)(
             self._module.address("launch"))
-        self._one = np.zeros(1, np.int64)
-        self._one_at = int(self._one.ctypes.data)
+        self._job = np.zeros(1, np.int64)
+        self._job_address = int(self._job.ctypes.data)
 
     def run(self, job: int) -> None:
-        """Run a job (its address; see `seqtune.tuner.backends.llvm.threads.make_job`), finished on return."""
-        self._one[0] = job
-        self._launch(self._one_at, 1, self.count)
+        """Run the job at this address (see `threads.make_job`) and wait until it has finished."""
+        self._job[0] = job
+        self._launch(self._job_address, 1, self.count)
 
     def run_all(self, jobs: NDArray[np.int64]) -> None:
-        """Run jobs one after the other, in one parallel region."""
+        """Run the jobs at these addresses, one after the other, in one parallel region."""
         self._launch(jobs.ctypes.data, len(jobs), self.count)

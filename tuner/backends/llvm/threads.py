@@ -1,7 +1,7 @@
-"""Threads that run compiled phases: pinned, woken in microseconds, asleep when idle.
+"""Threads: a pool of pinned threads that run compiled phases. They wake within microseconds and sleep when idle.
 
-The caller is thread 0; the others are Python threads inside a compiled loop (ctypes releases the interpreter lock):
-they spin on a generation counter for a moment and then sleep on it (futex on Linux, short naps elsewhere).
+The caller is thread 0. The others are Python threads inside a compiled loop (ctypes releases the interpreter lock):
+they spin on a generation counter for a moment and then sleep on it (a futex on Linux, 0.1 ms at a time elsewhere).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from .compiler import Compiler
 
 SPINS = 4000  # pauses before a thread sleeps: some tens of microseconds
-# Words of the state, apart by cache lines.
+# Indices of the words in the state; those that different threads write are on different cache lines.
 _GENERATION, _SLEEPERS, _FINISHED, _JOB, _PHASE, _THREADS, _WORDS = 0, 16, 32, 48, 49, 50, 64
 
-_pins = 0  # pools that hold the calling thread pinned
-_unpinned: set[int] = set()  # where it may run otherwise
+_pins = 0  # number of pools that pin the calling thread
+_unpinned: set[int] = set()  # the CPUs on which that thread may run when no pool pins it
 
 
 def usable_cpus() -> list[int]:
@@ -42,7 +42,7 @@ def usable_cpus() -> list[int]:
 
 _BUFFERS = "".join(
     f"  %q{i} = getelementptr ptr, ptr %job, i64 {i}\n  %p{i} = load ptr, ptr %q{i}\n" for i in range(6))
-# One thread's part of a phase of a job.
+# IR of `share`, which runs one thread's part of one phase of a job.
 SHARE = """
 define internal void @share(ptr %job, i64 %phase, i64 %index, i64 %threads) noinline nounwind {
   %at = mul i64 %phase, 2
@@ -69,17 +69,17 @@ def _text() -> str:
     if platform.system() == "Linux":
         number = 98 if arm else 202
         call = "call i64 (i64, ...) @syscall(i64 {0}, ptr %state, i64 {1}, i64 {2}, ptr null, ptr null, i64 0)"
-        declared = "declare i64 @syscall(i64, ...)\ndeclare i32 @sched_yield()"
+        declarations = "declare i64 @syscall(i64, ...)\ndeclare i32 @sched_yield()"
         wait, wake = call.format(number, 128, "%seen"), call.format(number, 129, 2147483647)
     else:
-        declared = "declare i32 @usleep(i32)\ndeclare i32 @sched_yield()"
+        declarations = "declare i32 @usleep(i32)\ndeclare i32 @sched_yield()"
         wait, wake = "call i32 @usleep(i32 100)", "add i32 0, 0"
     words = "".join(
-        f"  %{name} = getelementptr i64, ptr %state, i64 {place}\n" for name, place in (
+        f"  %{name} = getelementptr i64, ptr %state, i64 {index}\n" for name, index in (
             ("sleepers", _SLEEPERS), ("finished", _FINISHED), ("job_p", _JOB), ("phase_p", _PHASE),
             ("threads_p", _THREADS)))
     return f"""
-{declared}
+{declarations}
 {SHARE}
 define void @work(ptr %state, i64 %index, i64 %first) nounwind {{
 entry:
@@ -181,7 +181,10 @@ out:
 
 
 class Threads:
-    """A pool of `count` threads with the thread that made it, which alone may call it. Pins that one until `close`."""
+    """A pool of `count` threads, one of which is the thread that creates it; only that thread may call it.
+
+    The pool pins that thread until `close`.
+    """
 
     def __init__(self, compiler: Compiler, count: int) -> None:
         global _pins
@@ -202,28 +205,28 @@ class Threads:
         self._wake = ctypes.CFUNCTYPE(None, pointer)(self._module.address("wake"))
         self._work = ctypes.CFUNCTYPE(None, pointer, ctypes.c_int64, ctypes.c_int64)(self._module.address("work"))
         self._workers = [
-            threading.Thread(target=self._serve, args=(index, cpus[index % len(cpus)]), daemon=True)
+            threading.Thread(target=self._run_worker, args=(index, cpus[index % len(cpus)]), daemon=True)
             for index in range(1, count)]
         for worker in self._workers:
             worker.start()
         self._open = True
 
-    def _serve(self, index: int, cpu: int) -> None:
+    def _run_worker(self, index: int, cpu: int) -> None:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, {cpu})
         self._work(self._address, index, 0)
 
     def run(self, job: int) -> None:
-        """Run a job (its address; see `make_job`), finished on return."""
+        """Run the job at this address (see `make_job`) and wait until it has finished."""
         self._launch(self._address, job)
 
     def run_all(self, jobs: NDArray[np.int64]) -> None:
-        """Run jobs one after the other."""
+        """Run the jobs at these addresses, one after the other."""
         for job in jobs:
             self.run(int(job))
 
     def close(self) -> None:
-        """End the threads and give the caller its CPUs back."""
+        """End the threads, and let the calling thread use all its CPUs again."""
         global _pins
         if not self._open:
             return
@@ -241,6 +244,8 @@ class Threads:
 
 def make_job(buffers: tuple[int, ...], arguments: NDArray[np.int64],
              phases: list[tuple[int, int]]) -> NDArray[np.int64]:
-    """A job: addresses of three operands, output and workspace (0: none), then (entry, tasks) of every phase."""
+    """Make a job, an int64 array: the addresses of three operands, output and workspace (0: none) and of the arguments,
+    the number of phases, and the address of the entry and the number of tasks of each phase.
+    """
     flat = [number for phase in phases for number in phase]
     return np.array([*buffers, arguments.ctypes.data, len(phases), *flat], np.int64)

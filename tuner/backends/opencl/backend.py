@@ -1,7 +1,7 @@
-"""The opencl backend: any OpenCL device, through pyopencl. PoCL from pip makes every CPU one.
+"""The opencl backend: any OpenCL device, through pyopencl. With PoCL, which pip installs, every CPU is one.
 
-Programs are built once per source and process. PoCL compiles a kernel again for each work-group shape when it is first
-launched, so `build` launches once as well, and counts it in `build_seconds`.
+Programs are built once per source and process. PoCL compiles a kernel again at its first launch with a work-group
+shape. Therefore `build` launches once, too, and `build_seconds` includes that launch.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from .discovery import devices, error_line, handle, load, unavailable
 __all__ = ["OpenCLBackend", "OpenCLExecutable", "devices", "unavailable"]
 
 CANARY = np.uint32(0x7FC0CAFE)  # a NaN that no kernel computes
-MARGIN = 1024  # floats of canary on both sides of every buffer; a multiple of any device's alignment
+MARGIN = 1024  # floats of canary on each side of every buffer; a multiple of any device's alignment
 
 
 class OpenCLBackend:
-    """Builds and runs kernels on one OpenCL device. Raises DeviceError where it is not here."""
+    """Builds and runs kernels on one OpenCL device. Raises DeviceError if this machine does not have the device."""
 
-    build_allowance = 30.0  # PoCL takes about 1 s, seconds for large unrolled kernels, and links with ld
+    build_allowance = 30.0  # PoCL takes about 1 s, more for large unrolled kernels, and then links with ld
 
     def __init__(self, device: Device) -> None:
-        names = [found.name for found in devices()]
+        names = [present.name for present in devices()]
         if device.name not in names:
             raise DeviceError(f"no device {device.name!r:.60}; found {', '.join(names) or unavailable()}")
         self.device = device
@@ -47,7 +47,7 @@ class OpenCLBackend:
         self.programs: dict[KernelSource, Any] = {}
 
     def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> OpenCLExecutable:
-        """An executable for this problem, launched once. Raises BuildError, LaunchError."""
+        """Build an executable for the problem and launch it once. Raises BuildError or LaunchError."""
         assert kernel.implementation is not None
         implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
         begin = time.perf_counter()
@@ -63,7 +63,7 @@ class OpenCLBackend:
         return executable
 
     def program(self, source: KernelSource) -> Any:
-        """The built program of a source, from this process's earlier builds where it is among them."""
+        """The program of a source, built once per process. Raises BuildError."""
         if source not in self.programs:
             try:
                 self.programs[source] = self.cl.Program(self.context, source.text).build(options=list(source.options))
@@ -72,13 +72,13 @@ class OpenCLBackend:
         return self.programs[source]
 
     def close(self) -> None:
-        """Free the programs."""
+        """Free the programs and wait for the device."""
         self.programs.clear()
         self.queue.finish()
 
 
 class OpenCLExecutable:
-    """Buffers and kernel objects of one problem."""
+    """A built configuration with its buffers; see `seqtune.tuner.backends.backend.Executable`."""
 
     def __init__(self, backend: OpenCLBackend, problem: Problem, configuration: Configuration,
                  implementation: Implementation, program: Any, launch: Launch) -> None:
@@ -87,7 +87,7 @@ class OpenCLExecutable:
         self.build_seconds = 0.0
         work, cl = operation(problem.type), backend.cl
         self.constant, self.shape = work.constant, work.output(problem)
-        self.sizes: dict[str, int] = {}  # floats of every buffer, in the order in which the entry takes them
+        self.sizes: dict[str, int] = {}  # buffer -> floats, in the order of the kernel's arguments
         for name, shape in work.operands(problem).items():
             zeros = np.zeros(shape, np.float32)
             self.sizes[name] = self._packed(name, zeros).size
@@ -105,74 +105,77 @@ class OpenCLExecutable:
             arguments = [*self.inner.values()] + [np.int32(value) for value in launch.arguments]
             for phase in launch.phases:
                 kernel = cl.Kernel(program, phase.entry)
-                self._check(kernel, phase.local_size)
+                self._check_limits(kernel, phase.local_size)
                 kernel.set_args(*arguments)
                 self.steps.append((kernel, phase.global_size, phase.local_size))
         except cl.Error as error:
             self.close()
             raise LaunchError(error_line(error)) from None
-        for name in self.sizes:  # zeros: the first launch, in `build`, meets no odd numbers
-            self._paint(name, 0, self.sizes[name] + 2 * MARGIN, np.uint32(0))
+        for name in self.sizes:  # zeros, so that the first launch, in `build`, reads neither NaN nor denormal numbers
+            self._fill(name, 0, self.sizes[name] + 2 * MARGIN, np.uint32(0))
 
-    def _check(self, kernel: Any, local_size: tuple[int, ...]) -> None:
-        """PoCL enforces neither limit, and another device would refuse."""
+    def _check_limits(self, kernel: Any, local_size: tuple[int, ...]) -> None:
+        """Refuse launches beyond the device's limits, which PoCL does not enforce. Raises LaunchError."""
         cl, device = self.backend.cl, self.backend.device
         if int(np.prod(local_size)) > device.max_work_group:
-            raise LaunchError(f"a work-group of {local_size} is more than the device's {device.max_work_group}")
+            raise LaunchError(f"the work-group {local_size} exceeds the device's limit of {device.max_work_group}")
         used = kernel.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, self.backend.handle)
         if used > device.local_memory:
-            raise LaunchError(f"{used} bytes of local memory are more than the device's {device.local_memory}")
+            raise LaunchError(f"{used} bytes of local memory exceed the device's {device.local_memory}")
 
     def _packed(self, name: str, array: Array) -> Array:
-        """An operand as the kernel reads it."""
+        """The operand as the kernel reads it: the constant one packed."""
         if name != self.constant:
             return array
         return self.implementation.pack(self.problem, self.backend.device, self.configuration, array)
 
     def load(self, operands: Operands) -> None:
-        """Copy the operands in; the constant one is packed on the way."""
+        """Copy the operands into the buffers, the constant one packed."""
         for name, array in operands.items():
             self.backend.cl.enqueue_copy(self.backend.queue, self.inner[name],
                                          np.ascontiguousarray(self._packed(name, array), np.float32))
         self.backend.queue.finish()
 
     def poison(self) -> None:
-        """NaN into output and workspace, canaries around every buffer."""
+        """Fill output and workspace with NaN, and reset the canaries around every buffer."""
         for name, size in self.sizes.items():
             if name in ("y", "workspace"):
-                self._paint(name, 0, size + 2 * MARGIN, CANARY)
+                self._fill(name, 0, size + 2 * MARGIN, CANARY)
             else:
-                self._paint(name, 0, MARGIN, CANARY)
-                self._paint(name, MARGIN + size, MARGIN, CANARY)
+                self._fill(name, 0, MARGIN, CANARY)
+                self._fill(name, MARGIN + size, MARGIN, CANARY)
         self.backend.queue.finish()
 
-    def _paint(self, name: str, begin: int, count: int, pattern: np.uint32) -> None:
+    def _fill(self, name: str, begin: int, count: int, pattern: np.uint32) -> None:
         self.backend.cl.enqueue_fill_buffer(self.backend.queue, self.whole[name], pattern, 4 * begin, 4 * count)
 
     def run(self) -> None:
-        """All phases, finished on return. Raises LaunchError (BuildError where PoCL compiles late and fails)."""
+        """Launch all phases and wait until they have finished.
+
+        Raises LaunchError, or BuildError where PoCL compiles only at the launch and fails.
+        """
         cl, queue = self.backend.cl, self.backend.queue
         try:
             for kernel, global_size, local_size in self.steps:
                 cl.enqueue_nd_range_kernel(queue, kernel, global_size, local_size)
             queue.finish()
         except cl.Error as error:
-            failed = BuildError if error.code == cl.status_code.BUILD_PROGRAM_FAILURE else LaunchError
-            raise failed(error_line(error)) from None
+            failure = BuildError if error.code == cl.status_code.BUILD_PROGRAM_FAILURE else LaunchError
+            raise failure(error_line(error)) from None
 
     def output(self) -> Array:
-        """A copy of y."""
+        """A copy of the output, in the problem's shape and layout."""
         y = np.empty(self.shape, np.float32)
         self.backend.cl.enqueue_copy(self.backend.queue, y, self.inner["y"])
         return y
 
     def overrun(self) -> str | None:
-        """The first buffer with a changed canary."""
-        found = np.empty(MARGIN, np.uint32)
+        """The name of a buffer that was written outside its bounds since `poison`, or None."""
+        margin = np.empty(MARGIN, np.uint32)
         for name, size in self.sizes.items():
             for begin in (0, MARGIN + size):
-                self.backend.cl.enqueue_copy(self.backend.queue, found, self.whole[name], src_offset=4 * begin)
-                if (found != CANARY).any():
+                self.backend.cl.enqueue_copy(self.backend.queue, margin, self.whole[name], src_offset=4 * begin)
+                if (margin != CANARY).any():
                     return name
         return None
 

@@ -1,4 +1,4 @@
-"""OpenCL devices: which are here, and their facts, with measured peak and bandwidth; the driver is loaded here."""
+"""Discovery of OpenCL devices: loads the driver and lists the devices with their facts and measured rates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from seqtune.kernels.device import Device
 
 from ..backend import BuildError
 from ..llvm.facts import caches
-from ..measured_rates import remembered
+from ..measured_rates import cached_rates
 from . import pocl
 
 
@@ -26,12 +26,12 @@ from . import pocl
 class Discovery:
     """The OpenCL devices of this machine."""
 
-    devices: Mapping[str, tuple[Device, Any]]  # name -> facts and pyopencl's device
-    refused: tuple[str, ...]  # why devices that were seen are not among them
+    devices: Mapping[str, tuple[Device, Any]]  # name -> (facts, pyopencl's device)
+    refused: tuple[str, ...]  # a reason for each device that cannot be used
 
 
 def load() -> Any:
-    """pyopencl, with PoCL's environment set before it loads. Raises UnavailableError."""
+    """Set PoCL's environment and import pyopencl. Raises UnavailableError."""
     pocl.prepare()
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # drivers have caches of their own
     try:
@@ -42,13 +42,13 @@ def load() -> Any:
 
 
 def unavailable() -> str | None:
-    """Why there is no OpenCL device here, in one line; None where there is one."""
+    """The reason in one line why this machine has no OpenCL device, or None."""
     try:
         cl = load()
         platforms = cl.get_platforms()
     except UnavailableError as error:
         return str(error)
-    except Exception as error:  # the loader has no platform: an exception of pyopencl's own
+    except Exception as error:  # without any platform, pyopencl raises an exception of its own
         return f"no OpenCL platform was found ({error_line(error)}): pip install 'pyopencl[pocl]'"
     if all(platform.name == pocl.NAME for platform in platforms) and (reason := pocl.unavailable()) is not None:
         return reason
@@ -61,38 +61,38 @@ def unavailable() -> str | None:
 
 
 def devices() -> list[Device]:
-    """Every OpenCL device, GPUs first; measured rates come from a cache after the first time."""
+    """All OpenCL devices, GPUs first. Rates are measured once, and later read from the user's cache folder."""
     return [] if unavailable() is not None else [device for device, _ in _discover().devices.values()]
 
 
 def handle(name: str) -> Any:
-    """pyopencl's device of one that `devices` named."""
+    """pyopencl's object of the device with this name, one of `devices`."""
     return _discover().devices[name][1]
 
 
 @lru_cache(maxsize=1)
 def _discover() -> Discovery:
-    """Look for devices, once a process: opening all platforms and measuring takes a while."""
+    """Discover the devices once per process, because opening all platforms and measuring takes seconds."""
     return discover(load())
 
 
 def discover(cl: Any) -> Discovery:
-    """Every device of these platforms that runs a kernel, GPUs first."""
+    """Find every device of pyopencl's platforms that can run a kernel, GPUs first."""
     handles = [(platform, handle) for platform in cl.get_platforms() for handle in _devices_of(cl, platform)
                if platform.name != pocl.NAME or pocl.unavailable() is None]
     handles.sort(key=lambda pair: (not pair[1].type & cl.device_type.GPU, pair[0].name != pocl.NAME))
-    found: dict[str, tuple[Device, Any]] = {}
+    usable: dict[str, tuple[Device, Any]] = {}
     refused: list[str] = []
     for platform, handle in handles:
         base = "cpu" if platform.name == pocl.NAME else re.sub(r"[^a-z0-9]+", "-", handle.name.lower()).strip("-")
         name, count = f"opencl:{base}", 2
-        while name in found:
+        while name in usable:
             name, count = f"opencl:{base}-{count}", count + 1
         try:
-            found[name] = _facts(cl, name, platform, handle), handle
-        except (BuildError, cl.Error) as error:  # a device that cannot run the simplest kernel is none
+            usable[name] = _facts(cl, name, platform, handle), handle
+        except (BuildError, cl.Error) as error:  # the device cannot run even the simplest kernel
             refused.append(f"{handle.name.strip()}: {error_line(error)}")
-    return Discovery(found, tuple(refused))
+    return Discovery(usable, tuple(refused))
 
 
 def _devices_of(cl: Any, platform: Any) -> list[Any]:
@@ -107,7 +107,7 @@ def _facts(cl: Any, name: str, platform: Any, handle: Any) -> Device:
     if platform.name == pocl.NAME:
         architecture = pocl.repair(handle.version.split()[-1] if "HSTR" in handle.version else
                                    handle.version + handle.driver_version, handle.int_ptr)
-    version = re.search(r"(PoCL \S+).*?(LLVM [\d.]+)", platform.version)  # else the whole line
+    version = re.search(r"(PoCL \S+).*?(LLVM [\d.]+)", platform.version)  # without a match, the whole line
     toolchain = " ".join(version.groups() if version else (platform.name, platform.version, handle.driver_version))
     toolchain = f"{toolchain} for {architecture}"
     rates = _rates(cl, handle, f"{handle.name} | {toolchain} | {handle.max_compute_units}")
@@ -158,9 +158,9 @@ _RATES = ("vector_bits", "peak_gflops", "bandwidth_gbs")
 
 
 def _rates(cl: Any, handle: Any, key: str) -> dict[str, float]:
-    """Measured peak and bandwidth and the width of its vectors, from the cache where that is known already."""
-    return remembered("opencl.json", key, lambda found: {name: float(found[name]) for name in _RATES},
-                      lambda: _measure(cl, handle))
+    """The device's vector bits, peak GFLOP/s and GB/s, measured once and then read from the user's cache folder."""
+    return cached_rates("opencl.json", key, lambda rates: {name: float(rates[name]) for name in _RATES},
+                        lambda: _measure(cl, handle))
 
 
 def _measure(cl: Any, handle: Any) -> dict[str, float]:
@@ -168,7 +168,7 @@ def _measure(cl: Any, handle: Any) -> dict[str, float]:
     queue = cl.CommandQueue(context)
     cpu = bool(handle.type & cl.device_type.CPU)
     items, loops = (8 * handle.max_compute_units, 100_000) if cpu else (2048 * handle.max_compute_units, 2_000)
-    floats = min(1 << 25, handle.max_mem_alloc_size // 4)  # 128 MiB, more than caches hold
+    floats = min(1 << 25, handle.max_mem_alloc_size // 4)  # 128 MiB, more than the caches hold
     try:
         program = cl.Program(context, _PROBE).build(options=["-cl-fast-relaxed-math", "-cl-mad-enable"])
         y = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * (items + 1))

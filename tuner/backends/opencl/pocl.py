@@ -1,8 +1,9 @@
-"""PoCL, the OpenCL implementation that pip brings for CPUs: its environment, its needs, and one repair.
+"""PoCL, the OpenCL implementation for CPUs that pip installs: its environment, its requirements, and one repair.
 
-PoCL 3.0 carries LLVM 14, which calls a CPU newer than itself "generic", and then refuses its own name: every build
-ends with "unknown target CPU 'generic'". No setting overrides that, so `repair` writes the name of an older CPU with
-the same instructions into PoCL's device. It does so only where PoCL says "generic" and the name is found once.
+PoCL 3.0 contains LLVM 14, which gives a CPU newer than itself the name "generic", and then refuses that name: every
+build fails with "unknown target CPU 'generic'". No setting changes this. Therefore `repair` writes the name of an older
+CPU with the same instructions into PoCL's device structure. It does so only if the name is "generic" and the structure
+holds exactly one pointer to it.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ from platformdirs import user_cache_dir
 NAME = "Portable Computing Language"  # the platform's name
 
 _AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-_DEVICE_BYTES = 1024  # searched for the name; PoCL 3.0's device structure has 1040, what lies behind is not its own
-_kept: list[ctypes.Array[ctypes.c_char]] = []  # names that PoCL points to, for as long as the process lives
+_DEVICE_BYTES = 1024  # bytes searched for the name; PoCL 3.0's device structure has 1040, then other data follow
+_names: list[ctypes.Array[ctypes.c_char]] = []  # CPU names that PoCL points to: they must outlive its devices
 
 
 def prepare() -> None:
-    """Set PoCL's environment; call it before pyopencl is imported. What the user set stays."""
+    """Set PoCL's environment variables, except those that the user set. Call it before importing pyopencl."""
     os.environ.setdefault("POCL_AFFINITY", "1")  # pinned threads: nearly twice as fast
     if "POCL_CACHE_DIR" not in os.environ:
         cache = Path(user_cache_dir("seqtune")) / "pocl" / substitute()
         with suppress(OSError):
             cache.mkdir(parents=True, exist_ok=True)
-        if not os.access(cache, os.W_OK):  # PoCL builds nothing without a folder to write to
+        if not os.access(cache, os.W_OK):  # PoCL cannot build without a writable folder
             cache = Path(tempfile.mkdtemp(prefix="seqtune-pocl-"))
             atexit.register(shutil.rmtree, cache, ignore_errors=True)
         os.environ["POCL_CACHE_DIR"] = str(cache)
 
 
 def unavailable() -> str | None:
-    """Why PoCL cannot run here."""
+    """The reason why PoCL cannot run on this machine, or None."""
     if shutil.which("ld") is None:
         return "PoCL links its kernels with `ld`, which is not on the PATH: install binutils"
     return None
@@ -48,7 +49,7 @@ def unavailable() -> str | None:
 
 @lru_cache(maxsize=1)
 def host_flags() -> frozenset[str]:
-    """Instruction sets of this CPU in the words of /proc/cpuinfo; empty where there is none."""
+    """The flags of this CPU in /proc/cpuinfo; empty on a system without that file."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("flags"):
@@ -57,7 +58,7 @@ def host_flags() -> frozenset[str]:
 
 
 def substitute() -> str:
-    """The CPU known to LLVM 14 whose instructions this one has."""
+    """The name of a CPU that LLVM 14 knows and whose instructions this CPU has."""
     flags = host_flags()
     if flags >= _AVX512:
         return "skylake-avx512"
@@ -65,36 +66,39 @@ def substitute() -> str:
 
 
 def repair(name: str, address: int) -> str:
-    """Make a device that LLVM calls generic usable; returns the CPU that PoCL compiles for.
+    """Make a device usable whose CPU LLVM names "generic". Returns the name of the CPU that PoCL compiles for.
 
-    `name` holds LLVM's name after the last dash (it is the end of CL_DEVICE_VERSION's HSTR); `address` is where PoCL's
-    device structure lies, which is what an OpenCL device handle is.
+    `name` ends with a dash and LLVM's name of the CPU (it is the last word of CL_DEVICE_VERSION). `address` is the
+    address of PoCL's device structure, which is the value of an OpenCL device handle.
     """
     if not name.endswith("-generic"):
         return name.rsplit("-gnu-", 1)[-1]
     try:
-        places = _pointers_to(b"generic\0", address)
+        pointers = _pointers_to(b"generic\0", address)
     except OSError:
         return "generic"
-    if len(places) != 1:
+    if len(pointers) != 1:
         return "generic"
-    _kept.append(ctypes.create_string_buffer(substitute().encode()))
-    ctypes.c_void_p.from_address(places[0]).value = ctypes.addressof(_kept[-1])
+    _names.append(ctypes.create_string_buffer(substitute().encode()))
+    ctypes.c_void_p.from_address(pointers[0]).value = ctypes.addressof(_names[-1])
     return substitute()
 
 
 def _pointers_to(text: bytes, address: int) -> list[int]:
-    """Where the structure at `address` points to that text. A stray pointer read through the system only fails."""
+    """The addresses of the structure's pointers to this text.
+
+    Memory is read through /proc: an invalid pointer then raises an OSError and does not crash the process.
+    """
     memory = os.open("/proc/self/mem", os.O_RDONLY)
-    places = []
+    pointers = []
     try:
         words = os.pread(memory, _DEVICE_BYTES, address)
-        for place in range(0, len(words) - 7, 8):
-            pointer, = struct.unpack_from("<Q", words, place)
+        for offset in range(0, len(words) - 7, 8):
+            pointer, = struct.unpack_from("<Q", words, offset)
             if 4096 < pointer < 1 << 47:
                 with suppress(OSError):
                     if os.pread(memory, len(text), pointer) == text:
-                        places.append(address + place)
+                        pointers.append(address + offset)
     finally:
         os.close(memory)
-    return places
+    return pointers
