@@ -1,8 +1,7 @@
 """Backend: builds a configuration for a device and runs it. Each backend is one module, listed in BACKENDS.
 
 A backend runs in the measuring worker and also in the user's process. It builds Executables: an Executable owns the
-buffers of one problem, fills them, launches the kernel and reads the output. Equal sources (`KernelSource` equality) are
-built once per process.
+buffers of one problem, fills them, launches the kernel and reads the output. Equal sources are built once per process.
 """
 
 from __future__ import annotations
