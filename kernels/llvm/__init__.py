@@ -1,1 +1,1 @@
-"""Kernel families in LLVM IR for the CPU: one file a family."""
+"""Kernel families in LLVM IR for the CPU, one per file."""

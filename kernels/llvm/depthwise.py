@@ -1,4 +1,4 @@
-"""llvm.depthwise: fp32 convolution of every channel with a filter of its own; a vector holds what is contiguous."""
+"""llvm.depthwise: fp32 convolution of every channel with its own filter, vectorised along the contiguous axis."""
 
 from __future__ import annotations
 
@@ -74,22 +74,22 @@ class Depthwise:
     includes = "borders, bias and activation; weights are packed before"
 
     def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
-        """One text per register block, filter, strides, dilation and epilogue; NHWC: per kinds of borders too."""
+        """The text; it depends on register block, filter, strides, dilation, epilogue and (NHWC) kinds of borders."""
         tile = _tile(problem, configuration)
         return tile.source(problem) if isinstance(tile, ChannelTile) else tile.source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
-        """Sizes of this problem."""
+        """The launch with the sizes of this problem."""
         tile = _tile(problem, configuration)
         return (tile.launch(problem, configuration.number("chunk")) if isinstance(tile, ChannelTile)
                 else tile.launch(problem, device.threads))
 
     def packing(self, problem: Problem, configuration: Configuration) -> bool:
-        """Whether channels are last."""
+        """Whether channels are last, which determines the order of the packed filter."""
         return problem["layout"] == "NHWC"
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """[tap][channel] where channels are last, else [channel][tap]."""
+        """Copy the filter into the order [tap][channel] if channels are last, else [channel][tap]."""
         taps = weights.reshape(len(weights), -1)
         return np.ascontiguousarray(taps.T if self.packing(problem, configuration) else taps)
 

@@ -1,7 +1,7 @@
-"""llvm.direct: fp32 convolution, register-blocked; padding is copied around the input, or taps on it are left out.
+"""llvm.direct: fp32 convolution in register blocks. The input is copied with padding, or taps on padding are skipped.
 
-It serves 1x1 convolutions as matrix products: without padding and strides, all pixels of an image are one long row
-(`row_w`), the rows of A, in the very tile that llvm.gemm is made of.
+A 1x1 convolution without padding and strides is a matrix product: all pixels of an image are one long row (`row_w`),
+the rows of A, and the tile is the one of llvm.gemm.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .ir.task_loops import arguments
 from .ir.tile import BODIES, Borders, Tile
-from .ir.tiling import Work, pack
+from .ir.tiling import Tiling, pack
 
-# Body of the innermost loop -> channels that it unrolls, taps that it unrolls.
+# The multiply-adds in the innermost loop's body, times the number of such loops in the text.
 _UNROLLED = "accumulators * (s if body == 'row' else r * s if body == 'filter' else channels_unrolled) * loops"
 
-# Innermost loops in the text: of their own at both ends of a row, and there one for every different set of taps.
+# The number of innermost loops in the text: further ones for both ends of a row, one for every different set of taps.
 _LOOPS = ("1 if border_pixels == 0 else (1 if tile_w == row_w else 3) if body == 'row' "
           "else 2 * border_pixels + (1 if tile_w == row_w else 3)")
 
-# Share of the taps that are multiplied: where padding is usual, all but those on it.
+# The share of the taps that are multiplied: with usual padding, all taps except those on padding.
 _TAPS = ("max(1 - pad_h * (pad_h + 1) / (stride_h * out_h * r), 0) "
          "* max(1 - pad_w * (pad_w + 1) / (stride_w * out_w * s), 0) if borders == 'peel' else 1")
 
-# SSE multiplies in place, so its inputs need no register of their own to be tried (some spill: that is learnable).
+# SSE multiplies in place, so no register is reserved for inputs. Some configurations spill: a model can learn which.
 _INPUT_REGISTER = "(0 if instruction_set == 'sse' else 1)"
 
 KERNEL = Kernel.of(
@@ -112,7 +112,7 @@ class LLVMDirect:
     includes = "padding, where the input is copied for it; bias and activation; weights are packed before"
 
     def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
-        """One text per tile, filter size, layout, pixel step, ends of a row on padding, and epilogue."""
+        """The text; it depends on tile, filter size, layout, pixel step, row ends on padding, and epilogue."""
         names = problem.names()
         size = {name: value for name, value in names.items() if isinstance(value, int)}
         last, peeled = problem["layout"] == "NHWC", configuration["borders"] == "peel"
@@ -126,12 +126,12 @@ class LLVMDirect:
             borders=_borders(size, tile_w) if peeled else None).source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
-        """Sizes of this problem; a first phase makes a padded copy where one is wanted."""
+        """The launch with the sizes of this problem; if the tile reads a padded copy, the first phase makes it."""
         names = problem.names()
         size = {name: value for name, value in names.items() if isinstance(value, int)}
         last, peeled = problem["layout"] == "NHWC", configuration["borders"] == "peel"
         n, groups, c, k, out = size["n"], size["groups"], size["c"], size["k"], size["out_h"] * size["out_w"]
-        work = Work(
+        tiling = Tiling(
             row_w=size["row_w"], rows=size["rows"], k=size["k_per_group"], c=size["c_per_group"],
             tile_w=configuration.number("tile_w"), tile_h=configuration.number("tile_h"), lanes=_lanes(configuration),
             chunk=configuration.number("chunk"), threads=device.threads, images=n * groups)
@@ -141,8 +141,8 @@ class LLVMDirect:
         pitch, channel = (c, 1) if last else (1, high * wide)
         line = wide * pitch
         per_plane = c if last else 1
-        given = work.arguments(size["r"] * size["s"])
-        given |= {
+        values = tiling.arguments(size["r"] * size["s"])
+        values |= {
             "groups": groups, "x_image": c * high * wide, "x_group": size["c_per_group"] * channel,
             "x_row": size["stride_h"] * line, "x_tap_row": size["dilation_h"] * line,
             "x_tap_column": size["dilation_w"] * pitch, "x_channel": channel, "x_column": size["stride_w"] * pitch,
@@ -150,27 +150,27 @@ class LLVMDirect:
             "y_row": size["out_w"] * (k if last else 1), "y_pixel": k if last else 1, "y_channel": 1 if last else out,
             "filter_rows": size["r"]}
         if peeled:
-            right = -(-_borders(size, work.tile_w).right // size["stride_w"])  # pixels that reach the right padding
-            given |= {
+            right = -(-_borders(size, tiling.tile_w).right // size["stride_w"])  # pixels that reach the right padding
+            values |= {
                 "x_first": -size["pad_h"] * line - size["pad_w"] * pitch, "above": size["pad_h"],
                 "inside_rows": size["h"], "row_step": size["stride_h"], "tap_row_step": size["dilation_h"],
-                "last_inner": max(0, size["row_w"] - right - work.tile_w)}
+                "last_inner": max(0, size["row_w"] - right - tiling.tile_w)}
         else:
-            given |= {"inside_rows": size["r"], "tap_row_step": 1}
-        main = Phase("padded" if padded else "direct", work.tasks)
+            values |= {"inside_rows": size["r"], "tap_row_step": 1}
+        main = Phase("padded" if padded else "direct", tiling.tasks)
         if not padded:
-            return Launch(arguments(**given), (main,))
-        given |= {"pad_rows": high, "pad_top": pad_h, "pad_left": pad_w * per_plane, "pad_right": pad_w * per_plane,
+            return Launch(arguments(**values), (main,))
+        values |= {"pad_rows": high, "pad_top": pad_h, "pad_left": pad_w * per_plane, "pad_right": pad_w * per_plane,
                   "source_rows": size["h"], "source_row": size["w"] * per_plane, "padded_row": line}
         pad = Phase("pad", (n if last else n * c) * high)
-        return Launch(arguments(**given), (pad, main), n * c * high * wide)
+        return Launch(arguments(**values), (pad, main), n * c * high * wide)
 
     def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int, bool]:
-        """(groups, channels of a panel, whether taps are the outer loop)."""
+        """The values (groups, channels of a panel, whether taps are the outer loop)."""
         return problem.size("groups"), _lanes(configuration), str(configuration["body"]).startswith("c")
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """Panels as tiles read them."""
+        """Copy the filter into panels in the order in which tiles read it."""
         return pack(weights, *self.packing(problem, configuration))
 
 

@@ -1,4 +1,4 @@
-"""llvm.gemm: fp32 matrix product by llvm.direct's register tile, whose pixels are rows of A."""
+"""llvm.gemm: fp32 matrix product with the register tile of llvm.direct, whose pixels are the rows of A."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .ir.task_loops import arguments
 from .ir.tile import Tile
-from .ir.tiling import Work, pack
+from .ir.tiling import Tiling, pack
 
-# SSE multiplies in place, so its inputs need no register of their own to be tried (some spill: that is learnable).
+# SSE multiplies in place, so no register is reserved for inputs. Some configurations spill: a model can learn which.
 _INPUT_REGISTER = "(0 if instruction_set == 'sse' else 1)"
 
 KERNEL = Kernel.of(
@@ -73,7 +73,7 @@ class LLVMGemm:
     includes = "bias and activation; B is packed into panels before, as for constant weights"
 
     def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
-        """One text per tile, step between rows of A and epilogue."""
+        """The text; it depends on tile, step between rows of A and epilogue."""
         return Tile(
             vector=configuration.number("vector"), vectors=configuration.number("vectors_n"), tile_h=1,
             tile_w=configuration.number("tile_m"), body=f"c{configuration.number('unroll_k')}", r=1, s=1,
@@ -81,22 +81,22 @@ class LLVMGemm:
             bias=problem["bias"] == "yes", relu=problem["activation"] == "relu").source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
-        """Sizes of this problem."""
+        """The launch with the sizes of this problem."""
         m, n, k = problem.size("m"), problem.size("n"), problem.size("k")
-        work = Work(row_w=m, rows=1, k=n, c=k, tile_w=configuration.number("tile_m"), tile_h=1,
-                    lanes=_lanes(configuration), chunk=configuration.number("chunk"), threads=device.threads)
+        tiling = Tiling(row_w=m, rows=1, k=n, c=k, tile_w=configuration.number("tile_m"), tile_h=1,
+                        lanes=_lanes(configuration), chunk=configuration.number("chunk"), threads=device.threads)
         step, along = (1, m) if problem["trans_a"] == "yes" else (k, 1)
-        given = work.arguments(1)
-        given |= {"groups": 1, "x_channel": along, "x_column": step, "y_pixel": n, "y_channel": 1,
-                  "filter_rows": 1, "inside_rows": 1, "tap_row_step": 1}
-        return Launch(arguments(**given), (Phase("direct", work.tasks),))
+        values = tiling.arguments(1)
+        values |= {"groups": 1, "x_channel": along, "x_column": step, "y_pixel": n, "y_channel": 1,
+                   "filter_rows": 1, "inside_rows": 1, "tap_row_step": 1}
+        return Launch(arguments(**values), (Phase("direct", tiling.tasks),))
 
     def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, bool]:
-        """(columns of a panel, whether B is transposed)."""
+        """The values (columns of a panel, whether B is transposed)."""
         return _lanes(configuration), problem["trans_b"] == "yes"
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """[block of columns][k][column]; the last block overlaps its predecessor."""
+        """Copy B into the order [block of columns][k][column]; the last block overlaps its predecessor."""
         lanes, transposed = self.packing(problem, configuration)
         rows = weights if transposed else weights.T
         return pack(np.asarray(rows)[:, :, None, None], 1, lanes, True)

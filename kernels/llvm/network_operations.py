@@ -1,7 +1,7 @@
-"""What stands between a network's tuned kernels, as LLVM IR: sums with ReLU, max-pooling, and a change of layout.
+"""Network operations between tuned kernels, as LLVM IR: sums with ReLU, max-pooling, and a change of layout.
 
-They move memory and have nothing to tune. Images are NHWC, but for what `channels_last` reads; sizes and steps are in
-pixels and channels. Threads share their phases as those of the kernels.
+They only move memory, so there is nothing to tune. Images are NHWC, except the input of `channels_last`. Sizes and
+steps are in pixels and channels. Threads share the tasks of a phase as in tuned kernels.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from functools import lru_cache
 from ..implementation import KernelSource, Launch, Phase
 from .ir.writer import ENTRY
 
-BLOCK = 1024  # floats of a task of `sums`, pixels of one of `channels_last`
+BLOCK = 1024  # floats in a task of `sums`, pixels in a task of `channels_last`
 
 
 def sums(count: int, lanes: int, relu: bool) -> tuple[KernelSource, Launch]:
-    """y = x + w, with ReLU if asked for; `count` floats each. y may be x or w."""
+    """Compute y = x + w, with ReLU if `relu`; each has `count` floats, and y may be x or w."""
     return _sums(lanes, relu), Launch((count,), (Phase("sums", -(-count // BLOCK)),))
 
 
 def max_pool(n: int, c: int, h: int, w: int, out_h: int, out_w: int, filter: tuple[int, int], stride: tuple[int, int],
              pad: tuple[int, int], lanes: int) -> tuple[KernelSource, Launch]:
-    """(n, h, w, c) to (n, out_h, out_w, c): the largest of every window. Padding never is, NaNs are passed by.
+    """Compute the largest value of every window, (n, h, w, c) to (n, out_h, out_w, c), without padding and NaNs.
 
-    `lanes` floats of a vector must divide c; every window must meet the input.
+    `lanes`, the floats of a vector, must divide c. Every window must contain an input pixel.
     """
     vectors = next(count for count in (4, 2, 1) if c % (count * lanes) == 0)
     arguments = (c, h, w, out_h, out_w, filter[0], filter[1], stride[0], stride[1], pad[0], pad[1])
@@ -31,22 +31,22 @@ def max_pool(n: int, c: int, h: int, w: int, out_h: int, out_w: int, filter: tup
 
 
 def channels_last(n: int, c: int, pixels: int) -> tuple[KernelSource, Launch]:
-    """(n, c, pixels) to (n, pixels, c), one float at a time: for the few channels of images."""
+    """Transpose (n, c, pixels) to (n, pixels, c), one float at a time: fast enough for the few channels of images."""
     return _channels_last(), Launch((c, pixels, -(-pixels // BLOCK)),
                                     (Phase("channels_last", n * -(-pixels // BLOCK)),))
 
 
 def _load(*names: str) -> str:
-    return "".join(f"  %{name}_p = getelementptr i64, ptr %a, i64 {place}\n  %{name} = load i64, ptr %{name}_p\n"
-                   for place, name in enumerate(names))
+    return "".join(f"  %{name}_p = getelementptr i64, ptr %a, i64 {index}\n  %{name} = load i64, ptr %{name}_p\n"
+                   for index, name in enumerate(names))
 
 
 @lru_cache(maxsize=16)
 def _sums(lanes: int, relu: bool) -> KernelSource:
-    def step(kind: str, name: str, place: str) -> str:
+    def step(kind: str, name: str, index: str) -> str:
         text = ""
         for operand in "xwy":
-            text += f"  %{operand}{name} = getelementptr float, ptr %{operand}, i64 {place}\n"
+            text += f"  %{operand}{name} = getelementptr float, ptr %{operand}, i64 {index}\n"
         text += f"  %a{name} = load {kind}, ptr %x{name}, align 4\n  %b{name} = load {kind}, ptr %w{name}, align 4\n"
         text += f"  %s{name} = fadd {kind} %a{name}, %b{name}\n"
         if relu:
@@ -56,8 +56,9 @@ def _sums(lanes: int, relu: bool) -> KernelSource:
             text += f"  %r{name} = select {truth} %m{name}, {kind} %s{name}, {kind} {zero}\n"
         return text + f"  store {kind} %{'r' if relu else 's'}{name}, ptr %y{name}, align 4\n"
 
-    unrolled = "".join(f"  %j{part} = add i64 %i, {part * lanes}\n" + step(f"<{lanes} x float>", f"{part}", f"%j{part}")
-                       for part in range(4))
+    kind = f"<{lanes} x float>"
+    unrolled = "".join(f"  %j{copy} = add i64 %i, {copy * lanes}\n" + step(kind, f"{copy}", f"%j{copy}")
+                       for copy in range(4))
     return KernelSource(f"""
 define void @sums({ENTRY}) nounwind {{
 entry:
@@ -95,16 +96,16 @@ out:
 def _max_pool(lanes: int, vectors: int) -> KernelSource:
     kind = f"<{lanes} x float>"
     lowest = f"<{', '.join(['float 0xFFF0000000000000'] * lanes)}>"
-    takes = "".join(f"""  %at{place} = getelementptr float, ptr %in, i64 {place * lanes}
-  %new{place} = load {kind}, ptr %at{place}, align 4
-  %over{place} = fcmp ogt {kind} %new{place}, %v{place}
-  %m{place} = select <{lanes} x i1> %over{place}, {kind} %new{place}, {kind} %v{place}
-""" for place in range(vectors))
-    outer = "".join(f"  %u{place} = phi {kind} [ {lowest}, %block ], [ %m{place}, %below ]\n"
-                    for place in range(vectors))
-    inner = "".join(f"  %v{place} = phi {kind} [ %u{place}, %line ], [ %m{place}, %tap ]\n" for place in range(vectors))
-    stores = "".join(f"  %to{place} = getelementptr float, ptr %out_p, i64 {place * lanes}\n"
-                     f"  store {kind} %m{place}, ptr %to{place}, align 4\n" for place in range(vectors))
+    takes = "".join(f"""  %at{index} = getelementptr float, ptr %in, i64 {index * lanes}
+  %new{index} = load {kind}, ptr %at{index}, align 4
+  %over{index} = fcmp ogt {kind} %new{index}, %v{index}
+  %m{index} = select <{lanes} x i1> %over{index}, {kind} %new{index}, {kind} %v{index}
+""" for index in range(vectors))
+    outer = "".join(f"  %u{index} = phi {kind} [ {lowest}, %block ], [ %m{index}, %below ]\n"
+                    for index in range(vectors))
+    inner = "".join(f"  %v{index} = phi {kind} [ %u{index}, %line ], [ %m{index}, %tap ]\n" for index in range(vectors))
+    stores = "".join(f"  %to{index} = getelementptr float, ptr %out_p, i64 {index * lanes}\n"
+                     f"  store {kind} %m{index}, ptr %to{index}, align 4\n" for index in range(vectors))
 
     def window(axis: str, size: str, filter: str, stride: str, pad: str) -> str:
         return f"""  %{axis}s = mul i64 %{axis}, %{stride}

@@ -22,7 +22,7 @@ from .ir.winograd_transforms import filter_transform
 from .ir.workspace import pieces
 from .ir.writer import ENTRY, Writer, declarations, in_order
 
-PREFETCH = 8192  # bytes ahead in the packed filter, which is read but once where tiles are few: up to twice as fast
+PREFETCH = 8192  # bytes ahead in the packed filter; up to twice as fast if few tiles read the filter only once
 
 KERNEL = Kernel.of(
     name="llvm.winograd",
@@ -110,14 +110,14 @@ class Winograd:
     includes = "transforms of input and output, bias and activation; weights are transformed and packed before"
 
     def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
-        """One text per register block; the stages around it are one per tile size, vector, layout and epilogue."""
+        """The text; it depends on the register block, and its stages on tile size, vector, layout and epilogue."""
         names = ("vector", "vectors_k", "group", "unroll")
         around = stages(configuration.number("m"), configuration.number("vector"), problem["layout"] == "NHWC",
                         problem["bias"] == "yes", problem["activation"] == "relu")
         return KernelSource(_source(*(configuration.number(name) for name in names)), (around,))
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
-        """Sizes of this problem and the division of a thread's workspace."""
+        """The launch with the sizes of this problem and the division of a thread's workspace."""
         names = ("n", "c", "h", "w", "k", "pad_h", "pad_w", "out_h", "out_w")
         n, c, h, w, k, pad_h, pad_w, out_h, out_w = (problem.size(name) for name in names)
         m, vector, group, block_rows, split = (
@@ -130,12 +130,12 @@ class Winograd:
         padded_row = (w + 2 * pad_w) * c
         v_group = vectors * group * vector
         v_point, sums_point = _apart(groups * v_group), _apart(groups * group * lanes)
-        v_offset = _lines((block_rows * m + 2) * padded_row + vector)  # the last pixel's vectors read on
+        v_offset = _lines((block_rows * m + 2) * padded_row + vector)  # the last pixel's vectors read past its end
         sums_offset = v_offset + (m + 2) ** 2 * v_point
         piece = sums_offset + _lines(split * (m + 2) ** 2 * sums_point)
         tasks = n * blocks * splits
         last = problem["layout"] == "NHWC"
-        given = in_order(
+        arguments = in_order(
             FIELDS, threads=device.threads, tasks=tasks, piece=piece, v_offset=v_offset, sums_offset=sums_offset,
             splits=splits, blocks=blocks, block_rows=block_rows, tile_rows=tile_rows, tile_columns=tile_columns,
             last_row=out_h - m, last_column=out_w - m, x_image=c * h * w, x_row=w * (c if last else 1),
@@ -145,14 +145,17 @@ class Winograd:
             v_point=v_point, v_group=v_group, sums_point=sums_point, group=group, lanes=lanes, k_blocks=k_blocks,
             split_blocks=split, last_k=k - lanes, u_block=c * lanes, y_image=k * out_h * out_w,
             y_row=out_w * (k if last else 1), y_pixel=k if last else 1, y_channel=1 if last else out_h * out_w)
-        return Launch(given, (Phase("winograd", tasks),), pieces(device.threads, tasks) * piece)
+        return Launch(arguments, (Phase("winograd", tasks),), pieces(device.threads, tasks) * piece)
 
     def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int]:
-        """(outputs of a tile each way, channels of a panel)."""
+        """The values (outputs of a tile along each axis, channels of a panel)."""
         return configuration.number("m"), configuration.number("vector") * configuration.number("vectors_k")
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """[block of output channels][point][input channel][output channel], transformed; the last block overlaps."""
+        """Transform the filter and order it as [block of output channels][point][input channel][output channel].
+
+        The last block overlaps the one before.
+        """
         m, lanes = self.packing(problem, configuration)
         k, c = weights.shape[:2]
         taps = weights.reshape(k, c, 9).transpose(2, 1, 0)
@@ -165,18 +168,18 @@ class Winograd:
 
 
 def _lines(floats: int) -> int:
-    """Rounded up to whole cache lines."""
+    """The number of floats rounded up to whole cache lines."""
     return -(-floats // 16) * 16
 
 
 def _apart(floats: int) -> int:
-    """An odd number of cache lines: what lies that far apart falls into different sets of the cache."""
+    """The floats rounded up to an odd number of cache lines: a step that spreads rows over all sets of the cache."""
     return (-(-floats // 16) | 1) * 16
 
 
-@lru_cache(maxsize=512)  # configurations that differ in what arrives at run time follow each other
+@lru_cache(maxsize=512)  # configurations that differ in launch arguments alone are often consecutive
 def _source(vector: int, vectors: int, group: int, unroll: int) -> str:
-    """sums[tile][lane] = the sum over channels of V[channel][tile] * filter[channel][lane], all in registers."""
+    """The text of a register block: sums[tile][lane] += V[channel][tile] * filter[channel][lane] for every channel."""
     kind, count = f"<{vector} x float>", group * vectors
     write = Writer(FIELDS)
     channels = write.argument("channels")
@@ -189,12 +192,12 @@ def _source(vector: int, vectors: int, group: int, unroll: int) -> str:
     place_of_phis = len(write.lines)
     sums = list(carried)
     for step in range(unroll):
-        loaded = [write.load(kind, write.at("%u", (step * vectors + place) * vector)) for place in range(vectors)]
+        loaded = [write.load(kind, write.at("%u", (step * vectors + column) * vector)) for column in range(vectors)]
         for tile in range(group):
             value = write.splat(vector, write.load("float", write.at("%v", tile * vector + step)))
-            for place in range(vectors):
-                index = tile * vectors + place
-                sums[index] = write.fma(vector, value, loaded[place], sums[index])
+            for column in range(vectors):
+                index = tile * vectors + column
+                sums[index] = write.fma(vector, value, loaded[column], sums[index])
     for line in range(0, unroll * vectors * vector * 4, 64):
         ahead = write.let(f"getelementptr i8, ptr %u, i64 {PREFETCH + line}")
         write.do(f"call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)")

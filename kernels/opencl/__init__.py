@@ -1,1 +1,1 @@
-"""Kernel families in OpenCL C: one file a family."""
+"""Kernel families in OpenCL C, one per file."""

@@ -17,12 +17,12 @@ from .source.tile import OpenCLTile, launch, source
 
 
 class OpenCLDirect:
-    """Runs opencl.direct; each source serves all shapes of one layout, horizontal stride and epilogue."""
+    """Runs opencl.direct; each source works for all shapes of one layout, horizontal stride and epilogue."""
 
     includes = "zero-padded copy of the input where the border is a copy; filters packed before, once"
 
     def tile(self, problem: Problem, configuration: Configuration) -> OpenCLTile:
-        """What enters the text."""
+        """The numbers that determine the text."""
         nhwc = problem["layout"] == "NHWC"
         number = configuration.number
         return OpenCLTile(number("vector"), number("vectors_k"), number("tile_w"), number("tile_h"),
@@ -34,7 +34,7 @@ class OpenCLDirect:
         return source(self.tile(problem, configuration))
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
-        """Strides of the (padded) input and the output, and the order of the sum."""
+        """The launch with the strides of the (padded) input and the output, and the order of the sum."""
         size = problem.size
         n, c, h, w, k = size("n"), size("c"), size("h"), size("w"), size("k")
         cg, kg, out_h, out_w, r, s = (size(name) for name in ("c_per_group", "k_per_group", "out_h", "out_w", "r", "s"))
@@ -67,13 +67,16 @@ class OpenCLDirect:
                       configuration.number("chunk"), configuration.number("work_group"), sizes)
 
     def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int, bool, int]:
-        """(groups, output channels of a block, whether rows of taps are innermost, input channels of a piece)."""
+        """The values (groups, output channels of a block, are rows of taps innermost?, input channels of a piece)."""
         rows = configuration["inner"] == "row" and problem["layout"] == "NCHW"
         return (problem.size("groups"), self.tile(problem, configuration).block, rows,
                 configuration.number("piece") or problem.size("c_per_group"))
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """[group][block][piece of the inner axis][outer][middle][inner][output channel]; the last block overlaps."""
+        """Copy the filter into [group][block][piece of the inner axis][outer][middle][inner][output channel].
+
+        The last block overlaps the one before.
+        """
         groups, block, rows, piece = self.packing(problem, configuration)
         kg, cg = problem.size("k_per_group"), problem.size("c_per_group")
         firsts = np.minimum(np.arange(-(-kg // block)) * block, kg - block)

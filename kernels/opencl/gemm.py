@@ -13,12 +13,12 @@ from .source.tile import OpenCLTile, launch, source
 
 
 class OpenCLGemm:
-    """Runs opencl.gemm; each source serves all shapes of one `trans_a` and epilogue."""
+    """Runs opencl.gemm; each source works for all shapes of one `trans_a` and epilogue."""
 
     includes = "the product and its epilogue; B packed into panels before, once"
 
     def tile(self, problem: Problem, configuration: Configuration) -> OpenCLTile:
-        """What enters the text."""
+        """The numbers that determine the text."""
         number = configuration.number
         return OpenCLTile(number("vector"), number("vectors_n"), number("tile_m"), 1,
                     1 if problem["trans_a"] == "yes" else 0, True,
@@ -29,7 +29,7 @@ class OpenCLGemm:
         return source(self.tile(problem, configuration))
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
-        """Rows of A as the pixels of one row, k as channels, n as output channels."""
+        """The launch, with rows of A as the pixels of one row, k as channels and n as output channels."""
         m, n, k = problem.size("m"), problem.size("n"), problem.size("k")
         transposed = problem["trans_a"] == "yes"
         sizes = {
@@ -42,11 +42,11 @@ class OpenCLGemm:
                       configuration.number("chunk"), configuration.number("work_group"), sizes)
 
     def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, bool]:
-        """(columns of a panel, whether B is transposed)."""
+        """The values (columns of a panel, whether B is transposed)."""
         return self.tile(problem, configuration).block, problem["trans_b"] == "yes"
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """[panel][k][column]; the last panel overlaps the one before."""
+        """Copy B into the order [panel][k][column]; the last panel overlaps the one before."""
         n, (block, transposed) = problem.size("n"), self.packing(problem, configuration)
         b = weights.T if transposed else weights
         firsts = np.minimum(np.arange(-(-n // block)) * block, n - block)

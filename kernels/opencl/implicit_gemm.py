@@ -13,12 +13,12 @@ from .source.block import ARGUMENTS, Block, source
 
 
 class ImplicitGemm:
-    """Runs opencl.implicit_gemm; each source serves all shapes of one layout and epilogue, padded or not."""
+    """Runs opencl.implicit_gemm; each source works for all shapes of one layout and epilogue, padded or not."""
 
     includes = "everything, from the input as it is; filters packed before, once"
 
     def block(self, problem: Problem, configuration: Configuration) -> Block:
-        """What enters the text."""
+        """The numbers that determine the text."""
         number = configuration.number
         return Block(number("vector"), number("vectors_n"), number("tile_m"), number("group_m"), number("group_n"),
                      number("block_k"), bool(number("local_a")), bool(number("local_b")), number("unroll"),
@@ -30,7 +30,7 @@ class ImplicitGemm:
         return source(self.block(problem, configuration))
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
-        """One phase over blocks of pixels and of output channels."""
+        """The launch of one phase over blocks of pixels and of output channels."""
         size, block = problem.size, self.block(problem, configuration)
         c, h, w, k = size("c"), size("h"), size("w"), size("k")
         pixels, kg = size("out_h") * size("out_w"), size("k_per_group")
@@ -54,11 +54,11 @@ class ImplicitGemm:
                   local_size=(block.group_m, block.group_n)),))
 
     def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int]:
-        """(groups, output channels of a block)."""
+        """The values (groups, output channels of a block)."""
         return problem.size("groups"), self.block(problem, configuration).outputs
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """[group][block][r][s][c][output channel]; the last block overlaps the one before."""
+        """Copy the filter into [group][block][r][s][c][output channel]; the last block overlaps the one before."""
         groups, block = self.packing(problem, configuration)
         kg, cg = problem.size("k_per_group"), problem.size("c_per_group")
         firsts = np.minimum(np.arange(-(-kg // block)) * block, kg - block)

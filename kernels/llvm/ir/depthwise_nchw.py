@@ -58,14 +58,14 @@ class PixelTile:
         piece, tasks = sums_offset + sums, n * c
         step = self.stride[1]
         unit = max(size for size in UNITS if size == 1 or (size * step <= w and step <= 2))
-        given = in_order(
+        arguments = in_order(
             FIELDS, threads=threads, tasks=tasks, piece=piece, sums_offset=sums_offset, height=h, width=w, pad_h=pad_h,
             pad_w=pad_w, pitch=pitch, plane=plane, unit=unit,
             move=max(size for size in UNITS if size <= out_w), x_plane=h * w, y_plane=out_h * out_w, out_h=out_h,
             out_w=out_w, channels=c, flat=int(flat), rows=1 if flat else out_h,
             last_row=0 if flat else out_h - self.tile_h, run=run, last_run=max(0, run - block),
             y_pitch=pitch if flat else out_w)
-        return Launch(given, (Phase("depthwise", tasks),), pieces(threads, tasks) * piece)
+        return Launch(arguments, (Phase("depthwise", tasks),), pieces(threads, tasks) * piece)
 
 
 @lru_cache(maxsize=512)
@@ -94,14 +94,14 @@ def _row(step: int, unit: int) -> str:
             write.store("float", write.load("float", write.at("%x", column)), target(write.add(column, pad)))
         return write.function("internal void @row1(ptr %to, ptr %x, ptr %a)")
     floats, kind = unit * step, f"<{unit} x float>"
-    bases = [target(write.add(pad, part)) for part in range(step)]
+    bases = [target(write.add(pad, remainder)) for remainder in range(step)]
     most = write.i64("and", write.i64("sub", width, floats), -step)
     with write.loop(0, width, floats) as column:
         first = write.i64("umin", column, most)
         loaded = write.load(f"<{floats} x float>", write.at("%x", first))
         along = write.i64("udiv", first, step)
-        for part, base in enumerate(bases):
-            value = loaded if step == 1 else write.shuffle(floats, loaded, "poison", range(part, floats, step))
+        for remainder, base in enumerate(bases):
+            value = loaded if step == 1 else write.shuffle(floats, loaded, "poison", range(remainder, floats, step))
             write.store(kind, value, write.at(base, along))
     if step > 1:  # the last column of an odd row
         last = write.i64("sub", width, 1)

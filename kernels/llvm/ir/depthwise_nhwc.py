@@ -64,12 +64,12 @@ class ChannelTile:
         chunks = -(-vectors // chunk)
         borders = self.borders(problem)
         kinds = sorted(set(borders))
-        given = in_order(
+        arguments = in_order(
             FIELDS, chunks=chunks, chunk=chunk, vectors=vectors, tile_rows=tile_rows, tile_columns=len(borders),
             last_row=out_h - self.tile_h, last_column=out_w - self.tile_w, last_channel=c - self.vector, channels=c,
             height=h, pad_h=pad_h, pad_w=pad_w, x_image=h * w * c, x_row=w * c, y_image=out_h * out_w * c,
             y_row=out_w * c)
-        return Launch((*given, *(kinds.index(border) for border in borders)),
+        return Launch((*arguments, *(kinds.index(border) for border in borders)),
                       (Phase("depthwise", n * chunks * tile_rows),))
 
 
@@ -116,9 +116,9 @@ def _tile(tile: ChannelTile, number: int, left: int, right: int) -> str:
                     sums[t, j] = write.fma(tile.vector, value, taps[r, s], sums[t, j])
             write.do(f"br label %next{name}")
             write.label(f"next{name}")
-            for place, value in sums.items():
-                if value != old[place]:
-                    sums[place] = write.let(f"phi {kind} [ {old[place]}, %{before} ], [ {value}, %row{name} ]")
+            for position, value in sums.items():
+                if value != old[position]:
+                    sums[position] = write.let(f"phi {kind} [ {old[position]}, %{before} ], [ {value}, %row{name} ]")
         for t in range(tile.tile_h):
             line = write.at(y, write.mul(y_row, t)) if t else y
             for j in range(tile.tile_w):
@@ -143,8 +143,8 @@ def _run(tile: ChannelTile, kinds: int) -> str:
         x = write.at(write.at("%x", write.mul(image, of["x_image"])), write.mul(above, of["x_row"]))
         y = write.at(write.at("%y", write.mul(image, of["y_image"])), write.mul(top, of["y_row"]))
         with write.loop(0, of["tile_columns"]) as column:
-            place = write.let(f"getelementptr i64, ptr %a, i64 {write.add(column, len(FIELDS))}")
-            border = write.let(f"load i64, ptr {place}, align 8")
+            pointer = write.let(f"getelementptr i64, ptr %a, i64 {write.add(column, len(FIELDS))}")
+            border = write.let(f"load i64, ptr {pointer}, align 8")
             left = write.i64("umin", write.mul(column, tile.tile_w), of["last_column"])
             from_ = write.at(x, write.mul(write.i64("sub", write.mul(left, tile.stride[1]), of["pad_w"]),
                                           of["channels"]))

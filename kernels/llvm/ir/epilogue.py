@@ -31,11 +31,11 @@ class Store:
         row = "%y"
         for i in range(self.tile_h):
             row = write.at(row, step["y_row"]) if i else row
-            mine = sums[i * self.tile_w * self.vectors:(i + 1) * self.tile_w * self.vectors]
+            row_sums = sums[i * self.tile_w * self.vectors:(i + 1) * self.tile_w * self.vectors]
             if self.channels_last:
-                self._pixels(write, row, mine, step["y_pixel"])
+                self._pixels(write, row, row_sums, step["y_pixel"])
             else:
-                self._channels(write, row, mine, step["y_channel"])
+                self._channels(write, row, row_sums, step["y_channel"])
 
     def _finished(self, write: Writer, sums: Sequence[str]) -> list[str]:
         biases = [write.load(self.kind, write.at("%bias", vector * self.vector))
@@ -55,8 +55,8 @@ class Store:
 
     def _channels(self, write: Writer, channel: str, sums: Sequence[str], y_channel: str) -> None:
         for vector in range(self.vectors):
-            for place, pieces in enumerate(self._transposed(write, sums[vector::self.vectors])):
-                channel = write.at(channel, y_channel) if vector or place else channel
+            for index, pieces in enumerate(self._transposed(write, sums[vector::self.vectors])):
+                channel = write.at(channel, y_channel) if vector or index else channel
                 offset = 0
                 for width, piece in pieces:
                     write.store(f"<{width} x float>", piece, write.at(channel, offset))
@@ -85,10 +85,10 @@ class Store:
             pieces, begin = [], channel * wide
             end = begin + self.tile_w
             while begin < end:
-                place, offset = divmod(begin, lanes)
+                index, offset = divmod(begin, lanes)
                 width = min(lanes - offset, end - begin)
-                pieces.append((width, vectors[place] if width == lanes else write.shuffle(
-                    lanes, vectors[place], "poison", range(offset, offset + width))))
+                pieces.append((width, vectors[index] if width == lanes else write.shuffle(
+                    lanes, vectors[index], "poison", range(offset, offset + width))))
                 begin += width
             rows.append(pieces)
         return rows

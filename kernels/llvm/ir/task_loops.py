@@ -1,6 +1,6 @@
 """The loops around a tile, over tasks, channel blocks and tiles, and the padding copy, as LLVM IR text.
 
-They form one module that serves all tiles and is built once: compiling them with each tile would double build time.
+They form one module that all tiles share and that is built once: compiling them with each tile would double build time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ FIELDS = (
     "filter_rows", "inside_rows", "above", "row_step", "tap_row_step", "w_channel", "w_tap")
 
 
-def arguments(**given: int) -> tuple[int, ...]:
+def arguments(**values: int) -> tuple[int, ...]:
     """The launch arguments in order; missing ones are 0."""
-    return in_order(FIELDS, **{**dict.fromkeys(FIELDS, 0), **given})
+    return in_order(FIELDS, **{**dict.fromkeys(FIELDS, 0), **values})
 
 
 _RUN = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %a, i64 %begin, i64 %end, ptr %tile"
@@ -60,8 +60,8 @@ def _driver() -> str:
 
     def tap_rows(input_rows: str) -> str:
         """The number of filter rows that begin in a number of input rows."""
-        found = i64("udiv", i64("add", i64("smax", input_rows, 0), round_up), of["tap_row_step"])
-        return i64("umin", found, of["filter_rows"])
+        count = i64("udiv", i64("add", i64("smax", input_rows, 0), round_up), of["tap_row_step"])
+        return i64("umin", count, of["filter_rows"])
 
     write.do("%some = icmp ult i64 %begin, %end")
     write.do("br i1 %some, label %task, label %done")

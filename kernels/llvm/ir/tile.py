@@ -1,9 +1,9 @@
-"""The register-blocked tile that llvm.direct and llvm.gemm are made of, as LLVM IR text.
+"""The register-blocked tile that llvm.direct and llvm.gemm share, as LLVM IR text.
 
 A tile is `tile_h` x `tile_w` output pixels by `vectors` vectors of `vector` output channels, kept in registers while
 the reduction (input channels x filter taps) passes. A matrix product is the same tile: its pixels are rows of A.
 Of the problem's sizes the text holds only the filter's width and the step between pixels; the rest are launch
-arguments, so one compiled tile serves every problem that shares those two.
+arguments, so one compiled tile works for every problem that shares those two.
 
 With `borders` the input is not padded: the caller bounds the filter's rows, and at either end of an output row the
 taps that fall on padding are left out of the text.
@@ -240,7 +240,7 @@ class _Reduction:
         """Add one tap of one channel to the sums of `pixels`: their inputs times every vector of weights."""
         write, tile, kind = self.write, self.tile, self.kind
         loaded = [write.load(kind, write.at(w, vector * tile.vector)) for vector in range(tile.vectors)]
-        found: list[str] = []
+        new_sums: list[str] = []
         above, row = 0, x
         for pixel in pixels:
             i, j = divmod(pixel, tile.tile_w)
@@ -249,17 +249,17 @@ class _Reduction:
             value = write.load("float", write.at(row, j * tile.pixel_step))
             first = write.let(f"insertelement {kind} poison, float {value}, i32 0")
             splat = write.let(f"shufflevector {kind} {first}, {kind} poison, <{tile.vector} x i32> zeroinitializer")
-            found += [write.fma(tile.vector, splat, weights, sums[len(found) + vector])
+            new_sums += [write.fma(tile.vector, splat, weights, sums[len(new_sums) + vector])
                       for vector, weights in enumerate(loaded)]
-        return found
+        return new_sums
 
     def _loop(self, count: str, x: str, w: str, sums: list[str],
               body: Callable[[str, str, list[str]], tuple[str, str, list[str]]]) -> tuple[str, str, list[str]]:
         """Run `body` `count` times, at least once; its result is the input of the next pass."""
-        x, w, *sums = self.write.repeat(count, [("ptr", x), ("ptr", w), *((self.kind, one) for one in sums)],
+        x, w, *sums = self.write.repeat(count, [("ptr", x), ("ptr", w), *((self.kind, value) for value in sums)],
                                         lambda values: _flat(body(values[0], values[1], values[2:])))
         return x, w, sums
 
 
-def _flat(found: tuple[str, str, list[str]]) -> list[str]:
-    return [found[0], found[1], *found[2]]
+def _flat(state: tuple[str, str, list[str]]) -> list[str]:
+    return [state[0], state[1], *state[2]]

@@ -1,6 +1,6 @@
-"""Tiling: how work is cut into tiles, tasks and packed panels.
+"""Tiling: the division of a convolution or matrix product into tiles, tasks and packed panels.
 
-Convolutions and matrix products share it; the columns of a product are k."""
+The columns of a matrix product are its output channels k."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ...implementation import Array
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """The work of one image and group, and how it is cut. A matrix product has one row, of m pixels."""
+class Tiling:
+    """The sizes of one image and group, and of its tiles. A matrix product has one row, of m pixels."""
 
     row_w: int  # output pixels of a row
     rows: int

@@ -150,10 +150,10 @@ class Writer:
         return "\n".join([f"define {signature} nounwind {{", *self.lines, "  ret void", "}"])
 
 
-def in_order(fields: Sequence[str], **given: int) -> tuple[int, ...]:
+def in_order(fields: Sequence[str], **values: int) -> tuple[int, ...]:
     """The launch arguments in the order of `fields`."""
-    assert given.keys() == set(fields), given.keys() ^ set(fields)
-    return tuple(given[name] for name in fields)
+    assert values.keys() == set(fields), values.keys() ^ set(fields)
+    return tuple(values[name] for name in fields)
 
 
 def declarations(*lanes: int) -> str:

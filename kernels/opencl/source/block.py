@@ -132,7 +132,7 @@ def _pixels(b: Block) -> list[str]:
 
 
 def _offsets(b: Block) -> list[str]:
-    """For one tap, the offset of every pixel's input and a bit mask, 0 where that is outside the image."""
+    """The offset of every pixel's input for one tap, and a bit mask, 0 if that is outside the image."""
     lines = ["    const int dh = r * dilation_h, dw = s * dilation_w;", "    __global const float *from = input;"]
     for i in range(b.tile_m):
         if b.padded:
@@ -145,7 +145,7 @@ def _offsets(b: Block) -> list[str]:
 
 
 def _group_offsets(b: Block, items: int) -> list[str]:
-    """For one tap, the offset of the input of every pixel of the work-group, -1 outside the image."""
+    """The offset of the input of every pixel of the work-group for one tap, -1 outside the image."""
     return [
         f"    for (int m = item; m < {b.pixels}; m += {items}) {{",
         "      const int h = (start + m) / columns * stride_h - above + r * dilation_h;",
