@@ -1,4 +1,4 @@
-"""Boosting: how boosted trees grow (XGBoost), for cost models, the translator's teacher and models of labels."""
+"""Boosting: the settings of boosted trees (XGBoost), for cost models, the translator's teacher and models of labels."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ RANKING = "rank:pairwise"
 
 @dataclass(frozen=True, slots=True)
 class Boosting:
-    """The settings of a training. The same settings, rows and seed give the same trees."""
+    """The settings of one training of boosted trees. The same settings, rows and seed give the same trees."""
 
-    objective: str  # xgboost's name; the rows of RANKING belong to one group
-    rounds: int  # trees, times the classes
-    depth: int
-    rate: float
-    subsample: float = 0.8  # share of the rows that a tree sees
-    columns: float = 0.6  # share of the features that a tree sees
-    least_weight: float = 1.0  # per leaf
-    bins: int = 128  # thresholds tried per feature
+    objective: str  # xgboost's name; with RANKING all rows form one group
+    rounds: int  # trees; for a classifier, trees of each class
+    depth: int  # maximum depth of a tree
+    rate: float  # learning rate
+    subsample: float = 0.8  # share of the rows that each tree is fitted on
+    columns: float = 0.6  # share of the features that each tree may use
+    least_weight: float = 1.0  # minimum weight of a leaf
+    bins: int = 128  # maximum number of thresholds tried for a feature
     threads: int = 1
     seed: int = 0
-    more: Mapping[str, Any] = field(default_factory=dict)  # settings of one objective, by xgboost's names
+    more: Mapping[str, Any] = field(default_factory=dict)  # settings of the objective, under xgboost's names
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings by xgboost's names."""
+        """The settings under xgboost's names."""
         return {"objective": self.objective, "max_depth": self.depth, "eta": self.rate, "subsample": self.subsample,
                 "colsample_bytree": self.columns, "min_child_weight": self.least_weight, "max_bin": self.bins,
                 "nthread": self.threads, "seed": self.seed, "tree_method": "hist", "verbosity": 0, **self.more}
 
     def grow(self, rows: NDArray[np.float32], target: NDArray[Any],
              weights: NDArray[np.float64] | None = None) -> xgboost.Booster:
-        """Trees fitted on rows (row, feature) with a target and a weight each."""
+        """Fit one booster. Shapes: `rows` (row, feature), `target` (row,), `weights` (row,), None for equal weights."""
         return self.grow_several(rows, target, weights, 1)[0]
 
     def grow_several(self, rows: NDArray[np.float32], target: NDArray[Any], weights: NDArray[np.float64] | None,
                      count: int) -> list[xgboost.Booster]:
-        """Several boosters on the same rows, with seeds from `seed` on."""
+        """Fit `count` boosters on the same rows, with the seeds `seed`, `seed` + 1, ..."""
         if self.objective == RANKING:
             matrix = xgboost.DMatrix(rows, target, nthread=self.threads)
             matrix.set_group([len(rows)])

@@ -1,8 +1,9 @@
-"""Levels: configurations as places on a few short scales, one scale for each quantity that may matter.
+"""Coordinates: configurations as integer vectors for the Gaussian process, one axis for each quantity that may matter.
 
-A scale has the quantity's values in ascending order (or bins, where there are many), and says how alike two places are:
-less with every step for numbers, not at all for words. Beside its size, a number has a second scale: how often two
-divides it. What means nothing to a kernel is absent for its configurations.
+An axis divides the values of its quantity into levels: the distinct values in ascending order, or bins where there are
+many. Its correlation matrix decays with the distance for numbers and is the identity for words. A numeric parameter has
+a second axis: how often two divides it. Every axis has a last level, "absent", for configurations of kernels without
+the quantity.
 """
 
 from __future__ import annotations
@@ -18,105 +19,111 @@ from seqtune.kernels.task import Floats, Task
 
 from .features import columns, products
 
-Places = NDArray[np.int16]  # (configuration, scale)
+LevelIndices = NDArray[np.int16]  # (configuration, axis)
 
-MOST_LEVELS = 24  # of one scale
-MOST_PAIRS = 10  # products of two parameters; more only blur what each means
-REACH = 0.7  # the share of a scale over which likeness falls to 1/e
-SAMPLE = 20_000  # configurations that scales are made from; all of most spaces
+MAX_LEVELS = 24  # of one axis
+MAX_PAIRS = 10  # products of two parameters; more of them only blur the axes of the parameters themselves
+CORRELATION_LENGTH = 0.7  # share of an axis over which the correlation falls to 1/e
+SAMPLE = 20_000  # configurations from which the axes are made: all of most spaces
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scale:
-    """One quantity. `cuts` part the values into levels; `alike` is (level, level), 1 on the diagonal."""
+class Axis:
+    """One quantity, divided into levels."""
 
-    space: int | None  # index of the space that it belongs to; None: all
+    space: int | None  # index of the space to which it belongs; None: all
     name: str
-    computed: bool  # from other quantities, rather than a parameter
-    cuts: Floats
-    alike: Floats
+    computed: bool  # computed from other quantities, not a parameter
+    cuts: Floats  # boundaries between the levels, ascending
+    correlation: Floats  # (level, level), 1 on the diagonal
 
     @classmethod
-    def of(cls, space: int | None, name: str, values: Floats, ordered: bool = True, computed: bool = True) -> Scale:
-        """From a sample of its values; those not known belong to the last level, which is like no other."""
-        found = np.unique(values[~np.isnan(values)])
-        if ordered and len(found) > MOST_LEVELS:
-            cuts = np.unique(np.quantile(values[~np.isnan(values)], np.linspace(0, 1, MOST_LEVELS + 1)[1:-1]))
-            level = np.searchsorted(cuts, found)
-            found = np.array([found[level == one].mean() for one in np.unique(level)])
-        cuts = (found[1:] + found[:-1]) / 2
-        alike = np.eye(len(found) + 1)
-        if ordered and len(found) > 1:
-            place = (_evenly(np.arange(len(found))) + _evenly(np.log(found) if found.min() > 0 else found)) / 2
-            alike[:-1, :-1] = np.exp(-np.abs(place[:, None] - place) / REACH)
-        return cls(space, name, computed, cuts, alike)
+    def of(cls, space: int | None, name: str, values: Floats, ordered: bool = True, computed: bool = True) -> Axis:
+        """Make an axis from a sample of values.
 
-    def levels(self, values: Floats) -> Places:
+        Missing values (nan) have the last level, which does not correlate with any other.
+        """
+        centres = np.unique(values[~np.isnan(values)])
+        if ordered and len(centres) > MAX_LEVELS:
+            cuts = np.unique(np.quantile(values[~np.isnan(values)], np.linspace(0, 1, MAX_LEVELS + 1)[1:-1]))
+            level = np.searchsorted(cuts, centres)
+            centres = np.array([centres[level == index].mean() for index in np.unique(level)])
+        cuts = (centres[1:] + centres[:-1]) / 2
+        correlation = np.eye(len(centres) + 1)
+        if ordered and len(centres) > 1:
+            by_rank = _normalized(np.arange(len(centres)))
+            by_value = _normalized(np.log(centres) if centres.min() > 0 else centres)
+            position = (by_rank + by_value) / 2
+            correlation[:-1, :-1] = np.exp(-np.abs(position[:, None] - position) / CORRELATION_LENGTH)
+        return cls(space, name, computed, cuts, correlation)
+
+    def levels(self, values: Floats) -> NDArray[np.int16]:
         """The level of each value."""
-        found = np.searchsorted(self.cuts, values)
-        return np.where(np.isnan(values), len(self.alike) - 1, found).astype(np.int16)
+        indices = np.searchsorted(self.cuts, values)
+        return np.where(np.isnan(values), len(self.correlation) - 1, indices).astype(np.int16)
 
 
-def _evenly(values: NDArray[np.floating] | NDArray[np.integer]) -> Floats:
-    """From 0 to 1."""
+def _normalized(values: NDArray[np.floating] | NDArray[np.integer]) -> Floats:
+    """Map values linearly onto 0..1."""
     return np.asarray((values - values.min()) / (values.max() - values.min()))
 
 
 def _twos(values: Floats) -> Floats:
-    """How often 2 divides each value; 0 where it is not positive."""
+    """The number of times that 2 divides each value; 0 for values that are not positive."""
     whole = np.where(values > 0, values, 1).astype(np.int64)
     return np.asarray(np.log2(whole & -whole))
 
 
-class Levels:
-    """The scales of a task, and where its configurations stand on them.
+class Coordinates:
+    """The axes of a task, and the level indices of its configurations on them.
 
-    `others` are further quantities: a value for every number of the task.
+    `others` are further quantities: arrays with a value for every number of the task.
     """
 
     def __init__(self, task: Task, generator: np.random.Generator, others: Iterable[Floats] = ()) -> None:
         self.task = task
-        self.scales: list[Scale] = []
+        self.axes: list[Axis] = []
         self._others = list(others)
         seen: set[bytes] = set()
-        for place, space in enumerate(task.spaces):
+        for index, space in enumerate(task.spaces):
             rows = np.arange(len(space)) if len(space) <= SAMPLE else generator.choice(len(space), SAMPLE, False)
-            for name, values in self._quantities(place, rows).items():
+            for name, values in self._quantities(index, rows).items():
                 parameter = space.kernel.by_name.get(name)
                 ordered = parameter is None or parameter.is_numeric
-                self._add(Scale.of(place, name, values, ordered, computed=parameter is None), values, seen)
-        for number, values in enumerate(self._others):
-            self._add(Scale.of(None, str(number), values), values, seen)
+                self._add(Axis.of(index, name, values, ordered, computed=parameter is None), values, seen)
+        for position, values in enumerate(self._others):
+            self._add(Axis.of(None, str(position), values), values, seen)
 
-    def _add(self, scale: Scale, values: Floats, seen: set[bytes]) -> None:
-        """Unless it is constant, or says what another says."""
-        levels = scale.levels(values)
+    def _add(self, axis: Axis, values: Floats, seen: set[bytes]) -> None:
+        """Add an axis unless it is constant or gives the same levels as an earlier one."""
+        levels = axis.levels(values)
         mark = levels.tobytes()
         if levels.min() < levels.max() and mark not in seen:
             seen.add(mark)
-            self.scales.append(scale)
+            self.axes.append(axis)
 
-    def _quantities(self, place: int, rows: Numbers) -> dict[str, Floats]:
-        space = self.task.spaces[place]
-        found = columns(space, rows)
-        pairs = products(space, found)
-        if len(pairs) <= MOST_PAIRS:
-            found |= pairs
-        numeric = [one.name for one in space.kernel.parameters if one.is_numeric]
-        return found | {f"twos in {name}": _twos(found[name]) for name in numeric}
+    def _quantities(self, index: int, rows: Numbers) -> dict[str, Floats]:
+        """The quantities of rows of the space with that index, by name."""
+        space = self.task.spaces[index]
+        numbers = columns(space, rows)
+        pairs = products(space, numbers)
+        if len(pairs) <= MAX_PAIRS:
+            numbers |= pairs
+        numeric = [parameter.name for parameter in space.kernel.parameters if parameter.is_numeric]
+        return numbers | {f"twos in {name}": _twos(numbers[name]) for name in numeric}
 
-    def of(self, numbers: Numbers) -> Places:
-        """(configuration, scale)"""
-        found = np.empty((len(numbers), len(self.scales)), np.int16)
-        for column, scale in enumerate(self.scales):
-            found[:, column] = len(scale.alike) - 1  # absent
-            if scale.space is None:
-                found[:, column] = scale.levels(self._others[int(scale.name)][numbers])
+    def of(self, numbers: Numbers) -> LevelIndices:
+        """The level indices of the configurations with these numbers: (configuration, axis)."""
+        levels = np.empty((len(numbers), len(self.axes)), np.int16)
+        for column, axis in enumerate(self.axes):
+            levels[:, column] = len(axis.correlation) - 1  # absent
+            if axis.space is None:
+                levels[:, column] = axis.levels(self._others[int(axis.name)][numbers])
         for index, (_, part) in enumerate(self.task.parts()):
             chosen = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
             if len(chosen):
                 values = self._quantities(index, numbers[chosen] - part.start)
-                for column, scale in enumerate(self.scales):
-                    if scale.space == index:
-                        found[chosen, column] = scale.levels(values[scale.name])
-        return found
+                for column, axis in enumerate(self.axes):
+                    if axis.space == index:
+                        levels[chosen, column] = axis.levels(values[axis.name])
+        return levels

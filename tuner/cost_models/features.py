@@ -1,10 +1,10 @@
-"""Features: what cost models see of a configuration.
+"""Features: the numbers that describe a configuration to a cost model.
 
-Its parameters, the kernel's derived quantities, and the quantities that the constraints speak of: who writes
-`block_x * block_y <= 1024` or `tile % (vector * threads) == 0` has said that the product and the quotient matter. Also
-the products of all pairs of numeric parameters, facts of problem and device, and into how many pieces as long as a
-parameter says each of the problem's sizes is cut, and what that wastes: trees find none of these by themselves. No name
-has a meaning.
+They are the parameters, the kernel's derived quantities and the quantities in its constraints: a constraint such as
+`block_x * block_y <= 1024` or `tile % (vector * threads) == 0` shows that the product or the quotient matters. The
+boosted trees also get the products of all pairs of numeric parameters, facts of problem and device, and for each size
+of the problem and each parameter the number of pieces of that length and the share that padding adds, because trees
+cannot form products and quotients. No name of a parameter has a meaning.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from seqtune.errors import ExpressionError
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import Floats
 
-Floats = NDArray[np.float64]
-
-MOST_QUANTITIES = 40  # of one kernel; a file may declare any number of constraints
-MOST_PAIRS = 45  # products of ten parameters
-SMALLEST_SIZE = 4  # numbers of the problem below it are flags, strides and the like: nothing that is cut into pieces
+MAX_QUANTITIES = 40  # of one kernel; a file may declare any number of constraints
+MAX_PAIRS = 45  # the products of ten parameters
+MIN_SIZE = 4  # smaller numbers of a problem are flags, strides and the like, which no kernel divides into pieces
 _OPERATORS = (ast.Mult, ast.Div, ast.FloorDiv, ast.Add, ast.Mod)
 _FACTS = ("threads", "compute_units", "vector_bits", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes",
           "local_memory", "max_work_group", "peak_gflops", "bandwidth_gbs")
@@ -35,9 +34,9 @@ _FACTS = ("threads", "compute_units", "vector_bits", "vector_registers", "l1_byt
 
 @lru_cache(maxsize=256)
 def quantities(kernel: Kernel) -> tuple[Expression, ...]:
-    """What the kernel derives and its constraints compute from at least two names, one of them a parameter."""
-    own = set(kernel.by_name)
-    found: dict[str, Expression] = {}
+    """The expressions in the kernel's constraints of at least two names, one of which depends on a parameter."""
+    own = set(kernel.by_name)  # parameters and the derived quantities that depend on them
+    expressions: dict[str, Expression] = {}
     for name, expression in kernel.derived:
         if not own.isdisjoint(expression.names):
             own.add(name)
@@ -47,48 +46,58 @@ def quantities(kernel: Kernel) -> tuple[Expression, ...]:
                 whole = ast.BinOp(node.left, ast.FloorDiv(), node.right) if isinstance(node.op, ast.Mod) else node
                 expression = Expression(ast.unparse(whole))
                 if len(expression.names) > 1 and not own.isdisjoint(expression.names):
-                    found.setdefault(expression.text, expression)
-    return tuple(found.values())[:MOST_QUANTITIES]
+                    expressions.setdefault(expression.text, expression)
+    return tuple(expressions.values())[:MAX_QUANTITIES]
 
 
 def columns(space: SearchSpace, rows: NDArray[np.int64]) -> dict[str, Floats]:
-    """Numbers for each of the rows: parameters (of a word, its place), derived quantities and those of constraints."""
+    """The numbers of the given rows, by name: parameters (for words the index of the value), derived quantities and the
+    quantities in the constraints; nan where a quantity cannot be computed. Each array is (row,).
+    """
     names: dict[str, Any] = {**space.device.names(), **space.problem.names()}
-    found: dict[str, Floats] = {}
+    numbers: dict[str, Floats] = {}
     for column, parameter in enumerate(space.kernel.parameters):
-        places = space.rows[rows, column]
+        indices = space.rows[rows, column]
         values = np.array(parameter.values, dtype=None if parameter.is_numeric else object)
-        names[parameter.name] = values[places] if parameter.is_numeric else values[places].astype(str)
-        found[parameter.name] = (values[places] if parameter.is_numeric else places).astype(float)
-    for name, expression in (*space.kernel.derived, *((one.text, one) for one in quantities(space.kernel))):
+        names[parameter.name] = values[indices] if parameter.is_numeric else values[indices].astype(str)
+        numbers[parameter.name] = (values[indices] if parameter.is_numeric else indices).astype(float)
+    in_constraints = ((expression.text, expression) for expression in quantities(space.kernel))
+    for name, expression in (*space.kernel.derived, *in_constraints):
         try:
             value = np.broadcast_to(np.asarray(expression(names)), len(rows))
         except ExpressionError:  # an unknown feature of the problem, or arithmetic on words
             value = np.full(len(rows), np.nan)
         names[name] = value
-        found[name] = (value.astype(float) if value.dtype.kind in "biuf"
-                       else np.unique(value.astype(str), return_inverse=True)[1].astype(float))
-    return found
+        numbers[name] = (value.astype(float) if value.dtype.kind in "biuf"
+                         else np.unique(value.astype(str), return_inverse=True)[1].astype(float))
+    return numbers
 
 
-def products(space: SearchSpace, found: dict[str, Floats]) -> dict[str, Floats]:
-    """The product of each pair of parameters with at least three positive numbers as values."""
-    many = [one.name for one in space.kernel.parameters
-            if len(one.values) > 2 and one.is_numeric and min(int(value) for value in one.values) > 0]
-    pairs = list(combinations(many, 2))
-    return {f"{one} * {other}": found[one] * found[other] for one, other in pairs[:MOST_PAIRS]}
+def products(space: SearchSpace, numbers: dict[str, Floats]) -> dict[str, Floats]:
+    """The products of pairs of parameters that have at least three values, all of them positive numbers.
+
+    `numbers` are the space's columns; at most `MAX_PAIRS` products are returned, by text such as "x * y".
+    """
+    names = [parameter.name for parameter in space.kernel.parameters
+             if len(parameter.values) > 2 and parameter.is_numeric and min(map(int, parameter.values)) > 0]
+    pairs = list(combinations(names, 2))
+    return {f"{first} * {second}": numbers[first] * numbers[second] for first, second in pairs[:MAX_PAIRS]}
 
 
 def features(space: SearchSpace, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """(row, feature): the same features for all spaces of a kernel family and type of problem."""
-    found = columns(space, rows)
-    numeric = [found[one.name] for one in space.kernel.parameters if one.is_numeric and len(one.values) > 2]
-    wide = [*found.values(), *products(space, found).values()]
+    """The features of the given rows of a space, with the shape (row, feature).
+
+    The features are the same for all spaces of one kernel family and operation.
+    """
+    numbers = columns(space, rows)
+    numeric = [numbers[parameter.name] for parameter in space.kernel.parameters
+               if parameter.is_numeric and len(parameter.values) > 2]
+    wide = [*numbers.values(), *products(space, numbers).values()]
     names = space.problem.names()
     fixed = [_number(value) for value in names.values()]
     fixed += [float(getattr(space.device, name)) for name in _FACTS]
     for size in names.values():
-        if isinstance(size, int) and size >= SMALLEST_SIZE:
+        if isinstance(size, int) and size >= MIN_SIZE:
             pieces = [np.maximum(values, 1) for values in numeric]
             wide += [size / piece for piece in pieces]
             wide += [np.ceil(size / piece) * piece / size for piece in pieces]
@@ -103,4 +112,4 @@ def _number(value: object) -> float:
         return float(value)
     if value is None:
         return float("nan")
-    return float(zlib.crc32(str(value).encode()) % 9973)  # a word of a short list: any distinct number serves trees
+    return float(zlib.crc32(str(value).encode()) % 9973)  # a word: trees need only a distinct number for each

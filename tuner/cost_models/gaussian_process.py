@@ -1,14 +1,15 @@
-"""Surrogate: a Gaussian process over a pool of configurations, learned anew from some hundred measurements at a time.
+"""GaussianProcess: regression over a pool of configurations, refitted from some hundred measurements at a time.
 
-Configurations stand on scales (`Levels`). Their covariance is a product over the scales of (1 + a * alike) / (1 + a):
-expanded, a sum over all sets of scales, so main effects, interactions of two quantities and so on are all in it, with
-amplitudes that the weight `a` of each scale decides (smoothing-spline ANOVA: Wahba, 1990; Durrande et al., 2013). The
-weights and the noise are what is likeliest a posteriori, by resilient gradient steps (Riedmiller and Braun, 1993) from
-where they were. Where sources are given (times on other devices), each adds a linear term. The scale of it all is
-integrated out under an inverse-gamma prior, and the mean under a flat one.
+A configuration is a vector of level indices (`Coordinates`). The covariance of two configurations is the product over
+the axes of (1 + a * correlation) / (1 + a). Expanded, it is a sum over all subsets of axes, so it contains main
+effects, interactions of two quantities and so on, with amplitudes that follow from the weight `a` of each axis
+(smoothing-spline ANOVA: Wahba, 1990; Durrande et al., 2013). The weights and the noise are fitted to the maximum of
+their posterior by resilient gradient steps (Riedmiller and Braun, 1993), which begin at the previous fit. Each source
+(times on another device) adds a linear term. The variance is integrated out under an inverse-gamma prior, and the mean
+under a flat or a normal one (`MeanPrior`).
 
-The factor of the covariance is kept inverted, so that one configuration more costs a matrix-vector product, and new
-times for the same configurations cost nothing.
+The inverse of the covariance's Cholesky factor is stored, so that one more configuration costs a matrix-vector product
+and new values of the same configurations cost nothing.
 """
 
 from __future__ import annotations
@@ -20,175 +21,186 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .coordinates import Places, Scale
+from seqtune.kernels.task import Floats
 
-Floats = NDArray[np.float64]
+from .coordinates import Axis, LevelIndices
 
-ROOM = 32  # rows by which the factor grows
-
-
-@dataclass(frozen=True, slots=True)
-class SurrogateOptions:
-    """The priors, and how the weights are learned."""
-
-    weight: float = 0.7  # prior median of the scales' weights
-    computed: float = 0.2  # the same of computed quantities, most of which mean nothing
-    weight_spread: float = 1.2  # of their logarithm
-    noise: float = 0.01  # prior median of the noise's variance, over that of the rest
-    noise_spread: float = 1.0
-    slope: float = 1.0  # prior deviation of the sources' coefficients, over that of the rest
-    spread: float = 0.6  # prior deviation of what is modelled
-    trust: float = 3.0  # measurements that this is worth
-    most: int = 160  # measurements that weights are learned from
+GROWTH = 32  # rows by which the stored matrix over the pool grows
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """What the mean is expected to be, worth so many measurements."""
+class GaussianProcessOptions:
+    """The priors of the hyperparameters, and the size of a fit."""
+
+    weight: float = 0.7  # prior median of an axis' weight
+    computed: float = 0.2  # prior median of the weight of computed quantities, most of which have no effect
+    weight_spread: float = 1.2  # prior deviation of the logarithm of a weight
+    noise: float = 0.01  # prior median of the noise variance, relative to the signal variance
+    noise_spread: float = 1.0  # prior deviation of its logarithm
+    slope: float = 1.0  # prior deviation of the sources' coefficients, relative to the signal deviation
+    spread: float = 0.6  # prior deviation of the signal
+    trust: float = 3.0  # weight of that prior, in measurements
+    fit_size: int = 160  # maximum number of measurements in a fit of the hyperparameters
+
+
+@dataclass(frozen=True, slots=True)
+class MeanPrior:
+    """The expected mean of the process, and its weight in measurements."""
 
     mean: float
     weight: float
 
 
-FLAT = Level(0.0, 0.0)
+FLAT = MeanPrior(0.0, 0.0)
 
 
-class Surrogate:
-    """`watch` says which configurations are the pool, `condition` where was measured, `predict` what the times tell."""
+class GaussianProcess:
+    """Call `set_pool` for the configurations to predict, `condition` for the measured ones, then `predict`.
 
-    def __init__(self, scales: Sequence[Scale], options: SurrogateOptions = SurrogateOptions()) -> None:
+    Arrays of level indices are (configuration, axis), arrays of slopes (configuration, source).
+    """
+
+    def __init__(self, axes: Sequence[Axis], options: GaussianProcessOptions = GaussianProcessOptions()) -> None:
         self.options = options
-        self.alike = [scale.alike for scale in scales]
-        medians = [options.computed if scale.computed else options.weight for scale in scales]
+        self.correlations = [axis.correlation for axis in axes]
+        medians = [options.computed if axis.computed else options.weight for axis in axes]
         self.theta = np.log([*medians, options.noise])  # log weights, then the log noise
         self._prior = self.theta.copy()
         self._spread = np.full(len(self.theta), options.weight_spread)
         self._spread[-1] = options.noise_spread
 
-    def learn(self, places: Places, slopes: Floats, values: Floats, steps: int) -> None:
-        """Moves the weights to where these values are likelier. `slopes` is (configuration, source)."""
-        if len(values) < 3 or not self.alike:
+    def fit(self, levels: LevelIndices, slopes: Floats, values: Floats, steps: int) -> None:
+        """Fit the weights and the noise to the values (configuration,), with that number of gradient steps."""
+        if len(values) < 3 or not self.correlations:
             return
-        if len(values) > self.options.most:  # the fastest half matters most, the others tell what to avoid
+        if len(values) > self.options.fit_size:  # the fastest matter most; a spread of the others shows what is slow
             order = np.argsort(values, kind="stable")
-            half = self.options.most // 2
-            rest = order[half:]
-            kept = np.concatenate([order[:half], rest[np.linspace(0, len(rest) - 1, half).astype(int)]])
-            places, slopes, values = places[kept], slopes[kept], values[kept]
-        alike = np.stack([table[places[:, one][:, None], places[:, one]] for one, table in enumerate(self.alike)])
+            half = self.options.fit_size // 2
+            slower = order[half:]
+            chosen = np.concatenate([order[:half], slower[np.linspace(0, len(slower) - 1, half).astype(int)]])
+            levels, slopes, values = levels[chosen], slopes[chosen], values[chosen]
+        correlations = np.stack([table[levels[:, axis][:, None], levels[:, axis]]
+                                 for axis, table in enumerate(self.correlations)])
         linear = self.options.slope**2 * slopes @ slopes.T
         size = np.full(len(self.theta), 0.3)
-        before = np.zeros(len(self.theta))
+        previous = np.zeros(len(self.theta))
         for _ in range(steps):
-            gradient = self._gradient(alike, linear, values)
-            turned = gradient * before
-            size = np.clip(np.where(turned > 0, size * 1.3, np.where(turned < 0, size * 0.5, size)), 0.02, 1.0)
-            gradient[turned < 0] = 0.0
+            gradient = self._gradient(correlations, linear, values)
+            agreement = gradient * previous
+            size = np.clip(np.where(agreement > 0, size * 1.3, np.where(agreement < 0, size * 0.5, size)), 0.02, 1.0)
+            gradient[agreement < 0] = 0.0
             self.theta = np.clip(self.theta + np.sign(gradient) * size, math.log(1e-4), math.log(1e2))
-            before = gradient
+            previous = gradient
 
-    def _gradient(self, alike: Floats, linear: Floats, values: Floats) -> Floats:
-        """Of the log posterior density in theta. `alike` is (scale, configuration, configuration)."""
+    def _gradient(self, correlations: Floats, linear: Floats, values: Floats) -> Floats:
+        """The gradient of the log posterior in theta. `correlations` is (axis, configuration, configuration)."""
         weight, noise = np.exp(self.theta[:-1])[:, None, None], math.exp(self.theta[-1])
-        joined = 1 + weight * alike
-        product = joined.prod(axis=0) / float((1 + weight).prod())
+        factors = 1 + weight * correlations
+        product = factors.prod(axis=0) / float((1 + weight).prod())
         inverse = np.linalg.inv(product + linear + noise * np.eye(len(values)))
         ones = inverse.sum(axis=1)
-        rest = values - ones @ values / ones.sum()
-        pull = inverse @ rest
+        residual = values - ones @ values / ones.sum()
+        solved = inverse @ residual
         options = self.options
-        scale = (rest @ pull + options.trust * options.spread**2) / (len(values) + options.trust)
-        push = np.outer(pull, pull) / scale - inverse
+        variance = (residual @ solved + options.trust * options.spread**2) / (len(values) + options.trust)
+        push = np.outer(solved, solved) / variance - inverse
         inner = push * product
         gradient = np.empty(len(self.theta))
         gradient[:-1] = 0.5 * (weight / (1 + weight))[:, 0, 0] * np.einsum(
-            "ij,dij->d", inner, (alike - 1) / joined, optimize=False)
+            "ij,dij->d", inner, (correlations - 1) / factors, optimize=False)
         gradient[-1] = 0.5 * noise * np.trace(push)
         return np.asarray(gradient - (self.theta - self._prior) / self._spread**2)
 
-    def covariance(self, places: Places, slopes: Floats, others: Places, others_slopes: Floats) -> NDArray[np.float32]:
-        """(configuration, other)"""
-        found = np.zeros((len(places), len(others)), np.float32)
-        for one, table in enumerate(self._logs()):
-            found += np.take(table[places[:, one]], others[:, one], axis=1)
-        return self._finished(found, slopes, others_slopes)
+    def covariance(self, levels: LevelIndices, slopes: Floats, others: LevelIndices,
+                   others_slopes: Floats) -> NDArray[np.float32]:
+        """The covariance of two sets of configurations, relative to the signal variance: (configuration, other)."""
+        logs = np.zeros((len(levels), len(others)), np.float32)
+        for axis, table in enumerate(self._log_factors()):
+            logs += np.take(table[levels[:, axis]], others[:, axis], axis=1)
+        return self._with_sources(logs, slopes, others_slopes)
 
-    def _logs(self) -> list[NDArray[np.float32]]:
-        """Per scale, the logarithm of its factor of the covariance: (level, level)."""
+    def _log_factors(self) -> list[NDArray[np.float32]]:
+        """The logarithm of each axis' factor of the covariance: (level, level)."""
         return [np.log((1 + weight * table) / (1 + weight)).astype(np.float32)
-                for weight, table in zip(np.exp(self.theta[:-1]).tolist(), self.alike, strict=True)]
+                for weight, table in zip(np.exp(self.theta[:-1]).tolist(), self.correlations, strict=True)]
 
-    def _finished(self, logs: NDArray[np.float32], slopes: Floats, others: Floats) -> NDArray[np.float32]:
+    def _with_sources(self, logs: NDArray[np.float32], slopes: Floats, others: Floats) -> NDArray[np.float32]:
+        """The covariance from its logarithm over the axes, which is overwritten, and the sources' linear terms."""
         np.exp(logs, out=logs)
         if slopes.shape[1]:
             logs += np.float32(self.options.slope**2) * (slopes @ others.T).astype(np.float32)
         return logs
 
-    def watch(self, pool: Places, slopes: Floats) -> None:
-        """What will be predicted."""
+    def set_pool(self, pool: LevelIndices, slopes: Floats) -> None:
+        """Set the configurations that `predict` predicts."""
         self._pool, self._pool_slopes = np.asfortranarray(pool), slopes
-        levels = sum(map(len, self.alike))
-        self._indicators = np.zeros((levels, len(pool)), np.float32)  # so that many covariances are one matrix product
+        count = sum(map(len, self.correlations))
+        self._indicators = np.zeros((count, len(pool)), np.float32)  # makes many covariances one matrix product
         begin = 0
-        for one, table in enumerate(self.alike):
-            self._indicators[begin + pool[:, one], np.arange(len(pool))] = 1.0
+        for axis, table in enumerate(self.correlations):
+            self._indicators[begin + pool[:, axis], np.arange(len(pool))] = 1.0
             begin += len(table)
 
-    def condition(self, places: Places, slopes: Floats) -> None:
-        """On measurements at `places`, whose values `predict` is told."""
-        self._places, self._slopes = places, slopes
+    def condition(self, levels: LevelIndices, slopes: Floats) -> None:
+        """Condition on measurements of these configurations; `predict` gets their values."""
+        self._levels, self._slopes = levels, slopes
         noise = math.exp(self.theta[-1])
-        own = self.covariance(places, slopes, places, slopes).astype(float)
-        factor = np.linalg.cholesky(own + (noise + 1e-6) * np.eye(len(places)))
+        own = self.covariance(levels, slopes, levels, slopes).astype(float)
+        factor = np.linalg.cholesky(own + (noise + 1e-6) * np.eye(len(levels)))
         self._inverse = np.linalg.inv(factor)
-        none = np.zeros((len(places), 0), np.float32)  # where all spaces are of one configuration, there is no scale
-        tables = [none, *(table[places[:, one]] for one, table in enumerate(self._logs()))]
-        across = self._finished(np.concatenate(tables, axis=1) @ self._indicators, slopes, self._pool_slopes)
-        self._seen = self._inverse.astype(np.float32) @ across
+        empty = np.zeros((len(levels), 0), np.float32)  # if all spaces have one configuration, there is no axis
+        tables = [empty, *(table[levels[:, axis]] for axis, table in enumerate(self._log_factors()))]
+        across = self._with_sources(np.concatenate(tables, axis=1) @ self._indicators, slopes, self._pool_slopes)
+        self._whitened = self._inverse.astype(np.float32) @ across  # (measured, pool)
         prior = 1 + self.options.slope**2 * (self._pool_slopes**2).sum(axis=1)
-        self._left = np.maximum(prior - (self._seen**2).sum(axis=0), 1e-6)
+        self._variance = np.maximum(prior - (self._whitened**2).sum(axis=0), 1e-6)  # (pool,), relative, without noise
         self._log_determinant = 2 * float(np.log(np.diag(factor)).sum())
 
-    def append(self, place: Places, slope: Floats) -> None:
-        """One more configuration; shapes (1, scale) and (1, source)."""
+    def append(self, levels: LevelIndices, slopes: Floats) -> None:
+        """Condition on one more configuration: level indices (1, axis) and slopes (1, source)."""
         noise = math.exp(self.theta[-1]) + 1e-6
-        known = self.covariance(self._places, self._slopes, place, slope)[:, 0].astype(float)
-        here = self._inverse @ known
-        left = math.sqrt(max(1 + self.options.slope**2 * float((slope**2).sum()) + noise - here @ here, 1e-9))
-        count = len(self._places)
+        to_measured = self.covariance(self._levels, self._slopes, levels, slopes)[:, 0].astype(float)
+        solved = self._inverse @ to_measured
+        pivot = math.sqrt(max(1 + self.options.slope**2 * float((slopes**2).sum()) + noise - solved @ solved, 1e-9))
+        count = len(self._levels)
         grown = np.zeros((count + 1, count + 1))
         grown[:count, :count] = self._inverse
-        grown[count, :count] = -here @ self._inverse / left
-        grown[count, count] = 1 / left
-        across = self.covariance(place, slope, self._pool, self._pool_slopes)[0]
-        row = (across - here.astype(np.float32) @ self._seen[:count]) / np.float32(left)
+        grown[count, :count] = -solved @ self._inverse / pivot
+        grown[count, count] = 1 / pivot
+        to_pool = self.covariance(levels, slopes, self._pool, self._pool_slopes)[0]
+        row = (to_pool - solved.astype(np.float32) @ self._whitened[:count]) / np.float32(pivot)
         self._inverse = grown
-        if len(self._seen) == count:
-            self._seen = np.concatenate([self._seen, np.empty((ROOM, len(row)), np.float32)])
-        self._seen[count] = row
-        self._places = np.concatenate([self._places, place])
-        self._slopes = np.concatenate([self._slopes, slope])
-        self._left = np.maximum(self._left - row**2, 1e-6)
-        self._log_determinant += 2 * math.log(left)
+        if len(self._whitened) == count:
+            self._whitened = np.concatenate([self._whitened, np.empty((GROWTH, len(row)), np.float32)])
+        self._whitened[count] = row
+        self._levels = np.concatenate([self._levels, levels])
+        self._slopes = np.concatenate([self._slopes, slopes])
+        self._variance = np.maximum(self._variance - row**2, 1e-6)
+        self._log_determinant += 2 * math.log(pivot)
 
-    def predict(self, values: Floats, level: Level = FLAT) -> tuple[Floats, Floats]:
-        """Mean and standard deviation, noise included, of each configuration of the pool."""
-        ones, told, mean, scale = self._weigh(values, level)
-        found = mean + (told - mean * ones).astype(np.float32) @ self._seen[:len(ones)]
-        return found.astype(float), np.sqrt(scale * (self._left + math.exp(self.theta[-1])))
+    def predict(self, values: Floats, mean_prior: MeanPrior = FLAT) -> tuple[Floats, Floats]:
+        """The mean and the standard deviation, noise included, of every configuration of the pool.
 
-    def evidence(self, values: Floats, level: Level = FLAT) -> float:
-        """The log marginal likelihood of the values, less what all models of the same values share."""
-        ones, _, _, scale = self._weigh(values, level)
+        `values` (configuration,) belong to the configurations on which the process is conditioned, in their order.
+        """
+        ones, whitened, mean, variance = self._solve(values, mean_prior)
+        means = mean + (whitened - mean * ones).astype(np.float32) @ self._whitened[:len(ones)]
+        return means.astype(float), np.sqrt(variance * (self._variance + math.exp(self.theta[-1])))
+
+    def evidence(self, values: Floats, mean_prior: MeanPrior = FLAT) -> float:
+        """The log marginal likelihood of the values, up to a constant that all models of the same values share."""
+        ones, _, _, variance = self._solve(values, mean_prior)
         count, trust = len(values), self.options.trust
-        return -0.5 * (self._log_determinant + math.log(float(ones @ ones) + level.weight)
-                       + (count + trust) * math.log(scale))
+        return -0.5 * (self._log_determinant + math.log(float(ones @ ones) + mean_prior.weight)
+                       + (count + trust) * math.log(variance))
 
-    def _weigh(self, values: Floats, level: Level) -> tuple[Floats, Floats, float, float]:
-        ones, told = self._inverse.sum(axis=1), self._inverse @ values
-        mean = (float(ones @ told) + level.weight * level.mean) / (float(ones @ ones) + level.weight)
-        rest = told - mean * ones
+    def _solve(self, values: Floats, mean_prior: MeanPrior) -> tuple[Floats, Floats, float, float]:
+        """The whitened vector of ones, the whitened values, the estimated mean and the estimated signal variance."""
+        ones, whitened = self._inverse.sum(axis=1), self._inverse @ values
+        mean = (float(ones @ whitened) + mean_prior.weight * mean_prior.mean) / (
+            float(ones @ ones) + mean_prior.weight)
+        residual = whitened - mean * ones
         options = self.options
-        apart = float(rest @ rest) + level.weight * (mean - level.mean)**2
-        scale = (apart + options.trust * options.spread**2) / (len(values) + options.trust)
-        return ones, told, mean, scale
+        squares = float(residual @ residual) + mean_prior.weight * (mean - mean_prior.mean)**2
+        variance = (squares + options.trust * options.spread**2) / (len(values) + options.trust)
+        return ones, whitened, mean, variance

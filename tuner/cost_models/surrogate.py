@@ -1,6 +1,6 @@
-"""Guess: what a surrogate says of a task's configurations, corrected from what the sources say, if there are any.
+"""Surrogate: predicts the times of a task's configurations from its measurements, and from a history if there is one.
 
-It speaks of bent log ratios of times: how slow the slow ones are is soon no matter.
+The values are log time ratios, compressed (`squash`) so that differences among slow configurations hardly count.
 """
 
 from __future__ import annotations
@@ -8,63 +8,75 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
 
-from .coordinates import Levels
-from .gaussian_process import FLAT, Level, Surrogate
+from .coordinates import Coordinates, LevelIndices
+from .gaussian_process import FLAT, GaussianProcess, MeanPrior
 
-POOL = 24_000  # configurations that a surrogate speaks of: all of most spaces, else a sample and the neighbours
-BEND = 0.5  # log time ratios r become (1 - exp(-BEND r)) / BEND
+MAX_POOL = 24_000  # configurations that are predicted: all of most spaces, otherwise a sample and the neighbours
+SQUASH = 0.5  # a log time ratio r becomes (1 - exp(-SQUASH r)) / SQUASH
 
 
-class Guess:
-    """A surrogate over the pool with what it rests on."""
+class Surrogate:
+    """A Gaussian process over a pool of a task's configurations.
+
+    `prior` (number,) and `by_source` (number, source) are the log time ratios that a history predicts. With them the
+    process models the difference from the prior, with a linear term for each source.
+    """
 
     def __init__(self, task: Task, generator: np.random.Generator, prior: Floats | None = None,
-                 each: Floats | None = None) -> None:
+                 by_source: Floats | None = None) -> None:
         count = len(task)
-        self.prior = np.zeros(count) if prior is None else bend(prior)
-        self.slopes = np.zeros((count, 0)) if each is None else np.column_stack(
-            [self.prior - self.prior.mean(), bend(each) - self.prior[:, None]])
-        others = [] if each is None else [self.prior, *bend(each).T]
-        self.levels = Levels(task, generator, others)
-        self.surrogate = Surrogate(self.levels.scales)
-        self._places = self.levels.of(np.arange(count)) if count <= POOL else None
+        self.prior = np.zeros(count) if prior is None else squash(prior)
+        self.slopes = np.zeros((count, 0)) if by_source is None else np.column_stack(
+            [self.prior - self.prior.mean(), squash(by_source) - self.prior[:, None]])
+        others = [] if by_source is None else [self.prior, *squash(by_source).T]
+        self.coordinates = Coordinates(task, generator, others)
+        self.process = GaussianProcess(self.coordinates.axes)
+        self._levels = self.coordinates.of(np.arange(count)) if count <= MAX_POOL else None
 
-    def places(self, numbers: Numbers) -> NDArray[np.int16]:
-        return self.levels.of(numbers) if self._places is None else self._places[numbers]
+    def levels(self, numbers: Numbers) -> LevelIndices:
+        """The level indices of these configurations: (configuration, axis)."""
+        return self.coordinates.of(numbers) if self._levels is None else self._levels[numbers]
 
-    def learn(self, numbers: Numbers, values: Floats, steps: int) -> None:
-        self.surrogate.learn(self.places(numbers), self.slopes[numbers], values - self.prior[numbers], steps)
+    def fit(self, numbers: Numbers, values: Floats, steps: int) -> None:
+        """Fit the hyperparameters to the values of these configurations, with that number of gradient steps."""
+        self.process.fit(self.levels(numbers), self.slopes[numbers], values - self.prior[numbers], steps)
 
-    def watch(self, pool: Numbers) -> None:
-        self.surrogate.watch(self.places(pool), self.slopes[pool])
+    def set_pool(self, pool: Numbers) -> None:
+        """Set the configurations that `predict` predicts."""
+        self.process.set_pool(self.levels(pool), self.slopes[pool])
         self._pool_prior = self.prior[pool]
 
     def condition(self, numbers: Numbers) -> None:
-        self.surrogate.condition(self.places(numbers), self.slopes[numbers])
+        """Condition on measurements of these configurations; `predict` and `evidence` get their values."""
+        self.process.condition(self.levels(numbers), self.slopes[numbers])
 
     def append(self, number: int) -> None:
-        one = np.array([number])
-        self.surrogate.append(self.places(one), self.slopes[one])
+        """Condition on one more configuration."""
+        numbers = np.array([number])
+        self.process.append(self.levels(numbers), self.slopes[numbers])
 
-    def predict(self, numbers: Numbers, values: Floats, level: Level = FLAT) -> tuple[Floats, Floats]:
-        """Of the pool, from the values of the numbers that it was conditioned on; `level`: of their mean."""
-        mean, deviation = self.surrogate.predict(values - self.prior[numbers], level)
+    def predict(self, numbers: Numbers, values: Floats, mean_prior: MeanPrior = FLAT) -> tuple[Floats, Floats]:
+        """The mean and the standard deviation of every configuration of the pool.
+
+        `values` are the values of `numbers`, the configurations on which the process is conditioned.
+        """
+        mean, deviation = self.process.predict(values - self.prior[numbers], mean_prior)
         return mean + self._pool_prior, deviation
 
-    def evidence(self, numbers: Numbers, values: Floats, level: Level = FLAT) -> float:
-        return self.surrogate.evidence(values - self.prior[numbers], level)
+    def evidence(self, numbers: Numbers, values: Floats, mean_prior: MeanPrior = FLAT) -> float:
+        """The log marginal likelihood of the values, up to a constant; arguments as for `predict`."""
+        return self.process.evidence(values - self.prior[numbers], mean_prior)
 
 
-def bend(ratios: Floats) -> Floats:
-    """Log ratios, compressed where they are large."""
-    return np.asarray((1 - np.exp(-BEND * ratios)) / BEND)
+def squash(log_ratios: Floats) -> Floats:
+    """Compress log time ratios: nearly linear around 0, bounded for large ones."""
+    return np.asarray((1 - np.exp(-SQUASH * log_ratios)) / SQUASH)
 
 
-def bent(ratio: float) -> float:
-    """The same for one ratio of times, of which far below 1 counts like 1 / e."""
-    return float(bend(np.array(max(-1.0, math.log(ratio)))))
+def squashed_log(ratio: float) -> float:
+    """The squashed logarithm of one ratio of times; ratios below 1 / e count as 1 / e."""
+    return float(squash(np.array(max(-1.0, math.log(ratio)))))

@@ -1,8 +1,8 @@
-"""Transfer: what other devices and other problems say about a task's configurations, before anything is measured.
+"""Transfer: predict a task's times from measurements of other devices and other problems, before anything is measured.
 
-Each measured task of the history gives a *source*: log(time / best time) by the task's numbers. Those of the same
-problem are looked up as they are; where there are none, or they have holes, boosted trees fitted on the whole history
-fill in. What failed elsewhere counts as slow.
+Each measured task of the history is a *source*: log(time / best time) by the task's numbers. Sources of the same
+problem are used directly. Where there are none, or none measured a configuration, boosted trees fitted on the whole
+history predict the ratio. A configuration that failed elsewhere counts as slow.
 """
 
 from __future__ import annotations
@@ -19,51 +19,52 @@ from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 from .features import features
 
-WORST = 3.0  # log ratios are cut here, and failures stand here: how bad the hopeless are is no use
-MOST_SOURCES = 6  # looked up one by one
-MOST_ROWS = 20_000  # that the trees are fitted on
-ENOUGH = 0.9  # share of the task known from the same problem elsewhere: then no trees are needed
-UNKNOWN = 0.3  # how many further devices of middling speed an entry stands for: who is known less is believed less
+WORST = 3.0  # maximum log ratio, also that of a failure: differences among very slow configurations do not matter
+MAX_SOURCES = 6  # each is a column of the surrogate's linear term
+MAX_ROWS = 20_000  # rows on which the trees are fitted
+ENOUGH = 0.9  # no trees are fitted if sources of the same problem measured this share of the task
+SHRINKAGE = 0.3  # pull toward the median ratio, as a number of further sources that measured the median
 
 
 @dataclass(frozen=True, eq=False)
 class Sources:
-    """`prior` is the log(time / best time) expected of each number; `each` is (number, source), complete.
+    """The history of a task: expected log(time / best time) of every configuration, without missing values."""
 
-    `fastest` is the best time to expect, in seconds: the geometric mean of the other devices' for the same problem.
-    """
-
-    prior: Floats
-    each: Floats
-    fastest: float | None = None
+    prior: Floats  # (number,): combined from all sources
+    by_source: Floats  # (number, source)
+    fastest: float | None = None  # expected best time in seconds: the geometric mean over devices with the same problem
 
 
 def sources(task: Task, history: Sequence[MeasuredTask], seed: int = 0) -> Sources | None:
-    """The sources that a history gives; None where it has no time of any kernel of the task."""
+    """The sources in a history; None if it has no time of any kernel of the task."""
     looked_up = [(other, ratios) for other in history if (ratios := look_up(task, other)) is not None]
     if not looked_up:
         return None
-    same = [ratios for other, ratios in looked_up if other.problem.key == task.problem.key][:MOST_SOURCES]
-    known = ~np.isnan(np.stack(same, axis=1)).all(axis=1) if same else np.zeros(len(task), bool)
-    trees = None
-    if known.mean() < ENOUGH:
-        trees = fitted(task, history, seed)
+    same = [ratios for other, ratios in looked_up if other.problem.key == task.problem.key][:MAX_SOURCES]
+    measured = ~np.isnan(np.stack(same, axis=1)).all(axis=1) if same else np.zeros(len(task), bool)
+    predicted = None
+    if measured.mean() < ENOUGH:
+        predicted = predicted_by_trees(task, history, seed)
     if not same:
-        near = [ratios for _, ratios in looked_up if np.isfinite(ratios).any()]
-        base = trees if trees is not None else consensus(np.stack(near, axis=1))
-        return Sources(base, base[:, None])
-    each = np.stack(same, axis=1)
-    prior = consensus(each)
-    if trees is not None:
-        prior = np.where(np.isnan(prior), trees, prior)
+        others = [ratios for _, ratios in looked_up if np.isfinite(ratios).any()]
+        prior = predicted if predicted is not None else consensus(np.stack(others, axis=1))
+        return Sources(prior, prior[:, None])
+    by_source = np.stack(same, axis=1)
+    prior = consensus(by_source)
+    if predicted is not None:
+        prior = np.where(np.isnan(prior), predicted, prior)
     prior = np.where(np.isnan(prior), np.nanmax(prior), prior)
     times = [float(other.seconds[np.isfinite(other.seconds)].min()) for other, _ in looked_up
              if other.problem.key == task.problem.key]
-    return Sources(prior, np.where(np.isnan(each), prior[:, None], each), float(np.exp(np.log(times).mean())))
+    by_source = np.where(np.isnan(by_source), prior[:, None], by_source)
+    return Sources(prior, by_source, float(np.exp(np.log(times).mean())))
 
 
 def look_up(task: Task, other: MeasuredTask) -> Floats | None:
-    """log(time / best time) of the other by the task's numbers, nan where it has none; None where it has no time."""
+    """log(time / best time) of another measured task by this task's numbers: (number,), nan where it was not measured.
+
+    None if the other task has no time of any configuration of this task.
+    """
     times = other.seconds[np.isfinite(other.seconds)]
     if not len(times):
         return None
@@ -78,21 +79,21 @@ def look_up(task: Task, other: MeasuredTask) -> Floats | None:
     return by_number if np.isfinite(by_number).any() else None
 
 
-def consensus(each: Floats) -> Floats:
-    """The mean over the sources, drawn to the median the more of them are missing; nan where all are."""
-    count = (~np.isnan(each)).sum(axis=1)
-    total = np.nansum(each, axis=1)
-    middle = float(np.nanmedian(each))
-    return np.where(count > 0, (total + UNKNOWN * middle) / (count + UNKNOWN), np.nan)
+def consensus(ratios: Floats) -> Floats:
+    """The mean over the sources of `ratios` (number, source), shrunk toward the median; nan where all are missing."""
+    count = (~np.isnan(ratios)).sum(axis=1)
+    total = np.nansum(ratios, axis=1)
+    median = float(np.nanmedian(ratios))
+    return np.where(count > 0, (total + SHRINKAGE * median) / (count + SHRINKAGE), np.nan)
 
 
-def fitted(task: Task, history: Sequence[MeasuredTask], seed: int) -> Floats | None:
-    """What trees fitted on the history predict for the task; None where none of its kernels is in it."""
+def predicted_by_trees(task: Task, history: Sequence[MeasuredTask], seed: int) -> Floats | None:
+    """Predict the log ratios by number with trees fitted on the history; None if it has none of the task's kernels."""
     from .trees import CostModel
 
     generator = np.random.default_rng(seed)
     total = sum(int(other.known.sum()) for other in history)
-    share = min(1.0, MOST_ROWS / total)
+    share = min(1.0, MAX_ROWS / total)
     by_number = np.full(len(task), np.nan)
     for space, part in task.parts():
         table = features(space, np.arange(len(space)))
@@ -103,12 +104,16 @@ def fitted(task: Task, history: Sequence[MeasuredTask], seed: int) -> Floats | N
             by_number[part] = model.predict(table)
     if np.isnan(by_number).all():
         return None
-    return np.where(np.isnan(by_number), np.nanmedian(by_number), by_number)  # an untried kernel is as good as any
+    # a kernel without measurements is expected to be average
+    return np.where(np.isnan(by_number), np.nanmedian(by_number), by_number)
 
 
 def _examples(space: SearchSpace, history: Sequence[MeasuredTask], share: float, generator: np.random.Generator,
               width: int) -> tuple[list[NDArray[np.float32]], list[Floats]]:
-    """Features and log ratios of a random share of the history's measurements of the space's kernel."""
+    """The features and log ratios of a random share of the history's measurements of the space's kernel.
+
+    Each list has one array per measured space; `width` is the number of features, other widths are left out.
+    """
     rows: list[NDArray[np.float32]] = []
     ratios: list[Floats] = []
     for other in history:

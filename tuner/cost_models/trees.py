@@ -29,42 +29,45 @@ _REGRESSION = Boosting("reg:squarederror", rounds=150, depth=6, rate=0.1, least_
 
 
 class CostModel:
-    """A fitted model. It predicts from rows of features as it was fitted on."""
+    """A fitted model. It predicts from rows with the features on which it was fitted."""
 
     def __init__(self, booster: xgboost.Booster) -> None:
         self._booster = booster
 
     @classmethod
     def ranking(cls, rows: NDArray[np.float32], seconds: Floats, seed: int = 0) -> CostModel:
-        """From the times of one problem on one device; what failed (inf) is slower than all else."""
+        """Fit the order of one problem's times on one device; a failure (inf) is slower than everything else.
+
+        Shapes: `rows` (row, feature), `seconds` (row,), of which at least one is finite.
+        """
         speed = seconds.min() / seconds  # AutoTVM's label: throughput relative to the best
         return cls(replace(_RANKING, seed=seed).grow(rows, -speed))
 
     @classmethod
     def regression(cls, rows: NDArray[np.float32], ratios: Floats, weights: Floats, seed: int = 0) -> CostModel:
-        """From log(time / best time of its problem and device)."""
+        """Fit `ratios`, log(time / best time of the same problem and device); shapes as in `ranking`."""
         return cls(replace(_REGRESSION, seed=seed).grow(rows, ratios, weights))
 
     def predict(self, rows: NDArray[np.float32]) -> Floats:
-        """A score for each row."""
+        """The score of each row (row, feature): lower is faster."""
         return np.asarray(self._booster.inplace_predict(rows), dtype=float)
 
 
 class TaskFeatures:
-    """The features of a task's configurations side by side; those of other kernels are missing (nan)."""
+    """The features of a task's configurations: each kernel has its own columns, which are nan for other kernels."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
         self._widths = [features(space, np.arange(min(1, len(space)))).shape[1] for space in task.spaces]
 
     def __call__(self, numbers: Numbers | Sequence[int]) -> NDArray[np.float32]:
-        """(number, feature)"""
-        wanted = np.asarray(numbers)
-        table = np.full((len(wanted), sum(self._widths)), np.nan, np.float32)
+        """The features of the configurations with these numbers: (configuration, feature)."""
+        numbers = np.asarray(numbers)
+        table = np.full((len(numbers), sum(self._widths)), np.nan, np.float32)
         left = 0
         for (space, part), width in zip(self._task.parts(), self._widths, strict=True):
-            chosen = np.flatnonzero((wanted >= part.start) & (wanted < part.stop))
+            chosen = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
             if len(chosen):
-                table[chosen, left:left + width] = features(space, wanted[chosen] - part.start)
+                table[chosen, left:left + width] = features(space, numbers[chosen] - part.start)
             left += width
         return table

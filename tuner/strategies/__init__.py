@@ -1,1 +1,1 @@
-"""Search strategies propose configurations and are told results."""
+"""Search strategies: they propose configurations and learn from the results."""

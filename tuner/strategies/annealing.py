@@ -1,7 +1,7 @@
-"""Simulated annealing: a walk over neighbours that always goes to a faster one, and to a slower one ever more seldom.
+"""Simulated annealing: a walk over neighbours that accepts every faster one, and a slower one less and less often.
 
-After Kirkpatrick, Gelatt and Vecchi (Science 220, 1983). Energy is the logarithm of the time, so that temperatures
-mean the same for every kernel; the temperature falls geometrically with the trials.
+After Kirkpatrick, Gelatt and Vecchi (Science 220, 1983). The energy is the logarithm of the time, so that temperatures
+mean the same for every kernel; the temperature falls geometrically with the number of trials.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ from seqtune.data.record import Measurement
 
 from .searcher import Searcher
 
-HOT, COLD = 0.5, 0.02  # a step to twice the time is taken in a quarter of the cases; at the end, one to 1.02 in a third
-TRIALS = 200  # over which it cools where the budget does not say
+# Temperatures: at HOT a configuration twice as slow is accepted with p = 0.25, at COLD one 2 % slower with p = 0.37.
+HOT, COLD = 0.5, 0.02
+TRIALS = 200  # over which the temperature falls, without a budget
 
 
 class Annealing(Searcher):
-    """Asks for random neighbours of where it stands; results are told one after the other, so that it may move on."""
+    """Proposes random neighbours of the current configuration; each result in turn may become the current one."""
 
-    _here: int | None = None
+    _current: int | None = None
 
     def propose(self, count: int) -> list[int]:
-        if self._here is None:
+        if self._current is None:
             return self.fresh(1)
-        near = self.unasked(self.task.neighbours(self._here).numbers)
+        near = self.unproposed(self.task.neighbours(self._current).numbers)
         if not len(near):
-            if self._here == self.best:
+            if self._current == self.best:
                 return self.fresh(count)
-            self._here = self.best
+            self._current = self.best
             return self.propose(count)
         chosen: list[int] = self.generator.permutation(near)[:count].tolist()
         return chosen
@@ -36,9 +37,11 @@ class Annealing(Searcher):
     def learn(self, number: int, measurement: Measurement) -> None:
         if not math.isfinite(measurement.seconds):
             return
-        if self._here is None or self._accepts(math.log(measurement.seconds / self.seconds[self._here])):
-            self._here = number
+        if self._current is None or self._accepts(math.log(measurement.seconds / self.seconds[self._current])):
+            self._current = number
 
-    def _accepts(self, rise: float) -> bool:
-        done = min(1.0, len(self.told) / (self.trials or TRIALS))
-        return rise <= 0 or self.generator.random() < math.exp(-rise / (HOT * (COLD / HOT) ** done))
+    def _accepts(self, increase: float) -> bool:
+        """Whether a result with that increase of the energy becomes the current one."""
+        progress = min(1.0, len(self.observed) / (self.trials or TRIALS))
+        temperature = HOT * (COLD / HOT) ** progress
+        return increase <= 0 or self.generator.random() < math.exp(-increase / temperature)

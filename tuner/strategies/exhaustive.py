@@ -1,7 +1,7 @@
-"""Exhaustive search: random search that goes on to the end.
+"""Exhaustive search: random search until every configuration was tried.
 
-Random order, because the best so far is then soon a good one, by which hopeless candidates are dropped early, and
-because a run that ends early has still seen the whole space evenly.
+The order is random for two reasons: a good configuration is found early, so that slow candidates are dropped after few
+samples, and a run that is stopped has sampled the whole space evenly.
 """
 
 from __future__ import annotations
@@ -10,4 +10,4 @@ from .random import Random
 
 
 class Exhaustive(Random):
-    """Every configuration of every space, once."""
+    """Proposes every configuration of every space once."""

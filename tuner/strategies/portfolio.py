@@ -1,17 +1,17 @@
-"""Portfolio: the default. Several ways to choose the next configuration share what is told, and earn their turns.
+"""Portfolio: the default strategy. It chooses among methods of proposing by the speed of their earlier proposals.
 
-`seeds` (the predictor's beam) come first. Then a surrogate of the whole space (`Surrogate`) says of every configuration
-how fast it is likely to be. The ways are: *anywhere*, the greatest expected improvement in the whole space (Jones,
-Schonlau and Welch, 1998); and *near*, the same among the neighbours of the fastest, as Droplet Search would try them.
-Whose proposals turn out faster has more turns. What is to be improved upon is in turn a little, more and much faster
-than the best, as Jones (2001) advises where a model may be too sure: else a search lingers where many are nearly as
-fast as the best.
+The context's `seeds` (the predictor's proposals) come first. Then a surrogate (`Surrogate`) predicts the time of every
+configuration and its uncertainty. Two methods share all results: *global* takes the greatest expected improvement in
+the whole space (Jones, Schonlau and Welch, 1998); *local* takes the same among the neighbours of the fastest
+configurations, as Droplet Search would. The method whose proposals were faster is chosen more often. The improvement to
+expect is small, medium and large in turn, as Jones (2001) advises for models that are too sure: aiming only at the
+likeliest improvement stalls among near-ties.
 
-With a history the surrogate starts from what the sources say and corrects it. Beside it a surrogate without history
-learns from the same results; as soon as these are likelier under the latter, it decides.
-After other devices the latter has some turns anyway.
-The times of other devices also tell about how fast the fastest is, so that a start where all is slow is known to be
-one: the first results tell no more than that they are alike.
+With a history, a surrogate starts from the times that the sources predict and corrects them. A second surrogate without
+history learns from the same results; as soon as they are likelier under it, it decides. It also decides every HEDGE-th
+proposal if the history is of other devices. Times of other devices also predict how fast the best configuration is.
+Without that, a search that starts among slow configurations could not know it: the first results only show that they
+are similar.
 """
 
 from __future__ import annotations
@@ -24,186 +24,196 @@ from seqtune.data.record import Measurement
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats
 
-from ..cost_models.gaussian_process import FLAT, Level
-from ..cost_models.surrogate import POOL, Guess, bend, bent
+from ..cost_models.gaussian_process import FLAT, MeanPrior
+from ..cost_models.surrogate import MAX_POOL, Surrogate, squash, squashed_log
 from ..cost_models.transfer import sources
 from .searcher import Searcher
 from .strategy import SearchContext
 
-START = 10  # random configurations where nothing is known
-MOST = 320  # measurements that a surrogate rests on
-ELITE = 3  # fast configurations whose neighbours are near
-APART = 3  # parameters at least in which they differ: neighbours of neighbours are one elite's
-TARGETS = (0.03, 0.1, 0.3)  # improvements that are hoped for in turn, in log time
-HEDGE = 4  # after other devices one proposal of so many asks the surrogate without
-EVIDENCE = 4  # results at least that tell which surrogate is likelier
-SOON = 20  # results after which the level that the history expects no longer counts
-LEVEL = 1.0  # how many measurements that level is worth at first
-AT_ONCE = 4  # configurations proposed on the same knowledge; fewer are better, and slower
+START = 10  # random configurations before the first fit, without seeds and history
+MAX_MEASUREMENTS = 320  # on which a surrogate is conditioned
+ELITE = 3  # fast configurations whose neighbours the local method proposes
+ELITE_DISTANCE = 3  # minimum number of parameters in which they differ, so that their neighbours hardly overlap
+TARGETS = (0.03, 0.1, 0.3)  # improvements to expect, in turn, in log time
+HEDGE = 4  # with a history of other devices, every HEDGE-th proposal is by the surrogate without history
+MIN_RESULTS = 4  # before the evidence of the surrogates is compared
+FADING_RESULTS = 20  # after which the best time that the history predicts no longer counts
+MEAN_WEIGHT = 1.0  # of that prediction at the beginning, in measurements
+BATCH = 4  # configurations proposed before new results are needed; fewer are better, and slower
 
 
 class Portfolio(Searcher):
-    """Begins with the context's seeds and learns from its history."""
+    """Proposes the context's seeds first and learns from its history."""
 
     def __init__(self, context: SearchContext) -> None:
         super().__init__(context)
         self._seeds = self.valid_numbers(context.seeds)
-        found = sources(self.task, context.history, context.seed) if context.history else None
-        self._guess = self._scratch = Guess(self.task, self.generator)
-        if found is not None:
-            self._guess = Guess(self.task, self.generator, found.prior, found.each)
-        self._fastest = None if found is None else found.fastest
+        history = sources(self.task, context.history, context.seed) if context.history else None
+        self._surrogate = self._without_history = Surrogate(self.task, self.generator)
+        if history is not None:
+            self._surrogate = Surrogate(self.task, self.generator, history.prior, history.by_source)
+        self._fastest = None if history is None else history.fastest
         self._base = np.arange(len(self.task))
-        if len(self.task) > POOL:
-            self._base = np.sort(self.generator.choice(len(self.task), POOL, replace=False))
+        if len(self.task) > MAX_POOL:
+            self._base = np.sort(self.generator.choice(len(self.task), MAX_POOL, replace=False))
         self._pool = self._base
-        self._given: list[int] = []  # numbers that the guesses rest on
-        self._believed: dict[int, float] = {}  # of those not told yet
-        self._fitted = -1  # how many were told when the weights were learned
-        self._ways = {"anywhere": 1.0, "near": 1.0}  # credit
-        self._turns = dict.fromkeys(self._ways, 0)
-        self._whose: dict[int, str] = {}
+        self._conditioned: list[int] = []  # numbers on which the surrogates are conditioned
+        self._pending: dict[int, float] = {}  # proposed, without a result yet: the predicted value of each number
+        self._fitted = -1  # number of results at the last fit of the hyperparameters
+        self._credit = {"global": 1.0, "local": 1.0}  # of each method
+        self._turns = dict.fromkeys(self._credit, 0)
+        self._method_of: dict[int, str] = {}  # the method that proposed each number
 
     def propose(self, count: int) -> list[int]:
         if self._seeds:
-            found, self._seeds = self._seeds[:count], self._seeds[count:]
-            return found
-        if self._guess is self._scratch and (len(self.told) < START or self.best is None):
-            return self.fresh(min(count, max(1, START - int(self.asked.sum()))))
+            numbers, self._seeds = self._seeds[:count], self._seeds[count:]
+            return numbers
+        if self._surrogate is self._without_history and (len(self.observed) < START or self.best is None):
+            return self.fresh(min(count, max(1, START - int(self.proposed.sum()))))
         self._update()
-        found = []
-        for _ in range(min(count, AT_ONCE)):
-            number = self._choose(found)
+        numbers = []
+        for _ in range(min(count, BATCH)):
+            number = self._choose(numbers)
             if number is None:
                 break
-            found.append(number)
-        return found or self.fresh(count)
+            numbers.append(number)
+        return numbers or self.fresh(count)
 
     def learn(self, number: int, measurement: Measurement) -> None:
-        self._believed.pop(number, None)
-        way = self._whose.get(number)
-        if way is not None:
-            told = self.seconds[self.told]
-            rank = float((told < self.seconds[number]).mean())
-            self._ways[way] = 0.9 * self._ways[way] + 0.1 * (1 - rank) ** 8
+        self._pending.pop(number, None)
+        method = self._method_of.get(number)
+        if method is not None:
+            seconds = self.seconds[self.observed]
+            rank = float((seconds < self.seconds[number]).mean())
+            self._credit[method] = 0.9 * self._credit[method] + 0.1 * (1 - rank) ** 8
 
     def _values(self, numbers: Sequence[int]) -> Floats:
-        """What surrogates learn: bent log(time / reference); failures like the slowest, those not told as believed."""
+        """The values that surrogates learn: squashed log(time / reference).
+
+        A failure has the value of the slowest, a configuration without a result the value that was predicted.
+        """
         seconds = self.seconds[np.array(numbers, dtype=np.int64)]
-        good = np.isfinite(seconds)
-        found = np.full(len(seconds), 1.0)
-        found[good] = bend(np.log(seconds[good] / self._reference()))
-        found[np.isinf(seconds)] = found[good].max(initial=1.0)
-        for place in np.flatnonzero(np.isnan(seconds)).tolist():
-            found[place] = self._believed[numbers[place]]
-        return found
+        correct = np.isfinite(seconds)
+        values = np.full(len(seconds), 1.0)
+        values[correct] = squash(np.log(seconds[correct] / self._reference()))
+        values[np.isinf(seconds)] = values[correct].max(initial=1.0)
+        for index in np.flatnonzero(np.isnan(seconds)).tolist():
+            values[index] = self._pending[numbers[index]]
+        return values
 
     def _reference(self) -> float:
-        """The time that values are relative to: the best, and as long as it is expected a faster one."""
+        """The time to which values are relative: the best so far, or early on a faster one from the history."""
         best = 1.0 if self.best is None else float(self.seconds[self.best])
         if self._fastest is None or self.best is None:
             return self._fastest or best
-        return float(best * min(1.0, self._fastest / best)**self._early())
+        return float(best * min(1.0, self._fastest / best)**self._fading())
 
-    def _early(self) -> float:
-        """From 1 to 0."""
-        return max(0.0, 1 - len(self.told) / SOON)
+    def _fading(self) -> float:
+        """The influence of the predicted best time: it falls from 1 to 0 with the number of results."""
+        return max(0.0, 1 - len(self.observed) / FADING_RESULTS)
 
-    def _level(self, guess: Guess) -> Level:
-        """Where a guess from the history expects what it thinks the fastest."""
-        if self._fastest is None or guess is self._scratch:
+    def _mean_prior(self, surrogate: Surrogate) -> MeanPrior:
+        """The mean that a surrogate with history should have if the history predicts the best time correctly."""
+        if self._fastest is None or surrogate is self._without_history:
             return FLAT
-        return Level(bent(self._fastest / self._reference()), LEVEL * self._early())
+        return MeanPrior(squashed_log(self._fastest / self._reference()), MEAN_WEIGHT * self._fading())
 
     def _update(self) -> None:
-        """Lets the guesses know all that was told; now and then learns weights anew."""
-        told = len(self.told)
-        if self._fitted < 0 or told - self._fitted >= max(3, told // 10) or len(self._given) > MOST + 50:
-            self._given = self._chosen()
+        """Condition the surrogates on all results; from time to time fit their hyperparameters again."""
+        count = len(self.observed)
+        too_many = len(self._conditioned) > MAX_MEASUREMENTS + 50
+        if self._fitted < 0 or count - self._fitted >= max(3, count // 10) or too_many:
+            self._conditioned = self._chosen()
             if self._fitted < 0 or len(self._base) < len(self.task):
                 near = [self.task.neighbours(number).numbers for number in self._elite()]
                 self._pool = np.unique(np.concatenate([self._base, *near]))
-                for guess in self._guesses():
-                    guess.watch(self._pool)
-            numbers = np.array(self._given, dtype=np.int64)
-            values = self._values(self._given)
-            for guess in self._guesses():
-                guess.learn(numbers, values, 20 if self._fitted < 0 else 8)
-                guess.condition(numbers)
-            self._fitted = told
-        known = set(self._given)
-        for number in self.told[self._fitted:]:
-            if number not in known:
-                self._add(number)
+                for surrogate in self._surrogates():
+                    surrogate.set_pool(self._pool)
+            numbers = np.array(self._conditioned, dtype=np.int64)
+            values = self._values(self._conditioned)
+            for surrogate in self._surrogates():
+                surrogate.fit(numbers, values, 20 if self._fitted < 0 else 8)
+                surrogate.condition(numbers)
+            self._fitted = count
+        conditioned = set(self._conditioned)
+        for number in self.observed[self._fitted:]:
+            if number not in conditioned:
+                self._append(number)
 
-    def _guesses(self) -> list[Guess]:
-        return [self._guess] if self._guess is self._scratch else [self._guess, self._scratch]
+    def _surrogates(self) -> list[Surrogate]:
+        if self._surrogate is self._without_history:
+            return [self._surrogate]
+        return [self._surrogate, self._without_history]
 
     def _chosen(self) -> list[int]:
-        """The measurements to rest on: all, or the fastest and as many random others."""
-        pending = list(self._believed)
-        if len(self.told) <= MOST:
-            return self.told + pending
-        order = sorted(self.told, key=lambda number: (self.seconds[number], number))
-        rest: list[int] = self.generator.permutation(order[MOST // 2:])[:MOST // 2].tolist()
-        return order[:MOST // 2] + rest + pending
+        """The measurements to condition on: all, or the fastest half and as many random others."""
+        pending = list(self._pending)
+        if len(self.observed) <= MAX_MEASUREMENTS:
+            return self.observed + pending
+        order = sorted(self.observed, key=lambda number: (self.seconds[number], number))
+        half = MAX_MEASUREMENTS // 2
+        rest: list[int] = self.generator.permutation(order[half:])[:half].tolist()
+        return order[:half] + rest + pending
 
-    def _add(self, number: int) -> None:
-        for guess in self._guesses():
-            guess.append(number)
-        self._given.append(number)
+    def _append(self, number: int) -> None:
+        for surrogate in self._surrogates():
+            surrogate.append(number)
+        self._conditioned.append(number)
 
     def _elite(self) -> list[int]:
-        """The fastest, the fastest of those far from it, and so on."""
-        good = [number for number in self.told if np.isfinite(self.seconds[number])]
-        found: list[int] = []
-        for number in sorted(good, key=lambda number: (self.seconds[number], number)):
-            if len(found) < ELITE and (self.task.differences(number, np.array(found, np.int64)) >= APART).all():
-                found.append(number)
-        return found
+        """The fastest configuration, the fastest of those far from it, and so on."""
+        correct = [number for number in self.observed if np.isfinite(self.seconds[number])]
+        elite: list[int] = []
+        for number in sorted(correct, key=lambda number: (self.seconds[number], number)):
+            distances = self.task.differences(number, np.array(elite, np.int64))
+            if len(elite) < ELITE and (distances >= ELITE_DISTANCE).all():
+                elite.append(number)
+        return elite
 
-    def _trusted(self, numbers: Numbers, values: Floats) -> Guess:
-        if self._guess is self._scratch or len(self.told) < EVIDENCE:
-            return self._guess
+    def _deciding(self, numbers: Numbers, values: Floats) -> Surrogate:
+        """The surrogate that decides the next proposal."""
+        if self._surrogate is self._without_history or len(self.observed) < MIN_RESULTS:
+            return self._surrogate
         if self._fastest is not None and sum(self._turns.values()) % HEDGE == 0:
-            return self._scratch
-        return max(self._guesses(), key=lambda guess: guess.evidence(numbers, values, self._level(guess)))
+            return self._without_history
+        return max(self._surrogates(),
+                   key=lambda surrogate: surrogate.evidence(numbers, values, self._mean_prior(surrogate)))
 
-    def _choose(self, besides: list[int]) -> int | None:
-        """The best of the way whose turn it is."""
-        numbers, values = np.array(self._given, dtype=np.int64), self._values(self._given)
+    def _choose(self, excluded: list[int]) -> int | None:
+        """The best configuration of the method whose turn it is; None if the pool has no new one."""
+        numbers, values = np.array(self._conditioned, dtype=np.int64), self._values(self._conditioned)
         if len(numbers):
-            guess = self._trusted(numbers, values)
-            mean, deviation = guess.predict(numbers, values, self._level(guess))
+            surrogate = self._deciding(numbers, values)
+            mean, deviation = surrogate.predict(numbers, values, self._mean_prior(surrogate))
         else:
-            mean, deviation = self._guess.prior[self._pool], np.ones(len(self._pool))
-        worth = -mean
+            mean, deviation = self._surrogate.prior[self._pool], np.ones(len(self._pool))
+        gain = -mean
         if self.best is not None:
             target = TARGETS[sum(self._turns.values()) % len(TARGETS)]
-            best = bent(float(self.seconds[self.best]) / self._reference())
-            worth = log_improvement(mean + target - best, deviation)
-        open_ = ~self.asked[self._pool]
-        open_[np.isin(self._pool, besides)] = False
-        if not open_.any():
+            best = squashed_log(float(self.seconds[self.best]) / self._reference())
+            gain = log_improvement(mean + target - best, deviation)
+        is_new = ~self.proposed[self._pool]
+        is_new[np.isin(self._pool, excluded)] = False
+        if not is_new.any():
             return None
-        way = max(self._ways, key=lambda one: self._ways[one] / (self._turns[one] + 1))
-        candidates = np.flatnonzero(open_)
-        if way == "near" and self.best is not None:
+        method = max(self._credit, key=lambda name: self._credit[name] / (self._turns[name] + 1))
+        candidates = np.flatnonzero(is_new)
+        if method == "local" and self.best is not None:
             near = np.concatenate([self.task.neighbours(number).numbers for number in self._elite()])
-            close = np.flatnonzero(open_ & np.isin(self._pool, near))
-            if len(close):
-                candidates = close
-        chosen = int(candidates[np.argmax(worth[candidates])])
+            neighbours = np.flatnonzero(is_new & np.isin(self._pool, near))
+            if len(neighbours):
+                candidates = neighbours
+        chosen = int(candidates[np.argmax(gain[candidates])])
         number = int(self._pool[chosen])
-        self._turns[way] += 1
-        self._whose[number] = way
-        self._believed[number] = float(mean[chosen])
-        self._add(number)
+        self._turns[method] += 1
+        self._method_of[number] = method
+        self._pending[number] = float(mean[chosen])
+        self._append(number)
         return number
 
 
 def log_improvement(mean: Floats, deviation: Floats) -> Floats:
-    """The logarithm of the expected improvement on 0 of normal variables, far tails included."""
+    """The logarithm of the expected amount by which normal variables are below 0, accurate in the far tails too."""
     z = -mean / deviation
     density = np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
     # Abramowitz and Stegun 26.2.17, for the lower tail

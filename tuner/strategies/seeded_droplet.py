@@ -1,6 +1,6 @@
-"""Seeded Droplet Search: the predictor's beam first, then Droplet Search from the best of it.
+"""Seeded Droplet Search: first the predictor's proposals, then Droplet Search from the best of them.
 
-The beam comes as the context's `seeds`, since the tuner never imports the predictor; without seeds this is Droplet
+The proposals are the context's `seeds`, since the tuner never imports the predictor; without seeds this is Droplet
 Search. Its name in the table of strategies is `predictor`.
 """
 
@@ -11,7 +11,7 @@ from .strategy import SearchContext
 
 
 class SeededDroplet(Droplet):
-    """Measures what the predictor thinks likeliest and begins the descent at the fastest."""
+    """Measures the predictor's proposals and begins the descent at the fastest of them."""
 
     def __init__(self, context: SearchContext) -> None:
         super().__init__(context, context.seeds)

@@ -1,9 +1,10 @@
-"""Strategy: proposes configurations and is told results. One algorithm a file, listed in the table beside.
+"""Strategy: proposes configurations (`ask`) and gets their results (`tell`). Each algorithm has a file here.
 
-The tuning loop calls `ask` for a batch, measures it, and calls `tell` once per configuration, in the order measured;
-configurations that the journal already holds are told without being measured. `ask` returns an empty list when the
-strategy has nothing more to propose; it never proposes the same configuration twice. The same seed and the same told
-results give the same proposals. A strategy sees failures (`seconds` is infinite) and must survive a space of one.
+The tuning loop calls `ask` for a batch, measures it, and calls `tell` once for each configuration, in the order of the
+measurements. Configurations that the journal already holds are passed to `tell` without being measured. `ask` returns
+an empty list when the strategy has nothing more to propose; it never proposes a configuration twice. The same seed and
+the same results give the same proposals. A strategy also gets failures (`seconds` is infinite), and must work for a
+space with one configuration. The file `table.py` lists the strategies.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ Item = TypeVar("Item", covariant=True)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchContext:
-    """Everything that a strategy is made from: the task, and what is known before its search begins.
+    """Everything that a strategy is made from: the task, and the information available before its search begins.
 
-    `history` and `seeds` may be an `OnDemand`: a strategy that does not read them costs nothing.
+    `history` and `seeds` may be an `OnDemand`, which is not computed for a strategy that does not read it.
     """
 
     task: Task
     seed: int = 0
-    trials: int | None = None  # that the budget allows, where it says so; no strategy is bound to use them
+    trials: int | None = None  # the budget, None if it does not limit trials; the strategy may propose fewer
     history: Sequence[MeasuredTask] = ()  # measurements of other devices or other problems
-    seeds: Sequence[Configuration] = ()  # configurations to begin with, likeliest first (the predictor's beam)
+    seeds: Sequence[Configuration] = ()  # configurations to propose first, likeliest first (the predictor's proposals)
 
 
 class OnDemand(Sequence[Item]):
@@ -58,18 +59,18 @@ class OnDemand(Sequence[Item]):
 
 
 class Strategy(Protocol):
-    """A search that is going on."""
+    """A running search."""
 
     def ask(self, count: int) -> list[Configuration]:
-        """Up to `count` new configurations; fewer near the end or to learn from first, none when done."""
+        """Propose up to `count` new configurations; fewer if the strategy needs results first, none when it is done."""
         ...
 
     def tell(self, configuration: Configuration, measurement: Measurement) -> None:
-        """The result of a configuration that was asked for."""
+        """Pass the result of a configuration that was proposed."""
         ...
 
 
 class StrategyFactory(Protocol):
-    """How a strategy is made: its class, or a function."""
+    """Makes a strategy from its context: the strategy's class, or a function."""
 
     def __call__(self, context: SearchContext, /) -> Strategy: ...

@@ -1,4 +1,4 @@
-"""The table of strategies: what each name stands for. Reading it imports none of them."""
+"""The table of strategies, by name. Importing it imports no strategy."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StrategyEntry:
-    """A line of the table of strategies."""
+    """An entry of the table of strategies."""
 
     factory: str  # "module:attribute" of a StrategyFactory
-    ends: bool = False  # it ends by itself, so a search with it needs no budget
-    seeds: Literal["ignored", "welcome", "required"] = "ignored"  # of the context
+    ends: bool = False  # the strategy ends by itself, so a search with it needs no budget
+    seeds: Literal["ignored", "welcome", "required"] = "ignored"  # how it treats the context's seeds
 
 
 # A new strategy is one new file and one line here.
@@ -36,12 +36,12 @@ STRATEGIES: dict[str, StrategyEntry] = {
 
 
 def strategy_entry(name: str) -> StrategyEntry:
-    """The line of that name in the table. Raises MisuseError."""
+    """The table's entry for a name. Raises MisuseError for an unknown name."""
     if name not in STRATEGIES:
         raise MisuseError(f"no strategy {name!r:.40}; there are {', '.join(STRATEGIES)}")
     return STRATEGIES[name]
 
 
 def strategy_factory(name: str) -> StrategyFactory:
-    """How the strategy of that name is made. Raises MisuseError."""
+    """Import the factory of a strategy by name. Raises MisuseError for an unknown name."""
     return cast("StrategyFactory", resolve(strategy_entry(name).factory))

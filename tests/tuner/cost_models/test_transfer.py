@@ -1,4 +1,4 @@
-"""Transfer: other devices' and problems' times help where they can, and are left as soon as they mislead."""
+"""Transfer: times of other devices and problems help where they can, and are ignored as soon as they mislead."""
 
 from __future__ import annotations
 
@@ -24,25 +24,26 @@ PROBLEM = Problem.make("gemm", m=64, n=64, k=64)
 
 
 def space(device: str = "one", problem: Problem = PROBLEM) -> SearchSpace:
+    """The kernel's space for a problem on the named device."""
     return SearchSpace(KERNEL, problem, Device(f"test:{device}", "test", "paper", "none"))
 
 
-def times(found: SearchSpace, threads: float = 4.0) -> NDArray[np.float64]:
-    """Best where a * b has that binary logarithm, c that of m / 16, and d is 1."""
-    columns = found.columns()
-    c = np.log2(found.problem.size("m") / 16)
+def times(searched: SearchSpace, threads: float = 4.0) -> NDArray[np.float64]:
+    """The seconds of each row, least where log2(a * b) is `threads`, c is m / 16 and d is 1."""
+    columns = searched.columns()
+    c = np.log2(searched.problem.size("m") / 16)
     return np.asarray(1e-3 * np.exp(0.4 * np.abs(np.log2(columns["a"] * columns["b"]) - threads)
                                     + 0.3 * np.abs(np.log2(columns["c"]) - c) + 0.2 * (columns["d"] == 0)
-                                    + 0.01 * np.sin(np.arange(len(found)))))
+                                    + 0.01 * np.sin(np.arange(len(searched)))))
 
 
-def shares(strategy: Portfolio, found: SearchSpace, seconds: NDArray[np.float64], trials: int,
+def shares(strategy: Portfolio, searched: SearchSpace, seconds: NDArray[np.float64], trials: int,
            batch: int = 4) -> NDArray[np.float64]:
-    """The share of the best after each trial."""
+    """The share of the best speed after each trial."""
     seen: list[float] = []
     while len(seen) < trials:
         for configuration in strategy.ask(batch):
-            seen.append(float(seconds[found.row(configuration)]))
+            seen.append(float(seconds[searched.row(configuration)]))
             strategy.tell(configuration, Measurement(Status.CORRECT, (seen[-1],)))
     return np.asarray(seconds.min() / np.minimum.accumulate(seen[:trials]))
 
@@ -51,64 +52,64 @@ def test_times_of_another_device_are_looked_up_and_failures_count_as_slow() -> N
     here, there = space(), space("two")
     seconds = times(there)
     seconds[3], seconds[4] = np.inf, np.nan
-    found = sources(task_of(here), [MeasuredTask(task_of(there), seconds)])
-    assert found is not None
-    assert found.each.shape == (len(here), 1)
-    assert np.argmin(found.prior) == np.nanargmin(seconds)
-    assert found.each[3, 0] == found.each.max()
-    assert np.isfinite(found.each).all()
-    assert found.fastest == pytest.approx(np.nanmin(seconds))
+    history = sources(task_of(here), [MeasuredTask(task_of(there), seconds)])
+    assert history is not None
+    assert history.by_source.shape == (len(here), 1)
+    assert np.argmin(history.prior) == np.nanargmin(seconds)
+    assert history.by_source[3, 0] == history.by_source.max()
+    assert np.isfinite(history.by_source).all()
+    assert history.fastest == pytest.approx(np.nanmin(seconds))
 
 
-def test_kernels_of_which_nothing_is_known_have_no_sources() -> None:
+def test_kernels_without_measurements_have_no_sources() -> None:
     other = Kernel("test.other", "gemm", ("test",), KERNEL.parameters, (), ())
     there = SearchSpace(other, PROBLEM, Device("test:two", "test", "paper", "none"))
     assert sources(task_of(space()), [MeasuredTask(task_of(there), np.ones(len(there)))]) is None
     assert sources(task_of(space()), [MeasuredTask(task_of(space("two")), np.full(len(space()), np.nan))]) is None
 
 
-def test_a_kernel_that_no_other_problem_tried_counts_as_middling() -> None:
+def test_a_kernel_that_no_other_problem_tried_is_expected_to_be_average() -> None:
     other = Kernel("test.other", "gemm", ("test",), KERNEL.parameters, (), ())
     here, there = space(), space(problem=Problem.make("gemm", m=32, n=64, k=64))
     task = task_of(here, SearchSpace(other, PROBLEM, here.device))
-    found = sources(task, [MeasuredTask(task_of(there), times(there))])
-    assert found is not None
-    known, untried = found.prior[:len(here)], found.prior[len(here):]
-    assert untried == pytest.approx(np.median(known))
-    assert known.min() < untried.min() < known.max()
+    history = sources(task, [MeasuredTask(task_of(there), times(there))])
+    assert history is not None
+    tried, untried = history.prior[:len(here)], history.prior[len(here):]
+    assert untried == pytest.approx(np.median(tried))
+    assert tried.min() < untried.min() < tried.max()
 
 
 @pytest.mark.parametrize("spaces", [1, 3])
-def test_a_past_of_spaces_of_one_configuration_is_no_trouble(spaces: int) -> None:
-    """Nothing tells such configurations apart but their kernels."""
+def test_a_history_of_spaces_with_one_configuration_works(spaces: int) -> None:
+    """Such configurations differ only in their kernels."""
     here, there = ([SearchSpace(Kernel(f"test.k{number}", "gemm", ("test",), (Parameter("a", (1,)),), (), ()), PROBLEM,
                                 space(device).device) for number in range(spaces)] for device in ("one", "two"))
     strategy = Portfolio(context(here, history=[MeasuredTask(task_of(*there), np.linspace(1.0, 2.0, spaces))]))
-    asked = []
+    proposals = []
     while configurations := strategy.ask(1):
-        asked += configurations
+        proposals += configurations
         strategy.tell(configurations[0], Measurement(Status.CORRECT, (1.0,)))
-    assert len(set(asked)) == len(asked) == spaces
+    assert len(set(proposals)) == len(proposals) == spaces
 
 
-def test_the_same_seed_and_past_give_the_same_proposals() -> None:
+def test_the_same_seed_and_history_give_the_same_proposals() -> None:
     here, there = space(), space("two")
-    asked = []
+    proposals = []
     for _ in range(2):
         strategy = Portfolio(context(here, 7, history=[MeasuredTask(task_of(there), times(there))]))
         shares(strategy, here, times(here, 2.0), 16)
-        asked.append(strategy.told)
-    assert asked[0] == asked[1]
+        proposals.append(strategy.observed)
+    assert proposals[0] == proposals[1]
 
 
-def test_with_a_like_device_the_first_proposal_is_near_the_best() -> None:
+def test_with_a_similar_device_the_first_proposal_is_the_best() -> None:
     here, there = space(), space("two")
     strategy = Portfolio(context(here, history=[MeasuredTask(task_of(there), times(there))]))
-    found = shares(strategy, here, times(here, 4.0) * 3, 10)
-    assert found[0] == 1.0
+    reached = shares(strategy, here, times(here, 4.0) * 3, 10)
+    assert reached[0] == 1.0
 
 
-def test_other_problems_tell_what_to_expect_of_this_one() -> None:
+def test_a_history_of_other_problems_speeds_up_a_search() -> None:
     here = space(problem=Problem.make("gemm", m=128, n=64, k=64))
     generator = np.random.default_rng(0)
     history = []
@@ -122,7 +123,7 @@ def test_other_problems_tell_what_to_expect_of_this_one() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_misleading_past_is_left_as_soon_as_evidence_says_so(seed: int) -> None:
+def test_a_misleading_history_is_ignored_as_soon_as_the_results_contradict_it(seed: int) -> None:
     here, there = space(), space("two")
     seconds = times(here)
     history = [MeasuredTask(task_of(there), 1e-6 / times(there))]  # the best there is the worst here
@@ -131,11 +132,11 @@ def test_a_misleading_past_is_left_as_soon_as_evidence_says_so(seed: int) -> Non
     assert misled[-1] > 0.8 * alone[-1]
 
 
-def test_a_start_where_all_is_slower_than_elsewhere_is_left_quickly() -> None:
+def test_a_search_leaves_a_region_that_is_slower_than_the_history_predicts() -> None:
     here = space()
     there = times(here)
-    slow = np.where(here.columns()["c"] >= 2, 12.0, 1.0)  # nothing measured there tells
+    slow = np.where(here.columns()["c"] >= 2, 12.0, 1.0)  # the history does not show this
     strategy = Portfolio(context(here, history=[MeasuredTask(task_of(space("two")), there)]))
-    found = shares(strategy, here, 1.1 * there * slow, 8, batch=1)
-    assert found[0] < 0.2
-    assert found[-1] > 0.9
+    reached = shares(strategy, here, 1.1 * there * slow, 8, batch=1)
+    assert reached[0] < 0.2
+    assert reached[-1] > 0.9

@@ -1,4 +1,4 @@
-"""The contract of every strategy, and what each adds."""
+"""The contract of every strategy, and the behaviour of each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
 
 
 def spaces(*sizes: int) -> list[SearchSpace]:
-    """One per size: a grid x, y with x + y < size."""
+    """A space for each size: a grid x, y with x + y < size."""
     values = tuple(range(12))
     return [SearchSpace(Kernel(f"test.k{size}", "gemm", ("test",), (Parameter("x", values), Parameter("y", values)),
                                (Constraint.of(f"x + y < {size}", "too far out"),), (("x", 0), ("y", 0))),
@@ -35,34 +35,34 @@ def spaces(*sizes: int) -> list[SearchSpace]:
 
 
 def neighbours(space: SearchSpace, configuration: Configuration) -> set[Configuration]:
-    """Those that differ in one parameter."""
+    """The configurations that differ in one parameter."""
     return {space[number] for number in task_of(space).neighbours(space.row(configuration)).numbers.tolist()}
 
 
 def seconds(configuration: Configuration) -> float:
-    """A bowl with its best at (3, 2)."""
+    """The time of a configuration: a bowl with its minimum at (3, 2)."""
     return 1e-3 + 1e-4 * ((configuration.number("x") - 3) ** 2 + (configuration.number("y") - 2) ** 2)
 
 
 def play(strategy: Strategy, batch: int = 4, most: int = 10_000) -> list[Configuration]:
-    """All that it asks for, with every seventh trial failing."""
-    asked: list[Configuration] = []
-    while len(asked) < most and (configurations := strategy.ask(batch)):
+    """Run a search in which every seventh trial fails; return its proposals."""
+    proposals: list[Configuration] = []
+    while len(proposals) < most and (configurations := strategy.ask(batch)):
         assert len(configurations) <= batch
         for configuration in configurations:
-            asked.append(configuration)
-            strategy.tell(configuration, Measurement(Status.CRASH) if len(asked) % 7 == 0
+            proposals.append(configuration)
+            strategy.tell(configuration, Measurement(Status.CRASH) if len(proposals) % 7 == 0
                           else Measurement(Status.CORRECT, (seconds(configuration),)))
-    return asked
+    return proposals
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 class TestContract:
-    def test_it_never_proposes_twice_and_only_what_is_valid(self, name: str) -> None:
-        union = spaces(9, 4)
-        asked = play(make_strategy(name, union, 0), most=60)
-        assert len(asked) == len(set(asked)) >= 50
-        assert all(sum(one in space for space in union) == 1 for one in asked)
+    def test_it_proposes_valid_configurations_and_none_twice(self, name: str) -> None:
+        searched = spaces(9, 4)
+        proposals = play(make_strategy(name, searched, 0), most=60)
+        assert len(proposals) == len(set(proposals)) >= 50
+        assert all(sum(configuration in space for space in searched) == 1 for configuration in proposals)
 
     def test_it_ends_when_everything_was_tried(self, name: str) -> None:
         strategy = make_strategy(name, spaces(9), 0)
@@ -88,11 +88,11 @@ class TestContract:
         assert len(reads) <= 1
         assert not reads or first == [space[7]]
 
-    def test_it_survives_a_space_of_one(self, name: str) -> None:
+    def test_it_works_for_a_space_with_one_configuration(self, name: str) -> None:
         strategy = make_strategy(name, spaces(1), 0)
         assert len(play(strategy)) == 1
 
-    def test_it_survives_failures_alone(self, name: str) -> None:
+    def test_it_works_if_every_configuration_fails(self, name: str) -> None:
         strategy = make_strategy(name, spaces(4), 0)
         count = 0
         while configurations := strategy.ask(3):
@@ -104,32 +104,34 @@ class TestContract:
 
 @pytest.mark.parametrize("name", ["exhaustive", "random"])
 def test_without_a_budget_every_configuration_is_proposed(name: str) -> None:
-    union = spaces(9, 4)
-    assert set(play(make_strategy(name, union, 5))) == {one for space in union for one in space}
+    searched = spaces(9, 4)
+    everything = {configuration for space in searched for configuration in space}
+    assert set(play(make_strategy(name, searched, 5))) == everything
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_local_search_climbs_to_the_best_with_few_trials(seed: int) -> None:
     strategy = Local(context(spaces(12), seed, 10))
-    asked: list[Configuration] = []
+    proposals: list[Configuration] = []
     while configurations := strategy.ask(4):
         for configuration in configurations:
-            asked.append(configuration)
+            proposals.append(configuration)
             strategy.tell(configuration, Measurement(Status.CORRECT, (seconds(configuration),)))
-    best = min(asked, key=seconds)
+    best = min(proposals, key=seconds)
     assert (best["x"], best["y"]) == (3, 2)
-    assert len(asked) < 78
+    assert len(proposals) < 78
     (space,) = spaces(12)
-    assert (neighbours(space, best)) <= set(asked)  # it ran dry
+    assert (neighbours(space, best)) <= set(proposals)  # no neighbour is left
 
 
 def test_local_search_spends_half_of_a_small_budget_on_the_climb() -> None:
     (space,) = spaces(12)
-    asked = play(make_strategy("local", space, 3, 20), most=20)
-    assert asked[:10] == play(make_strategy("random", space, 3, 20), most=10)[:10]
-    best = min((one for number, one in enumerate(asked[:10]) if number != 6), key=seconds)  # the seventh failed
-    assert asked[10] in neighbours(space, best)
-    assert seconds(best) == 1e-3 or min(asked, key=seconds) not in asked[:10]  # unless chance found the best
+    proposals = play(make_strategy("local", space, 3, 20), most=20)
+    assert proposals[:10] == play(make_strategy("random", space, 3, 20), most=10)[:10]
+    correct = [configuration for index, configuration in enumerate(proposals[:10]) if index != 6]  # the seventh failed
+    best = min(correct, key=seconds)
+    assert proposals[10] in neighbours(space, best)
+    assert seconds(best) == 1e-3 or min(proposals, key=seconds) not in proposals[:10]  # unless chance found the best
 
 
 @pytest.mark.parametrize("trials", [1, 2, 40, 78, 500])
@@ -152,7 +154,7 @@ LANDSCAPE = Kernel(
 
 
 def landscape() -> tuple[SearchSpace, NDArray[np.float64]]:
-    """A space of 744 configurations with interactions and a corner that fails; the seconds of each."""
+    """A space of 744 configurations with interactions and a corner that fails, and the seconds of each."""
     space = SearchSpace(LANDSCAPE, PROBLEM, DEVICE)
     columns = space.columns()
     threads = np.log2(columns["block"] * columns["tile"])
@@ -163,19 +165,19 @@ def landscape() -> tuple[SearchSpace, NDArray[np.float64]]:
 
 
 def share(strategy: Strategy, space: SearchSpace, times: NDArray[np.float64], trials: int) -> float:
-    """How near to the best it gets in so many trials."""
-    found: list[float] = []
-    while len(found) < trials:
-        for configuration in strategy.ask(min(8, trials - len(found))):
+    """The share of the best speed that a search reaches in `trials` trials."""
+    reached: list[float] = []
+    while len(reached) < trials:
+        for configuration in strategy.ask(min(8, trials - len(reached))):
             time = float(times[space.row(configuration)])
-            found.append(time)
+            reached.append(time)
             strategy.tell(configuration, Measurement(Status.CORRECT, (time,)) if np.isfinite(time)
                           else Measurement(Status.RUNTIME))
-    return float(times.min() / min(found))
+    return float(times.min() / min(reached))
 
 
 def chance(times: NDArray[np.float64], trials: int) -> float:
-    """How near to the best random search gets on average: exactly, over all draws without replacement."""
+    """The exact mean share of the best speed that random search reaches, over all draws without replacement."""
     shares, count = times.min() / np.sort(times), len(times)
     least_is = [math.comb(count - rank - 1, trials - 1) / math.comb(count, trials) for rank in range(count)]
     return float(shares @ np.array(least_is))
@@ -184,15 +186,15 @@ def chance(times: NDArray[np.float64], trials: int) -> float:
 @pytest.mark.parametrize("name", ["portfolio", "autotvm", "droplet", "evolutionary", "annealing"])
 def test_it_beats_random_search_where_there_is_something_to_learn(name: str) -> None:
     space, times = landscape()
-    found = [share(make_strategy(name, space, seed, 60), space, times, 60) for seed in range(8)]
-    assert float(np.mean(found)) > chance(times, 60)
+    reached = [share(make_strategy(name, space, seed, 60), space, times, 60) for seed in range(8)]
+    assert float(np.mean(reached)) > chance(times, 60)
 
 
-def test_what_fails_is_learned_and_avoided() -> None:
+def test_failures_are_learned_and_avoided() -> None:
     space, times = landscape()
     strategy = Portfolio(context(space))
     share(strategy, space, times, 80)
-    late = times[strategy.told[20:]]
+    late = times[strategy.observed[20:]]
     assert np.isinf(late).mean() < 0.5 * np.isinf(times).mean()
 
 
@@ -204,17 +206,17 @@ def test_seeds_come_first_and_unknown_ones_are_left_out() -> None:
         assert strategy.ask(5) == [space[7], space[3]]
 
 
-def test_a_droplet_descends_from_the_best_of_its_exploration_and_then_explores_anew() -> None:
+def test_a_droplet_descends_from_the_best_of_its_exploration_and_then_explores_again() -> None:
     (space,) = spaces(12)
     seeds = [space[row] for row in (0, 40)]
     strategy = SeededDroplet(context(space, seeds=seeds))
-    asked = play(strategy, batch=2, most=70)
+    proposals = play(strategy, batch=2, most=70)
     best = min(seeds, key=seconds)
-    assert set(asked[2:4]) <= (neighbours(space, best))
-    assert min(asked[:40], key=seconds).settings == (("x", 3), ("y", 2))
+    assert set(proposals[2:4]) <= (neighbours(space, best))
+    assert min(proposals[:40], key=seconds).settings == (("x", 3), ("y", 2))
 
 
-def test_a_droplet_moves_only_to_what_is_faster_beyond_noise() -> None:
+def test_a_droplet_moves_only_to_a_configuration_that_is_faster_beyond_noise() -> None:
     (space,) = spaces(12)
     strategy = SeededDroplet(context(space, seeds=[space[0]]))
     strategy.tell(strategy.ask(1)[0], Measurement(Status.CORRECT, (1.0, 1.2, 0.9, 1.1)))
@@ -244,15 +246,16 @@ def test_renaming_and_reordering_the_parameters_changes_a_search_by_no_more_than
     space, times = landscape()
     kernel = Kernel(
         "test.renamed", "gemm", ("test",),
-        tuple(Parameter(f"p{column}", one.values) for column, one in enumerate(LANDSCAPE.parameters))[::-1],
+        tuple(Parameter(f"p{index}", parameter.values) for index, parameter in enumerate(LANDSCAPE.parameters))[::-1],
         (Constraint.of("p0 * p1 <= 128", "too large"),), (("p0", 1),))
     other = SearchSpace(kernel, PROBLEM, DEVICE)
-    names = {one.name: f"p{column}" for column, one in enumerate(LANDSCAPE.parameters)}
+    names = {parameter.name: f"p{index}" for index, parameter in enumerate(LANDSCAPE.parameters)}
     moved = np.empty_like(times)
     for row, configuration in enumerate(space):
         moved[other.row(Configuration.of(kernel.name, {names[name]: value for name, value in configuration.settings}))
               ] = times[row]
-    plain, renamed = (np.array([1 - share(Portfolio(context(one, seed)), one, known, 30) for seed in range(12)])
-                      for one, known in ((space, times), (other, moved)))
+    plain, renamed = (
+        np.array([1 - share(Portfolio(context(searched, seed)), searched, seconds, 30) for seed in range(12)])
+        for searched, seconds in ((space, times), (other, moved)))
     error = np.hypot(plain.std(ddof=1), renamed.std(ddof=1)) / np.sqrt(len(plain))
     assert abs(plain.mean() - renamed.mean()) < 2.5 * error + 0.01
