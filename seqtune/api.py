@@ -30,7 +30,7 @@ from .errors import FormatError, MisuseError, SeqtuneError
 from .exchange import export, import_data
 from .inputs import as_device, as_problem, as_problems, check_positive, load_checkpoint
 from .learning import evaluate, read_measurements, retrain, train
-from .proposals import proposed, seeds_for
+from .proposals import model_for, proposed, seeds_for
 from .results import Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport, finite
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     check_positive("seconds", seconds)
     device = as_device(device)
     name = shipped_for(device.backend) if checkpoint is None else checkpoint
-    task = load_checkpoint(name).task(problem, device)
+    task = model_for(device, name).task(problem, device)
     if verify:
         _check_implementation(task)
     progress("predicting")

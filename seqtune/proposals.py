@@ -15,19 +15,27 @@ from .errors import CheckpointError
 from .inputs import load_checkpoint
 
 if TYPE_CHECKING:
+    from seqtune.kernels.device import Device
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.task import Task
+    from seqtune.predictor.model import Model
 
 SEEDS = 8  # configurations of the translator's beam that a search may begin with
 
 
+def model_for(device: Device, checkpoint: str | Path) -> Model:
+    """The model of a checkpoint that was trained for such devices. Raises CheckpointError."""
+    model = load_checkpoint(checkpoint)
+    if device.backend not in model.backends:
+        raise CheckpointError(f"the checkpoint {checkpoint} was not trained for {device.backend} devices; name "
+                              "another, or retrain it with records of one")
+    return model
+
+
 def proposed(task: Task, checkpoint: str | Path, top: int) -> dict[Configuration, float | None]:
     """Configurations with their probabilities, most probable first. Raises CheckpointError."""
-    model = load_checkpoint(checkpoint)
+    model = model_for(task.device, checkpoint)
     model.vocabulary.check(task.kernels)
-    if task.device.backend not in model.backends:
-        raise CheckpointError(f"the checkpoint {checkpoint} was not trained for {task.device.backend} devices; "
-                              "retrain it with records of one")
     with one_thread() if "torch" in sys.modules else contextlib.nullcontext():  # labels are predicted without it
         (candidates,) = model.propose([task], top)
     return {candidate.configuration: candidate.probability for candidate in candidates}

@@ -1,0 +1,94 @@
+"""Contract of the checkpoints of every kind of model: they come back as they were, and nothing in them is trusted."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seqtune.errors import CheckpointError
+from seqtune.predictor.checkpoint_folder import find
+from seqtune.predictor.model import SHIPPED, load_model
+
+
+class Trap:
+    """An object whose unpickling makes a folder."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("sprung",)
+
+
+def change(name: str, **fields: object) -> Callable[[Path], object]:
+    """Damage: other fields in a JSON file."""
+    def apply(folder: Path) -> None:
+        content = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps({**content, **fields}))
+    return apply
+
+
+def flip_bit(folder: Path) -> None:
+    """Damage: one bit among the weights."""
+    content = bytearray((folder / "model.safetensors").read_bytes())
+    content[-100] ^= 1
+    (folder / "model.safetensors").write_bytes(content)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "no config.json": lambda folder: (folder / "config.json").unlink(),
+    "no seqtune.json": lambda folder: (folder / "seqtune.json").unlink(),
+    "no weights": lambda folder: (folder / "model.safetensors").unlink(),
+    "empty weights": lambda folder: (folder / "model.safetensors").write_bytes(b""),
+    "truncated weights": lambda folder: os.truncate(folder / "model.safetensors", 5_000),
+    "a flipped bit": flip_bit,
+    "a pickle as weights": lambda folder: (folder / "model.safetensors").write_bytes(pickle.dumps(Trap())),
+    "a config.json that is no JSON": lambda folder: (folder / "config.json").write_bytes(b"\xff{"),
+    "deep JSON": lambda folder: (folder / "seqtune.json").write_bytes(b"[" * 100_000),
+    "an enormous width": change("config.json", width=1 << 40),
+    "a width that the weights have not": change("config.json", width=256),
+    "heads that do not divide the width": change("config.json", heads=7),
+    "a later format": change("seqtune.json", format=99),
+    "an unknown field": change("seqtune.json", surprise=1),
+    "another tool's model": change("config.json", model_type="bert"),
+    "a model type of many lines": change("config.json", model_type="a\n" * 40),
+    "a vocabulary of numbers": change("seqtune.json", vocabulary=[1, 2]),
+}
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of a shipped checkpoint, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(find(request.param), tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("folder", SHIPPED, indirect=True)
+class TestCheckpoint:
+    def test_what_is_saved_comes_back(self, folder: Path) -> None:
+        model = load_model(folder)
+        again = load_model(model.save(folder.with_name("again")))
+        assert type(again) is type(model)
+        assert (again.vocabulary, again.provenance, again.metrics) == (
+            model.vocabulary, model.provenance, model.metrics)
+        assert {path.name: path.read_bytes() for path in folder.glob("*.safetensors")} == {
+            path.name: path.read_bytes() for path in folder.with_name("again").glob("*.safetensors")}
+
+    @pytest.mark.parametrize("damage", DAMAGES)
+    def test_a_damaged_or_foreign_one_is_refused_in_one_line(self, folder: Path, damage: str) -> None:
+        DAMAGES[damage](folder)
+        with pytest.raises(CheckpointError) as caught:
+            load_model(folder)
+        assert 10 < len(str(caught.value)) < 600
+        assert "\n" not in str(caught.value)
+        assert not Path("sprung").exists()
+
+    def test_a_folder_that_is_no_checkpoint_is_not_overwritten(self, folder: Path) -> None:
+        model = load_model(folder)
+        (folder / "seqtune.json").unlink()
+        with pytest.raises(CheckpointError, match="is no checkpoint"):
+            model.save(folder)
+        assert (folder / "config.json").is_file()

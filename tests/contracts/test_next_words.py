@@ -1,0 +1,132 @@
+"""Contract of every source of next words that a beam search can ask."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import Task
+from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+from seqtune.predictor.labels.classifier_chain import ChainWords
+from seqtune.predictor.labels.numpy_translator import ArrayTranslator
+from seqtune.predictor.labels.translator import LabelWords
+from seqtune.predictor.sequence.beam import Allowed, Grammar, NextWord, Prefix, beam_search
+from seqtune.predictor.times.checkpoint import Checkpoint
+from tests.support.devices import device_of
+
+ROOT = Path(__file__).resolve().parents[2]
+CONVOLUTIONS = tuple(Problem.make("conv2d", c=c, h=14, w=14, k=k, r=1, s=1) for c, k in ((16, 32), (64, 96)))
+
+
+@cache
+def labels() -> LabelCheckpoint:
+    """The shipped model of labels."""
+    return LabelCheckpoint.load("miopen")
+
+
+SOURCES: dict[str, Callable[[], NextWord[Any]]] = {  # by the name of the class
+    "TranslatorWords": lambda: Checkpoint.load("default").next_word(),
+    "ArrayTranslator": lambda: ArrayTranslator(labels().size, labels().state, labels().vocabulary),
+    "LabelWords": lambda: LabelWords(labels().model, labels().vocabulary),
+    "ChainWords": lambda: ChainWords(labels().chains, labels().vocabulary),
+    "Average": lambda: labels().next_word(),
+}
+
+
+def test_every_source_of_next_words_is_tested_here() -> None:
+    found = set()
+    for path in (ROOT / "predictor").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                methods = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
+                if {"start", "advance"} <= methods and not any("Protocol" in ast.unparse(base) for base in node.bases):
+                    found.add(node.name)
+    bases = {base.__name__ for make in SOURCES.values() for base in type(make()).__mro__}
+    assert found <= bases
+
+
+@cache
+def opened(name: str) -> tuple[NextWord[Any], tuple[Task, ...]]:
+    """A source, and two tasks that it speaks of."""
+    source = SOURCES[name]()
+    assert type(source).__name__ == name
+    if "llvm" in source.vocabulary.libraries:
+        return source, tuple(Task.of(problem, device_of("llvm")) for problem in CONVOLUTIONS)
+    return source, tuple(labels().task(problem, device_of("miopen")) for problem in CONVOLUTIONS)
+
+
+def allowed_after(source: NextWord[Any], tasks: Sequence[Task], prefixes: Sequence[Prefix]
+                  ) -> tuple[Allowed, list[Prefix]]:
+    """The words that may follow these prefixes, one for each task, and what they lead to."""
+    grammars = [Grammar(source.vocabulary, task.spaces) for task in tasks]
+    following = [grammar.follow(prefix) for grammar, prefix in zip(grammars, prefixes, strict=True)]
+    settled = [grammar.settled(after) for grammar, (_, after) in zip(grammars, following, strict=True)]
+    owners = np.repeat(np.arange(len(tasks)), [len(words) for words, _ in following])
+    return (Allowed(owners, np.concatenate([words for words, _ in following]), np.concatenate(settled)),
+            [prefix for _, after in following for prefix in after])
+
+
+def shares(scores: NDArray[np.float32], allowed: Allowed) -> NDArray[np.float64]:
+    """Probabilities of the words among those of the same hypothesis; without an opinion (NaN) 0."""
+    logs = np.where(np.isnan(scores), -np.inf, scores).astype(np.float64)
+    found = np.zeros(len(logs))
+    for owner in np.unique(allowed.after):
+        rows = allowed.after == owner
+        if np.isfinite(logs[rows]).any():
+            weights = np.exp(logs[rows] - logs[rows].max())
+            found[rows] = weights / weights.sum()
+    return found
+
+
+@pytest.mark.parametrize("name", SOURCES)
+class TestNextWord:
+    def begin(self, name: str, order: Sequence[int] = (0, 1)) -> tuple[Any, ...]:
+        source, tasks = opened(name)
+        tasks = tuple(tasks[number] for number in order)
+        allowed, after = allowed_after(source, tasks, [Grammar.root] * len(tasks))
+        state, scores = source.start([(task.problem, task.device) for task in tasks], allowed)
+        return source, tasks, allowed, after, state, scores
+
+    def test_there_is_a_score_for_every_allowed_word(self, name: str) -> None:
+        *_, allowed, _, _, scores = self.begin(name)
+        assert scores.shape == allowed.words.shape
+        assert scores.dtype == np.float32
+        assert not np.isposinf(scores).any()
+
+    def test_problems_do_not_disturb_each_other(self, name: str) -> None:
+        *_, allowed, _, _, together = self.begin(name)
+        for number in (0, 1):
+            *_, alone_allowed, _, _, alone = self.begin(name, [number])
+            assert shares(alone, alone_allowed) == pytest.approx(
+                shares(together, allowed)[allowed.after == number], abs=1e-4)
+
+    def test_a_state_can_be_advanced_again_and_heirs_may_change_places(self, name: str) -> None:
+        source, tasks, allowed, after, state, _ = self.begin(name)
+        first = [int(np.flatnonzero(allowed.after == owner)[0]) for owner in (0, 1)]
+        answers = []
+        for order in ((0, 1), (1, 0), (0, 1)):
+            said = allowed.select([first[owner] for owner in order])
+            prefixes = [after[first[owner]] for owner in order]
+            fresh, _ = allowed_after(source, [tasks[owner] for owner in order], prefixes)
+            _, scores = source.advance(state, said, fresh)
+            assert scores.shape == fresh.words.shape
+            split = shares(scores, fresh)
+            answers.append([split[fresh.after == order.index(owner)] for owner in (0, 1)])
+        for owner in (0, 1):
+            assert answers[0][owner] == pytest.approx(answers[1][owner], abs=1e-4)
+            assert answers[0][owner] == pytest.approx(answers[2][owner], abs=1e-12)
+
+    def test_a_beam_over_it_proposes_distinct_valid_configurations(self, name: str) -> None:
+        source, tasks = opened(name)
+        for task in tasks:
+            configurations = [candidate.configuration for candidate in beam_search(source, task, 6, 6)]
+            assert len(set(configurations)) == 6
+            assert all(task.find(configuration) is not None for configuration in configurations)

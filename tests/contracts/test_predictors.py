@@ -1,0 +1,93 @@
+"""Contract of every predictor: shipped models and baselines, by their tables."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from seqtune.data.measured_tasks import measured_tasks
+from seqtune.inputs import load_checkpoint
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import Task
+from seqtune.predictor.checkpoint_folder import find, model_type
+from seqtune.predictor.model import MODELS, SHIPPED, Predictor, shipped_for
+from seqtune.predictor.times.baselines import BASELINES
+from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
+from tests.support.devices import device_of
+from tests.support.synthetic import data, registered
+
+PROBLEMS = (Problem.make("conv2d", c=16, h=14, w=14, k=32, r=3, s=3, pad_h=1, pad_w=1),
+            Problem.make("conv2d", c=64, h=28, w=28, k=96, r=1, s=1))
+
+
+@cache
+def baseline(name: str) -> tuple[Predictor, tuple[Task, ...]]:
+    """A fitted baseline and tasks that it has not seen."""
+    toy = data(6, held_out=2, sampled=40)
+    with registered():
+        fitting, judged = (measured_tasks(toy, held_out=part) for part in (False, True))
+    trees = cache(lambda: Trees(fitting, TreesOptions(rounds=10, models=1, threads=1)))
+    return BASELINES[name].fit(fitting, trees), tuple(measured.task for measured in judged[:3])
+
+
+@cache
+def shipped(name: str) -> tuple[Predictor, tuple[Task, ...]]:
+    """A shipped model, and tasks on a device of each backend that it speaks for."""
+    model = load_checkpoint(name)
+    return model, tuple(model.task(problem, device_of(backend)) for backend in SHIPPED[name] for problem in PROBLEMS)
+
+
+CASES = {**{name: (baseline, BASELINES[name].fills) for name in BASELINES},
+         **{f"checkpoint {name}": (shipped, True) for name in SHIPPED}}
+
+
+@pytest.mark.parametrize("case", CASES)
+class TestPredictor:
+    @staticmethod
+    def of(case: str) -> tuple[Predictor, tuple[Task, ...]]:
+        make, _ = CASES[case]
+        return make(case.removeprefix("checkpoint "))
+
+    @pytest.mark.parametrize("count", [1, 5, 40])
+    def test_proposals_are_distinct_and_valid_and_at_most_as_many_as_asked_for(self, case: str, count: int) -> None:
+        predictor, tasks = self.of(case)
+        for task, candidates in zip(tasks, predictor.propose(tasks, count), strict=True):
+            configurations = [candidate.configuration for candidate in candidates]
+            assert 1 <= len(set(configurations)) == len(configurations) <= count
+            assert all(task.find(configuration) is not None for configuration in configurations)
+
+    def test_likelier_candidates_come_first(self, case: str) -> None:
+        predictor, tasks = self.of(case)
+        for candidates in predictor.propose(tasks, 5):
+            known = [candidate.log_probability for candidate in candidates if candidate.log_probability is not None]
+            assert len(known) in (0, len(candidates))
+            assert known == sorted(known, reverse=True)
+
+    def test_the_same_question_has_the_same_answer(self, case: str) -> None:
+        predictor, tasks = self.of(case)
+        assert predictor.propose(tasks[:1], 5) == predictor.propose(tasks[:1], 5)
+
+    def test_an_answer_does_not_depend_on_the_other_tasks(self, case: str) -> None:
+        predictor, tasks = self.of(case)
+        assert predictor.propose(tasks, 3) == [predictor.propose([task], 3)[0] for task in tasks]
+        assert predictor.propose([], 3) == []
+
+    def test_fewer_than_asked_for_come_only_from_a_smaller_task_where_that_is_promised(self, case: str) -> None:
+        _, fills = CASES[case]
+        predictor, tasks = self.of(case)
+        for task in tasks:
+            keep = [number < 4 for number in range(len(task))]
+            small = task.narrowed(np.array(keep))
+            (candidates,) = predictor.propose([small], 7)
+            assert len(candidates) == 4 if fills else 1 <= len(candidates) <= 4
+
+
+def test_every_kind_of_model_is_shipped_and_speaks_for_what_the_table_says() -> None:
+    assert {model_type(find(name)) for name in SHIPPED} == set(MODELS)
+    for name, backends in SHIPPED.items():
+        model = load_checkpoint(name)
+        assert set(backends) == set(model.backends)
+        assert all(shipped_for(backend) == name for backend in backends)
+        assert set(model.libraries) == set(backends)

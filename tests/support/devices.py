@@ -1,0 +1,21 @@
+"""Devices of every backend, described and not opened."""
+
+from __future__ import annotations
+
+from seqtune.kernels.device import Device
+from seqtune.kernels.miopen.gpus import device
+
+DEVICES = {
+    "llvm": Device("llvm:toy", "llvm", "znver5", "avx512", threads=2, compute_units=2, vector_bits=512,
+                   vector_registers=32, l1_bytes=48 << 10, l2_bytes=1 << 20, l3_bytes=1 << 24, peak_gflops=200.0,
+                   bandwidth_gbs=20.0),
+    "opencl": Device("opencl:toy", "opencl", "znver5", "opencl-c-1.2", threads=2, compute_units=2, vector_bits=512,
+                     l1_bytes=48 << 10, l2_bytes=1 << 20, local_memory=512 << 10, max_work_group=4096,
+                     peak_gflops=200.0, bandwidth_gbs=20.0),
+    "miopen": device("miopen:gfx906_60"),
+}
+
+
+def device_of(backend: str) -> Device:
+    """A device of that backend."""
+    return DEVICES[backend]
