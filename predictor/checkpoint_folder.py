@@ -26,8 +26,9 @@ from safetensors import SafetensorError, safe_open
 from seqtune.errors import CheckpointError
 
 from .networks.dimensions import Dimensions
+from .sequence.declaration import Declaration
 from .sequence.numeric_codes import codes
-from .sequence.vocabulary import MOST_WORDS, Declaration, Vocabulary
+from .sequence.vocabulary import MOST_WORDS, Vocabulary
 
 MODEL_TYPE = "seqtune-translator"
 SHIPPED = Path(__file__).parent / "checkpoints"

@@ -15,7 +15,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
 
 from seqtune.errors import CheckpointError, ConfigurationError
 from seqtune.kernels.device import Device
@@ -24,6 +23,7 @@ from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.operations.table import operations
 from seqtune.kernels.problem import Problem
 
+from .declaration import Declaration, differences
 from .numeric_codes import CODE_SIZE, Codes, codes
 
 PAD, UNKNOWN, BEGIN = 0, 1, 1  # <pad> everywhere; <unknown> in the source; <begin> in the target
@@ -35,29 +35,6 @@ _DEVICE_QUANTITIES = ("threads", "compute_units", "vector_floats", "vector_regis
 _DEVICE_WORDS = ("backend", "instruction_set", "architecture")
 _DEVICE_NUMBERS = ("threads", "compute_units", "vector_floats", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes",
                    "local_memory", "max_work_group", "peak_gflops", "bandwidth_gbs")
-
-
-class Declaration(BaseModel):
-    """What a checkpoint knows of a kernel. Constraints are kept to be read, not compared: the words still fit when
-    they change, since every space is enumerated anew. Derived quantities are compared: the model sees their values."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str = Field(max_length=200)
-    problem_type: str = Field(max_length=200)
-    version: int = Field(ge=0, le=2**31 - 1)
-    parameters: tuple[tuple[str, tuple[int | str, ...]], ...] = Field(max_length=100)
-    constraints: tuple[str, ...] = ()
-    derived: tuple[tuple[str, str], ...] = ()
-
-    @classmethod
-    def of(cls, kernel: Kernel) -> Declaration:
-        """The declaration of a kernel as it is now."""
-        return cls(
-            name=kernel.name, problem_type=kernel.operation, version=kernel.version,
-            parameters=tuple((parameter.name, parameter.values) for parameter in kernel.parameters),
-            constraints=tuple(constraint.expression.text for constraint in kernel.constraints),
-            derived=tuple((name, expression.text) for name, expression in kernel.derived))
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,24 +219,7 @@ class Vocabulary:
 
     def differences(self, kernels: Iterable[Kernel]) -> list[str]:
         """How the kernels here differ from those that the checkpoint was trained on; empty where it fits."""
-        declared = {kernel.name: kernel for kernel in self.kernels}
-        found: list[str] = []
-        for kernel in kernels:
-            here, there = Declaration.of(kernel), declared.get(kernel.name)
-            if there is None:
-                found.append(f"{kernel.name} is not in it")
-                continue
-            if here.version != there.version:
-                found.append(f"{kernel.name} has version {there.version} in it and {here.version} here")
-            ours, theirs = dict(here.parameters), dict(there.parameters)
-            if tuple(ours) != tuple(theirs):
-                found.append(f"{kernel.name} has the parameters {' '.join(theirs)} in it and {' '.join(ours)} here")
-            found += [f"{kernel.name}.{name} has the values {_brief(theirs[name])} in it and {_brief(values)} here"
-                      for name, values in ours.items() if name in theirs and theirs[name] != values]
-            if here.derived != there.derived:
-                changed = dict(set(here.derived) ^ set(there.derived)) or dict(here.derived)
-                found.append(f"{kernel.name} derives other quantities in it than here ({', '.join(sorted(changed))})")
-        return found
+        return differences(self.kernels, kernels)
 
     def check(self, kernels: Iterable[Kernel]) -> None:
         """Raises CheckpointError that says what differs."""
@@ -282,10 +242,6 @@ def target_word(parameter: str, value: Setting) -> str:
 
 def _group(word: str) -> str:
     return "kernel" if word.startswith("kernel:") else word.partition("=")[0]
-
-
-def _brief(values: Sequence[Setting]) -> str:
-    return ",".join(map(str, values[:12])) + (",..." if len(values) > 12 else "")
 
 
 def _source_word(name: str, value: str) -> str:

@@ -198,7 +198,7 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
     "a checkpoint of another vocabulary": (["predict", *GEMM, "--checkpoint", "{}/vocabulary"], "vocabulary"),
     "a checkpoint of another kernel version": (["predict", *GEMM, "--checkpoint", "{}/values"], "version 99"),
     "a checkpoint without the kernel": (["predict", *GEMM, "--checkpoint", "{}/lacking"], "llvm.gemm is not in it"),
-    "a checkpoint of another device kind": (["predict", *GEMM, "--checkpoint", "{}/opencl"], "not trained for llvm"),
+    "a checkpoint of another device kind": (["predict", *GEMM, "--checkpoint", "{}/opencl"], "llvm.gemm is not in it"),
     "a pickle named safetensors": (["predict", *GEMM, "--checkpoint", "{}/pickle"], "no safetensors file"),
     "truncated weights": (["predict", *GEMM, "--checkpoint", "{}/cut"], "no safetensors file"),
     "weights of wrong shapes": (["predict", *GEMM, "--checkpoint", "{}/shapes"], "[3, 3]"),

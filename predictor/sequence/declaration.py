@@ -1,0 +1,58 @@
+"""Declaration: what a checkpoint knows of a kernel, and how it differs from the kernel here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from seqtune.kernels.kernel import Kernel, Setting
+
+
+class Declaration(BaseModel):
+    """What a checkpoint knows of a kernel. Constraints are kept to be read, not compared: the words still fit when
+    they change, since every space is enumerated anew. Derived quantities are compared: the model sees their values."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(max_length=200)
+    problem_type: str = Field(max_length=200)
+    version: int = Field(ge=0, le=2**31 - 1)
+    parameters: tuple[tuple[str, tuple[int | str, ...]], ...] = Field(max_length=100)
+    constraints: tuple[str, ...] = ()
+    derived: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> Declaration:
+        """The declaration of a kernel as it is now."""
+        return cls(
+            name=kernel.name, problem_type=kernel.operation, version=kernel.version,
+            parameters=tuple((parameter.name, parameter.values) for parameter in kernel.parameters),
+            constraints=tuple(constraint.expression.text for constraint in kernel.constraints),
+            derived=tuple((name, expression.text) for name, expression in kernel.derived))
+
+
+def differences(declarations: Iterable[Declaration], kernels: Iterable[Kernel]) -> list[str]:
+    """How the kernels here differ from the declared ones of a checkpoint, as text; empty where all are alike."""
+    declared = {kernel.name: kernel for kernel in declarations}
+    found: list[str] = []
+    for kernel in kernels:
+        here, there = Declaration.of(kernel), declared.get(kernel.name)
+        if there is None:
+            found.append(f"{kernel.name} is not in it")
+            continue
+        if here.version != there.version:
+            found.append(f"{kernel.name} has version {there.version} in it and {here.version} here")
+        ours, theirs = dict(here.parameters), dict(there.parameters)
+        if tuple(ours) != tuple(theirs):
+            found.append(f"{kernel.name} has the parameters {' '.join(theirs)} in it and {' '.join(ours)} here")
+        found += [f"{kernel.name}.{name} has the values {_brief(theirs[name])} in it and {_brief(values)} here"
+                  for name, values in ours.items() if name in theirs and theirs[name] != values]
+        if here.derived != there.derived:
+            changed = dict(set(here.derived) ^ set(there.derived)) or dict(here.derived)
+            found.append(f"{kernel.name} derives other quantities in it than here ({', '.join(sorted(changed))})")
+    return found
+
+
+def _brief(values: Sequence[Setting]) -> str:
+    return ",".join(map(str, values[:12])) + (",..." if len(values) > 12 else "")
