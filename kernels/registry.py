@@ -49,6 +49,12 @@ def _family(reference: str) -> Kernel:
     return family
 
 
+def can_run(backend: str) -> bool:
+    """Whether a kernel family of the backend has an implementation; foreign libraries are predicted for only."""
+    return any(_family(reference).implementation is not None for reference in KERNELS.values()
+               if backend in _family(reference).backends)
+
+
 def kernels_for(problem: Problem, device: Device) -> tuple[Kernel, ...]:
     """All kernel families that solve the problem on the device, in table order; there may be none."""
     candidates = [kernel(name) for name in table(device.backend)]

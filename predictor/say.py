@@ -1,4 +1,4 @@
-"""Say: how long work tells in a few words what it is doing."""
+"""Say: a callback that receives a short text for each step of long work."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ Say = Callable[[str], None]
 
 
 def silent(step: str) -> None:
-    """A Say that says nothing."""
+    """Ignore the step."""

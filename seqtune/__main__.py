@@ -1,6 +1,6 @@
-"""The `seqtune` program: runs a command and turns mistakes into one line and an exit code.
+"""The `seqtune` program: runs a command and reports errors as one line with an exit code.
 
-Exit codes: 0 done, 1 failed or interrupted, 2 misused. Anything else that is raised is a bug, and shows its traceback.
+Exit codes: 0 done, 1 failed or interrupted, 2 misused. Any other exception is a bug and shows its traceback.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Any
 import typer
 import typer.main
 
-from .cli.commands import app
+from .cli import app as command_line
 from .errors import SeqtuneError
 
 # The class of "this command line is wrong" (typer brings its own copy of click or uses the installed one).
 _ClickException: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
-INTERRUPTED = 130  # what typer makes of Ctrl-C
+INTERRUPTED = 130  # typer's exit code for Ctrl-C
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
+    """Run one command and return its exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot write µ gets a ?
     try:
-        result = typer.main.get_command(app).main(
+        result = typer.main.get_command(command_line).main(
             None if arguments is None else list(arguments), prog_name="seqtune", standalone_mode=False)
         sys.stdout.flush()
         if result == INTERRUPTED:

@@ -1,6 +1,6 @@
 """The composition root: what the command line and Python users call, wired from the floors below.
 
-What is handed in is checked before anything is written. Heavy floors are imported by the functions that need them.
+Arguments are checked before anything is written. Heavy floors are imported by the functions that need them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seqtune.kernels.implementation import includes
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
-from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.kernels.registry import KERNELS, can_run, kernel
 from seqtune.kernels.task import Task
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
@@ -43,22 +43,22 @@ __all__ = [
 ]
 
 DEFAULT_TRIALS = 200  # of a search without a budget
-MOST_VERIFIED = 50  # configurations compared at once: all of their operands and buffers are in memory
+MOST_VERIFIED = 50  # configurations compared at once, because all of their buffers are in memory
 
 
 def devices() -> Devices:
-    """Every device here, with the facts that matter."""
+    """Every device of this machine, and why backends are unavailable."""
     seen: dict[str, int] = {}
     listed = []
     for device in discovery.devices():
-        number = seen.setdefault(device.backend, 0)
-        seen[device.backend] += 1
+        number = seen.get(device.backend, 0)
+        seen[device.backend] = number + 1
         listed.append((f"{device.backend}:{number}", device))
     return Devices(tuple(listed), discovery.why_unavailable())
 
 
 def kernels(declared: str | Path | None = None) -> tuple[Kernel, ...]:
-    """Every kernel family here, or those that a file declares."""
+    """Every registered kernel family, or those that a file declares."""
     if declared is not None:
         from seqtune.kernels.declaration import read_kernels
 
@@ -66,21 +66,23 @@ def kernels(declared: str | Path | None = None) -> tuple[Kernel, ...]:
     return tuple(kernel(name) for name in KERNELS)
 
 
-def kernel_json(found: Kernel) -> dict[str, object]:
+def kernel_json(family: Kernel) -> dict[str, object]:
     """A kernel family as a JSON object, with what its times include."""
     from seqtune.kernels.declaration import to_json
 
-    return {**to_json(found), "includes": includes(found)}
+    return {**to_json(family), "includes": includes(family)}
 
 
 def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, verify: bool = False,
             input_shape: Sequence[int] | None = None, seconds: float = SECONDS, cache: bool = True,
             checkpoint: str | Path | None = None, journal: str | Path | None = None,
             progress: Say = silent) -> Prediction:
-    """The `top` most promising configurations of a problem; measured beside the safe default with `verify`.
+    """Predict the `top` most promising configurations of a problem; with `verify`, measure them and the safe default.
 
-    `checkpoint` is a folder or a name (None: the shipped one that speaks for the device). `seconds` is the time budget
-    of the verification; `cache` answers from the journal what was verified before.
+    `problem` is text, a mapping, a Problem or a PyTorch layer with its `input_shape`. `checkpoint` is a folder or a
+    name (None: the shipped one for the device). `seconds` is the time budget of the verification. With `cache`, an
+    earlier verification in the journal answers. Raises MisuseError for wrong arguments, KernelError where no kernel
+    solves the problem, SeqtuneError where nothing runs.
     """
     from seqtune.predictor.model import shipped_for
 
@@ -145,12 +147,14 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
          trials: int | None = None, seconds: float | None = None, total: int | None = None, seed: int = 0,
          journal: str | Path | None = None, retry_failed: bool = False, replay: str | Path | None = None,
          progress: Callable[[TuningProgress], None] | None = None) -> TuningReport:
-    """Search by measuring: one problem, several, or a named set.
+    """Search the best configurations of one problem, several, or a named set by measuring.
 
-    The budget of `trials` and `seconds` is for each problem; one of `total` trials is shared by all of them, which go
-    where they teach or improve most. Every measurement is in the journal as soon as it is made; the same call again
-    goes on where this one stopped. `retry_failed` measures again what timed out or crashed. With `replay` nothing is
-    measured and no journal kept: the records of a data set answer, of `device` there (None: its only one; else llvm:0).
+    `trials` and `seconds` are budgets for each problem. A budget of `total` trials is shared by all problems and spent
+    where it improves most. Every measurement is in the journal as soon as it is made; the same call again resumes where
+    this one stopped. `retry_failed` repeats measurements that timed out or crashed. With `replay`, the records of a
+    data set answer instead: nothing is measured and no journal is kept. `device` is a device of that data set then
+    (None: its only one); otherwise None means llvm:0. Raises MisuseError for wrong arguments, InterruptedTuning on
+    Ctrl-C.
     """
     from seqtune.data.journal import Journal
     from seqtune.tuner.campaign import campaign
@@ -158,12 +162,12 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     from seqtune.tuner.strategies.table import strategy_entry
     from seqtune.tuner.tune import Budget, TuningOptions, tasks_for, tune_all
 
-    asked = as_problems(problems)
+    wanted = as_problems(problems)
     for name, count in (("trials", trials), ("total", total)):
         if count is not None and count < 1:
             raise MisuseError(f"{name}={count}; at least one is needed")
     if total is not None and (trials is not None or seconds is not None):
-        raise MisuseError("a total is shared by all problems; leave it out, or the budget for each")
+        raise MisuseError("`total` cannot be combined with `trials` or `seconds`")
     if seconds is not None:
         check_positive("seconds", seconds)
     if seed < 0:
@@ -172,20 +176,20 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     if trials is None and seconds is None and not entry.ends:
         trials = DEFAULT_TRIALS
     if replay is not None and journal is not None:
-        raise MisuseError("what is replayed goes into no journal; leave out either")
-    replayed = None if replay is None else _replay(replay, device, asked)
+        raise MisuseError("`replay` keeps no journal; leave out --journal or --replay")
+    replayed = None if replay is None else _replay(replay, device, wanted)
     families = None if replayed is None else replayed.kernels
-    place = as_device("llvm:0" if device is None else device) if replayed is None else replayed.device
-    if replayed is None and place.backend == "miopen":
-        raise MisuseError("MIOpen's kernels cannot be run here, so there is nothing to tune by; `seqtune predict` "
-                          "proposes configurations for them")
-    failed = dict.fromkeys(asked, 0)
+    target = as_device("llvm:0" if device is None else device) if replayed is None else replayed.device
+    if replayed is None and not can_run(target.backend):
+        raise MisuseError(f"kernels of {target.backend} cannot be run here, so there is nothing to measure; "
+                          "`seqtune predict` proposes configurations for them")
+    failed = dict.fromkeys(wanted, 0)
     skipped: list[tuple[Problem, str]] = []
     if replayed is not None:
-        skipped = [(problem, f"not recorded on {place.name}") for problem in asked if problem not in replayed]
-        asked = [problem for problem in asked if problem in replayed]
-    if len(asked) == 1:
-        Task.of(asked[0], place, families)  # the reason is the answer
+        skipped = [(problem, f"not recorded on {target.name}") for problem in wanted if problem not in replayed]
+        wanted = [problem for problem in wanted if problem in replayed]
+    if len(wanted) == 1:
+        Task.of(wanted[0], target, families)  # raises with the reason
 
     def note(step: TuningProgress) -> None:
         failed[step.problem] += step.measurement.status is not Status.CORRECT and (
@@ -197,40 +201,39 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     with contextlib.ExitStack() as stack:
         measurer: Measurer
         if replayed is None:
-            kept = stack.enter_context(Journal(journal))
-            measurer = stack.enter_context(Runner(place))
+            records = stack.enter_context(Journal(journal))
+            measurer = stack.enter_context(Runner(target))
         else:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="seqtune-"))
-            kept, measurer = stack.enter_context(Journal(Path(folder) / "replay.sqlite")), replayed
+            records, measurer = stack.enter_context(Journal(Path(folder) / "replay.sqlite")), replayed
         if retry_failed:
-            for problem in asked:
-                kept.forget_failed(problem, place, kernels())
+            for problem in wanted:
+                records.forget_failed(problem, target, kernels())
         options = TuningOptions(strategy, seed=seed, on_progress=note,
                                 seeds=partial(seeds_for, required=entry.seeds == "required"))
-        tasks = tasks_for(asked, place, families, lambda problem, reason: skipped.append((problem, reason)))
-        for found in (tune_all(tasks, kept, measurer, Budget(trials, seconds), options) if total is None
-                      else campaign(tasks, kept, measurer, total, options)):
-            times = dict(found.finalists)
-            default = times.get(found.default)
+        tasks = tasks_for(wanted, target, families, lambda problem, reason: skipped.append((problem, reason)))
+        for result in (tune_all(tasks, records, measurer, Budget(trials, seconds), options) if total is None
+                       else campaign(tasks, records, measurer, total, options)):
+            default = dict(result.finalists).get(result.default)
             results.append(Tuned(
-                found.problem, found.configuration, _seconds(found.measurement), found.default, _seconds(default),
-                found.done, found.done - found.resumed, failed[found.problem], found.space, found.confidence))
-        return TuningReport(place, kept.path if replayed is None else None, tuple(results), tuple(skipped),
+                result.problem, result.configuration, _seconds(result.measurement), result.default, _seconds(default),
+                result.done, result.done - result.resumed, failed[result.problem], result.space, result.confidence))
+        return TuningReport(target, records.path if replayed is None else None, tuple(results), tuple(skipped),
                             None if replay is None else str(replay))
 
 
 def _replay(data: str | Path, device: Device | str | None, problems: Sequence[Problem]) -> RecordedMeasurer:
-    """The problems' records on that device of a data set. Raises DeviceError, MisuseError where there are none."""
+    """The records of the problems on a device of a data set. Raises DeviceError, MisuseError where there are none."""
     from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
 
-    found = read_measurements(data)
-    place = found.device(device.key if isinstance(device, Device) else device)
-    wanted = found.rows["problem"].isin([problem.key for problem in problems])
-    records = RecordedMeasurer(place, replace(found, rows=found.rows[wanted]).on(place.key).records(),
-                     (*kernels(), *found.kernels.values()))
-    if not any(problem in records for problem in problems):
-        raise MisuseError(f"{data} has no record of {problems[0].brief()} on {place.name} with today's kernels")
-    return records
+    dataset = read_measurements(data)
+    recorded = dataset.device(device.key if isinstance(device, Device) else device)
+    wanted = dataset.rows["problem"].isin([problem.key for problem in problems])
+    measurer = RecordedMeasurer(recorded, replace(dataset, rows=dataset.rows[wanted]).on(recorded.key).records(),
+                                (*kernels(), *dataset.kernels.values()))
+    if not any(problem in measurer for problem in problems):
+        raise MisuseError(f"{data} has no record of {problems[0].brief()} on {recorded.name} with today's kernels")
+    return measurer
 
 
 def _seconds(measurement: Measurement | None) -> float | None:
@@ -239,27 +242,27 @@ def _seconds(measurement: Measurement | None) -> float | None:
 
 def demo(seconds: float = SECONDS, *, checkpoint: str | Path | None = None, journal: str | Path | None = None,
          progress: Say = silent) -> Demonstration:
-    """Two ResNet-18 layers, predicted and verified on every device found."""
+    """Predict and verify two ResNet-18 layers on every device found."""
     check_positive("seconds", seconds)
     if checkpoint is not None:
         load_checkpoint(checkpoint)
-    found = devices()
-    unavailable = dict(found.unavailable)
-    shown = []
+    here = devices()
+    unavailable = dict(here.unavailable)
+    predictions = []
     layers = network("resnet18")
     for problem in (layers[1], layers[8]):  # 3x3 filters on 64 channels of 56x56, and on 256 of 14x14
-        for _, device in found.listed:
+        for _, device in here.listed:
             def say(step: str, problem: Problem = problem, device: Device = device) -> None:
                 progress(f"{problem.brief()} on {device.name}: {step}")
 
             try:
-                shown.append(predict(problem, device, verify=True, seconds=seconds, checkpoint=checkpoint,
-                                     journal=journal, progress=say))
-            except FormatError:  # the journal's, so every device's
+                predictions.append(predict(problem, device, verify=True, seconds=seconds, checkpoint=checkpoint,
+                                           journal=journal, progress=say))
+            except FormatError:  # of the journal, so it concerns every device
                 raise
             except SeqtuneError as error:
                 unavailable[device.name] = str(error)
-    if not shown:
+    if not predictions:
         reasons = "; ".join(f"{name}: {why}" for name, why in unavailable.items())
         raise SeqtuneError(f"nothing could be shown: {reasons}")
-    return Demonstration(tuple(shown), unavailable)
+    return Demonstration(tuple(predictions), unavailable)

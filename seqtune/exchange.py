@@ -1,4 +1,4 @@
-"""Import and export: files of every format into a data set, and records or configurations out."""
+"""Exchange: import files of any format into a data set; export records or configurations."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, de
                 force: bool = False, warn: Say = warned) -> Written:
     """Read files of the format `source` (files, or folders of them) into one data set.
 
-    `devices` names what the files do not tell: one device for all of them, or GPUs of MIOpen's with their facts
-    (`gfx1201_32 compute_units=64`).
+    `devices` gives what the files lack: one device for all of them, or MIOpen GPUs with their facts
+    (`gfx1201_32 compute_units=64`). Raises MisuseError, FormatError.
     """
     form = format_of(source, "read")
     assert form.read is not None
@@ -27,36 +27,36 @@ def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, de
     if form.devices is not None and len(devices) > form.devices:
         raise MisuseError("one --device for all of these files" if form.devices else
                           f"files of {source} name their devices; leave out --device")
-    found = form.read(find_files(source, paths), devices)
-    for note in found.notes:
+    content = form.read(find_files(source, paths), devices)
+    for note in content.notes:
         warn(note)
-    if not len(found.data):
+    if not len(content.data):
         raise MisuseError(f"there is no trial in {', '.join(map(str, paths))[:200]}")
-    found.data.write(out)
-    return Written(Path(out), {"records": len(found.data), "problems": len(found.data.known_problems),
-                               "files": list(found.reports)})
+    content.data.write(out)
+    return Written(Path(out), {"records": len(content.data), "problems": len(content.data.known_problems),
+                               "files": list(content.reports)})
 
 
 def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None = None,
            data: str | Path | None = None, predictions: str | Path | None = None, device: Device | str | None = None,
            problem: object = None, hold_out: str | Sequence[str] = (), checkpoint: str | Path = "miopen",
            force: bool = False) -> Written:
-    """Write a journal's records (`journal`; None: the default one) or a data set's in another format.
+    """Write the records of a journal (None: the default one) or of a data set in another format.
 
-    `hold_out` names problem sets that no model may learn from. `predictions` is a file of what `predict --json`
-    printed. Formats of MIOpen's have the rows of its solvers' tables from `data`, else from `checkpoint`. Raises
-    MisuseError for what the format does not take.
+    `hold_out` names problem sets that no model may learn from. `predictions` is a file of lines that `predict --json`
+    printed. For MIOpen's formats, `data` or else `checkpoint` provides the rows of its solvers' tables. Raises
+    MisuseError for arguments that the format does not take.
     """
     from seqtune.data.formats.format import ExportRequest
     from seqtune.data.journal import default_path
 
     chosen = format_of(form, "write")
     assert chosen.write is not None
-    given = {"journal": journal, "data": data, "predictions": predictions, "device": device, "problem": problem,
+    arguments = {"journal": journal, "data": data, "predictions": predictions, "device": device, "problem": problem,
              "hold_out": hold_out}
-    for name, value in given.items():
+    for name, value in arguments.items():
         if name not in chosen.takes and value is not None and value != ():
-            taken = ", ".join(_option(option) for option in chosen.takes if option in given)
+            taken = ", ".join(_option(option) for option in chosen.takes if option in arguments)
             raise MisuseError(f"{_option(name)} is not for --format {form}, which takes {taken}")
     source = None
     if "journal" in chosen.takes and data is None:

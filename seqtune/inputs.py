@@ -1,4 +1,4 @@
-"""Inputs: what the functions of `seqtune.api` accept, turned into our nouns or refused before anything is written."""
+"""Inputs: converts and checks the arguments of `seqtune.api` before anything is written."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 
 
 def warned(step: str) -> None:
-    """A Say of what should not be missed, in Python."""
+    """Issue a Python warning; the `Say` for notes that the user should not miss."""
     warnings.warn(step, stacklevel=3)
 
 
 def as_problem(problem: object, input_shape: Sequence[int] | None = None) -> Problem:
-    """A Problem from any accepted form: a Problem, text, a mapping, or a torch module with its input's shape."""
+    """A Problem from any accepted form: a Problem, text, a mapping, or a PyTorch layer with its input's shape.
+
+    Raises ProblemError.
+    """
     if isinstance(problem, Problem):
         return problem
     if isinstance(problem, str):
@@ -43,31 +46,31 @@ def as_problem(problem: object, input_shape: Sequence[int] | None = None) -> Pro
         if input_shape is None:
             raise ProblemError(f"a {type(problem).__name__} needs input_shape=(batch, channels, height, width)")
         return from_module(problem, input_shape)
-    raise ProblemError(f"a {type(problem).__name__} is no problem; give text, a mapping or a torch.nn.Conv2d")
+    raise ProblemError(f"a {type(problem).__name__} is not a problem; give text, a mapping or a torch.nn.Conv2d")
 
 
 def as_problems(problems: object) -> list[Problem]:
-    """Problems from one, from several, or from the name of a set, each in any accepted form."""
+    """Problems from one problem, several, or the name of a set, each in any accepted form. Raises ProblemError."""
     if isinstance(problems, str) and problems.partition(":")[0].lower() in NETWORKS:
         return problem_set(problems)
     return [as_problem(problem) for problem in several(problems)]
 
 
 def as_device(device: Device | str) -> Device:
-    """A Device by itself or by name; of MIOpen's, also with facts (`miopen:gfx906_60`). Raises DeviceError."""
+    """A Device, given itself or by name; MIOpen's GPUs also with facts (`miopen:gfx906_60`). Raises DeviceError."""
     if not isinstance(device, Device | str):
-        raise DeviceError(f"a {type(device).__name__} is no device; name one (seqtune devices lists them)")
+        raise DeviceError(f"a {type(device).__name__} is not a device; name one (seqtune devices lists them)")
     if isinstance(device, str) and device.startswith("miopen:"):
         from seqtune.kernels.miopen.gpus import device as miopen_device
 
         return miopen_device(device)
     if isinstance(device, str) and device.startswith("gfx"):
-        raise DeviceError(f"no device {device!r:.60}; as one of MIOpen's it is {'miopen:' + device!r:.70}")
+        raise DeviceError(f"no device {device!r:.60}; MIOpen's GPU is named {'miopen:' + device!r:.70}")
     return device if isinstance(device, Device) else discovery.find(device)
 
 
 def load_checkpoint(name: str | Path) -> Model:
-    """The model in a checkpoint folder, kept in memory until its files change. Raises CheckpointError."""
+    """The model of a checkpoint, cached until the files change. Raises CheckpointError."""
     from seqtune.predictor.checkpoint_folder import find
 
     folder = find(name)
@@ -83,23 +86,23 @@ def _loaded(folder: str, stamps: tuple[tuple[str, int], ...]) -> Model:
 
 
 def several(problems: object) -> list[object]:
-    """All problems of an iterable; one problem, which may be a text or a mapping, as a list of one.
+    """A list of the problems in an iterable; a single problem gives a list of one.
 
     >>> several("gemm m=1 n=2 k=3")
     ['gemm m=1 n=2 k=3']
     """
-    one = isinstance(problems, str | Mapping | Problem) or not isinstance(problems, Iterable)
-    return [problems] if one else list(problems)  # type: ignore[call-overload]
+    single = isinstance(problems, str | Mapping | Problem) or not isinstance(problems, Iterable)
+    return [problems] if single else list(problems)  # type: ignore[call-overload]
 
 
 def check_positive(name: str, value: float) -> None:
-    """Refuse what is zero, negative, infinite or not a number; `name` is the argument's, as the user knows it."""
+    """Check that an argument is a positive, finite number. Raises MisuseError with its `name`."""
     if not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
         raise MisuseError(f"{name}={value}; it must be a positive number")
 
 
 def check_journal(path: Path) -> None:
-    """Refuse a journal that is not there, or is empty: opening it would make one. Raises MisuseError."""
+    """Check that a journal exists and is not empty, because opening would create it. Raises MisuseError."""
     if not path.exists():
         raise MisuseError(f"no journal {path}; `seqtune tune` makes one")
     if path.is_file() and not path.stat().st_size:
@@ -107,15 +110,17 @@ def check_journal(path: Path) -> None:
 
 
 def check_free(out: Path, force: bool, checkpoint: bool = False) -> None:
-    """Refuse an output that is there, or whose folder is not. A checkpoint is a folder; nothing else is replaced by it.
+    """Check that an output can be written: its folder exists, and it exists itself only with `force`.
+
+    A checkpoint is a folder and replaces only another checkpoint or an empty folder. Raises MisuseError, SeqtuneError.
     """
     if out.exists():
         if checkpoint and not (out / "seqtune.json").is_file() and (not out.is_dir() or any(out.iterdir())):
-            raise MisuseError(f"{out} exists and is no checkpoint; choose another folder")
+            raise MisuseError(f"{out} exists and is not a checkpoint; choose another folder")
         if not checkpoint and out.is_dir():
             raise MisuseError(f"{out} is a folder; name a file")
         if not checkpoint and not out.is_file():
-            raise MisuseError(f"{out} is no regular file, and is not replaced by one")
+            raise MisuseError(f"{out} is not a regular file and cannot be replaced")
         if not force:
             raise MisuseError(f"{out} exists; --force overwrites it")
     if not out.parent.is_dir():

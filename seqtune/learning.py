@@ -1,4 +1,4 @@
-"""Learning from measurements: export, train, retrain and evaluate, wired from the floors below."""
+"""Learning: train, retrain and evaluate models, wired from the floors below."""
 
 from __future__ import annotations
 
@@ -20,28 +20,27 @@ if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.predictor.model import Model
 
+
 def _only(data: Dataset, device: str | None) -> Dataset:
-    """Held-out rows of that device alone (None: all), and all others: the methods learn from no less than without."""
+    """Keep the held-out rows of one device only (None: of all), and all training rows."""
     if device is None:
         return data
-    keys = data.named(device) or data.named(as_device(device).name)  # a number means a device of this machine
+    keys = data.named(device) or data.named(as_device(device).name)  # llvm:0 means a device of this machine
     if not keys:
-        names = ", ".join(sorted({one.name for one in data.devices.values()}))
+        names = ", ".join(sorted({known.name for known in data.devices.values()}))
         raise DeviceError(f"the data set has no device {device!r:.60}; it has {names}")
     return replace(data, rows=data.rows[data.rows["device"].isin(keys) | ~data.rows["problem"].isin(data.held_out)])
 
 
 def read_measurements(data: str | Path | None) -> Dataset:
-    """The data set as `read_dataset` finds it. Raises MisuseError where it holds another tuner's choices, which no
-    measurement proves.
-    """
+    """Read a data set of measurements. Raises MisuseError where it holds another tuner's choices instead."""
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.data.labels import holds_labels
 
     dataset = read_dataset(data)
     if holds_labels(dataset):
-        raise MisuseError(f"{data} holds MIOpen's labels, no measurements to search among: `seqtune train` learns from "
-                          "them, and `seqtune evaluate` judges them")
+        raise MisuseError(f"{data} holds another tuner's choices (labels), not measurements to search among; "
+                          "`seqtune train` learns from labels, and `seqtune evaluate` judges them")
     return dataset
 
 
@@ -50,16 +49,16 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
           progress: Callable[[Any], None] | None = None, say: Say = silent) -> Written:
     """Train a model on a data set (None: the shipped one) and save it as a checkpoint.
 
-    The kind of model follows from the data set. `extra` is how many more problems the teacher of measured times labels;
-    `state` names a folder that keeps an unfinished training, to be resumed by the same call. `progress` is told after
-    every epoch; `say`, on another tuner's choices, what else is being done.
+    The kind of model follows from the data set. `extra` is the number of further problems that boosted trees label.
+    `state` is a folder that keeps an unfinished training; the same call resumes it. `progress` is called after every
+    epoch, `say` for other steps. Raises MisuseError for wrong arguments and data that no model learns from.
     """
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.predictor.model import TrainingRequest, learner
 
     check_free(Path(out), force, checkpoint=True)
     if state is not None and (not Path(state).parent.is_dir() or (Path(state).exists() and not Path(state).is_dir())):
-        raise MisuseError(f"{state} is no folder, and none can be made there")
+        raise MisuseError(f"{state} is not a folder and cannot be created")
     dataset = read_dataset(data)
     request = TrainingRequest(epochs, extra, refit, None if state is None else Path(state), seed)
     model, report = learner(dataset).train(dataset, request, progress, say)
@@ -72,7 +71,7 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     """Adapt a checkpoint to new records without forgetting the old ones, and save the result as another checkpoint.
 
     `rehearse` is a data set of the old records (None: the shipped ones). The report compares before and after on the
-    held-out problems of both, beside a training from scratch on the new records alone (unless `scratch` is False).
+    held-out problems of both and, with `scratch`, a model trained on the new records alone. Raises MisuseError.
     """
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.predictor.model import TrainingRequest
@@ -90,13 +89,13 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
              checkpoint: str | Path | None = None, methods: str | Sequence[str] | None = None, live: bool = False,
              problems: object = None, device: Device | str | None = None, baselines: bool = False,
              by_feature: bool = False, progress: Say = silent, warn: Say = warned) -> Evaluation:
-    """How good a checkpoint is on problems that it did not learn from, beside other methods.
+    """Compare a checkpoint with other methods on problems that it did not learn from.
 
-    `data` is a data set (None: the shipped ones), or with `form`, a name in the table of formats, files of that
-    format. `device` is the only one that is judged; with `form` it adds facts that the files do not tell. `checkpoint`
-    is a folder or a name (None: the shipped one that learns from such data). With `live`, what the methods propose for
-    `problems` (a named set, a file, or several problems) is measured on the spot on `device`. `methods`, `baselines`
-    and `by_feature` are the options of `EvaluationRequest`. What should not be missed is told to `warn`, too.
+    `data` is a data set (None: the shipped ones) or, with `form` (a name in the table of formats), files of that
+    format. Only `device` is judged (None: all); with `form` it adds facts that the files lack. `checkpoint` is a folder
+    or a name (None: the shipped one for such data). With `live`, the proposals for `problems` (a named set, a file, or
+    several problems) are measured now on `device`. `methods`, `baselines` and `by_feature` are options of
+    `EvaluationRequest`. `warn` receives notes that the user should see. Raises MisuseError, DeviceError.
     """
     from seqtune.predictor.model import EvaluationRequest, shipped_learner
 
@@ -115,7 +114,7 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
 
 
 def _judged(data: str | Path | Sequence[str | Path] | None, form: str | None, device: Device | str | None) -> Dataset:
-    """The data set of an evaluation; of its held-out problems only those of the device (None: all)."""
+    """The data set of an evaluation, with the held-out problems of one device only (None: of all)."""
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.data.formats.table import find_files, format_of
 
@@ -130,12 +129,12 @@ def _judged(data: str | Path | Sequence[str | Path] | None, form: str | None, de
 
 
 def _questions(problems: object, device: Device | str) -> tuple[tuple[Problem, Device], ...]:
-    asked = problem_set(problems) if isinstance(problems, str | Path) else as_problems(problems)
-    measured_on = as_device(device)
-    return tuple((problem, measured_on) for problem in asked)
+    chosen = problem_set(problems) if isinstance(problems, str | Path) else as_problems(problems)
+    target = as_device(device)
+    return tuple((problem, target) for problem in chosen)
 
 
 def _check_learns(model: Model, dataset: Dataset, checkpoint: str | Path | None, data: object) -> None:
     if not model.learns_from(dataset):
-        raise MisuseError(f"the checkpoint {checkpoint} does not learn from such data as {data or 'the shipped ones'}: "
-                          "measured times and another tuner's choices are for different kinds of models")
+        raise MisuseError(f"the checkpoint {checkpoint} cannot learn from {data or 'the shipped data'}: "
+                          "measured times and another tuner's choices need different kinds of models")

@@ -1,4 +1,4 @@
-"""Answers: what the functions of `seqtune.api` return. Frozen, and each can be written as JSON."""
+"""Results of the functions of `seqtune.api`. Each is frozen and can be written as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def duration(seconds: float | None) -> str:
-    """For people.
+    """Seconds as text with a unit; "-" where unknown or infinite.
 
     >>> duration(0.00123)
     '1.23 ms'
@@ -32,30 +32,30 @@ def duration(seconds: float | None) -> str:
 
 
 def finite(value: float | None) -> float | None:
-    """JSON has no infinity: a failure's time, and the error of an output that holds one, are null."""
+    """The value, or None where it is infinite or NaN, because JSON has neither."""
     return value if value is not None and math.isfinite(value) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A configuration that was proposed (with its probability), measured, or both."""
+    """A configuration that was proposed, measured, or both."""
 
     configuration: Configuration
-    probability: float | None = None  # None: not among the proposals
+    probability: float | None = None  # None where it was not proposed
     measurement: Measurement | None = None
 
     def to_json(self) -> dict[str, object]:
-        """A JSON object; `status`, `seconds`, `spread` and `error` where it was measured."""
-        found: dict[str, object] = {
+        """A JSON object, with `status`, `seconds`, `spread` and `error` where it was measured."""
+        fields: dict[str, object] = {
             "kernel": self.configuration.kernel, "configuration": dict(self.configuration.settings),
             "probability": self.probability}
-        if self.measurement is not None:
-            one = self.measurement
-            found |= {"status": one.status.value, "seconds": finite(one.seconds),
-                      "spread": one.spread, "error": finite(one.error)}
-            if one.message:
-                found["message"] = one.message
-        return found
+        measurement = self.measurement
+        if measurement is not None:
+            fields |= {"status": measurement.status.value, "seconds": finite(measurement.seconds),
+                       "spread": measurement.spread, "error": finite(measurement.error)}
+            if measurement.message:
+                fields["message"] = measurement.message
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,10 @@ class Prediction:
     winner: Proposal
     verified: bool = False
     speedup: float | None = None  # default / winner, in least times
-    significant: bool | None = None  # the winner is faster than the default, with ERROR_LEVEL of being wrong
-    cached: bool = False  # the measurements are those of an earlier verification, from the journal
-    budget_seconds: float | None = None  # what the verification was given
-    elapsed_seconds: float | None = None  # what it took; None where it is cached
+    significant: bool | None = None  # whether the winner is faster than the default, at the level ERROR_LEVEL
+    cached: bool = False  # whether an earlier verification in the journal answered
+    budget_seconds: float | None = None  # time budget of the verification
+    elapsed_seconds: float | None = None  # duration of the verification; None where it is cached
 
     def __repr__(self) -> str:
         return f"<Prediction of {self.problem.brief()} on {self.device.name}: {self.conclusion()}>"
@@ -90,24 +90,24 @@ class Prediction:
 
     @property
     def configuration(self) -> Configuration:
-        """The winner's."""
+        """The winner's configuration."""
         return self.winner.configuration
 
     def to_json(self) -> dict[str, object]:
-        """A JSON object; `speedup`, `significant`, `cached` and the seconds only where it was verified."""
-        found: dict[str, object] = {
+        """A JSON object, with `speedup`, `significant`, `cached` and the seconds where it was verified."""
+        fields: dict[str, object] = {
             "problem": self.problem.to_json(), "device": self.device.name,
             "candidates": [candidate.to_json() for candidate in self.candidates],
             "default": self.default.to_json(), "winner": self.winner.to_json()}
         if self.verified:
-            found |= {"speedup": self.speedup, "significant": self.significant, "cached": self.cached,
-                      "budget_seconds": self.budget_seconds, "elapsed_seconds": self.elapsed_seconds}
-        return found
+            fields |= {"speedup": self.speedup, "significant": self.significant, "cached": self.cached,
+                       "budget_seconds": self.budget_seconds, "elapsed_seconds": self.elapsed_seconds}
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """What is here, with the short name of each backend's best device, and why backends are missing."""
+    """The devices of this machine with their short names, best first, and why other backends are unavailable."""
 
     listed: tuple[tuple[str, Device], ...]
     unavailable: Mapping[str, str]
@@ -120,7 +120,7 @@ class Devices:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What tuning one problem found."""
+    """The result of tuning one problem."""
 
     problem: Problem
     best: Configuration | None  # None where nothing ran correctly
@@ -128,32 +128,32 @@ class Tuned:
     default: Configuration
     default_seconds: float | None
     trials: int
-    measured: int  # of these in this run; the others were in the journal
+    measured: int  # trials of this run; the others were in the journal
     failed: int
-    space: int  # configurations there are
-    confidence: float | None  # that the best is faster than the second: 1 - p of a t-test over the finals; or unknown
+    space: int  # number of valid configurations
+    confidence: float | None  # that the best beats the runner-up: 1 - p of a t-test over the finals
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
-        def shown(configuration: Configuration | None, seconds: float | None) -> dict[str, object] | None:
+        def timed(configuration: Configuration | None, seconds: float | None) -> dict[str, object] | None:
             return None if configuration is None else {
                 "kernel": configuration.kernel, "configuration": dict(configuration.settings), "seconds": seconds}
 
-        return {"problem": self.problem.to_json(), "best": shown(self.best, self.best_seconds),
-                "default": shown(self.default, self.default_seconds), "trials": self.trials,
+        return {"problem": self.problem.to_json(), "best": timed(self.best, self.best_seconds),
+                "default": timed(self.default, self.default_seconds), "trials": self.trials,
                 "measured": self.measured, "failed": self.failed, "space": self.space,
                 "confidence": self.confidence}
 
 
 @dataclass(frozen=True, slots=True)
 class TuningReport:
-    """What a tuning run found."""
+    """The results of a tuning run."""
 
     device: Device
-    journal: Path | None  # None where it was replayed
+    journal: Path | None  # None for a replay
     results: tuple[Tuned, ...]
     skipped: tuple[tuple[Problem, str], ...]  # with the reason
-    replayed: str | None = None  # the data set that answered; nothing was measured
+    replayed: str | None = None  # the data set that answered in a replay
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
@@ -165,19 +165,20 @@ class TuningReport:
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """Verified predictions, and what could not be shown and why."""
+    """Verified predictions, and why other devices are left out."""
 
     predictions: tuple[Prediction, ...]
     unavailable: Mapping[str, str]
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
-        return {"predictions": [one.to_json() for one in self.predictions], "unavailable": dict(self.unavailable)}
+        return {"predictions": [prediction.to_json() for prediction in self.predictions],
+                "unavailable": dict(self.unavailable)}
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file or a checkpoint folder that was written, and what its kind of work reports of it."""
+    """A file or checkpoint folder that was written, and a report on it."""
 
     out: Path
     report: Mapping[str, Any]
@@ -189,7 +190,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The rows of an evaluation's table: shares of methods, or choices told by solver and solvers chosen."""
+    """The rows of an evaluation's table: shares of methods, or scores of label models by solver."""
 
     rows: tuple[ResultRow, ...]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer.main
 
-from seqtune.cli.commands import app
+from seqtune.cli import app
 
 HEAD = """# Command line
 

@@ -48,7 +48,7 @@ def test_a_linear_layer_is_a_matrix_product() -> None:
 
 
 @pytest.mark.parametrize(("problem", "says"), [
-    (nn.Conv2d(3, 8, 3), "needs input_shape"), (nn.ReLU(), "a ReLU is no problem"), (7, "a int is no problem"),
+    (nn.Conv2d(3, 8, 3), "needs input_shape"), (nn.ReLU(), "a ReLU is not a problem"), (7, "a int is not a problem"),
     ({"type": 3}, "the type of a problem is a word"), ("", "no problem")])
 def test_what_is_no_problem_is_refused(problem: object, says: str) -> None:
     with pytest.raises(ProblemError, match=says):
@@ -159,7 +159,7 @@ def test_a_named_set_is_as_good_as_its_problems() -> None:
 
 
 @pytest.mark.parametrize(("device", "options", "says"), [
-    (None, {}, "NoneType is no device"), ("llvm:0", {"top": 2.5}, "top=2.5"), ("llvm:0", {"seconds": None}, "seconds")])
+    (None, {}, "is not a device"), ("llvm:0", {"top": 2.5}, "top=2.5"), ("llvm:0", {"seconds": None}, "seconds")])
 def test_values_of_another_type_are_refused_in_one_line(device: Any, options: dict[str, Any], says: str) -> None:
     with pytest.raises(MisuseError, match=says):
         seqtune.predict(CONV, device, **options)

@@ -183,17 +183,17 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
     "a name twice in JSON": (["predict", '{"type": "gemm", "m": 1, "n": 2, "k": 3, "m": 4}'], "given twice"),
     "a pipe as a journal": (["tune", *GEMM, "--trials", "3", "--journal", "{}/pipe"], "no regular file"),
     "a pipe as an output": (
-        ["export", "--out", "{}/pipe", "--force", "--journal", "{}/good.sqlite"], "no regular file"),
+        ["export", "--out", "{}/pipe", "--force", "--journal", "{}/good.sqlite"], "not a regular file"),
     "a journal in no folder": (["tune", *GEMM, "--trials", "3", "--journal", "{}/none/j.sqlite"], "does not exist"),
     "a journal where none can be made": (
         ["tune", *GEMM, "--trials", "3", "--journal", "/proc/journal.sqlite"], "cannot make the journal"),
     "a training kept in a file": (
-        ["train", "{}/good.parquet", "--out", "{}/new", "--state", "{}/file"], "no folder"),
+        ["train", "{}/good.parquet", "--out", "{}/new", "--state", "{}/file"], "not a folder"),
     "a demonstration without time": (["demo", "--seconds", "0"], "seconds"),
     "a demonstration without checkpoint": (["demo", "--checkpoint", "{}/nowhere"], "nowhere"),
     "no command": ([], "no command given"),
     "an unknown command": (["predikt"], "predikt"),
-    "a folder that is no checkpoint": (["predict", *GEMM, "--checkpoint", "{}/hollow"], "hollow is no checkpoint"),
+    "a folder that is not a checkpoint": (["predict", *GEMM, "--checkpoint", "{}/hollow"], "hollow is no checkpoint"),
     "a checkpoint that is not there": (["predict", *GEMM, "--checkpoint", "{}/nowhere"], "nowhere"),
     "a checkpoint of another vocabulary": (["predict", *GEMM, "--checkpoint", "{}/vocabulary"], "vocabulary"),
     "a checkpoint of another kernel version": (["predict", *GEMM, "--checkpoint", "{}/values"], "version 99"),
@@ -228,7 +228,7 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
     "nothing to tune": (["tune"], "either"),
     "two kinds of problems": (["tune", *GEMM, "--problems", "resnet18"], "either"),
     "no trials": (["tune", *GEMM, "--trials", "0"], "--trials"),
-    "two budgets": (["tune", *GEMM, "--trials", "5", "--total", "9"], "shared by all problems"),
+    "two budgets": (["tune", *GEMM, "--trials", "5", "--total", "9"], "cannot be combined with"),
     "no total": (["tune", *GEMM, "--total", "0"], "--total"),
     "negative trials": (["tune", *GEMM, "--trials", "-5"], "--trials"),
     "a negative time": (["tune", *GEMM, "--seconds", "-1"], "seconds"),
@@ -260,7 +260,7 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
     "no epochs": (["train", "{}/good.parquet", "--out", "{}/new", "--epochs", "0"], "--epochs"),
     "training over a checkpoint": (["train", "{}/good.parquet", "--out", "{}/good"], "--force"),
     "training over a folder of something else": (
-        ["train", "{}/good.parquet", "--out", "{}", "--force", "--epochs", "1"], "no checkpoint"),
+        ["train", "{}/good.parquet", "--out", "{}", "--force", "--epochs", "1"], "not a checkpoint"),
 }
 
 

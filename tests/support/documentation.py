@@ -19,7 +19,7 @@ import typer.main
 
 from docs.generate import command_line, errors
 from seqtune.__main__ import main
-from seqtune.cli.commands import app
+from seqtune.cli import app
 from seqtune.kernels.problem_sets.networks import NETWORKS
 from tests.support.miopen_files import LABELS, NEW_FIND, perf_db
 from tests.support.recorded_files import write_cache, write_recorded

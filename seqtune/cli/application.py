@@ -1,0 +1,58 @@
+"""The command-line application and the options that several commands share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    name="seqtune", rich_markup_mode=None, pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    help="Predicts the tuning parameters of compute kernels, and proves them by measuring.",
+    epilog="Example: seqtune predict conv2d n=1 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 --device llvm:0 --verify")
+
+# The words of a problem may be a MIOpenDriver command line with options of its own, so unknown options are words, too.
+PROBLEM_WORDS = {"ignore_unknown_options": True}
+
+Words = Annotated[list[str] | None, typer.Argument(
+    metavar="PROBLEM...", show_default=False,
+    help="conv2d c=64 h=56 ...; gemm m=.. n=.. k=..; a MIOpenDriver line; or a quoted JSON object: "
+         '{"type": "conv2d", "c": 64, "h": 56, "k": 64, "r": 3, "pad": 1}.')]
+DeviceName = Annotated[str, typer.Option("--device", help="Device that will run the kernel (see `seqtune devices`).")]
+AsJson = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
+Checkpoint = Annotated[str | None, typer.Option(
+    "--checkpoint", metavar="FOLDER_OR_NAME", show_default=False,
+    help="A trained checkpoint.  [default: the shipped one for the device or the data]")]
+JournalPath = Annotated[Path | None, typer.Option(
+    "--journal", help="The journal file.  [default: in the user's data folder]", show_default=False)]
+Epochs = Annotated[int | None, typer.Option("--epochs", min=1, help="Maximum number of epochs.", show_default=False)]
+Extra = Annotated[int | None, typer.Option(
+    "--extra", min=0, help="Number of further problems to learn from, labelled by boosted trees.", show_default=False)]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of all random choices.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from .. import __version__
+
+        print(f"seqtune {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[bool, typer.Option(
+        "--version", callback=_version, is_eager=True, help="Show the version and exit.")] = False,
+) -> None:
+    pass
+
+
+def answer(result: Any) -> None:
+    """Print a result as one line of JSON."""
+    json.dump(result, sys.stdout, allow_nan=False)
+    print()

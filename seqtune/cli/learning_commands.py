@@ -1,0 +1,141 @@
+"""The commands that learn and judge: train, retrain, evaluate and replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .application import AsJson, Checkpoint, Epochs, Extra, Force, Seed, answer, app
+from .arguments import evaluated, numbers, parts
+
+
+@app.command(epilog="Example: seqtune train records.parquet --out my-checkpoint --seed 1")
+def train(
+    data: Annotated[Path, typer.Argument(help="A data set (Parquet), as `export` writes it, or `shipped`.")],
+    out: Annotated[Path, typer.Option("--out", help="The checkpoint's folder.")],
+    epochs: Epochs = None,
+    extra: Extra = None,
+    refit: Annotated[bool, typer.Option(
+        "--refit", help="Train again in the end, on the validation problems as well.")] = False,
+    state: Annotated[Path | None, typer.Option(
+        "--state", show_default=False,
+        help="Folder that keeps an unfinished training; the same command resumes it.")] = None,
+    seed: Seed = 0,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a model on a data set. Ctrl-C keeps the best so far."""
+    from .. import api
+    from . import progress, tables
+
+    report = api.train(data, out, epochs=epochs, extra=extra, refit=refit, state=state, seed=seed, force=force,
+                       progress=progress.epoch, say=progress.line)
+    answer(report.to_json()) if as_json else tables.report(report.to_json())
+
+
+@app.command(epilog="Example: seqtune retrain my-checkpoint new-device.parquet --out adapted")
+def retrain(
+    checkpoint: Annotated[str, typer.Argument(help="The checkpoint's folder, or `default`.")],
+    data: Annotated[Path, typer.Argument(help="New records (Parquet).")],
+    out: Annotated[Path, typer.Option("--out", help="The new checkpoint's folder.")],
+    rehearse: Annotated[Path | None, typer.Option(
+        "--rehearse", show_default=False,
+        help="Old records that must not be forgotten.  [default: the shipped ones]")] = None,
+    scratch: Annotated[bool, typer.Option(
+        "--scratch/--no-scratch", help="Also train a model from scratch on the new records, for comparison.")] = True,
+    epochs: Epochs = None,
+    extra: Extra = None,
+    seed: Seed = 0,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Adapt a checkpoint to new records without forgetting the old ones; reports before and after."""
+    from .. import api
+    from . import progress, tables
+
+    report = api.retrain(checkpoint, data, out, rehearse=rehearse, epochs=epochs, extra=extra, seed=seed,
+                         scratch=scratch, force=force, progress=progress.epoch)
+    answer(report.to_json()) if as_json else tables.report(report.to_json())
+
+
+@app.command(epilog="Example: seqtune evaluate --methods seq2seq,random,default --json; "
+                    "seqtune evaluate miopen --data gfx906_60.db.bz2 --json")
+def evaluate(
+    sources: Annotated[list[Path] | None, typer.Argument(
+        metavar="[DATA]", show_default=False,
+        help="A data set.  [default: the shipped one]  Or a format (`miopen`), with its files in --data.")] = None,
+    files: Annotated[list[Path] | None, typer.Option(
+        "--data", metavar="PATH...", show_default=False,
+        help="Files of the format, or folders of them; --device adds facts of a device.")] = None,
+    baselines: Annotated[bool, typer.Option(
+        "--baselines", help="For another tuner's choices: also fit and judge the baselines (minutes).")] = False,
+    by: Annotated[bool, typer.Option(
+        "--by", help="For another tuner's choices: also by direction and data type.")] = False,
+    checkpoint: Checkpoint = None,
+    methods: Annotated[str | None, typer.Option("--methods", help="Methods to compare, separated by commas.")] = None,
+    live: Annotated[bool, typer.Option("--live", help="Measure now instead of looking up.")] = False,
+    problems: Annotated[str | None, typer.Option(
+        "--problems", metavar="SET_OR_FILE", help="With --live: the problems.")] = None,
+    device: Annotated[str | None, typer.Option(
+        "--device", help="Judge this device only; with --live, measure on it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare methods on held-out problems by the share of the best known speed."""
+    from .. import api
+    from . import progress, tables
+
+    form, paths = evaluated(sources or (), files or ())
+    with progress.spinner() as say:
+        result = api.evaluate(
+            paths, form=form, checkpoint=checkpoint, methods=methods.split(",") if methods else None, live=live,
+            problems=problems, device=device, baselines=baselines, by_feature=by, progress=say, warn=progress.note)
+    answer(result.to_json()) if as_json else tables.evaluation(result.to_json()["rows"])
+
+
+@app.command(epilog="Example: seqtune replay recorded/ --strategies portfolio,random --budgets 25,50 --json")
+def replay(
+    data: Annotated[Path, typer.Argument(
+        help="A data set, `shipped`, or a folder or file of recorded spaces (Parquet with a spaces.json).")],
+    strategies: Annotated[str, typer.Option(
+        "--strategies", help="Strategies of `seqtune tune`, separated by commas.",
+    )] = "portfolio,autotvm,droplet,random",
+    budgets: Annotated[str, typer.Option(
+        "--budgets", help="Numbers of evaluations; 0 is the first proposal, unmeasured.")] = "25,50,100,200",
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Searches of each space by each strategy.")] = 30,
+    transfer: Annotated[str | None, typer.Option(
+        "--transfer", show_default=False,
+        help="Give strategies other records: leave-device-out, leave-problem-out.  [default: none]")] = None,
+    spaces: Annotated[str | None, typer.Option("--spaces", help="Only these spaces.", show_default=False)] = None,
+    devices: Annotated[str | None, typer.Option("--devices", help="Only these devices.", show_default=False)] = None,
+    complete: Annotated[bool, typer.Option("--complete", help="Only completely measured spaces.")] = False,
+    held_out: Annotated[bool, typer.Option("--held-out", help="Only problems that the data set holds out.")] = False,
+    batch: Annotated[int, typer.Option(
+        "--batch", min=1, help="Number of configurations that a strategy proposes at once.")] = 1,
+    seed: Seed = 0,
+    jobs: Annotated[int | None, typer.Option(
+        "--jobs", min=1, help="Number of processes.  [default: one for each core]", show_default=False)] = None,
+    curves: Annotated[Path | None, typer.Option(
+        "--curves", metavar="FIGURE", help="Draw the convergence curves: .svg, .png or .pdf.",
+        show_default=False)] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the figure.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare strategies by simulated searches of recorded spaces."""
+    from .. import strategy_replay
+    from ..figures.curves import check_drawable, draw
+    from ..inputs import check_free
+    from . import progress, tables
+
+    if curves is not None:
+        check_free(curves, force)
+        check_drawable(curves)
+    with progress.spinner() as say:
+        result = strategy_replay.replay(
+            data, strategies=parts(strategies), budgets=numbers("--budgets", budgets), repeats=repeats,
+            transfer=transfer, spaces=parts(spaces), devices=parts(devices), complete=complete, held_out=held_out,
+            batch=batch, seed=seed, jobs=jobs, progress=say)
+    if curves is not None:
+        draw(result.curves, curves)
+    answer(result.to_json()) if as_json else tables.replayed(result)
