@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 
 from ..networks.dimensions import Dimensions
+from ..networks.hypotheses import Hypotheses
 from ..networks.transformer import DecoderLayer, EncoderLayer, Pairs
 from ..sequence.beam import Allowed, Scores
 from ..sequence.numeric_codes import codes
@@ -176,15 +177,6 @@ class LabelTranslator(SentenceModel):
         return decoded, tuple(so_far)
 
 
-@dataclass(frozen=True)
-class Decoding:
-    """Where a translation stands. `past` is empty until the kernel's word has been read."""
-
-    memory: Pairs  # of every question
-    owners: NDArray[np.int64]  # hypothesis -> question
-    past: Pairs
-
-
 class LabelWords:
     """A model of sentences as a `NextWord` of the beam search; it is put into evaluation mode."""
 
@@ -196,24 +188,23 @@ class LabelWords:
 
     @torch.inference_mode()
     def start(self, questions: Sequence[tuple[Problem, Device]] | Questions,
-              allowed: Allowed) -> tuple[Decoding, Scores]:
-        """One empty hypothesis per question."""
+              allowed: Allowed) -> tuple[Hypotheses, Scores]:
+        """Begin one hypothesis without words for each query, and score the words allowed first.
+
+        <begin> is read for these scores alone: it belongs to no hypothesis's past.
+        """
         inputs = Inputs.of(Questions.of(questions), self.vocabulary.words)
-        everyone = np.arange(len(questions))
-        memory = self.model.encode(Source.of(inputs, everyone))
-        state = Decoding(memory, everyone, ())
-        states, _ = self.model.decode(torch.full((len(questions), 1), BEGIN), memory)
-        return state, self._scores(states, allowed)
+        hypotheses = Hypotheses.of(self.model.encode(Source.of(inputs, np.arange(len(questions)))))
+        states, _ = self.model.decode(torch.full((len(questions), 1), BEGIN), hypotheses.memory)
+        return hypotheses, self._scores(states, allowed)
 
     @torch.inference_mode()
-    def advance(self, state: Decoding, said: Allowed, allowed: Allowed) -> tuple[Decoding, Scores]:
-        """New hypotheses: each an old one with one more word."""
-        rows, owners = torch.from_numpy(said.after), state.owners[said.after]
-        chosen = torch.from_numpy(owners)
-        memory = tuple((keys[chosen], values[chosen]) for keys, values in state.memory)
-        past = tuple((keys[rows], values[rows]) for keys, values in state.past)
-        states, past = self.model.decode(torch.from_numpy(said.words)[:, None], memory, past)
-        return Decoding(state.memory, owners, past), self._scores(states, allowed)
+    def advance(self, state: Hypotheses, said: Allowed, allowed: Allowed) -> tuple[Hypotheses, Scores]:
+        """Continue hypotheses with one more word each, and score the words allowed next."""
+        state = state.follow(said)
+        memory, _ = state.selected
+        states, past = self.model.decode(torch.from_numpy(said.words)[:, None], memory, state.past)
+        return replace(state, past=past), self._scores(states, allowed)
 
     def _scores(self, states: Tensor, allowed: Allowed) -> Scores:
         vectors = self._answers[torch.from_numpy(allowed.words)]

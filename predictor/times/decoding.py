@@ -1,31 +1,28 @@
-"""Decoding: a Translator as the beam search asks it, one word at a time, with the keys and values of the past kept."""
+"""Decoding: a Translator as the beam search asks it, one word at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 
-from ..networks.transformer import Pairs
+from ..networks.hypotheses import Hypotheses
 from ..sequence.beam import Allowed, Scores
 from ..sequence.vocabulary import BEGIN, Batch, Vocabulary
 from .translator import Memory, Source, Translator
 
 
-class Decoding(NamedTuple):
-    """Where a translation stands: which problem each hypothesis belongs to, and what is kept of it."""
+@dataclass(frozen=True)
+class DecodingState:
+    """The hypotheses of a search, and what the decoder needs of their problems."""
 
-    memory: Memory  # of every problem
-    chosen: tuple[Pairs, Tensor]  # the memory's pairs and mask for every hypothesis
-    owners: NDArray[np.int64]  # hypothesis -> problem
-    past: Pairs
+    memory: Memory  # of every query
+    hypotheses: Hypotheses
 
 
 class TranslatorWords:
@@ -36,31 +33,27 @@ class TranslatorWords:
         self.vocabulary = vocabulary
 
     @torch.inference_mode()
-    def start(self, questions: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[Decoding, Scores]:
-        """One empty hypothesis per question."""
-        batch = Batch.of([self.vocabulary.source(problem, device) for problem, device in questions])
+    def start(self, queries: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[DecodingState, Scores]:
+        """Begin one hypothesis without words for each query, and score the words allowed first."""
+        batch = Batch.of([self.vocabulary.source(problem, device) for problem, device in queries])
         memory = self.model.encode(Source.of(batch))
-        settled = np.full((len(questions), len(self.vocabulary.derived)), np.nan, np.float32)
-        begin = Allowed(np.arange(len(questions)), np.full(len(questions), BEGIN), settled)
-        state = Decoding(memory, (memory.pairs, memory.mask), begin.after, ())
-        return self._step(state, None, begin, allowed)
+        hypotheses = Hypotheses.of(memory.pairs, memory.mask)
+        resolved = np.full((len(queries), len(self.vocabulary.derived)), np.nan, np.float32)
+        begin = Allowed(hypotheses.owners, np.full(len(queries), BEGIN), resolved)
+        return self._read(DecodingState(memory, hypotheses), begin, allowed)
 
     @torch.inference_mode()
-    def advance(self, state: Decoding, said: Allowed, allowed: Allowed) -> tuple[Decoding, Scores]:
-        """New hypotheses: each an old one with one more word."""
-        owners = state.owners[said.after]
-        chosen = state.chosen if np.array_equal(owners, state.owners) else state.memory.select(torch.from_numpy(owners))
-        rows = torch.from_numpy(said.after)
-        past = tuple((keys[rows], values[rows]) for keys, values in state.past)
-        return self._step(Decoding(state.memory, chosen, owners, ()), past, said, allowed)
+    def advance(self, state: DecodingState, words: Allowed, allowed: Allowed) -> tuple[DecodingState, Scores]:
+        """Continue hypotheses with one more word each, and score the words allowed next."""
+        return self._read(replace(state, hypotheses=state.hypotheses.follow(words)), words, allowed)
 
-    def _step(self, state: Decoding, past: Pairs | None, said: Allowed, allowed: Allowed) -> tuple[Decoding, Scores]:
-        """Reads one word per hypothesis and scores those allowed next."""
-        model, memory = self.model, state.memory
-        words = memory.look_up(torch.from_numpy(state.owners), torch.from_numpy(said.words))
-        x = model.settled(words, torch.from_numpy(said.settled))
-        states, past = model.decode(x[:, None], *state.chosen, past)
+    def _read(self, state: DecodingState, words: Allowed, allowed: Allowed) -> tuple[DecodingState, Scores]:
+        """Read one word for each hypothesis and score the words allowed next."""
+        model, memory, hypotheses = self.model, state.memory, state.hypotheses
+        vectors = memory.look_up(torch.from_numpy(hypotheses.owners), torch.from_numpy(words.words))
+        x = model.settled(vectors, torch.from_numpy(words.settled))
+        states, past = model.decode(x[:, None], *hypotheses.selected, hypotheses.past or None)
         after = torch.from_numpy(allowed.after)
-        vectors = memory.look_up(torch.from_numpy(state.owners[allowed.after]), torch.from_numpy(allowed.words))
+        vectors = memory.look_up(torch.from_numpy(hypotheses.owners[allowed.after]), torch.from_numpy(allowed.words))
         scores = model.settled.score(states[:, 0], after, vectors, torch.from_numpy(allowed.settled))
-        return state._replace(past=past), scores.numpy()
+        return replace(state, hypotheses=replace(hypotheses, past=past)), scores.numpy()

@@ -57,14 +57,6 @@ class Memory(NamedTuple):
     mask: Tensor  # (B, 1, 1, S) bool
     vectors: Tensor  # (B, V, W) of the target words, as the problem sees them
 
-    def select(self, rows: Tensor) -> tuple[Pairs, Tensor]:
-        """Pairs and mask of those sentences; views, not copies, where there is but one."""
-        if len(self.mask) == 1:
-            count = len(rows)
-            return (tuple((keys.expand(count, -1, -1, -1), values.expand(count, -1, -1, -1))
-                          for keys, values in self.pairs), self.mask.expand(count, -1, -1, -1))
-        return tuple((keys[rows], values[rows]) for keys, values in self.pairs), self.mask[rows]
-
     def look_up(self, owners: Tensor, words: Tensor) -> Tensor:
         """Vectors (..., W) of `words` as the sources `owners` see them."""  # F.embedding: its gradient is repeatable
         return F.embedding(owners * self.vectors.shape[1] + words, self.vectors.flatten(0, 1))
@@ -245,7 +237,7 @@ class Translator(nn.Module):
         pairs = tuple(layer.cross.pairs(states) for layer in self.decoder)  # type: ignore[union-attr, operator]
         return Memory(pairs, mask[:, None, None, :], self.target(quantities))
 
-    def decode(self, x: Tensor, pairs: Pairs, mask: Tensor, past: Pairs | None = None) -> tuple[Tensor, Pairs]:
+    def decode(self, x: Tensor, pairs: Pairs, mask: Tensor | None, past: Pairs | None = None) -> tuple[Tensor, Pairs]:
         """Words as read (B, T, W) -> states (B, T, W) after each, and the keys and values so far.
 
         `past` continues an earlier call with one more word (T = 1). Where the memory's pairs and mask have fewer

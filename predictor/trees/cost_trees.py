@@ -7,7 +7,6 @@ pieces as long as a parameter says. Trees find no divisibility by themselves, so
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,14 +17,13 @@ from numpy.typing import NDArray
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.cost_models.encoding import encode_facts, tiling
 
 if TYPE_CHECKING:
     import xgboost
 
     from seqtune.kernels.task import Floats, MeasuredTask
 
-_FACTS = ("threads", "compute_units", "vector_floats", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes",
-          "local_memory", "max_work_group", "peak_gflops", "bandwidth_gbs")
 UNKNOWN = -1.0  # of a feature that a problem lacks: no true one is negative
 
 
@@ -65,26 +63,16 @@ def features(space: SearchSpace) -> NDArray[np.float32]:
         else:  # a word
             columns.append(np.unique(found[name], return_inverse=True)[1].astype(np.float32))
     names = problem.names()
-    fixed = [_number(value) for value in names.values()]
-    fixed += [float(getattr(space.device, name)) for name in _FACTS]
+    fixed = encode_facts(problem, space.device, "vector_floats", UNKNOWN)
     for name in operation(problem.type).tiled_sizes:
         size = names.get(name)
         if isinstance(size, int) and size > 0:
             for values in numeric:
-                pieces = np.maximum(values, 1)
-                columns.append(np.asarray(np.ceil(size / pieces) * pieces / size, np.float32))
-                columns.append(np.asarray(size / pieces, np.float32))
+                tiles, padded = tiling(size, values)
+                columns += [padded, tiles]
         else:
             columns += [np.full(count, UNKNOWN, np.float32)] * (2 * len(numeric))
     return np.column_stack([*columns, np.broadcast_to(np.array(fixed, np.float32), (count, len(fixed)))])
-
-
-def _number(value: object) -> float:
-    if isinstance(value, int | float):
-        return float(value)
-    if value is None:
-        return UNKNOWN
-    return float(zlib.crc32(str(value).encode()) % 9973)  # a word of a short list: any distinct number serves trees
 
 
 class Trees:

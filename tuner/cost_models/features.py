@@ -10,7 +10,6 @@ cannot form products and quotients. No name of a parameter has a meaning.
 from __future__ import annotations
 
 import ast
-import zlib
 from functools import lru_cache
 from itertools import combinations
 from typing import Any
@@ -24,12 +23,12 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats
 
+from .encoding import encode_facts, tiling
+
 MAX_QUANTITIES = 40  # of one kernel; a file may declare any number of constraints
 MAX_PAIRS = 45  # the products of ten parameters
 MIN_SIZE = 4  # smaller numbers of a problem are flags, strides and the like, which no kernel divides into pieces
 _OPERATORS = (ast.Mult, ast.Div, ast.FloorDiv, ast.Add, ast.Mod)
-_FACTS = ("threads", "compute_units", "vector_bits", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes",
-          "local_memory", "max_work_group", "peak_gflops", "bandwidth_gbs")
 
 
 @lru_cache(maxsize=256)
@@ -94,22 +93,13 @@ def features(space: SearchSpace, rows: NDArray[np.int64]) -> NDArray[np.float32]
                if parameter.is_numeric and len(parameter.values) > 2]
     wide = [*numbers.values(), *products(space, numbers).values()]
     names = space.problem.names()
-    fixed = [_number(value) for value in names.values()]
-    fixed += [float(getattr(space.device, name)) for name in _FACTS]
+    fixed = encode_facts(space.problem, space.device, "vector_bits", unknown=float("nan"))
     for size in names.values():
         if isinstance(size, int) and size >= MIN_SIZE:
-            pieces = [np.maximum(values, 1) for values in numeric]
-            wide += [size / piece for piece in pieces]
-            wide += [np.ceil(size / piece) * piece / size for piece in pieces]
+            tilings = [tiling(size, values) for values in numeric]
+            wide += [tiles for tiles, _ in tilings]
+            wide += [padded for _, padded in tilings]
         else:
             wide += [np.full(len(rows), np.nan)] * (2 * len(numeric))
     wide += [np.full(len(rows), value) for value in fixed]
     return np.stack(wide, axis=1).astype(np.float32)
-
-
-def _number(value: object) -> float:
-    if isinstance(value, int | float):
-        return float(value)
-    if value is None:
-        return float("nan")
-    return float(zlib.crc32(str(value).encode()) % 9973)  # a word: trees need only a distinct number for each
