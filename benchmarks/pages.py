@@ -47,7 +47,7 @@ def page_of(name: str, folder: Path) -> Page:
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_out(parser, required=True)
     folder = parser.parse_args().out / RESULTS
     for name in PAGES:

@@ -1,1 +1,1 @@
-"""What the programs share."""
+"""Code that several programs use."""

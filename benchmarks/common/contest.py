@@ -1,14 +1,15 @@
-"""Contests of the kernel benchmarks: ways to compute a problem, ours and PyTorch's, that take turns in one process.
+"""Contests of the kernel benchmarks: our kernels and PyTorch's operations compute one problem in turns, in one process.
 
-Ours: a search of `--trials` configurations per family, which a journal keeps, chooses beforehand, in a process of its
-own; then each family's best is built anew and timed. Every side has its constant operand packed before, where its API
-allows that, and reads an input that is there already; PyTorch and our llvm kernels make their results in new memory, as
-a call does.
+Our kernels are chosen before the contest: a search in another process measures `--trials` configurations per kernel
+family and stores them in a journal; then the best configuration of each family is built again and timed. Every
+contestant packs its constant operand before the contest if its API allows that, and its input is in memory already.
+PyTorch and our llvm kernels allocate new memory for each result, as a normal call does.
 
-All take turns, a sample each, for a number of rounds; the least sample counts. A sample loops calls for some
-milliseconds, after calls that are not counted: idle threads may have gone to sleep. Our kernels run on the OpenMP
-threads of PyTorch, so that no other pool's spinning threads disturb either side. Errors are max|difference| /
-max|reference|, the reference in float64; an answer with a larger error than the problem allows ends the program.
+The contestants take turns, one sample each, for a number of rounds; the least sample counts. A sample repeats the call
+for some milliseconds, after a few calls that are not counted, because idle threads may sleep. Our kernels run on the
+OpenMP threads of PyTorch, so that no threads of another pool spin and disturb either side. An error is
+max|difference| / max|reference| with a reference in float64; a result with a larger error than the problem allows ends
+the program.
 """
 
 from __future__ import annotations
@@ -42,70 +43,75 @@ WARM_UP_SECONDS = 5e-4
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to compute a problem: `run` does it once."""
+class Contestant:
+    """One method that computes a problem; `run` computes it once."""
 
     method: str
     run: Callable[[], object]
     error: float
-    about: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)  # further columns of its rows
 
 
-def take_turns(ways: Sequence[Way], rounds: int, rest: float = 0.0) -> dict[str, float]:
-    """The least seconds of every way. `rest` seconds before a turn let another pool's idle threads stop spinning."""
+def take_turns(contestants: Sequence[Contestant], rounds: int, rest: float = 0.0) -> dict[str, float]:
+    """Time the contestants in turns and return the least seconds of each, by method.
+
+    The program sleeps for `rest` seconds before each turn, so that the idle threads of another pool stop spinning.
+    """
     from seqtune.tuner.measuring.timing import sample
 
-    least = dict.fromkeys((way.method for way in ways), math.inf)
-    calls = [1] * len(ways)
+    least = dict.fromkeys((contestant.method for contestant in contestants), math.inf)
+    calls = [1] * len(contestants)
     for turn in range(rounds):
-        for step in range(len(ways)):
-            place = (turn + step) % len(ways)
+        for step in range(len(contestants)):
+            index = (turn + step) % len(contestants)
             time.sleep(rest)
-            run: Any = ways[place].run
-            _, calls[place] = sample(run, WARM_UP_SECONDS, 1)
-            one, _ = sample(run, SAMPLE_SECONDS, 4 * calls[place])
-            least[ways[place].method] = min(least[ways[place].method], one)
+            run: Any = contestants[index].run
+            _, calls[index] = sample(run, WARM_UP_SECONDS, 1)
+            seconds, _ = sample(run, SAMPLE_SECONDS, 4 * calls[index])
+            least[contestants[index].method] = min(least[contestants[index].method], seconds)
     return least
 
 
-def rows_of(label: str, threads: int, ways: Sequence[Way], seconds: Mapping[str, float], flop: int) -> list[Row]:
-    """A row per way."""
-    return [{"layer": label, "threads": threads, "method": way.method, "seconds": seconds[way.method],
-             "gflops": flop / seconds[way.method] / 1e9, "error": way.error, **way.about} for way in ways]
+def rows_of(label: str, threads: int, contestants: Sequence[Contestant], seconds: Mapping[str, float],
+            flop: int) -> list[Row]:
+    """Make a row for each contestant."""
+    return [{"layer": label, "threads": threads, "method": contestant.method, "seconds": seconds[contestant.method],
+             "gflops": flop / seconds[contestant.method] / 1e9, "error": contestant.error,
+             **contestant.details} for contestant in contestants]
 
 
 def searched(problem: Problem, device: Device, family: Kernel, journal: Journal, trials: int,
              measurer: Measurer) -> Configuration:
-    """The best configuration of one family that a search finds. Raises SeqtuneError where nothing ran."""
+    """Search a kernel family and return its best configuration. Raises SeqtuneError if no configuration ran."""
     from seqtune.kernels.task import Task
     from seqtune.tuner.tune import Budget, TuningOptions, tune
 
-    found = tune(Task.of(problem, device, [family]), journal, measurer, Budget(trials=trials), TuningOptions("local"))
-    if found.configuration is None:
+    result = tune(Task.of(problem, device, [family]), journal, measurer, Budget(trials=trials), TuningOptions("local"))
+    if result.configuration is None:
         raise SeqtuneError(f"no configuration of {family.name} ran {problem.brief()} on {device.name}")
-    print(f"{device.name} {problem.brief()}: {family.name} {found.configuration.brief()}, {found.done} trials, "
-          f"{found.resumed} of them known", file=sys.stderr, flush=True)
-    return found.configuration
+    print(f"{device.name} {problem.brief()}: {family.name} {result.configuration.brief()}, {result.done} trials, "
+          f"{result.resumed} of them from the journal", file=sys.stderr, flush=True)
+    return result.configuration
 
 
 def tensor(array: NDArray[np.float32]) -> Any:
-    """The same numbers as a tensor of its own (operands are read-only)."""
+    """Copy an array to a tensor; the operands themselves are read-only."""
     import torch
 
     return torch.from_numpy(array.copy())
 
 
-def checked(expected: Expected, run: Callable[[], Any], what: str) -> float:
-    """The error of a result in the problem's layout. Raises SeqtuneError where it is too large."""
+def checked(expected: Expected, run: Callable[[], Any], name: str) -> float:
+    """Compute a result in the problem's layout and return its error. Raises SeqtuneError if it is too large."""
     error = expected.error(run())
     if not error <= expected.tolerance:
-        raise SeqtuneError(f"{what} computes something else: error {error:.1e}")
+        raise SeqtuneError(f"{name} computes a wrong result: error {error:.1e}, allowed {expected.tolerance:.1e}")
     return error
 
 
-def our_way(binder: KernelBinder, problem: Problem, operands: Operands, expected: Expected,
-            configuration: Configuration, method: str) -> Way:
-    """A configuration on memory of PyTorch's. Raises SeqtuneError on a wrong result."""
+def our_contestant(binder: KernelBinder, problem: Problem, operands: Operands, expected: Expected,
+            configuration: Configuration, method: str) -> Contestant:
+    """Make a contestant of a configuration, on PyTorch's memory. Raises SeqtuneError if its result is wrong."""
     import torch
 
     kernel = binder.bind(problem, configuration, operands["weights"], operands.get("bias"))
@@ -120,12 +126,12 @@ def our_way(binder: KernelBinder, problem: Problem, operands: Operands, expected
         kernel(x.data_ptr(), y.data_ptr())
         return y.numpy()
 
-    return Way(method, run, checked(expected, result, configuration.brief()),
+    return Contestant(method, run, checked(expected, result, configuration.brief()),
                {"configuration": dict(configuration.settings)})
 
 
-def convolution_ways(problem: Problem, operands: Operands, expected: Expected) -> list[Way]:
-    """PyTorch's ways of a convolution in NHWC: oneDNN's with packed weights, and F.conv2d in both formats."""
+def convolution_contestants(problem: Problem, operands: Operands, expected: Expected) -> list[Contestant]:
+    """Make PyTorch's contestants in NHWC: oneDNN's convolution with packed weights, and F.conv2d in both formats."""
     import torch
     from torch.nn.functional import conv2d
 
@@ -145,17 +151,17 @@ def convolution_ways(problem: Problem, operands: Operands, expected: Expected) -
     def result(run: Callable[[], Any]) -> Any:
         return run().permute(0, 2, 3, 1).contiguous().numpy()
 
-    return [Way(name, run, checked(expected, partial(result, run), name)) for name, run in runs.items()]
+    return [Contestant(name, run, checked(expected, partial(result, run), name)) for name, run in runs.items()]
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Of positive numbers."""
+    """The geometric mean of positive numbers."""
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def seconds_by_method(rows: Sequence[Row]) -> dict[tuple[str, int], dict[str, float]]:
-    """(layer, threads) -> method -> seconds."""
-    found: dict[tuple[str, int], dict[str, float]] = {}
+    """The seconds of a contest: (layer, threads) -> method -> seconds."""
+    by_layer: dict[tuple[str, int], dict[str, float]] = {}
     for row in rows:
-        found.setdefault((row["layer"], row["threads"]), {})[row["method"]] = row["seconds"]
-    return found
+        by_layer.setdefault((row["layer"], row["threads"]), {})[row["method"]] = row["seconds"]
+    return by_layer

@@ -15,10 +15,10 @@ from seqtune.predictor.sequence.beam import Allowed, NextWord
 
 
 class Greedy:
-    """The most probable value after another, for many questions at once.
+    """Chooses the most probable value of one parameter after the other, for many queries at once.
 
-    Look-ahead is spared where what is said without it is valid: it would have allowed each of those values, and so have
-    changed nothing. The other questions are answered with it.
+    Queries are first decoded without look-ahead, which is slow. If the result is valid, look-ahead would have allowed
+    each of its values and changed nothing; only the other queries are decoded again, with look-ahead.
     """
 
     def __init__(self, words: NextWord[Any]) -> None:
@@ -26,28 +26,28 @@ class Greedy:
         self._beam = Beam(words, width=1)
 
     def answer(self, labels: Labels, count: int) -> Answers:
-        """One proposal for each label, whatever the number asked for."""
+        """Propose one configuration for each label; `count` is ignored."""
         parts = [labels.questions.take(rows) for rows in
                  np.array_split(np.arange(len(labels)), len(labels) // 1024 + 1)]
-        places = np.concatenate([self._unchecked(labels.kernel, part) for part in parts])
-        rest = np.flatnonzero(~valid(labels.kernel, labels.questions, places))
-        places[rest] = self._beam.propose(labels.take(rest), 1)[:, 0]
-        return Answers(places[:, None], None)
+        indices = np.concatenate([self._unchecked(labels.kernel, part) for part in parts])
+        rest = np.flatnonzero(~valid(labels.kernel, labels.questions, indices))
+        indices[rest] = self._beam.propose(labels.take(rest), 1)[:, 0]
+        return Answers(indices[:, None], None)
 
     def _unchecked(self, kernel: Kernel, questions: Questions) -> Places:
-        vocabulary, everyone = self.words.vocabulary, np.arange(len(questions))
-        said = self._all(everyone, np.array([vocabulary.kernel(kernel.name)]))
-        state, _ = self.words.start(questions.pairs(), said)
-        places = np.empty((len(questions), len(kernel.parameters)), np.int16)
+        vocabulary, queries = self.words.vocabulary, np.arange(len(questions))
+        chosen = self._all(queries, np.array([vocabulary.kernel(kernel.name)]))
+        state, _ = self.words.start(questions.pairs(), chosen)
+        indices = np.empty((len(questions), len(kernel.parameters)), np.int16)
         for column, words in enumerate(vocabulary.places(kernel.name)):
-            allowed = self._all(everyone, words)
-            state, scores = self.words.advance(state, said, allowed)
+            allowed = self._all(queries, words)
+            state, scores = self.words.advance(state, chosen, allowed)
             best = scores.reshape(len(questions), len(words)).argmax(axis=1)
-            places[:, column] = best
-            said = Allowed(everyone, words[best], allowed.settled[everyone])
-        return places
+            indices[:, column] = best
+            chosen = Allowed(queries, words[best], allowed.settled[queries])
+        return indices
 
-    def _all(self, everyone: NDArray[np.int64], words: NDArray[np.int64]) -> Allowed:
-        after = np.repeat(everyone, len(words))
-        nothing = np.full((len(after), len(self.words.vocabulary.derived)), np.nan, np.float32)
-        return Allowed(after, np.tile(words, len(everyone)), nothing)
+    def _all(self, queries: NDArray[np.int64], words: NDArray[np.int64]) -> Allowed:
+        query_of_word = np.repeat(queries, len(words))
+        no_derived = np.full((len(query_of_word), len(self.words.vocabulary.derived)), np.nan, np.float32)
+        return Allowed(query_of_word, np.tile(words, len(queries)), no_derived)

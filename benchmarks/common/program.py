@@ -1,4 +1,4 @@
-"""Programs that compare us with PyTorch: their options, the devices and threads they run on, and their report."""
+"""Parts of the programs that compare our kernels with PyTorch: options, devices, threads and the report."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def positive(text: str) -> int:
-    """An argument that counts something."""
+    """Parse a command-line argument that must be a whole number above 0."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r:.40} is no whole number above 0")
     return int(text)
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """The options that the kernel benchmarks share."""
+    """Make a parser with the options that all kernel benchmarks have."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_out(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
@@ -36,24 +36,24 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
-    """The options of those that search."""
+    """Add the options of the programs that search."""
     parser.add_argument("--trials", type=positive, default=200,
-                        help="configurations of a family that the search measures")
-    parser.add_argument("--journal", type=Path, help="keeps the search, so that a second time is quick")
-    parser.add_argument("--rounds", type=positive, default=20, help="samples of each way")
+                        help="number of configurations of each kernel family that the search measures")
+    parser.add_argument("--journal", type=Path, help="stores the search, so that a second run is quick")
+    parser.add_argument("--rounds", type=positive, default=20, help="samples of each contestant")
 
 
 @contextmanager
 def journal_of(path: Path | None) -> Iterator[Journal]:
-    """That journal, or one that is forgotten."""
+    """Open a journal; without a path, a temporary one."""
     from seqtune.data.journal import Journal
 
-    with tempfile.TemporaryDirectory() as folder, Journal(path or Path(folder) / "trials.sqlite") as kept:
-        yield kept
+    with tempfile.TemporaryDirectory() as folder, Journal(path or Path(folder) / "trials.sqlite") as journal:
+        yield journal
 
 
 def llvm_devices(threads: Sequence[int]) -> list[Device]:
-    """The widest vectors here on so many threads each. Raises DeviceError."""
+    """The llvm devices with this CPU's widest vectors, one for each number of threads. Raises DeviceError."""
     from seqtune.tuner.backends.discovery import find
 
     best = find("llvm:0")
@@ -61,7 +61,7 @@ def llvm_devices(threads: Sequence[int]) -> list[Device]:
 
 
 def warm_threads(count: int) -> None:
-    """PyTorch on so many threads, made now."""
+    """Set the number of PyTorch's threads, and start them now."""
     import torch
 
     torch.set_num_threads(count)
@@ -70,19 +70,19 @@ def warm_threads(count: int) -> None:
 
 def report(given: argparse.Namespace, rows: Sequence[Row], devices: Sequence[Device], page: Callable[[Results], Page],
            draw: Callable[[Path], None]) -> None:
-    """Prints the table or the rows; writes the page, the JSON file and the figure."""
+    """Print the table or the rows; write the page, the JSON file and the figure."""
     import torch
 
-    where = machine(devices)
-    where["toolchain"] += f", torch {torch.__version__}"
-    found = {"machine": where, "rows": list(rows)}
-    made = page(found)
-    print(json.dumps(found, allow_nan=False) if given.json else f"{made.tables}\n\n{made.measured}")
-    publish(given.out, page, found, draw)
+    facts = machine(devices)
+    facts["toolchain"] += f", torch {torch.__version__}"
+    results = {"machine": facts, "rows": list(rows)}
+    written = page(results)
+    print(json.dumps(results, allow_nan=False) if given.json else f"{written.tables}\n\n{written.measured}")
+    publish(given.out, page, results, draw)
 
 
 def run_program(name: str, program: Callable[[], None]) -> None:
-    """Runs it; what cannot be done is one line."""
+    """Run a program; a SeqtuneError becomes one line on standard error and exit code 1."""
     try:
         program()
     except SeqtuneError as error:

@@ -1,4 +1,4 @@
-"""What the programs here share: Markdown, JSON, and the style of the figures (`seqtune.figures.style`)."""
+"""Parts of a report: Markdown tables, JSON files, the facts of the machine, and figures (`seqtune.figures.style`)."""
 
 from __future__ import annotations
 
@@ -56,23 +56,23 @@ __all__ = [
     "write_json",
 ]
 
-Row = dict[str, Any]  # of a table, a figure or a JSON file
+Row = dict[str, Any]  # one row of a table, a figure or a JSON file
 Panel = tuple[str, Sequence[str], Mapping[str, tuple[str, Sequence[float | None]]]]
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """A Markdown table; the first `left` columns are text, the others numbers."""
-    lines = [header, [":--" if place < left else "--:" for place in range(len(header))], *rows]
+    """Make a Markdown table; the first `left` columns are text, the others numbers."""
+    lines = [header, [":--" if column < left else "--:" for column in range(len(header))], *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def today() -> str:
-    """The date (UTC), as a JSON file tells it."""
+    """Today's date (UTC), as YYYY-MM-DD."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def machine(devices: Sequence[Device]) -> dict[str, str]:
-    """What the figures were measured on: CPU, cores, toolchains; and today's date (UTC)."""
+    """The facts of the devices (CPU, cores, toolchains) and today's date (UTC)."""
     models = dict.fromkeys(f"{device.model} ({device.architecture})" for device in devices if device.backend == "llvm")
     cores = max((device.threads for device in devices), default=0)
     return {"cpu": ", ".join(models or dict.fromkeys(device.model for device in devices)), "cores": f"{cores}",
@@ -81,7 +81,7 @@ def machine(devices: Sequence[Device]) -> dict[str, str]:
 
 
 def processor() -> dict[str, str]:
-    """What a program was run on that opens no device: the CPU, Python and NumPy."""
+    """The facts for a program that opens no device (CPU, Python, NumPy) and today's date (UTC)."""
     import numpy as np
 
     from seqtune.tuner.backends.discovery import find
@@ -99,20 +99,20 @@ def words(machine: Mapping[str, str]) -> str:
     return f"{text}; {machine['toolchain']}" if "toolchain" in machine else text
 
 
-def write_json(path: Path, found: Any) -> None:
-    """Readable, with a final newline."""
-    write_whole(path, json.dumps(found, indent=1, allow_nan=False) + "\n")
+def write_json(path: Path, content: Any) -> None:
+    """Write an indented JSON file with a final newline."""
+    write_whole(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def draw_speeds(path: Path, panels: Sequence[Panel], ylabel: str) -> None:
-    """Speeds relative to a baseline at 1: per panel a title, labels, and method -> (colour, a value per label)."""
+    """Draw speeds relative to a baseline at 1. A panel: title, labels, and method -> (colour, a value per label)."""
     pyplot = style()
     figure, axes = pyplot.subplots(len(panels), 1, figsize=(8.4, 2.5 * len(panels)), squeeze=False)
     for axis, (title, labels, methods) in zip(axes[:, 0], panels, strict=True):
         width = 0.8 / len(methods)
-        for place, (method, (colour, values)) in enumerate(methods.items()):
-            places = [number + (place - (len(methods) - 1) / 2) * width for number in range(len(labels))]
-            axis.bar(places, [value or 0.0 for value in values], width, color=colour, label=method)
+        for index, (method, (colour, values)) in enumerate(methods.items()):
+            positions = [number + (index - (len(methods) - 1) / 2) * width for number in range(len(labels))]
+            axis.bar(positions, [value or 0.0 for value in values], width, color=colour, label=method)
         axis.axhline(1.0, color=BLACK, linewidth=0.8)
         axis.set_xticks(range(len(labels)), labels)
         axis.set_title(title, loc="left")

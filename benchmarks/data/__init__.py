@@ -1,1 +1,1 @@
-"""How the shipped data set is measured."""
+"""The program that measures the shipped data set."""

@@ -1,1 +1,1 @@
-"""How fast the tuned kernels are, beside other libraries."""
+"""Benchmarks of the tuned kernels, compared with other libraries."""

@@ -4,13 +4,14 @@ ResNet-18 and ResNet-50 from transformers' configurations with random weights, b
 mode; the input is an image in PyTorch's usual NCHW.
 
 `eager`: the model as it is, and `eager_channels_last`: its weights in that format. `compile`: torch.compile;
-`compile_freezing`: with constant weights, which oneDNN packs and into which batch normalisation is folded, and
+`compile_freezing`: with constant weights, which oneDNN packs and into which batch normalisation is folded;
 `compile_max_autotune`: the same with mode="max-autotune", which also tries generated kernels. `seqtune`:
-seqtune.pytorch.optimize. What PyTorch cannot do here (torch.compile needs a C++ compiler) is said and left out.
+seqtune.pytorch.optimize. A method that fails here (torch.compile needs a C++ compiler) is reported and left out.
 
-All take turns, a forward pass each, after one that is not counted; the least of --rounds counts. `error` is
-max|difference| / max|eager's result|. Rows of the method "ratios": `ratio_eager` and `ratio_eager_channels_last`, these
-over ours, and `ratio_compile`, the fastest of torch.compile's ways over ours.
+The methods take turns: one forward pass that is not counted, then one that is; the least time of --rounds counts.
+`error` is max|difference| / max|eager's result|. A row of the method "ratios" has `ratio_eager` and
+`ratio_eager_channels_last`, the times of these methods divided by ours, and `ratio_compile`, the least time of
+torch.compile's modes divided by ours.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ COLOURS = {"eager": GREY, "eager_channels_last": SKY, "compile": ORANGE, "compil
 
 
 def build(name: str) -> Any:
-    """The model with seeded random weights, for evaluation."""
+    """Build a model with seeded random weights, in evaluation mode."""
     import torch
     from transformers import AutoModelForImageClassification, ResNetConfig
 
@@ -50,21 +51,21 @@ def build(name: str) -> Any:
 
 
 def compiled(model: Any, x: Any, freezing: bool, mode: str | None) -> Callable[[], Any]:
-    """A model through torch.compile, compiled by a first pass."""
+    """Compile a model with torch.compile; the first passes are done here."""
     import torch
     import torch._inductor.config as inductor
 
     torch._dynamo.reset()
     with inductor.patch(freezing=freezing):
-        found: Callable[[Any], Any] = torch.compile(model, mode=mode)
+        compiled_model: Callable[[Any], Any] = torch.compile(model, mode=mode)
         with torch.inference_mode():
-            found(x)
-            found(x)
-    return lambda: found(x)
+            compiled_model(x)
+            compiled_model(x)
+    return lambda: compiled_model(x)
 
 
-def ways(name: str, device: Device, given: argparse.Namespace) -> dict[str, Callable[[], Any]]:
-    """What computes the model, by method; the first is the reference."""
+def runs_of(name: str, device: Device, given: argparse.Namespace) -> dict[str, Callable[[], Any]]:
+    """The functions that compute the model, by method; the first is the reference."""
     import torch
 
     from seqtune.pytorch import optimize
@@ -73,37 +74,37 @@ def ways(name: str, device: Device, given: argparse.Namespace) -> dict[str, Call
     last = torch.channels_last
     eager, eager_last = build(name), build(name).to(memory_format=last)
     x_last = x.contiguous(memory_format=last)
-    found: dict[str, Callable[[], Any]] = {
+    runs: dict[str, Callable[[], Any]] = {
         "eager": lambda: eager(x), "eager_channels_last": lambda: eager_last(x_last)}
     began = time.monotonic()
     fast = optimize(build(name), x, device=device, seconds=given.seconds, journal=given.journal,
                     checkpoint=given.checkpoint, saved=given.saved and given.saved / f"{name}.json",
                     progress=lambda step: print(f"{name}: {step}", file=sys.stderr, flush=True))
-    kept = sum(choice.configuration is None for choice in fast.choices)
-    print(f"{name}: optimised in {time.monotonic() - began:.0f} s; {kept} of {len(fast.choices)} layers kept",
+    unchanged = sum(choice.configuration is None for choice in fast.choices)
+    print(f"{name}: optimised in {time.monotonic() - began:.0f} s; {unchanged} of {len(fast.choices)} layers unchanged",
           file=sys.stderr, flush=True)
     if given.save is not None:
         given.save.mkdir(parents=True, exist_ok=True)
         fast.save(given.save / f"{name}.json")
-    found["seqtune"] = lambda: fast(x)
+    runs["seqtune"] = lambda: fast(x)
     for method, freezing, mode in (("compile", False, None), ("compile_freezing", True, None),
                                    ("compile_max_autotune", True, "max-autotune")):
         if method in given.without:
             continue
         try:
-            found[method] = compiled(build(name).to(memory_format=last), x_last, freezing, mode)
+            runs[method] = compiled(build(name).to(memory_format=last), x_last, freezing, mode)
         except Exception as error:  # a missing compiler, or one that fails: torch raises many kinds
             reason = one_line(f"{type(error).__name__}: {error}", 200)
             print(f"{name}: {method} is unavailable: {reason}", file=sys.stderr, flush=True)
-    return found
+    return runs
 
 
 def contest(name: str, device: Device, given: argparse.Namespace) -> list[Row]:
-    """A row per method, and the ratios."""
+    """Time the methods on one model: a row for each method, and one with the ratios."""
     import torch
 
     with torch.no_grad():
-        runs = ways(name, device, given)
+        runs = runs_of(name, device, given)
     least = dict.fromkeys(runs, math.inf)
     with torch.inference_mode():
         results = {method: run().logits.double() for method, run in runs.items()}
@@ -118,77 +119,78 @@ def contest(name: str, device: Device, given: argparse.Namespace) -> list[Row]:
     rows: list[Row] = [{"model": name, "threads": device.threads, "method": method, "seconds": least[method],
                         "error": float((result - reference).abs().max() / reference.abs().max())}
                        for method, result in results.items()]
-    tried = [seconds for method, seconds in least.items() if method.startswith("compile")]
+    compile_seconds = [seconds for method, seconds in least.items() if method.startswith("compile")]
     ratios = {"ratio_eager": least["eager"] / least["seqtune"],
               "ratio_eager_channels_last": least["eager_channels_last"] / least["seqtune"],
-              "ratio_compile": min(tried) / least["seqtune"] if tried else None}
-    print(f"{name}: " + ", ".join(f"{method} {one * 1e3:.2f} ms" for method, one in least.items()), file=sys.stderr)
+              "ratio_compile": min(compile_seconds) / least["seqtune"] if compile_seconds else None}
+    print(f"{name}: " + ", ".join(f"{method} {least_seconds * 1e3:.2f} ms" for method, least_seconds in least.items()),
+          file=sys.stderr)
     return [*rows, {"model": name, "threads": device.threads, "method": "ratios", **ratios}]
 
 
 def table(rows: Sequence[Row]) -> str:
-    """A line per model and method."""
+    """Make the table: a line for each model and method."""
     lines = []
     for name in dict.fromkeys(row["model"] for row in rows):
-        mine = {row["method"]: row for row in rows if row["model"] == name}
-        for method, row in mine.items():
+        by_method = {row["method"]: row for row in rows if row["model"] == name}
+        for method, row in by_method.items():
             if method != "ratios":
-                ratio = row["seconds"] / mine["seqtune"]["seconds"]
+                ratio = row["seconds"] / by_method["seqtune"]["seconds"]
                 lines.append([name, method, f"{row['seconds'] * 1e3:.2f}", f"{ratio:.2f}", f"{row['error']:.0e}"])
     return markdown(["model", "method", "ms", "over seqtune's time", "error"], lines, left=2)
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Speed over eager, per model and method."""
+    """Draw the speed relative to eager, for each model and method."""
     timed = [row for row in rows if row["method"] != "ratios"]
     models, methods = (list(dict.fromkeys(row[key] for row in timed)) for key in ("model", "method"))
     seconds = {(row["model"], row["method"]): row["seconds"] for row in timed}
     draw_speeds(path, [("Whole networks, batch 1", models, {
-        method: (COLOURS[method], [seconds[name, "eager"] / one if (one := seconds.get((name, method))) else None
+        method: (COLOURS[method], [seconds[name, "eager"] / own if (own := seconds.get((name, method))) else None
                                    for name in models]) for method in methods})], "speed over eager")
 
 
-def page(found: Results) -> Page:
-    """The page of the result."""
-    rows = found["rows"]
+def page(results: Results) -> Page:
+    """Make the page of the results."""
+    rows = results["rows"]
     ratios = {row["model"]: row for row in rows if row["method"] == "ratios"}
     speeds = "; ".join(
-        f"{name} {row['ratio_eager']:.2f} times as fast as PyTorch as it is"
-        + (f" and {row['ratio_compile']:.2f} times as fast as the fastest mode of torch.compile"
+        f"{name} is {row['ratio_eager']:.2f} times as fast as with unchanged PyTorch"
+        + (f" and {row['ratio_compile']:.2f} times as fast as with the fastest mode of torch.compile"
            if row.get("ratio_compile") else "") for name, row in ratios.items())
     return Page(
         "end_to_end", "Whole networks in PyTorch",
         f"`seqtune.pytorch.optimize` makes a network at batch 1 faster: {speeds}.",
-        "python -m benchmarks.end_to_end --out docs", table(rows), measured_on(found),
-        "`eager` is the model as it is; `eager_channels_last` has its weights in that format. `compile` is "
+        "python -m benchmarks.end_to_end --out docs", table(rows), measured_on(results),
+        "`eager` is the unchanged model; `eager_channels_last` has its weights in that memory format. `compile` is "
         "torch.compile; `compile_freezing` adds constant weights and folded batch normalisation; "
         "`compile_max_autotune` also tries generated kernels. `error` is the largest difference divided by the largest "
-        "value of the eager result.",
+        "value of the eager result. `over seqtune's time` is the time of a method divided by that of seqtune.",
         ("Random weights, fp32, inference mode; other batch sizes were not measured.",
-         "All methods take turns, a forward pass each; the least time of each counts.",
-         "`eager` does not fold batch normalisation into the convolutions; ours does, and so does "
+         "The methods take turns, one forward pass each; the least time of each counts.",
+         "`eager` does not fold batch normalisation into the convolutions; seqtune does, and so does "
          "`compile_freezing`."),
         "Time of a forward pass by method")
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = parser_of(__doc__)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--threads", type=positive, default=2)
     parser.add_argument("--rounds", type=positive, default=30)
-    parser.add_argument("--seconds", type=float, default=2.0, help="for verifying a layer")
+    parser.add_argument("--seconds", type=float, default=2.0, help="time to verify a layer")
     parser.add_argument("--checkpoint", default="default")
-    parser.add_argument("--journal", type=Path, help="keeps what was verified, so that a second time is quick")
-    parser.add_argument("--save", type=Path, help="folder for the choices")
-    parser.add_argument("--saved", type=Path, help="folder of choices to use instead of predicting")
-    parser.add_argument("--without", nargs="*", default=[], metavar="METHOD", help="of torch.compile's, not to try")
+    parser.add_argument("--journal", type=Path, help="stores the verified layers, so that a second run is quick")
+    parser.add_argument("--save", type=Path, help="folder in which to save the choices")
+    parser.add_argument("--saved", type=Path, help="folder of saved choices to use instead of predictions")
+    parser.add_argument("--without", nargs="*", default=[], metavar="METHOD", help="torch.compile methods to leave out")
     given = parser.parse_args()
     run_program("end_to_end", lambda: run(given))
 
 
 def run(given: argparse.Namespace) -> None:
-    """The comparison."""
+    """Compare the methods and write the results."""
     device, = llvm_devices([given.threads])
     warm_threads(given.threads)
     rows = [row for name in given.models for row in contest(name, device, given)]

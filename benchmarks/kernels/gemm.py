@@ -1,14 +1,15 @@
-"""Our matrix products beside PyTorch's: `python -m benchmarks.gemm [--json] [--out docs] [--journal J.sqlite]`.
+"""Compare matrix products with PyTorch's: `python -m benchmarks.gemm [--json] [--out docs] [--journal J.sqlite]`.
 
 Products from BERT, GPT-2, LSTM cells, ResNet's classifiers and ResNet-50's 1x1 convolutions; fp32, on one and two
-threads; C = A B with constant B, stored as its network does (torch.nn.Linear: (n, k)). Ours packs B into panels before.
-PyTorch's: `mm`, torch.mm on B as it is stored, which packs inside the call where it does at all; `onednn_packed`,
-torch.ops.mkldnn._linear_pointwise with B reordered before by _reorder_linear_weight; and `mkl_packed`, where there is
-MKL, torch.ops.mkl._mkl_linear with B packed before by _mkl_reorder_linear_weight (what torch.compile uses).
+threads; C = A B with constant B, stored as in its network (torch.nn.Linear: (n, k)). Our kernels pack B into panels
+before the call. PyTorch's operations are `mm`, torch.mm on B as it is stored, which packs B inside the call if at all;
+`onednn_packed`, torch.ops.mkldnn._linear_pointwise with B reordered before the call by _reorder_linear_weight; and, if
+MKL is there, `mkl_packed`, torch.ops.mkl._mkl_linear with B packed before the call by _mkl_reorder_linear_weight (which
+torch.compile uses).
 
-Rows of the layer "geomean" are geometric means over the products: `ratio_mm`, torch.mm over our fastest family;
-`ratio_packed`, the fastest packed way of PyTorch (torch.mm where it has none) over it; `ratio_best`, PyTorch's fastest
-of all over it.
+Rows of the layer "geomean" are geometric means over the products. They divide a time of PyTorch by that of our fastest
+family: `ratio_mm` of torch.mm, `ratio_packed` of the fastest packed operation (torch.mm if there is none), `ratio_best`
+of the fastest operation.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.contest import (
-    Way,
+    Contestant,
     checked,
     geometric_mean,
-    our_way,
+    our_contestant,
     rows_of,
     searched,
     seconds_by_method,
@@ -63,15 +64,15 @@ SHAPES = {
 
 
 def problem_of(label: str) -> Problem:
-    """The product of that label."""
+    """The problem of a label."""
     from seqtune.kernels.problem import Problem
 
     m, n, k, by_column = SHAPES[label]
     return Problem.make("gemm", m=m, n=n, k=k, trans_b="yes" if by_column else "no")
 
 
-def pytorch_ways(problem: Problem, operands: Operands, expected: Expected) -> list[Way]:
-    """PyTorch's ways, those that are there."""
+def pytorch_contestants(problem: Problem, operands: Operands, expected: Expected) -> list[Contestant]:
+    """Make the contestants that this build of PyTorch has."""
     import torch
 
     a, stored = tensor(operands["x"]), tensor(operands["weights"])
@@ -88,26 +89,26 @@ def pytorch_ways(problem: Problem, operands: Operands, expected: Expected) -> li
     def result(run: Callable[[], Any]) -> Any:
         return run().numpy()
 
-    return [Way(name, run, checked(expected, partial(result, run), name)) for name, run in runs.items()]
+    return [Contestant(name, run, checked(expected, partial(result, run), name)) for name, run in runs.items()]
 
 
 def ratios(seconds: dict[str, float]) -> dict[str, float]:
-    """Of one product."""
-    ours = min(one for method, one in seconds.items() if method.startswith("llvm."))
-    packed = min((one for method, one in seconds.items() if method.endswith("_packed")), default=seconds["mm"])
+    """The times of PyTorch divided by our least time, for one product."""
+    ours = min(time for method, time in seconds.items() if method.startswith("llvm."))
+    packed = min((time for method, time in seconds.items() if method.endswith("_packed")), default=seconds["mm"])
     return {"ratio_mm": seconds["mm"] / ours, "ratio_packed": packed / ours,
             "ratio_best": min(packed, seconds["mm"]) / ours}
 
 
 def summaries(rows: Sequence[Row]) -> list[Row]:
-    """A row of geometric means per number of threads."""
+    """Make a row of geometric means for each number of threads."""
     by_layer = seconds_by_method(rows)
-    found = []
+    means = []
     for threads in dict.fromkeys(row["threads"] for row in rows):
-        each = [ratios(seconds) for (_, count), seconds in by_layer.items() if count == threads]
-        found.append({"layer": "geomean", "threads": threads,
-                      **{name: geometric_mean([one[name] for one in each]) for name in each[0]}})
-    return found
+        all_ratios = [ratios(seconds) for (_, count), seconds in by_layer.items() if count == threads]
+        means.append({"layer": "geomean", "threads": threads,
+                      **{name: geometric_mean([ratio[name] for ratio in all_ratios]) for name in all_ratios[0]}})
+    return means
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -125,40 +126,40 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Speed over PyTorch's, per product and number of threads."""
+    """Draw the speed relative to PyTorch's, for each product and number of threads."""
     by_layer = seconds_by_method([row for row in rows if row["layer"] != "geomean"])
     panels = []
     for threads in dict.fromkeys(count for _, count in by_layer):
         labels = [label for label, count in by_layer if count == threads]
-        each = [ratios(by_layer[label, threads]) for label in labels]
+        all_ratios = [ratios(by_layer[label, threads]) for label in labels]
         sizes = ["×".join(map(str, SHAPES[label][:3])) for label in labels]
         panels.append((f"{threads} thread{'s' * (threads > 1)}", sizes,
-                       {"over torch.mm": (BLUE, [one["ratio_mm"] for one in each]),
-                        "over PyTorch's fastest packed": (ORANGE, [one["ratio_packed"] for one in each])}))
+                       {"over torch.mm": (BLUE, [ratio["ratio_mm"] for ratio in all_ratios]),
+                        "over PyTorch's fastest packed": (ORANGE, [ratio["ratio_packed"] for ratio in all_ratios])}))
     draw_speeds(path, panels, "speed over PyTorch's")
 
 
-def page(found: Results) -> Page:
-    """The page of the result."""
-    rows = found["rows"]
+def page(results: Results) -> Page:
+    """Make the page of the results."""
+    rows = results["rows"]
     means = {row["threads"]: row for row in rows if row["layer"] == "geomean"}
     speeds = "; ".join(f"on {count} thread{'s' * (count > 1)} {row['ratio_mm']:.2f} times the speed of torch.mm and "
                        f"{row['ratio_packed']:.2f} times that of PyTorch's fastest operation on packed weights"
                        for count, row in means.items())
     return Page(
-        "gemm", "Matrix products beside PyTorch",
+        "gemm", "Matrix products compared with PyTorch",
         f"Tuned fp32 matrix products of common networks reach {speeds} (geometric means over the products).",
-        "python -m benchmarks.gemm --out docs", table(rows), measured_on(found),
+        "python -m benchmarks.gemm --out docs", table(rows), measured_on(results),
         "`vs torch.mm` and `vs packed` are PyTorch's time divided by ours: above 1, ours is faster. "
-        "`torch.mm` packs B inside the call where it packs at all. `vs packed` compares with the faster of PyTorch's "
-        "operations whose B was packed before (oneDNN's and MKL's), which is what ours does, too.",
+        "`torch.mm` packs B inside the call if it packs it at all. `vs packed` compares with the faster of PyTorch's "
+        "two operations on a packed B (oneDNN's and MKL's); our kernels also pack B before the call.",
         ("`vs packed` is the fair comparison: both sides pack the constant matrix B once, before the call.",
          "Every kernel was chosen by a search on this machine, not by a prediction."),
         "Speed relative to torch.mm and to PyTorch's fastest packed operation, by product")
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = parser_of(__doc__)
     add_search(parser)
     parser.add_argument("--threads", type=positive, nargs="+", default=[1, 2])
@@ -168,7 +169,7 @@ def main() -> None:
 
 
 def run(given: argparse.Namespace) -> None:
-    """The search and the contest."""
+    """Search the configurations, run the contest and write the results."""
     from seqtune.kernels.registry import kernels_for
     from seqtune.pytorch.optimized import binder_of
     from seqtune.tuner.measuring.runner import Runner
@@ -189,12 +190,13 @@ def run(given: argparse.Namespace) -> None:
         warm_threads(device.threads)
         problem = problem_of(label)
         operands, expected = prepare(problem)
-        ways = pytorch_ways(problem, operands, expected)
-        ways += [our_way(binder_of(device), problem, operands, expected, one, one.kernel) for one in configurations]
-        seconds = take_turns(ways, given.rounds)
+        contestants = pytorch_contestants(problem, operands, expected)
+        contestants += [our_contestant(binder_of(device), problem, operands, expected, configuration,
+                                       configuration.kernel) for configuration in configurations]
+        seconds = take_turns(contestants, given.rounds)
         print(f"{label}, {device.threads} threads: " + ", ".join(
-            f"{method} {one * 1e6:.0f} us" for method, one in seconds.items()), file=sys.stderr, flush=True)
-        rows += rows_of(label, device.threads, ways, seconds, problem.size("flop"))
+            f"{method} {least * 1e6:.0f} us" for method, least in seconds.items()), file=sys.stderr, flush=True)
+        rows += rows_of(label, device.threads, contestants, seconds, problem.size("flop"))
     rows += summaries(rows)
     report(given, rows, devices, page, lambda path: draw(rows, path))
 

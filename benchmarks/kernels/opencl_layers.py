@@ -1,11 +1,11 @@
-"""Our OpenCL convolutions beside PyTorch's: `python -m benchmarks.opencl_layers [--json] [--out docs] [--journal J]`.
+"""Compare OpenCL convolutions with PyTorch's: `python -m benchmarks.opencl_layers [--json] [--out docs] [--journal J]`.
 
-The 12 ResNet-18 layers at batch 1 in NHWC, fp32, on PoCL with all cores: the best configuration of every family, from
-the enqueueing to the finish, between buffers that are there. PyTorch's ways are those of `resnet18_layers` on as many
-threads. PoCL has a pool of its own, so each turn begins after a rest, when the other side's threads sleep.
+The 12 ResNet-18 layers at batch 1 in NHWC, fp32, on PoCL with all cores: the best configuration of every family is
+timed from enqueueing to the finish, between existing buffers. PyTorch's contestants are those of `resnet18_layers` on
+as many threads. PoCL has its own threads, so each turn begins after a rest, when the threads of the other side sleep.
 
-The row of the layer "geomean" has `ratio_best`, the geometric mean of best oneDNN over our fastest family, and
-`layers_at_least_0.85`, the number of layers where that is 0.85 or more.
+The row of the layer "geomean" has `ratio_best`, the geometric mean of best oneDNN's time divided by that of our fastest
+family, and `layers_at_least_0.85`, the number of layers with a ratio of at least 0.85.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.common.contest import (
-    Way,
-    convolution_ways,
+    Contestant,
+    convolution_contestants,
     geometric_mean,
     rows_of,
     searched,
@@ -38,53 +38,53 @@ if TYPE_CHECKING:
     from seqtune.tuner.backends.backend import Backend
 
 REST_SECONDS = 0.02
-WANTED = 0.85  # of best oneDNN's speed
+WANTED = 0.85  # share of best oneDNN's speed that a layer should reach
 
 
 def contest(label: str, problem: Problem, backend: Backend, configurations: Sequence[Configuration],
             rounds: int) -> list[Row]:
-    """All ways of one layer."""
+    """Time all contestants of one layer."""
     from seqtune.data.record import Status
     from seqtune.kernels.registry import kernel
     from seqtune.tuner.measuring.timing import check, prepare
 
     operands, expected = prepare(problem)
-    ways = convolution_ways(problem, operands, expected)
+    contestants = convolution_contestants(problem, operands, expected)
     executables = []
     for configuration in configurations:
         executable = backend.build(problem, kernel(configuration.kernel), configuration)
         executables.append(executable)
-        found, _ = check(executable, operands, expected)
-        if found.status is not Status.CORRECT or found.error is None:
-            raise SeqtuneError(f"{configuration.brief()} on {backend.device.name}: {found.message}")
-        ways.append(Way(configuration.kernel, executable.run, found.error,
+        checked, _ = check(executable, operands, expected)
+        if checked.status is not Status.CORRECT or checked.error is None:
+            raise SeqtuneError(f"{configuration.brief()} on {backend.device.name}: {checked.message}")
+        contestants.append(Contestant(configuration.kernel, executable.run, checked.error,
                         {"configuration": dict(configuration.settings)}))
-    seconds = take_turns(ways, rounds, REST_SECONDS)
+    seconds = take_turns(contestants, rounds, REST_SECONDS)
     for executable in executables:
         executable.close()
-    print(f"{label}: " + ", ".join(f"{method} {one * 1e6:.0f} us" for method, one in seconds.items()),
+    print(f"{label}: " + ", ".join(f"{method} {least * 1e6:.0f} us" for method, least in seconds.items()),
           file=sys.stderr, flush=True)
-    return rows_of(label, backend.device.compute_units, ways, seconds, problem.size("flop"))
+    return rows_of(label, backend.device.compute_units, contestants, seconds, problem.size("flop"))
 
 
 def ratio(seconds: dict[str, float]) -> float:
-    """Best oneDNN over our fastest."""
+    """The time of best oneDNN divided by that of our fastest family."""
     return min(seconds["onednn"], seconds["conv2d_channels_last"]) / min(
-        one for method, one in seconds.items() if method.startswith("opencl."))
+        time for method, time in seconds.items() if method.startswith("opencl."))
 
 
 def summary(rows: Sequence[Row]) -> Row:
-    """The row of means."""
-    each = [ratio(seconds) for seconds in seconds_by_method(rows).values()]
-    return {"layer": "geomean", "threads": rows[0]["threads"], "ratio_best": geometric_mean(each),
-            f"layers_at_least_{WANTED}": sum(one >= WANTED for one in each), "layers": len(each)}
+    """Make the row of means."""
+    ratios = [ratio(seconds) for seconds in seconds_by_method(rows).values()]
+    return {"layer": "geomean", "threads": rows[0]["threads"], "ratio_best": geometric_mean(ratios),
+            f"layers_at_least_{WANTED}": sum(value >= WANTED for value in ratios), "layers": len(ratios)}
 
 
 def table(rows: Sequence[Row]) -> str:
-    """A line per layer; the mean last."""
+    """Make the table: a line for each layer, and the mean last."""
     lines = []
     for (label, _), seconds in seconds_by_method([row for row in rows if row["layer"] != "geomean"]).items():
-        best = min((one for one in seconds if one.startswith("opencl.")), key=seconds.__getitem__)
+        best = min((method for method in seconds if method.startswith("opencl.")), key=seconds.__getitem__)
         onednn = min(seconds["onednn"], seconds["conv2d_channels_last"])
         lines.append([label, f"{seconds[best] * 1e6:.0f}", best.partition(".")[2], f"{onednn * 1e6:.0f}",
                       f"{ratio(seconds):.2f}"])
@@ -95,7 +95,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Speed over the best oneDNN's, per layer."""
+    """Draw the speed relative to the best oneDNN, for each layer."""
     by_layer = seconds_by_method([row for row in rows if row["layer"] != "geomean"])
     labels = [label for label, _ in by_layer]
     draw_speeds(path, [(f"OpenCL on {rows[0]['threads']} cores", labels, {
@@ -103,25 +103,25 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         "speed over PyTorch's")
 
 
-def page(found: Results) -> Page:
-    """The page of the result."""
-    rows = found["rows"]
+def page(results: Results) -> Page:
+    """Make the page of the results."""
+    rows = results["rows"]
     mean = next(row for row in rows if row["layer"] == "geomean")
     return Page(
-        "opencl_layers", "OpenCL convolutions beside PyTorch",
+        "opencl_layers", "OpenCL convolutions compared with PyTorch",
         f"On PoCL, tuned OpenCL kernels compute the ResNet-18 layers at {mean['ratio_best']:.2f} times the speed of "
         f"PyTorch's best oneDNN convolution (geometric mean; {mean['layers_at_least_0.85']} of the layers reach 0.85).",
-        "python -m benchmarks.opencl_layers --out docs", table(rows), measured_on(found),
+        "python -m benchmarks.opencl_layers --out docs", table(rows), measured_on(results),
         "`ratio` is PyTorch's time divided by ours, on as many threads. `best oneDNN` is the faster of F.conv2d on "
         "channels_last input and of oneDNN's own operation on packed weights.",
         ("The device is PoCL on a CPU; no GPU was measured.",
-         "Ours is timed from enqueueing to the finish, between buffers that exist already.",
+         "Our kernels are timed from enqueueing to the finish, between existing buffers.",
          "Every kernel was chosen by a search on this machine, not by a prediction."),
         "Speed relative to PyTorch's best oneDNN convolution, by layer")
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = parser_of(__doc__)
     add_search(parser)
     parser.add_argument("--device", default="opencl:0")
@@ -133,7 +133,7 @@ def main() -> None:
 
 
 def run(given: argparse.Namespace) -> None:
-    """The search and the contest."""
+    """Search the configurations, run the contest and write the results."""
     from seqtune.kernels.registry import kernels_for
     from seqtune.tuner.backends.backend import open_backend
     from seqtune.tuner.backends.discovery import find

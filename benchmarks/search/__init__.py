@@ -1,1 +1,1 @@
-"""How good search strategies are."""
+"""Benchmarks of the search strategies."""

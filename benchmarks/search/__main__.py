@@ -1,4 +1,4 @@
-"""`python -m benchmarks.search` runs the comparison on recorded spaces."""
+"""Run the comparison on recorded spaces: `python -m benchmarks.search`."""
 
 from benchmarks.common.program import run_program
 from benchmarks.search.recorded import main

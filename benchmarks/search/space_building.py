@@ -1,8 +1,9 @@
-"""How long a search space takes to build: `python -m benchmarks.space_building definitions.json [--repeats 7]`.
+"""Time the enumeration of search spaces: `python -m benchmarks.space_building definitions.json [--repeats 7]`.
 
-Ours (declaring the kernel included) beside fifty lines of plain NumPy, which apply each condition as soon as its names
-are bound, and beside Kernel Tuner where it is installed. CPU seconds, median of interleaved repeats. A file of
-definitions holds, by name of the space: params (each with name and values) and restrictions.
+Our enumeration, including the declaration of the kernel, is compared with fifty lines of plain NumPy, which apply each
+condition as soon as its parameters have values, and with Kernel Tuner if it is installed. The times are CPU seconds,
+medians of interleaved repeats. A file of definitions maps the name of a space to its params (each with name and values)
+and restrictions.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 
 LARGEST_FILE = 10_000_000  # bytes
-THREADS = 1024  # of a block, the most that Kernel Tuner allows: as in its simulation mode
+THREADS = 1024  # largest block that Kernel Tuner allows in its simulation mode
 Columns = dict[str, NDArray[Any]]
 Condition = Callable[[Columns], Any]
 _DEVICE, _PROBLEM = Device("recorded:any", "recorded", "unknown", "none"), Problem.make("recorded")
 
 
 def ours(values: Mapping[str, Sequence[int]], restrictions: Sequence[str]) -> int:
-    """The number of configurations of a space, built anew."""
+    """Build a space and return its number of configurations."""
     enumeration.enumerate_rows.cache_clear()
     kernel = Kernel("recorded.any", "recorded", ("recorded",),
                     tuple(Parameter(name, tuple(column)) for name, column in values.items()),
@@ -51,14 +52,14 @@ def ours(values: Mapping[str, Sequence[int]], restrictions: Sequence[str]) -> in
 
 
 def kernel_tuner(values: Mapping[str, Sequence[int]], restrictions: Sequence[str]) -> int:
-    """The same by Kernel Tuner."""
+    """Build a space with Kernel Tuner and return its number of configurations."""
     from kernel_tuner.searchspace import Searchspace
 
     return int(Searchspace(dict(values), list(restrictions), THREADS).size)
 
 
 def plain(values: Mapping[str, Sequence[int]], restrictions: Sequence[str]) -> int:
-    """The same by plain NumPy: this function and what stands below it, up to `definitions`."""
+    """Build a space with plain NumPy (this function and `condition`) and return its number of configurations."""
     pending = [(set(Expression(text).names), condition(ast.parse(text.strip(), mode="eval").body))
                for text in restrictions]
     columns: Columns = {}
@@ -66,9 +67,9 @@ def plain(values: Mapping[str, Sequence[int]], restrictions: Sequence[str]) -> i
     for name, column in values.items():
         columns = {key: np.repeat(known, len(column)) for key, known in columns.items()}
         columns[name] = np.tile(np.array(column), count)
-        for one in [one for one in pending if one[0] <= set(columns)]:
-            pending.remove(one)
-            keep = one[1](columns)
+        for restriction in [restriction for restriction in pending if restriction[0] <= set(columns)]:
+            pending.remove(restriction)
+            keep = restriction[1](columns)
             columns = {key: known[keep] for key, known in columns.items()}
         count = len(columns[name])
     return count
@@ -82,7 +83,7 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 
 
 def condition(node: ast.expr) -> Condition:
-    """An expression as NumPy operations on columns."""
+    """Translate an expression into NumPy operations on columns. Raises FormatError."""
     match node:
         case ast.Constant(value=value):
             return lambda columns: value
@@ -97,18 +98,18 @@ def condition(node: ast.expr) -> Condition:
         case ast.BoolOp(op=junctor, values=parts):
             join, inner_parts = _OPERATORS[type(junctor)], [condition(part) for part in parts]
             return lambda columns: reduce(join, (part(columns) for part in inner_parts))
-        case ast.Compare(left=left, ops=ops, comparators=rest) if all(type(one) in _OPERATORS for one in ops):
-            terms, compare = [condition(part) for part in (left, *rest)], [_OPERATORS[type(one)] for one in ops]
+        case ast.Compare(left=left, ops=ops, comparators=rest) if all(type(term) in _OPERATORS for term in ops):
+            terms, compare = [condition(part) for part in (left, *rest)], [_OPERATORS[type(term)] for term in ops]
             return lambda columns: reduce(np.logical_and, (
-                apply(one(columns), other(columns))
-                for apply, one, other in zip(compare, terms[:-1], terms[1:], strict=True)))
-    raise FormatError(f"plain NumPy does not know {ast.unparse(node)[:60]!r}")
+                apply(term(columns), other(columns))
+                for apply, term, other in zip(compare, terms[:-1], terms[1:], strict=True)))
+    raise FormatError(f"plain NumPy does not support {ast.unparse(node)[:60]!r}")
 
 
 def definitions(path: Path) -> dict[str, tuple[dict[str, list[int]], list[str]]]:
-    """Values and restrictions by name of the space. Raises FormatError."""
+    """Read the values and restrictions of each space from a file. Raises FormatError."""
     try:
-        return {str(name): ({str(one["name"]): list(one["values"]) for one in space["params"]},
+        return {str(name): ({str(parameter["name"]): list(parameter["values"]) for parameter in space["params"]},
                             list(map(str, space["restrictions"])))
                 for name, space in json.loads(read_bounded(path, LARGEST_FILE)).items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -116,47 +117,53 @@ def definitions(path: Path) -> dict[str, tuple[dict[str, list[int]], list[str]]]
 
 
 def measure(values: Mapping[str, Sequence[int]], restrictions: Sequence[str], repeats: int) -> dict[str, Any]:
-    """Sizes, and the median CPU seconds of every way; all ways must find the same number of configurations."""
-    ways = {"ours": ours, "plain": plain}
+    """The sizes of a space and the median CPU seconds of each method.
+
+    Raises SeqtuneError if the methods find different numbers of configurations.
+    """
+    methods = {"ours": ours, "plain": plain}
     if importlib.util.find_spec("kernel_tuner") is not None:
-        ways["kernel_tuner"] = kernel_tuner
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
+        methods["kernel_tuner"] = kernel_tuner
+    seconds: dict[str, list[float]] = {name: [] for name in methods}
     sizes = {}
     for _ in range(repeats):
-        for name, way in ways.items():
-            began = time.process_time()
-            sizes[name] = way(values, restrictions)
-            seconds[name].append(time.process_time() - began)
+        for name, method in methods.items():
+            start = time.process_time()
+            sizes[name] = method(values, restrictions)
+            seconds[name].append(time.process_time() - start)
     if len(set(sizes.values())) > 1:
-        raise SeqtuneError(f"the ways differ in the number of configurations: {sizes}")
-    medians = {name: statistics.median(found) for name, found in seconds.items()}
-    return {"configurations": sizes["ours"], "cartesian": int(np.prod([len(one) for one in values.values()])),
+        raise SeqtuneError(f"the methods find different numbers of configurations: {sizes}")
+    medians = {name: statistics.median(samples) for name, samples in seconds.items()}
+    return {"configurations": sizes["ours"], "cartesian": int(np.prod([len(column) for column in values.values()])),
             **medians, "ratio": medians["ours"] / medians["plain"]}
 
 
-def table(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """A line for each space."""
+def table(spaces: Mapping[str, Mapping[str, Any]]) -> str:
+    """Make the table: a line for each space."""
     return markdown(
         ["space", "configurations", "of", "ours, ms", "plain NumPy, ms", "Kernel Tuner, ms"],
-        [[name, f"{one['configurations']:,}", f"{one['cartesian']:,}", f"{1e3 * one['ours']:.1f}",
-          f"{1e3 * one['plain']:.1f}", f"{1e3 * one['kernel_tuner']:.0f}" if "kernel_tuner" in one else "-"]
-         for name, one in found.items()])
+        [[name, f"{space['configurations']:,}", f"{space['cartesian']:,}", f"{1e3 * space['ours']:.1f}",
+          f"{1e3 * space['plain']:.1f}", f"{1e3 * space['kernel_tuner']:.0f}" if "kernel_tuner" in space else "-"]
+         for name, space in spaces.items()])
 
 
-def page(found: Results) -> Page:
-    """The page of the result."""
-    largest = max(found["spaces"].items(), key=lambda item: int(item[1]["cartesian"]))
+def page(results: Results) -> Page:
+    """Make the page of the results."""
+    largest = max(results["spaces"].items(), key=lambda item: int(item[1]["cartesian"]))
     return Page(
         "space_building", "Building a search space",
         f"The {largest[1]['configurations']:,} valid of {largest[1]['cartesian']:,} configurations of {largest[0]} are "
         f"found in {1e3 * largest[1]['ours']:.0f} ms.",
-        "python -m benchmarks.space_building definitions.json --out docs", table(found["spaces"]), measured_on(found),
-        "Median processor time of one enumeration with nothing cached. `plain NumPy` are fifty lines that build the "
-        "columns parameter by parameter, in this program. All ways must find the same number of configurations.")
+        "python -m benchmarks.space_building definitions.json --out docs", table(results["spaces"]),
+        measured_on(results),
+        "The times are medians of the processor time of one enumeration, with nothing cached. `configurations` are "
+        "valid, `of` counts all combinations of values. `plain NumPy` are fifty lines of this program that build the "
+        "columns parameter by parameter.",
+        ("All methods must find the same number of valid configurations, or the program fails.",))
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("definitions", type=Path)
     parser.add_argument("--repeats", type=positive, default=7)

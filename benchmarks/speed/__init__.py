@@ -1,1 +1,1 @@
-"""How long seqtune itself takes."""
+"""Benchmarks of seqtune itself: the time of predictions and decodes."""

@@ -1,9 +1,9 @@
-"""How long an answer takes: `python -m benchmarks.latency [--out docs] [--checkpoint FOLDER] [--devices ...]`.
+"""Time a prediction: `python -m benchmarks.latency [--out docs] [--checkpoint FOLDER] [--devices ...]`.
 
-Warm: one prediction in a running process, beam 5, one thread, for many problems on each device: `new` shapes, whose
-search space has to be enumerated too, and the same ones `again`. Cold: the least of several fresh processes; `seqtune
-predict` searches with the beam of every answer there, which is wider. Calls: from Python and back, of a kernel with
-next to nothing to do, on threads that are awake; what the second row has more than the first is their dispatch.
+Warm: predictions of 5 configurations on one thread in a running process, for many problems on each device: `new`
+problems, whose search space has to be enumerated, and the same ones `again`. Cold: the least time of several new
+processes; `seqtune predict` uses its default beam there. Calls: a kernel with almost no work, called from Python on
+threads that are awake; the second row has the dispatch to the threads in addition.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from seqtune.errors import KernelError, SeqtuneError
 
 PROBLEM = "conv2d n=1 c=64 h=56 w=56 k=64 r=3 s=3 pad=1"
 BEAM = 5
-WARM_UP = 5  # problems, of each type
+WARM_UP = 5  # problems of each type that are not counted
 SEED = 77
-CALLS = 500  # in a block: under a millisecond or two, mostly between interruptions
+CALLS = 500  # calls of a block: about a millisecond, so that most blocks are not interrupted
 
 
 def least(arguments: list[str], times: int) -> float:
-    """Seconds of a fresh process."""
-    found = []
+    """The least seconds of a new process that runs Python with these arguments."""
+    seconds = []
     for _ in range(times):
         start = time.perf_counter()
         subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
-        found.append(time.perf_counter() - start)
-    return min(found)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
 
 
 def cold(checkpoint: str, device: str, times: int) -> dict[str, float]:
-    """Seconds by what is started. Raises SeqtuneError where a command fails (it has said why)."""
+    """The seconds of each command in a new process. Raises SeqtuneError if one fails; it has printed the reason."""
     from seqtune.predictor.trees.ranker import PROPOSALS
 
     program = ["-m", "seqtune"]
@@ -53,7 +53,7 @@ def cold(checkpoint: str, device: str, times: int) -> dict[str, float]:
 
 
 def warm(checkpoint: str, names: list[str], count: int) -> list[dict[str, Any]]:
-    """A row per device: milliseconds of new problems and of the same ones again."""
+    """Make a row for each device: milliseconds of new problems, and of the same problems again."""
     import torch
 
     from seqtune.inputs import load_checkpoint
@@ -75,19 +75,19 @@ def warm(checkpoint: str, names: list[str], count: int) -> list[dict[str, Any]]:
             loaded.propose([Task.of(problem, device)], BEAM)  # noqa: B023 (called before it changes)
 
         row: dict[str, Any] = {"device": device.name}
-        for which in ("new", "again"):
-            found = [milliseconds for problem in problems if (milliseconds := timed(answer, problem)) is not None]
-            found = sorted(found[2 * WARM_UP:])
-            if not found:
+        for pass_name in ("new", "again"):
+            times = [milliseconds for problem in problems if (milliseconds := timed(answer, problem)) is not None]
+            times = sorted(times[2 * WARM_UP:])
+            if not times:
                 raise SeqtuneError(f"no kernel of {device.name} solves any of the problems; ask for more")
-            row[which] = {"problems": len(found), "median_ms": found[len(found) // 2],
-                          "p90_ms": found[len(found) * 9 // 10]}
+            row[pass_name] = {"problems": len(times), "median_ms": times[len(times) // 2],
+                          "p90_ms": times[len(times) * 9 // 10]}
         rows.append(row)
     return rows
 
 
 def calls(times: int) -> dict[str, float]:
-    """Microseconds of a call of a tiny product on one thread and on all, the median of `times` blocks."""
+    """The microseconds of a call of a tiny matrix product on one thread and on all, as medians of `times` blocks."""
     import numpy as np
 
     from seqtune.kernels.kernel import Configuration
@@ -101,7 +101,7 @@ def calls(times: int) -> dict[str, float]:
     problem = Problem.make("gemm", m=best.threads, n=4, k=1)
     one_row = Configuration.of("llvm.gemm", {"vector": 4, "vectors_n": 1, "tile_m": 1, "unroll_k": 1, "chunk": 1})
     x, y = aligned((best.threads, 1)), aligned((best.threads, 4))
-    found = {}
+    medians = {}
     for count in dict.fromkeys((1, best.threads)):
         device = find(f"llvm:{best.instruction_set}:{count}")
         compiler = Compiler(device.instruction_set)
@@ -116,12 +116,12 @@ def calls(times: int) -> dict[str, float]:
                 blocks.append((time.perf_counter() - start) / CALLS * 1e6)
         finally:
             threads.close()
-        found[f"{count} thread{'s' * (count > 1)}, pinned"] = sorted(blocks)[times // 2]
-    return found
+        medians[f"{count} thread{'s' * (count > 1)}, pinned"] = sorted(blocks)[times // 2]
+    return medians
 
 
 def timed(answer: Callable[[Any], None], problem: Any) -> float | None:
-    """Milliseconds; None where no kernel solves the problem."""
+    """The milliseconds of an answer, or None if no kernel solves the problem."""
     start = time.perf_counter()
     try:
         answer(problem)
@@ -131,61 +131,64 @@ def timed(answer: Callable[[Any], None], problem: Any) -> float | None:
 
 
 def tables(rows: list[dict[str, Any]], starts: dict[str, float], dispatch: dict[str, float]) -> str:
-    """Three Markdown tables."""
+    """Make the three tables."""
     lines = [[row["device"], str(row["new"]["problems"]), *(f"{row[which][value]:.1f}" for which in ("new", "again")
                                                            for value in ("median_ms", "p90_ms"))] for row in rows]
     header = ["device", "problems", "new: median, ms", "p90", "again: median, ms", "p90"]
     return "\n\n".join([
         markdown(header, lines),
-        markdown(["cold, a fresh process", "s"], [[name, f"{seconds:.2f}"] for name, seconds in starts.items()]),
-        markdown(["a call of next to nothing", "µs"], [[name, f"{each:.1f}"] for name, each in dispatch.items()])])
+        markdown(["cold, a new process", "s"], [[name, f"{seconds:.2f}"] for name, seconds in starts.items()]),
+        markdown(["a call", "µs"], [[name, f"{each:.1f}"] for name, each in dispatch.items()])])
 
 
-def page(found: Results) -> Page:
-    """The page of the result."""
-    medians = [row["new"]["median_ms"] for row in found["warm"]]
+def page(results: Results) -> Page:
+    """Make the page of the results."""
+    medians = [row["new"]["median_ms"] for row in results["warm"]]
     return Page(
         "latency", "How long a prediction takes",
-        f"A prediction of {found['beam']} configurations for a new problem takes {min(medians):.0f} to "
+        f"A prediction of {results['beam']} configurations for a new problem takes {min(medians):.0f} to "
         f"{max(medians):.0f} ms in a running process.",
         "python -m benchmarks.latency --out docs",
-        tables(found["warm"], found["cold_seconds"], found["call_microseconds"]), measured_on(found),
-        "One thread, sampled problems. `new`: problems whose space has to be enumerated; `again`: the same problems a "
-        "second time. The beam is 32 wide, for the boosted trees to choose from. `cold`: whole programs, each in a "
-        "fresh process.",
-        ("Medians of problems asked once each; the least time of the fresh processes.",))
+        tables(results["warm"], results["cold_seconds"], results["call_microseconds"]), measured_on(results),
+        "The problems are sampled at random, and predictions use one thread. `new`: problems whose search space has to "
+        "be enumerated; `again`: the same problems a second time. The beam is 32 wide, so that the boosted trees can "
+        "choose from it. `cold`: whole programs, each in a new process. `a call` is a kernel with almost no work, "
+        "called from Python.",
+        ("Each problem was asked once; the columns are medians and 90th percentiles over the problems. Of the new "
+         "processes the least time counts.",))
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_out(parser)
     parser.add_argument("--checkpoint", default="default")
-    parser.add_argument("--devices", nargs="+", help="[default: all that are here and the checkpoint knows]")
-    parser.add_argument("--problems", type=positive, default=100, help="sampled, a fifth of them matrix products")
-    parser.add_argument("--times", type=positive, default=5, help="fresh processes of each kind")
+    parser.add_argument("--devices", nargs="+", help="[default: all devices here that the checkpoint knows]")
+    parser.add_argument("--problems", type=positive, default=100,
+                        help="number of sampled problems, a fifth of them matrix products")
+    parser.add_argument("--times", type=positive, default=5, help="number of new processes of each kind")
     given = parser.parse_args()
     run_program("latency", lambda: run(given))
 
 
 def run(given: argparse.Namespace) -> None:
-    """The measurements."""
+    """Measure and write the results."""
     check_ready(given.out)
     from seqtune.inputs import load_checkpoint
     from seqtune.tuner.backends.discovery import devices, find
 
-    known = load_checkpoint(given.checkpoint).vocabulary.words
-    names = given.devices or [device.name for device in devices() if f"backend={device.backend}" in known]
+    words = load_checkpoint(given.checkpoint).vocabulary.words
+    names = given.devices or [device.name for device in devices() if f"backend={device.backend}" in words]
     if not names:
-        raise SeqtuneError("no device here is of a kind that the checkpoint knows")
+        raise SeqtuneError("the checkpoint knows none of the devices here; name another with --checkpoint")
     starts = cold(given.checkpoint, names[0], given.times)
     dispatch = calls(20 * given.times + 1)
     rows = warm(given.checkpoint, names, given.problems)
-    found = {"machine": machine([find(name) for name in names]), "beam": BEAM, "warm": rows, "cold_seconds": starts,
+    results = {"machine": machine([find(name) for name in names]), "beam": BEAM, "warm": rows, "cold_seconds": starts,
              "call_microseconds": dispatch}
-    made = page(found)
-    print(f"{made.tables}\n\n{made.measured}")
-    publish(given.out, page, found)
+    written = page(results)
+    print(f"{written.tables}\n\n{written.measured}")
+    publish(given.out, page, results)
 
 
 if __name__ == "__main__":

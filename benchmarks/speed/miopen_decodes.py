@@ -1,9 +1,9 @@
-"""Whether a decode is ever invalid: `python -m benchmarks.miopen_decodes [--decodes 1000000] [--data PATH...]`.
+"""Check that no decode is invalid: `python -m benchmarks.miopen_decodes [--decodes 1000000] [--data PATH...]`.
 
-Every tunable solver of MIOpen's is asked for configurations of random convolutions, odd sizes included, on GPUs of
-every generation (and, with `--data`, of the problems in perf-dbs): greedily in batches, by a beam of what the
-checkpoint says, and by a wide beam of what chance says. Each one is then checked without its search space: the kernel's
-conditions and constraints are evaluated on it, over columns, and for one in fifty over plain numbers, too.
+The program predicts configurations of every tunable MIOpen solver for random convolutions, odd sizes included, on GPUs
+of every generation (and, with `--data`, for the problems in perf-dbs): greedily in batches, with a beam on the
+checkpoint's scores, and with a wide beam on random scores. Each configuration is then checked without its search space:
+the kernel's conditions and constraints are evaluated over columns, and for one in fifty over plain numbers, too.
 """
 
 from __future__ import annotations
@@ -36,66 +36,68 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.sequence.beam import Allowed, NextWord, Scores, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 
-DRAWN = 20_000  # convolutions of a round, for all solvers
-GREEDY = 192  # of these, for one solver
-SEARCHED = 16  # of these, with beams
+DRAWN = 20_000  # convolutions that are drawn in each round, for all solvers
+GREEDY = 192  # convolutions of a round that one solver gets
+SEARCHED = 16  # convolutions of these that are also decoded with beams
 WIDTHS = {"beam": 32, "chance": 128}
-PLAIN = 50  # one in so many is also checked over plain numbers
+PLAIN = 50  # one configuration in PLAIN is also checked over plain numbers
 
 Pairs = Sequence[tuple[Problem, Device]]
 
 
 @dataclass
-class Chance:
-    """Scores next words by chance."""
+class RandomScores:
+    """Scores next words at random."""
 
     vocabulary: Vocabulary
     generator: np.random.Generator
 
     def start(self, questions: Pairs, allowed: Allowed) -> tuple[None, Scores]:
-        """Anything."""
+        """Random scores of the allowed words."""
         return None, self.generator.normal(size=len(allowed.words)).astype(np.float32)
 
     def advance(self, state: None, said: Allowed, allowed: Allowed) -> tuple[None, Scores]:
-        """Anything."""
+        """Random scores of the allowed words."""
         return self.start((), allowed)
 
 
 @dataclass
-class Count:
-    """Decodes of one solver, by what made them."""
+class DecodeCount:
+    """Numbers of decodes of one solver, by decoding method."""
 
     decodes: Counter[str] = field(default_factory=Counter)
     devices: set[str] = field(default_factory=set)
     invalid: list[str] = field(default_factory=list)
 
-    def add(self, way: str, kernel: Kernel, decoded: Sequence[tuple[Problem, Device, Configuration]]) -> None:
-        """Checks and counts."""
-        self.decodes[way] += len(decoded)
+    def add(self, method: str, kernel: Kernel, decoded: Sequence[tuple[Problem, Device, Configuration]]) -> None:
+        """Check decoded configurations and count them."""
+        self.decodes[method] += len(decoded)
         for device in dict.fromkeys(device for _, device, _ in decoded):
-            mine = [(problem, one) for problem, place, one in decoded if place == device]
+            device_pairs = [(problem, configuration) for problem, pair_device, configuration in decoded
+                            if pair_device == device]
             self.devices.add(device.name)
-            reasons = why_not(kernel, device, mine)
-            for number in range(sum(self.decodes.values()) % PLAIN, len(mine), PLAIN):
-                reasons[number] = reasons[number] or plainly(kernel, device, *mine[number])
-            self.invalid += [f"{kernel.name} {one.brief()} for {problem.brief()} on {device.name}: {reason}"
-                             for (problem, one), reason in zip(mine, reasons, strict=True) if reason is not None]
+            reasons = why_not(kernel, device, device_pairs)
+            for number in range(sum(self.decodes.values()) % PLAIN, len(device_pairs), PLAIN):
+                reasons[number] = reasons[number] or plainly(kernel, device, *device_pairs[number])
+            self.invalid += [f"{kernel.name} {configuration.brief()} for {problem.brief()} on {device.name}: {reason}"
+                             for (problem, configuration), reason in zip(device_pairs, reasons, strict=True)
+                             if reason is not None]
 
 
 def why_not(kernel: Kernel, device: Device, decoded: Sequence[tuple[Problem, Configuration]]) -> list[str | None]:
-    """The reason against each, or None, by the kernel's conditions over columns."""
-    place = {problem: number for number, problem in enumerate(dict.fromkeys(problem for problem, _ in decoded))}
-    problems = ProblemColumns.of(list(place)).take(np.array([place[problem] for problem, _ in decoded]))
-    settings = {name: np.array([one[name] for _, one in decoded]) for name in kernel.by_name}
+    """Check configurations over columns: the reason why each one is invalid, or None."""
+    index = {problem: number for number, problem in enumerate(dict.fromkeys(problem for problem, _ in decoded))}
+    problems = ProblemColumns.of(list(index)).take(np.array([index[problem] for problem, _ in decoded]))
+    settings = {name: np.array([configuration[name] for _, configuration in decoded]) for name in kernel.by_name}
     return list(Membership(kernel, problems, device, settings).reasons)
 
 
-def plainly(kernel: Kernel, device: Device, problem: Problem, one: Configuration) -> str | None:
-    """The same over plain numbers."""
-    names: dict[str, Any] = {**device.names(), **problem.names(), **dict(one.settings)}
+def plainly(kernel: Kernel, device: Device, problem: Problem, configuration: Configuration) -> str | None:
+    """Check one configuration over plain numbers: the reason why it is invalid, or None."""
+    names: dict[str, Any] = {**device.names(), **problem.names(), **dict(configuration.settings)}
     for parameter in kernel.parameters:
         if names[parameter.name] not in parameter.values:
-            return f"{parameter.name} has another value than the kernel knows"
+            return f"{parameter.name}={names[parameter.name]} is not one of the kernel's values"
     for name, expression in kernel.derived:
         names[name] = expression(names)
     return next((constraint.reason for constraint in (*kernel.solves, *kernel.constraints)
@@ -103,56 +105,56 @@ def plainly(kernel: Kernel, device: Device, problem: Problem, one: Configuration
 
 
 def decode(words: NextWord[Any], kernel: Kernel, pairs: Pairs, searched: int, generator: np.random.Generator,
-           count: Count) -> None:
-    """Decodes in all ways; only the first `searched` with beams."""
+           count: DecodeCount) -> None:
+    """Decode with all methods; only the first `searched` pairs with beams."""
     questions = Questions.of(pairs)
-    nothing = np.zeros((len(pairs), len(kernel.parameters)), np.int16)
-    proposed = Greedy(words).answer(Labels(kernel, questions, nothing), 1).proposed[:, 0]
+    no_labels = np.zeros((len(pairs), len(kernel.parameters)), np.int16)
+    proposed = Greedy(words).answer(Labels(kernel, questions, no_labels), 1).proposed[:, 0]
     count.add("greedy", kernel, [
-        (*pair, Configuration.of(kernel.name, {one.name: one.values[place] for one, place in
-                                               zip(kernel.parameters, places, strict=True)}))
-        for pair, places in zip(pairs, proposed.tolist(), strict=True) if min(places) >= 0])
+        (*pair, Configuration.of(kernel.name, {item.name: item.values[index] for item, index in
+                                               zip(kernel.parameters, indices, strict=True)}))
+        for pair, indices in zip(pairs, proposed.tolist(), strict=True) if min(indices) >= 0])
     tasks = [Task(*pair, (space,)) for pair in pairs[:searched] if len(space := SearchSpace(kernel, *pair))]
     if not tasks:
         return
-    for way, scorer in (("beam", words), ("chance", Chance(words.vocabulary, generator))):
-        found = beam_search_many(scorer, tasks, WIDTHS[way], WIDTHS[way])
-        count.add(way, kernel, [(task.problem, task.device, one.configuration)
-                                for task, candidates in zip(tasks, found, strict=True) for one in candidates])
+    for method, scorer in (("beam", words), ("chance", RandomScores(words.vocabulary, generator))):
+        beams = beam_search_many(scorer, tasks, WIDTHS[method], WIDTHS[method])
+        count.add(method, kernel, [(task.problem, task.device, item.configuration)
+                                for task, candidates in zip(tasks, beams, strict=True) for item in candidates])
 
 
 def recorded(paths: Sequence[Path], count: int, generator: np.random.Generator) -> Iterator[Mapping[str, Pairs]]:
-    """Questions of perf-dbs by kernel, others every time."""
+    """Yield problems of perf-dbs by kernel, drawn again in each round."""
     from seqtune.data.formats.miopen_import import read_files
     from seqtune.data.formats.table import find_files
     from seqtune.data.labels import read_labels
 
     labels = read_labels(read_files(find_files("miopen", paths))[0])
     while True:
-        yield {name: one.questions.take(generator.integers(len(one), size=count)).pairs()
-               for name, one in labels.items()}
+        yield {name: kernel_labels.questions.take(generator.integers(len(kernel_labels), size=count)).pairs()
+               for name, kernel_labels in labels.items()}
 
 
 def count_decodes(decodes: int, paths: Sequence[Path] = (), checkpoint: str = "miopen", seed: int = 0,
-                  greedy: int = GREEDY, searched: int = SEARCHED) -> dict[str, Count]:
-    """By kernel, at least so many together."""
+                  greedy: int = GREEDY, searched: int = SEARCHED) -> dict[str, DecodeCount]:
+    """Decode until all kernels together have `decodes` configurations; the counts by kernel."""
     from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 
     loaded, generator = LabelCheckpoint.load(checkpoint), np.random.default_rng(seed)
-    counts = {name: Count() for name in loaded.kernels()}
-    real = recorded(paths, greedy, generator) if paths else None
+    counts = {name: DecodeCount() for name in loaded.kernels()}
+    recorded_pairs = recorded(paths, greedy, generator) if paths else None
     while sum(sum(count.decodes.values()) for count in counts.values()) < decodes:
-        columns, known = draw(DRAWN, generator), next(real) if real is not None else {}
+        columns, drawn_recorded = draw(DRAWN, generator), next(recorded_pairs) if recorded_pairs is not None else {}
         for name, kernel in loaded.kernels().items():
-            for pairs in (solved(kernel, columns, gpus(), greedy, generator), known.get(name, ())):
-                asked = [pair for pair in pairs if kernel.why_not(*pair) is None]
-                if asked:
-                    decode(loaded.next_word(), kernel, asked, searched, generator, counts[name])
+            for pairs in (solved(kernel, columns, gpus(), greedy, generator), drawn_recorded.get(name, ())):
+                solvable = [pair for pair in pairs if kernel.why_not(*pair) is None]
+                if solvable:
+                    decode(loaded.next_word(), kernel, solvable, searched, generator, counts[name])
     return counts
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--decodes", type=positive, default=1_000_000)
     parser.add_argument("--data", type=Path, nargs="+", default=[], help="perf-dbs, or folders of them")

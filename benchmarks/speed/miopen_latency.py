@@ -1,8 +1,9 @@
-"""How long MIOpen's parameters take: `OPENBLAS_NUM_THREADS=1 python -m benchmarks.miopen_latency [--json]`.
+"""Time the prediction of MIOpen's parameters: `OPENBLAS_NUM_THREADS=1 python -m benchmarks.miopen_latency [--json]`.
 
-Predictions of ConvAsm1x1U (eight words) for random convolutions, each asked once, in a running process: by the
-transformer alone and with the trees beside it, with a beam of 5, and greedily in one batch. The search spaces are built
-before, and timed apart. Processor time is told beside time, which is longer where other processes share the core.
+The program predicts the eight parameters of ConvAsm1x1U for random convolutions, once each, in a running process: by
+the transformer alone and by transformer and trees together, with a beam of 5 and greedily in one batch. The search
+spaces are built before and timed separately. Processor time is reported in addition to elapsed time, which is longer if
+other processes share the core.
 """
 
 from __future__ import annotations
@@ -37,86 +38,87 @@ from seqtune.predictor.sequence.beam import NextWord, beam_search
 
 SOLVER = "ConvAsm1x1U"
 BEAM = 5
-WARM_UP = 5  # problems
+WARM_UP = 5  # problems that are not counted
 BATCH = 2000  # problems answered greedily at once
 BATCHES = 5
 SEED = 7
 
 
-def milliseconds(answer: Callable[[Any], object], asked: Sequence[Any]) -> dict[str, float]:
-    """Of the time that an answer takes, and of processor time: median, tenth and ninetieth percentile."""
+def milliseconds(answer: Callable[[Any], object], questions: Sequence[Any]) -> dict[str, float]:
+    """The median, 10th and 90th percentile of an answer's elapsed time and processor time, in milliseconds."""
     times, processor = [], []
-    for one in asked:
-        start, begun = time.perf_counter(), time.process_time()
-        answer(one)
-        processor.append((time.process_time() - begun) * 1e3)
+    for question in questions:
+        start, processor_start = time.perf_counter(), time.process_time()
+        answer(question)
+        processor.append((time.process_time() - processor_start) * 1e3)
         times.append((time.perf_counter() - start) * 1e3)
-    found: dict[str, float] = {"problems": len(times) - WARM_UP}
-    for name, some in (("", sorted(times[WARM_UP:])), ("processor_", sorted(processor[WARM_UP:]))):
-        found |= {f"{name}median_ms": statistics.median(some), f"{name}p10_ms": some[len(some) // 10],
-                  f"{name}p90_ms": some[len(some) * 9 // 10]}
-    return found
+    summary: dict[str, float] = {"problems": len(times) - WARM_UP}
+    for name, values in (("", sorted(times[WARM_UP:])), ("processor_", sorted(processor[WARM_UP:]))):
+        summary |= {f"{name}median_ms": statistics.median(values), f"{name}p10_ms": values[len(values) // 10],
+                  f"{name}p90_ms": values[len(values) * 9 // 10]}
+    return summary
 
 
 def measure(checkpoint: str, problems: int) -> dict[str, Any]:
-    """Every figure, by what answers."""
+    """Measure all figures of the page."""
     loaded, generator = LabelCheckpoint.load(checkpoint), np.random.default_rng(SEED)
     kernel = loaded.kernels()[PREFIX + SOLVER]
     pairs: list[tuple[Problem, Device]] = []
     while len(pairs) < max(problems + WARM_UP, BATCH):
         pairs += solved(kernel, draw(20_000, generator), gpus(), BATCH, generator)
     spaces: list[SearchSpace] = []
-    found: dict[str, Any] = {"solver": SOLVER, "beam": BEAM, "openblas_threads": os.environ.get("OPENBLAS_NUM_THREADS")}
-    found["space"] = milliseconds(lambda pair: spaces.append(SearchSpace(kernel, *pair)), pairs[:problems + WARM_UP])
+    results: dict[str, Any] = {"solver": SOLVER, "beam": BEAM,
+                               "openblas_threads": os.environ.get("OPENBLAS_NUM_THREADS")}
+    results["space"] = milliseconds(lambda pair: spaces.append(SearchSpace(kernel, *pair)), pairs[:problems + WARM_UP])
     batch = Labels(kernel, Questions.of(pairs[:BATCH]), np.zeros((BATCH, len(kernel.parameters)), np.int16))
     words: dict[str, NextWord[Any]] = {
         "transformer": ArrayTranslator(loaded.size, loaded.state, loaded.vocabulary), "hybrid": loaded.next_word()}
-    for name, one in words.items():
-        greedy = Greedy(one)
+    for name, next_word in words.items():
+        greedy = Greedy(next_word)
         rates, processor = [], []
         for _ in range(BATCHES):
-            start, begun = time.perf_counter(), time.process_time()
+            start, processor_start = time.perf_counter(), time.process_time()
             greedy.answer(batch, 1)
-            processor.append(BATCH / (time.process_time() - begun))
+            processor.append(BATCH / (time.process_time() - processor_start))
             rates.append(BATCH / (time.perf_counter() - start))
-        found[name] = {"beam": milliseconds(partial(_searched, one), spaces),
+        results[name] = {"beam": milliseconds(partial(_searched, next_word), spaces),
                        "greedy_per_second": {"batch": BATCH, "median": statistics.median(rates), "least": min(rates),
                                              "most": max(rates), "processor_median": statistics.median(processor)}}
-    return found
+    return results
 
 
 def _searched(words: NextWord[Any], space: SearchSpace) -> list[Candidate]:
     return beam_search(words, Task(space.problem, space.device, (space,)), BEAM, BEAM)
 
 
-def table(found: Results) -> str:
-    """A line for building the space and one for each way to predict."""
-    rows = [["the search space", *_told(found["space"]), "", "", ""]]
+def table(results: Results) -> str:
+    """Make the table: a line for building the space and one for each model."""
+    rows = [["the search space", *_cells(results["space"]), "", "", ""]]
     for name in ("transformer", "hybrid"):
-        rate = found[name]["greedy_per_second"]
-        rows.append([name, *_told(found[name]["beam"]), f"{rate['median']:.0f}",
+        rate = results[name]["greedy_per_second"]
+        rows.append([name, *_cells(results[name]["beam"]), f"{rate['median']:.0f}",
                      f"{rate['least']:.0f} to {rate['most']:.0f}", f"{rate['processor_median']:.0f}"])
-    return markdown([f"{found['solver']}, beam {found['beam']}", "median, ms", "p10 to p90", "processor, ms",
+    return markdown([f"{results['solver']}, beam {results['beam']}", "median, ms", "p10 to p90", "processor, ms",
                      f"greedy, {BATCH} at once: problems/s", "least to most", "per processor second"], rows)
 
 
-def page(found: Results) -> Page:
-    """The page of the result."""
-    both, alone = (found[name]["beam"]["median_ms"] for name in ("hybrid", "transformer"))
+def page(results: Results) -> Page:
+    """Make the page of the results."""
+    both, alone = (results[name]["beam"]["median_ms"] for name in ("hybrid", "transformer"))
     return Page(
         "miopen_latency", "How long MIOpen's parameters take",
-        f"One prediction of {found['solver']} (eight parameters) takes {both:.1f} ms, with the transformer alone "
-        f"{alone:.1f} ms, warm on one thread; predicting needs no PyTorch.",
-        "OPENBLAS_NUM_THREADS=1 taskset -c 1 python -m benchmarks.miopen_latency --out docs", table(found),
-        measured_on(found),
+        f"One prediction of {results['solver']} (eight parameters) takes {both:.1f} ms, and {alone:.1f} ms with the "
+        "transformer alone, in a running process on one thread; predicting needs no PyTorch.",
+        "OPENBLAS_NUM_THREADS=1 taskset -c 1 python -m benchmarks.miopen_latency --out docs", table(results),
+        measured_on(results),
         "`hybrid` is the shipped checkpoint: transformer and boosted trees. The search space of a problem is built "
-        "once and timed apart. Processor time is shown beside time, which is longer where other processes share the "
-        "core.",
-        ("Random convolutions, each asked once.",))
+        "once and timed separately. The last three columns are rates of greedy predictions in one batch, by elapsed "
+        "time and by processor time; elapsed time is longer if other processes share the core.",
+        ("The problems are random convolutions, each asked once.",))
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkpoint", default="miopen")
     parser.add_argument("--problems", type=positive, default=200)
@@ -124,12 +126,12 @@ def main() -> None:
     add_out(parser)
     given = parser.parse_args()
     check_ready(given.out)
-    found = {"machine": processor(), **measure(given.checkpoint, given.problems)}
-    print(json.dumps(found, allow_nan=False) if given.json else table(found))
-    publish(given.out, page, found)
+    results = {"machine": processor(), **measure(given.checkpoint, given.problems)}
+    print(json.dumps(results, allow_nan=False) if given.json else table(results))
+    publish(given.out, page, results)
 
 
-def _told(times: dict[str, float]) -> list[str]:
+def _cells(times: dict[str, float]) -> list[str]:
     return [f"{times['median_ms']:.2f}", f"{times['p10_ms']:.2f} to {times['p90_ms']:.2f}",
             f"{times['processor_median_ms']:.2f}"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.common.contest import Way, rows_of, take_turns
+from benchmarks.common.contest import Contestant, rows_of, take_turns
 from benchmarks.common.report import apart
 from benchmarks.kernels import end_to_end, gemm, opencl_layers, resnet18_layers
 from benchmarks.prediction import hardness
@@ -76,8 +76,9 @@ def test_labels_are_moved_apart_and_no_further_than_needed() -> None:
 
 def timed(label: str, threads: int, **seconds: float) -> list[dict[str, object]]:
     """Rows of a contest that took these times; `__` stands for a dot, `_first` for NCHW."""
-    ways = [Way(name.replace("__", ".").replace("_first", " nchw"), int, 1e-6) for name in seconds]
-    return rows_of(label, threads, ways, {way.method: one for way, one in zip(ways, seconds.values(), strict=True)}, 9)
+    contestants = [Contestant(name.replace("__", ".").replace("_first", " nchw"), int, 1e-6) for name in seconds]
+    return rows_of(label, threads, contestants, {contestant.method: value for contestant, value
+                                                 in zip(contestants, seconds.values(), strict=True)}, 9)
 
 
 LAYERS = [*timed("C1", 1, onednn=2.0, conv2d_channels_last=3.0, conv2d_nchw=4.0, llvm__direct=1.0,
@@ -133,7 +134,7 @@ def test_hardness_is_a_line_per_device_and_type() -> None:
 
 def test_turns_are_taken_by_all_and_the_least_time_counts() -> None:
     order: list[str] = []
-    seconds = take_turns([Way(name, partial(order.append, name), 0.0) for name in "ab"], rounds=2)
+    seconds = take_turns([Contestant(name, partial(order.append, name), 0.0) for name in "ab"], rounds=2)
     assert set(order) == {"a", "b"}
     assert order[0] == "a"
     assert min(seconds.values()) > 0

@@ -47,7 +47,7 @@ def test_definitions_of_spaces_are_read_or_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("restriction", ["p ** 2 < 9", "p in (1, 2)"])
 def test_what_plain_numpy_does_not_know_is_one_line(restriction: str) -> None:
-    with pytest.raises(FormatError, match="plain NumPy does not know"):
+    with pytest.raises(FormatError, match="plain NumPy does not support"):
         space_building.plain({"p": [1, 2]}, [restriction])
 
 
@@ -94,7 +94,7 @@ def test_a_device_that_the_data_lack_is_said_before_anything_is_searched(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["across", "--out", str(tmp_path), "--devices", "abacus", "--data",
                                       str(write_recorded(tmp_path / "recorded"))])
-    with pytest.raises(MisuseError, match="no device 'abacus' in these data; there are recorded:fast"):
+    with pytest.raises(MisuseError, match="no device 'abacus' in the data set; it has recorded:fast"):
         across.main()
 
 
@@ -105,20 +105,20 @@ def test_one_strategy_alone_is_searched_without_a_comparison(
         "--strategies", "random", "--repeats", "1", "--budgets", "3", "--jobs", "1"])
     search.main()
     assert "regret" not in capsys.readouterr().out
-    assert "searched alone" in (tmp_path / "out" / "results" / "search.md").read_text()
+    assert "no other method" in (tmp_path / "out" / "results" / "search.md").read_text()
 
 
 def test_what_is_done_across_problems_is_not_done_again(tmp_path: Path) -> None:
     path = tmp_path / "state.jsonl"
-    assert replayed_campaigns.State(path).get("one", lambda: [1.0, math.inf]) == [1.0, math.inf]
-    assert replayed_campaigns.State(path).get("one", lambda: [2.0]) == [1.0, math.inf]
+    assert replayed_campaigns.FinishedSearches(path).get("one", lambda: [1.0, math.inf]) == [1.0, math.inf]
+    assert replayed_campaigns.FinishedSearches(path).get("one", lambda: [2.0]) == [1.0, math.inf]
     with path.open("a") as file:
         file.write('["two", [3.')  # it was stopped there
-    assert replayed_campaigns.State(path).get("two", lambda: [4.0]) == [4.0]
-    assert replayed_campaigns.State(path).done == {"one": [1.0, math.inf], "two": [4.0]}
+    assert replayed_campaigns.FinishedSearches(path).get("two", lambda: [4.0]) == [4.0]
+    assert replayed_campaigns.FinishedSearches(path).done == {"one": [1.0, math.inf], "two": [4.0]}
     path.write_text("nonsense")
-    with pytest.raises(FormatError, match="no state"):
-        replayed_campaigns.State(path)
+    with pytest.raises(FormatError, match="not a file of finished searches"):
+        replayed_campaigns.FinishedSearches(path)
 
 
 def test_finished_searches_of_peers_are_kept_and_ours_are_made_anew(tmp_path: Path) -> None:
