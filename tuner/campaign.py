@@ -1,12 +1,12 @@
-"""Campaign: one budget of trials for a whole set of problems; they go where they teach or improve most.
+"""Campaign: one budget of trials for a whole set of problems, spent where a search improves most.
 
-First one problem after the other is searched a little, knowing what was learned of those before it. Then each batch
-goes to the problem whose search improved most of late, or was tried least, and its search is made anew with what is
-known of all others by now.
+In the first phase each problem in turn is searched for an equal part of half the budget, with the history of the
+problems before it. Then each batch goes to the problem whose search improved most recently, or had the fewest trials;
+its search is built again, with the history of all other problems so far.
 
-A search is told its problem's own trials before it goes on, so a campaign is resumed by running it again: what the
-journal holds is not measured again, and alone decides what comes next. That may be other trials than without the stop,
-since a search that was made anew knows more, and a batch that was cut is not finished.
+A search gets the trials of its problem before it continues, so running a campaign again resumes it. A resumed campaign
+depends only on the journal, and measures nothing that is in the journal. It may try different configurations than an
+uninterrupted one, because rebuilt searches know more and an interrupted batch is not completed.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ from .measuring.runner import Measurer
 from .strategies.strategy import Strategy
 from .tune import DEFAULT_OPTIONS, Budget, TuningOptions, TuningProgress, TuningResult, TuningRun
 
-BATCH = 4  # trials between two decisions
-FIRST = 0.5  # of the budget, in equal parts: what comes later knows more
-RECENT = 6  # trials that tell whether a search still improves
+BATCH = 4  # trials of a problem before the next problem is chosen
+FIRST = 0.5  # share of the budget that the first phase divides equally
+RECENT = 6  # trials from which the expected gain of a search is estimated
 
 
 def campaign(tasks: Iterable[Task], journal: Journal, measurer: Measurer, total: int,
              options: TuningOptions = DEFAULT_OPTIONS) -> Iterator[TuningResult]:
-    """`total` trials for all of the tasks together, the journal's own included; then the finals, one by one.
+    """Run `total` trials for all tasks together, including those in the journal; then yield the result of each task.
 
-    A repeated problem counts once. Raises InterruptedTuning on Ctrl-C, with all in the journal.
+    A repeated problem counts once. Raises InterruptedTuning on Ctrl-C; every finished trial is then in the journal.
     """
     runs = [TuningRun(task, journal, measurer, options) for task in {task.problem: task for task in tasks}.values()]
     for run in runs:
         run.recall()
     spent = resumed = sum(run.done for run in runs)
-    most = min(total, sum(len(run.task) for run in runs))
+    limit = min(total, sum(len(run.task) for run in runs))
 
     def step(progress: TuningProgress) -> None:
         nonlocal spent
         spent += 1
-        options.on_progress(replace(progress, done=spent, resumed=resumed, total=most, problems=len(runs)))
+        options.on_progress(replace(progress, done=spent, resumed=resumed, total=limit, problems=len(runs)))
 
-    part = FIRST * most / max(1, len(runs))
-    batch = min(BATCH, options.batch, max(1, math.ceil(part)))
+    first_trials = FIRST * limit / max(1, len(runs))  # of each problem in the first phase
+    batch = min(BATCH, options.batch, max(1, math.ceil(first_trials)))
 
-    def go_on(run: TuningRun, strategy: Strategy | None = None) -> Strategy:
-        """A batch of that run."""
+    def search_batch(run: TuningRun, strategy: Strategy | None = None) -> Strategy:
+        """Search one batch of a run; build a strategy if none is given, and return it."""
         strategy = run.strategy(None) if strategy is None else strategy
-        count = min(batch, most - spent)
+        count = min(batch, limit - spent)
         run.search(strategy, Budget(run.done + count), count, step)
         return strategy
 
     try:
         for run in runs:
             strategy = None
-            while spent < most and run.done < part and is_open(run):
-                strategy = go_on(run, strategy)
-        while spent < most and (left := [run for run in runs if is_open(run)]):
-            go_on(max(left, key=lambda run: (promise(times(run)), -run.done)))
+            while spent < limit and run.done < first_trials and is_open(run):
+                strategy = search_batch(run, strategy)
+        while spent < limit and (open_runs := [run for run in runs if is_open(run)]):
+            search_batch(max(open_runs, key=lambda run: (expected_gain(times(run)), -run.done)))
         for run in runs:
             yield run.result()
     except KeyboardInterrupt:
@@ -70,21 +70,21 @@ def campaign(tasks: Iterable[Task], journal: Journal, measurer: Measurer, total:
 
 
 def is_open(run: TuningRun) -> bool:
-    """Whether there may be anything left to try."""
+    """Whether the run may have configurations left to try."""
     return run.done < len(run.task) and not run.ended
 
 
 def times(run: TuningRun) -> list[float]:
-    """The seconds of its trials, in measured order."""
+    """The seconds of the run's trials, in the order of measurement."""
     return [measurement.seconds for measurement in run.trials.values()]
 
 
-def promise(seconds: Sequence[float]) -> float:
-    """What a trial more may save, as log time: what each of the last ones did.
+def expected_gain(seconds: Sequence[float]) -> float:
+    """The expected gain of one more trial, in log time: the mean gain of the last `RECENT` trials.
 
-    Infinite where there are none, or they are the first that ran; nothing where none ever did.
+    It is infinite with fewer than two trials, or if only the last ones succeeded, and 0 if every trial failed.
     """
-    last, least = min(RECENT, len(seconds) // 2), min(seconds, default=math.inf)
-    if not last:
+    count, least = min(RECENT, len(seconds) // 2), min(seconds, default=math.inf)
+    if not count:
         return math.inf
-    return math.log(min(seconds[:-last]) / least) / last if math.isfinite(least) else 0.0
+    return math.log(min(seconds[:-count]) / least) / count if math.isfinite(least) else 0.0

@@ -1,7 +1,8 @@
-"""History: what a journal says of other problems on the same device, for strategies that learn from elsewhere.
+"""History: the journal's trials of other problems on the same device, for strategies that learn from them.
 
-So a campaign over many problems shares what it learns. A search that is resumed knows what it knew when it began: what
-was measured since the problem's own first trial is left out, and the same command asks for the same again.
+With it the searches of a campaign learn from each other. A resumed search gets the history that it had when it began:
+trials of other problems after the problem's own first trial are left out, so the same command proposes the same
+configurations again.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from seqtune.errors import KernelError
 from seqtune.kernels.problem_sets.similarity import distance
 from seqtune.kernels.task import MeasuredTask, Task
 
-MOST_PROBLEMS = 12  # the nearest teach most, and trees of more only take longer
-LEAST_TRIALS = 4  # of a problem: fewer don't tell what is fast
+MOST_PROBLEMS = 12  # the nearest ones matter most; more only make fitting the trees slower
+LEAST_TRIALS = 4  # of a problem; fewer do not show which configurations are fast
 
 
 def history(journal: Journal, task: Task, until: float | None = None) -> tuple[MeasuredTask, ...]:
-    """The trials of the nearest other problems, with today's kernels and toolchain; nearest first.
+    """The trials of the nearest other problems, with the current kernels and toolchain; the nearest problem first.
 
-    `until` is a time as in `Record.when`; None: when the problem's own first trial was made.
+    Only trials before `until` count, a time as in `Record.when`; None: the time of the problem's own first trial.
     """
     problem, device, kernels = task.problem, task.device, task.kernels
     if until is None:

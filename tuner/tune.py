@@ -1,7 +1,8 @@
 """The tuning loop: Strategy.ask -> Measurer.measure -> Journal.add -> Strategy.tell, until a budget or the space ends.
 
-A run is resumed by running it again: what the journal holds is told to the strategy without being measured. At the end
-the finalists and the safe default are measured again, interleaved: the least of thousands of noisy times flatters.
+Running a search again resumes it: measurements in the journal are passed to the strategy without being repeated. At
+the end the finalists and the safe default are measured again, interleaved, because the least of thousands of noisy
+times is too optimistic.
 """
 
 from __future__ import annotations
@@ -28,37 +29,37 @@ from .measuring.timing import DEFAULTS, Options
 from .strategies.strategy import OnDemand, SearchContext, Strategy, StrategyFactory
 from .strategies.table import strategy_factory
 
-BATCH = 16  # configurations asked for at once: large enough to hide the pipe, small enough to learn from
+BATCH = 16  # proposals per `ask`: enough to hide the latency of the worker, few enough to learn in between
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """When to stop. Trials include those that the journal holds already: a resumed run ends where it would have."""
+    """The limits of a run. Trials include those in the journal, so a resumed run ends where it would have ended."""
 
     trials: int | None = None
-    seconds: float | None = None  # of this run, without the finalists; kept to within one configuration
+    seconds: float | None = None  # of this run, without the finals; exceeded by at most one configuration
 
 
 @dataclass(frozen=True, slots=True)
 class Finals:
-    """Who is measured again at the end, and how often."""
+    """The number of configurations that are measured again at the end, and the number of rounds."""
 
-    count: int = 5  # best configurations, beside the safe default; 0: no finals
-    rounds: int = 16  # the least of 16 interleaved samples is right within 3 % even for cache-bound kernels
+    count: int = 5  # best configurations, in addition to the safe default; 0: no finals
+    rounds: int = 16  # the least of 16 interleaved samples is within 3 % of the true time even for cache-bound kernels
 
 
 @dataclass(frozen=True, slots=True)
 class TuningProgress:
-    """Where a run stands; handed over after each trial is safe in the journal."""
+    """The state of a run after a trial, reported once the trial is in the journal."""
 
     problem: Problem
-    done: int  # trials told so far, of all problems that share the budget
-    resumed: int  # of these, from the journal
-    total: int  # trials that the budget or the space allow
+    done: int  # trials so far, of all problems that share the budget
+    resumed: int  # trials of these that were in the journal
+    total: int  # maximum number of trials by budget and space
     configuration: Configuration
     measurement: Measurement
-    best: float  # seconds
-    problems: int = 1  # that share the budget
+    best: float  # least time so far, in seconds
+    problems: int = 1  # number of problems that share the budget
 
 
 def no_seeds(task: Task) -> Sequence[Configuration]:
@@ -66,22 +67,22 @@ def no_seeds(task: Task) -> Sequence[Configuration]:
     return ()
 
 
-def not_told(progress: TuningProgress) -> None:
-    """Tell nobody of a trial."""
+def ignore_progress(progress: TuningProgress) -> None:
+    """Do not report a trial."""
 
 
 @dataclass(frozen=True, slots=True)
 class TuningOptions:
-    """How to search and to measure, and who is told."""
+    """The options of searching, measuring and reporting."""
 
-    strategy: str = "portfolio"  # of the table of strategies; the trials are filed under this name
-    factory: StrategyFactory | None = None  # makes the strategy; None: the table's
-    seed: int = 0  # of the strategy
-    batch: int = BATCH
+    strategy: str = "portfolio"  # name in the table of strategies; trials are recorded under this name
+    factory: StrategyFactory | None = None  # None: the factory in the table
+    seed: int = 0  # of the strategy's random numbers
+    batch: int = BATCH  # proposals per `ask`
     measuring: Options = DEFAULTS
     finals: Finals = field(default_factory=Finals)
-    seeds: Callable[[Task], Sequence[Configuration]] = no_seeds  # what a search may begin with, likeliest first
-    on_progress: Callable[[TuningProgress], None] = not_told
+    seeds: Callable[[Task], Sequence[Configuration]] = no_seeds  # first proposals, likeliest first
+    on_progress: Callable[[TuningProgress], None] = ignore_progress
 
 
 DEFAULT_OPTIONS, UNLIMITED = TuningOptions(), Budget()
@@ -89,22 +90,22 @@ DEFAULT_OPTIONS, UNLIMITED = TuningOptions(), Budget()
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """The answer of a run. `configuration` is None where nothing was correct."""
+    """The result of a run. `configuration` is None if no configuration was correct."""
 
     problem: Problem
     configuration: Configuration | None
-    measurement: Measurement | None
+    measurement: Measurement | None  # of the configuration; of the finals if there were any
     default: Configuration
-    finalists: tuple[tuple[Configuration, Measurement], ...]  # fastest first; the default among them
-    done: int
-    resumed: int
-    space: int  # configurations there are
+    finalists: tuple[tuple[Configuration, Measurement], ...]  # fastest first, including the default
+    done: int  # trials
+    resumed: int  # trials of these that were in the journal
+    space: int  # number of configurations of the task
 
     @property
     def confidence(self) -> float | None:
-        """That the winner is faster than the runner-up: 1 - p of a t-test over the finals' rounds; None without both.
+        """The confidence that the winner is faster than the runner-up: 1 - p of a t-test over the finals' rounds.
 
-        Near 0.5 they are equally fast as far as the finals can tell, and either will do.
+        Near 0.5 the finals show no difference. None if there are fewer than two finalists or rounds.
         """
         if self.measurement is None or len(self.finalists) < 2:
             return None
@@ -116,7 +117,7 @@ class TuningResult:
 
 def tasks_for(problems: Iterable[Problem], device: Device, kernels: Sequence[Kernel] | None = None,
               on_skip: Callable[[Problem, str], None] = lambda problem, reason: None) -> Iterator[Task]:
-    """The task of each problem, one at a time; problems that no kernel solves are skipped, with the reason."""
+    """Yield the task of each problem; call `on_skip` with the reason for a problem that no kernel solves."""
     for problem in problems:
         try:
             task = Task.of(problem, device, kernels)
@@ -128,7 +129,10 @@ def tasks_for(problems: Iterable[Problem], device: Device, kernels: Sequence[Ker
 
 def tune(task: Task, journal: Journal, measurer: Measurer, budget: Budget = UNLIMITED,
          options: TuningOptions = DEFAULT_OPTIONS) -> TuningResult:
-    """Searches one task by measuring. Raises InterruptedTuning on Ctrl-C, with all in the journal."""
+    """Search one task by measuring.
+
+    Raises InterruptedTuning on Ctrl-C; every finished trial is then in the journal.
+    """
     run = TuningRun(task, journal, measurer, options)
     try:
         run.search(run.strategy(budget.trials), budget, options.batch, options.on_progress)
@@ -141,23 +145,23 @@ def tune(task: Task, journal: Journal, measurer: Measurer, budget: Budget = UNLI
 
 def tune_all(tasks: Iterable[Task], journal: Journal, measurer: Measurer, budget: Budget = UNLIMITED,
              options: TuningOptions = DEFAULT_OPTIONS) -> Iterator[TuningResult]:
-    """`tune` for one task after another with one measurer; the budget is for each."""
+    """Tune one task after another with one measurer; the budget is for each task."""
     return (tune(task, journal, measurer, budget, options) for task in tasks)
 
 
 class TuningRun:
-    """One run over one task. Trials that it recalls go to its strategies as seeds, and are no progress."""
+    """A search of one task. Trials from `recall` are seeds of its strategies and do not count as progress."""
 
     def __init__(self, task: Task, journal: Journal, measurer: Measurer, options: TuningOptions) -> None:
         self.task, self.journal, self.measurer, self.options = task, journal, measurer, options
         self.kernels = {kernel.name: kernel for kernel in task.kernels}
-        self.known = journal.trials(task.problem, task.device, task.kernels)
+        self.recorded = journal.trials(task.problem, task.device, task.kernels)
         self.trials: dict[Configuration, Measurement] = {}
         self.best = math.inf
         self.resumed = 0
         self.host = platform.node()
         self.recalled = False
-        self.ended = False  # the strategy had no more to ask
+        self.ended = False  # the strategy had nothing more to propose
 
     @property
     def done(self) -> int:
@@ -165,32 +169,32 @@ class TuningRun:
         return len(self.trials)
 
     def recall(self) -> None:
-        """Begins with all that the journal holds, whoever asked for it."""
-        self.trials = dict(self.known)
+        """Take over all trials in the journal, whichever strategy proposed them."""
+        self.trials = dict(self.recorded)
         self.resumed = self.done
         self.recalled = True
         self.best = min((measurement.seconds for measurement in self.trials.values()), default=math.inf)
 
     def strategy(self, trials: int | None) -> Strategy:
-        """A strategy for the task, knowing what the journal says of other problems and what the options propose.
+        """Build a strategy for the task, with the journal's history of other problems and the options' seeds.
 
-        After `recall` it begins with the trials so far, and knows all that the journal holds by now.
+        After `recall` the trials so far come first among the seeds, and the history includes the latest trials.
         """
-        options, begun = self.options, tuple(self.trials) if self.recalled else ()
+        options, tried = self.options, tuple(self.trials) if self.recalled else ()
         context = SearchContext(
             self.task, options.seed, trials,
             OnDemand(lambda: history(self.journal, self.task, math.inf if self.recalled else None)),
-            OnDemand(lambda: (*begun, *options.seeds(self.task))))
+            OnDemand(lambda: (*tried, *options.seeds(self.task))))
         return (options.factory or strategy_factory(options.strategy))(context)
 
     def search(self, strategy: Strategy, budget: Budget, batch: int,
                on_progress: Callable[[TuningProgress], None]) -> None:
-        """Asks, measures and tells until there is nothing left or the budget is spent."""
+        """Propose, measure and pass on results until the budget is spent or the strategy ends."""
         deadline = math.inf if budget.seconds is None else time.monotonic() + budget.seconds
         problem, size = self.task.problem, len(self.task)
         trials = size if budget.trials is None else min(budget.trials, size)
 
-        def tell(configuration: Configuration, measurement: Measurement) -> None:
+        def add_trial(configuration: Configuration, measurement: Measurement) -> None:
             self.trials[configuration] = measurement
             self.best = min(self.best, measurement.seconds)
             strategy.tell(configuration, measurement)
@@ -198,54 +202,60 @@ class TuningRun:
 
         self.journal.add_device(self.task.device)
         while self.done < trials and time.monotonic() < deadline:
-            asked = strategy.ask(min(batch, trials - self.done))
-            if not asked:
+            proposals = strategy.ask(min(batch, trials - self.done))
+            if not proposals:
                 self.ended = True
                 break
-            missing = [one for one in asked if one not in self.known and one not in self.trials]
-            for configuration in asked:
+            missing = [configuration for configuration in proposals
+                       if configuration not in self.recorded and configuration not in self.trials]
+            for configuration in proposals:
                 if configuration in self.trials:
                     strategy.tell(configuration, self.trials[configuration])
-                elif configuration in self.known:
+                elif configuration in self.recorded:
                     self.resumed += 1
-                    tell(configuration, self.known[configuration])
+                    add_trial(configuration, self.recorded[configuration])
             with closing(self.measurer.measure(problem, missing, self.options.measuring, self.best)) as measuring:
                 for configuration, measurement in measuring:
-                    self._keep(configuration, measurement, self.options.strategy)
-                    tell(configuration, measurement)
+                    self._record(configuration, measurement, self.options.strategy)
+                    add_trial(configuration, measurement)
                     if time.monotonic() >= deadline:
                         break
 
-    def _keep(self, configuration: Configuration, measurement: Measurement, run: str) -> None:
+    def _record(self, configuration: Configuration, measurement: Measurement, run: str) -> None:
         device = self.task.device
         self.journal.add(Record(
             self.task.problem, device.key, self.kernels[configuration.kernel].version, configuration,
             device.toolchain, measurement, time.time(), run, self.host, device.fingerprint))
 
     def result(self) -> TuningResult:
-        """The winner, after the finals."""
+        """Measure the finals, if the options ask for them, and return the result."""
         finals, default = self.options.finals, self.task.default
-        ranked = sorted((one for one in self.trials if self.trials[one].status is Status.CORRECT),
-                        key=lambda one: self.trials[one].seconds)
+        correct = [configuration for configuration, measurement in self.trials.items()
+                   if measurement.status is Status.CORRECT]
+        ranked = sorted(correct, key=lambda configuration: self.trials[configuration].seconds)
         finalists = list(dict.fromkeys([*ranked[:max(1, finals.count)], default]))
         if not finals.count:
-            measured = {one: self.trials[one] for one in finalists if one in self.trials}
+            measured = {configuration: self.trials[configuration] for configuration in finalists
+                        if configuration in self.trials}
         else:
-            measured = self._finals_known(finalists) if self.resumed == self.done else {}
+            measured = self._recorded_finals(finalists) if self.resumed == self.done else {}
             if not measured:
                 compared = self.measurer.compare(self.task.problem, finalists, finals.rounds, self.options.measuring)
                 measured = dict(zip(finalists, compared, strict=True))
                 for configuration, measurement in measured.items():
-                    self._keep(configuration, measurement, "final")
-        order = sorted(measured, key=lambda one: measured[one].seconds)
+                    self._record(configuration, measurement, "final")
+        order = sorted(measured, key=lambda configuration: measured[configuration].seconds)
         best = order[0] if order and measured[order[0]].status is Status.CORRECT else None
+        ordered = tuple((configuration, measured[configuration]) for configuration in order)
         return TuningResult(self.task.problem, best, measured[best] if best else None, default,
-                            tuple((one, measured[one]) for one in order), self.done, self.resumed, len(self.task))
+                            ordered, self.done, self.resumed, len(self.task))
 
-    def _finals_known(self, finalists: Sequence[Configuration]) -> dict[Configuration, Measurement]:
-        """The finals of an earlier run that ended here: all finalists, or none."""
+    def _recorded_finals(self, finalists: Sequence[Configuration]) -> dict[Configuration, Measurement]:
+        """The finals in the journal, of an earlier run with the same trials; empty unless all finalists are in it."""
         device, versions = self.task.device, {name: kernel.version for name, kernel in self.kernels.items()}
-        held = {record.configuration: record.measurement
-                for record in self.journal.records(self.task.problem, device.key, run="final")
-                if record.is_todays(device.toolchain, versions) and record.may_be_of(device)}
-        return {one: held[one] for one in finalists} if all(one in held for one in finalists) else {}
+        recorded = {record.configuration: record.measurement
+                    for record in self.journal.records(self.task.problem, device.key, run="final")
+                    if record.is_todays(device.toolchain, versions) and record.may_be_of(device)}
+        if not all(configuration in recorded for configuration in finalists):
+            return {}
+        return {configuration: recorded[configuration] for configuration in finalists}

@@ -1,4 +1,4 @@
-"""One budget for a set of problems: who gets the next trials, and that the journal alone decides."""
+"""Campaigns: which problem gets the next trials, and that a resumed campaign depends only on the journal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from seqtune.data.journal import Journal
 from seqtune.errors import InterruptedTuning
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.campaign import FIRST, RECENT, campaign, promise
+from seqtune.tuner.campaign import FIRST, RECENT, campaign, expected_gain
 from seqtune.tuner.tune import Finals, TuningOptions, TuningProgress, TuningResult, tasks_for
 from tests.support.fake_measurer import DEVICE, KERNEL, Fake
 
@@ -27,12 +27,12 @@ def go(journal: Journal, measurer: Fake, total: int = TOTAL, strategy: str = "po
         strategy, finals=Finals(count=0), on_progress=(seen if seen is not None else []).append)))
 
 
-def test_what_improved_of_late_promises_most() -> None:
-    assert promise([]) == promise([1.0]) == promise([math.inf, math.inf, 2.0, 1.0]) == math.inf
-    assert promise([4.0, 2.0]) == pytest.approx(math.log(2.0))
-    assert promise([8.0, 8.0, 4.0, 8.0]) == pytest.approx(math.log(2.0) / 2)
-    assert promise([2.0, 1.0] + [3.0] * RECENT) == 0.0
-    assert promise([2.0, 3.0, math.inf, math.inf]) == promise([math.inf] * 9) == 0.0
+def test_the_expected_gain_is_the_mean_gain_of_the_last_trials() -> None:
+    assert expected_gain([]) == expected_gain([1.0]) == expected_gain([math.inf, math.inf, 2.0, 1.0]) == math.inf
+    assert expected_gain([4.0, 2.0]) == pytest.approx(math.log(2.0))
+    assert expected_gain([8.0, 8.0, 4.0, 8.0]) == pytest.approx(math.log(2.0) / 2)
+    assert expected_gain([2.0, 1.0] + [3.0] * RECENT) == 0.0
+    assert expected_gain([2.0, 3.0, math.inf, math.inf]) == expected_gain([math.inf] * 9) == 0.0
 
 
 @pytest.mark.parametrize("strategy", ["portfolio", "random", "droplet"])
@@ -48,7 +48,7 @@ def test_the_total_is_spent_once_and_no_trial_twice(journal: Journal, strategy: 
     assert all(result.configuration is not None for result in results)
 
 
-def test_a_campaign_that_was_stopped_goes_on_and_one_that_ended_measures_nothing(journal: Journal) -> None:
+def test_a_stopped_campaign_resumes_and_a_finished_one_measures_nothing(journal: Journal) -> None:
     first = Fake(interrupt_at=37)
     with pytest.raises(InterruptedTuning, match=r"stopped after 37 trials of 3 problems.*run again to resume"):
         go(journal, first)
@@ -72,7 +72,7 @@ def test_a_campaign_ends_where_every_space_does(journal: Journal) -> None:
     assert all(result.done == result.space for result in results)
 
 
-def test_unsolvable_and_repeated_problems_cost_nothing(journal: Journal) -> None:
+def test_unsolvable_and_repeated_problems_use_no_trials(journal: Journal) -> None:
     skipped: list[Problem] = []
     hopeless = Problem.make("gemm", m=200, n=4, k=5)
     results = go(journal, Fake(), problems=[PROBLEMS[0], hopeless, PROBLEMS[0]], total=9, skipped=skipped)

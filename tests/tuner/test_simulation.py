@@ -1,4 +1,4 @@
-"""Simulated searches of recorded spaces: what is counted, and that it is the same however it is run."""
+"""Simulated searches of recorded spaces: the shares, and that they do not depend on the number of processes."""
 
 from __future__ import annotations
 
@@ -44,36 +44,36 @@ def fast(folder: Path) -> RecordedSpace:
 
 
 class Greedy:
-    """Proposes what its history says was fastest, in that order; records what it is told."""
+    """Proposes the fastest configurations of its history first; records the results."""
 
     def __init__(self, context: SearchContext) -> None:
         times: dict[tuple[tuple[str, Any], ...], float] = {}
         for other in context.history:
             for configuration, seconds in zip(other.task, other.seconds.tolist(), strict=True):
                 times[configuration.settings] = seconds if math.isfinite(seconds) else math.inf
-        self.left = sorted(context.task, key=lambda one: times.get(one.settings, math.inf))
-        self.told: list[tuple[Configuration, Measurement]] = []
+        self.left = sorted(context.task, key=lambda configuration: times.get(configuration.settings, math.inf))
+        self.results: list[tuple[Configuration, Measurement]] = []
 
     def ask(self, count: int) -> list[Configuration]:
-        found, self.left = self.left[:count], self.left[count:]
-        return found
+        proposals, self.left = self.left[:count], self.left[count:]
+        return proposals
 
     def tell(self, configuration: Configuration, measurement: Measurement) -> None:
-        self.told.append((configuration, measurement))
+        self.results.append((configuration, measurement))
 
 
 def test_a_task_is_a_recorded_space_with_its_times(fast: RecordedSpace) -> None:
     assert (fast.space, fast.device, fast.history) == ("toy", "fast", ())
-    assert fast.seconds == pytest.approx([milliseconds(*one[:3]) * 1e-3 for one in CONFIGURATIONS])
+    assert fast.seconds == pytest.approx([milliseconds(*row[:3]) * 1e-3 for row in CONFIGURATIONS])
     assert fast.optimum == pytest.approx(1e-3)
-    assert [fast.task.number(one) for one in fast.task.spaces[0]] == list(range(len(CONFIGURATIONS)))
+    assert [fast.task.number(configuration) for configuration in fast.task.spaces[0]] == list(range(len(CONFIGURATIONS)))
 
 
-def test_only_what_was_measured_is_in_the_space_and_can_be_the_optimum(folder: Path) -> None:
+def test_only_measured_configurations_are_in_the_space(folder: Path) -> None:
     recorded, = recorded_spaces(read_dataset(folder), devices=["odd"])
     space, = recorded.task.spaces
     assert len(space) == len(recorded.seconds) == sum(order for _, _, order, _ in CONFIGURATIONS)
-    assert {one["order"] for one in space} == {1}
+    assert {configuration["order"] for configuration in space} == {1}
     missing = Configuration("recorded.toy", (("block", 64), ("tile", 2), ("order", 0), ("fixed", 7)))
     assert space.why_not(missing) == "it is not among the configurations that this space was cut down to"
     assert missing not in space
@@ -81,9 +81,10 @@ def test_only_what_was_measured_is_in_the_space_and_can_be_the_optimum(folder: P
     assert failed == [Status.RUNTIME] * 2
 
 
-def test_shares_are_those_of_the_best_so_far_and_failures_count(folder: Path) -> None:
+def test_a_share_is_that_of_the_best_so_far_and_failures_count(folder: Path) -> None:
     recorded, = recorded_spaces(read_dataset(folder), devices=["odd"])
-    (failed,) = (recorded.task.number(one) for one in recorded.task.spaces[0] if (one["block"], one["tile"]) == (16, 1))
+    (failed,) = (recorded.task.number(configuration) for configuration in recorded.task.spaces[0]
+                 if (configuration["block"], configuration["tile"]) == (16, 1))
     best = int(np.argmin(recorded.seconds))
     other = int(np.argmax(np.where(np.isfinite(recorded.seconds), recorded.seconds, 0)))
     share = float(recorded.optimum / recorded.seconds[other])
@@ -104,73 +105,74 @@ def test_rows_and_medians_are_taken_over_the_runs() -> None:
     assert replace(curves, shares=curves.shares[:1]).row(1)["share_sem"] is None
 
 
-def test_random_search_reaches_what_it_must_on_average(fast: RecordedSpace) -> None:
-    """The mean of the best of n draws without replacement, in closed form."""
-    found, = simulate([fast], {"random": StrategyMethod(Random)}, trials=6, repeats=400)
+def test_random_search_reaches_the_exact_mean(fast: RecordedSpace) -> None:
+    """Random search agrees with the mean of the best of n draws without replacement, in closed form."""
+    curves, = simulate([fast], {"random": StrategyMethod(Random)}, trials=6, repeats=400)
     shares = np.sort(fast.optimum / fast.seconds)
     for budget in (1, 3, 6):
         chances = np.array([math.comb(rank, budget - 1) for rank in range(len(shares))]) / math.comb(
             len(shares), budget)
         exact = float(shares @ chances)
-        row = found.row(budget)
+        row = curves.row(budget)
         assert abs(row["share_mean"] - exact) < 4 * row["share_sem"]
 
 
-def test_a_strategy_asks_and_is_told_and_is_stopped_by_its_budget(fast: RecordedSpace) -> None:
-    made: list[Greedy] = []
+def test_a_strategy_gets_the_results_of_its_proposals_until_the_budget_ends(fast: RecordedSpace) -> None:
+    strategies: list[Greedy] = []
 
     def factory(context: SearchContext) -> Greedy:
-        made.append(Greedy(context))
-        return made[-1]
+        strategies.append(Greedy(context))
+        return strategies[-1]
 
     numbers = StrategyMethod(factory, batch=3)(fast, 5, 0)
     assert list(numbers) == [0, 1, 2, 3, 4]
-    assert [fast.task.number(one) for one, _ in made[0].told] == list(numbers)
-    assert [one.seconds for _, one in made[0].told] == pytest.approx(fast.seconds[:5].tolist())
-    assert len(StrategyMethod(factory)(fast, 1000, 0)) == len(CONFIGURATIONS)  # it has no more
+    assert [fast.task.number(configuration) for configuration, _ in strategies[0].results] == list(numbers)
+    seconds = [measurement.seconds for _, measurement in strategies[0].results]
+    assert seconds == pytest.approx(fast.seconds[:5].tolist())
+    assert len(StrategyMethod(factory)(fast, 1000, 0)) == len(CONFIGURATIONS)  # the space has no more
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_the_same_seed_gives_the_same_curves_in_one_process_or_several(folder: Path, jobs: int) -> None:
     if jobs > 1 and OFFSET:
         pytest.skip("other processes keep their seeds")
-    asked, before = recorded_spaces(read_dataset(folder)), os.environ.get("OMP_NUM_THREADS")
+    spaces, before = recorded_spaces(read_dataset(folder)), os.environ.get("OMP_NUM_THREADS")
     methods = {"random": StrategyMethod(Random), "three": StrategyMethod(Random, batch=3)}
-    found = simulate(asked, methods, 8, 3, seed=5, jobs=jobs)
-    assert [(one.device, one.method, one.shares.shape) for one in found] == [
+    first = simulate(spaces, methods, 8, 3, seed=5, jobs=jobs)
+    assert [(curves.device, curves.method, curves.shares.shape) for curves in first] == [
         (device, method, (3, 8)) for device in ("fast", "odd") for method in methods]
-    again = simulate(asked, methods, 8, 3, seed=5)
-    assert all(np.array_equal(one.shares, other.shares) for one, other in zip(found, again, strict=True))
-    assert np.array_equal(found[0].shares, found[1].shares)  # methods get the same seeds
-    assert not np.array_equal(found[0].shares, simulate(asked, methods, 8, 3, seed=6)[0].shares)
+    again = simulate(spaces, methods, 8, 3, seed=5)
+    assert all(np.array_equal(curves.shares, other.shares) for curves, other in zip(first, again, strict=True))
+    assert np.array_equal(first[0].shares, first[1].shares)  # methods get the same seeds
+    assert not np.array_equal(first[0].shares, simulate(spaces, methods, 8, 3, seed=6)[0].shares)
     assert os.environ.get("OMP_NUM_THREADS") == before
 
 
-def test_other_devices_records_are_handed_to_who_takes_them(folder: Path) -> None:
+def test_strategies_get_the_records_of_other_devices_as_history(folder: Path) -> None:
     fast, odd = recorded_spaces(read_dataset(folder), "leave-device-out")
     (of_odd,), (of_fast,) = fast.history, odd.history
     assert [other.device.name for other in (of_odd, of_fast)] == [
         "recorded:odd", "recorded:fast"]
-    assert np.isnan(of_odd.seconds).sum() == len(CONFIGURATIONS) - len(odd.seconds)  # what was not measured
+    assert np.isnan(of_odd.seconds).sum() == len(CONFIGURATIONS) - len(odd.seconds)  # not measured on it
     assert len(of_fast.seconds) == len(CONFIGURATIONS)
-    found, = simulate([fast], {"greedy": StrategyMethod(Greedy)}, 1, 1)
-    assert found.shares == pytest.approx(1.0)  # both have their optimum at the same place
+    curves, = simulate([fast], {"greedy": StrategyMethod(Greedy)}, 1, 1)
+    assert curves.shares == pytest.approx(1.0)  # both devices have the same optimum
     assert recorded_spaces(read_dataset(folder))[0].history == ()
     assert all(recorded.history == () for recorded in recorded_spaces(read_dataset(folder), "leave-problem-out"))
 
 
-def test_several_problems_of_a_kernel_are_told_apart_and_teach_each_other(folder: Path, tmp_path: Path) -> None:
+def test_several_problems_of_a_kernel_have_distinct_names_and_are_each_others_history(folder: Path, tmp_path: Path) -> None:
     data = read_dataset(folder)
     other = data.rows["problem"].iloc[0].replace("640", "320")
     more = replace(data, rows=data.rows.assign(problem=other))
     both = more.merge(data)
-    found = recorded_spaces(both, "leave-problem-out", devices=["fast"])
-    assert [recorded.space for recorded in found] == [
+    spaces = recorded_spaces(both, "leave-problem-out", devices=["fast"])
+    assert [recorded.space for recorded in spaces] == [
         f"recorded kernel=toy size_x={size} size_y=480" for size in (320, 640)]
-    assert [len(recorded.history) for recorded in found] == [1, 1]
+    assert [len(recorded.history) for recorded in spaces] == [1, 1]
 
 
-def test_problems_near_the_searched_one_are_left_out_of_what_others_teach(tmp_path: Path) -> None:
+def test_problems_near_the_searched_one_are_left_out_of_the_history(tmp_path: Path) -> None:
     sizes = (16, 18, 64)
     with Journal(tmp_path / "source.sqlite") as journal:
         journal.add_device(LLVM)
@@ -179,29 +181,29 @@ def test_problems_near_the_searched_one_are_left_out_of_what_others_teach(tmp_pa
             for row in range(5):
                 journal.add(Record(space.problem, LLVM.key, space.kernel.version, space[row], LLVM.toolchain,
                                    Measurement(Status.CORRECT, (1e-3 / (row + 1),), 1e-7), run="random"))
-        found = recorded_spaces(Dataset.from_journal(journal), "leave-problem-out")
-    taught = {recorded.task.problem.size("m"): {other.problem.size("m") for other in recorded.history}
-              for recorded in found}
-    assert taught == {16: {64}, 18: {64}, 64: {16, 18}}
+        spaces = recorded_spaces(Dataset.from_journal(journal), "leave-problem-out")
+    histories = {recorded.task.problem.size("m"): {other.problem.size("m") for other in recorded.history}
+                 for recorded in spaces}
+    assert histories == {16: {64}, 18: {64}, 64: {16, 18}}
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"the recorded spaces are not at {SHARED}")
 def test_the_recorded_spaces_have_their_published_optima() -> None:
-    """Of the A6000 that of its measured half."""
-    found = {(recorded.space, recorded.device): (len(recorded.seconds), round(recorded.optimum * 1e3, 4))
-             for recorded in recorded_spaces(read_dataset(SHARED))}
-    assert found["convolution_milo", "A100"] == (4362, 0.5536)
-    assert found["convolution_milo", "A6000"] == (2442, 0.7747)
-    assert found["dedispersion_milo", "MI250X"][0] == 11130
-    assert found["gemm_rtx", "RTX_3090"][0] == 17956
+    """The optimum of the A6000 is that of its measured half."""
+    optima = {(recorded.space, recorded.device): (len(recorded.seconds), round(recorded.optimum * 1e3, 4))
+              for recorded in recorded_spaces(read_dataset(SHARED))}
+    assert optima["convolution_milo", "A100"] == (4362, 0.5536)
+    assert optima["convolution_milo", "A6000"] == (2442, 0.7747)
+    assert optima["dedispersion_milo", "MI250X"][0] == 11130
+    assert optima["gemm_rtx", "RTX_3090"][0] == 17956
 
 
-def test_a_space_of_another_tool_is_sorted_and_looked_up_like_any_other() -> None:
+def test_a_space_of_another_tool_is_sorted_and_indexed_like_any_other() -> None:
     family = Kernel("recorded.k", "recorded", ("recorded",), (Parameter("p", (4, 2)), Parameter("q", (0, 1))), (), ())
     rows = np.array([[1, 0], [0, 1], [0, 0]], np.int16)
     space = SearchSpace.of_rows(family, Problem.make("recorded"), Device("d", "recorded", "a", "none"), rows)
-    assert [one.brief() for one in space] == ["p=4 q=0", "p=4 q=1", "p=2 q=0"]
-    assert [space.row(one) for one in space] == [0, 1, 2]
+    assert [configuration.brief() for configuration in space] == ["p=4 q=0", "p=4 q=1", "p=2 q=0"]
+    assert [space.row(configuration) for configuration in space] == [0, 1, 2]
     assert "cut down" in str(space.why_not(Configuration.of("recorded.k", {"p": 2, "q": 1})))
     with pytest.raises(KernelError, match="no valid configuration"):
         _ = space.only(np.zeros(3, bool)).default

@@ -1,4 +1,4 @@
-"""The tuning loop: budgets, finals, resuming; a killed tuner loses nothing and repeats nothing."""
+"""The tuning loop: budgets, finals, resuming; a killed tuner loses no measurement and repeats none."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_finals_decide(journal: Journal) -> None:
     (finalists,) = measurer.compared
     assert len(finalists) == 6
     assert result.default == Configuration.of("test.k", {"x": 0, "y": 0}) == finalists[-1]
-    assert result.configuration == Configuration.of("test.k", {"x": 4, "y": 5})  # the trials alone say (4, 6)
+    assert result.configuration == Configuration.of("test.k", {"x": 4, "y": 5})  # (4, 6) is the best trial
     assert finalists[0] == Configuration.of("test.k", {"x": 4, "y": 6})
     assert result.measurement is not None
     assert result.measurement.seconds == 1.0
@@ -49,7 +49,7 @@ def test_the_finals_decide(journal: Journal) -> None:
     assert journal.devices() == {DEVICE.key: DEVICE}
 
 
-def test_what_is_known_is_not_measured_again(journal: Journal) -> None:
+def test_recorded_trials_are_not_measured_again(journal: Journal) -> None:
     first = go(journal, Fake())
     again = Fake()
     seen: list[TuningProgress] = []
@@ -61,12 +61,12 @@ def test_what_is_known_is_not_measured_again(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["exhaustive", "random", "local", "portfolio", "droplet"])
-def test_a_trial_budget_counts_what_is_known(journal: Journal, strategy: str) -> None:
+def test_a_trial_budget_counts_recorded_trials(journal: Journal, strategy: str) -> None:
     first, second, third = Fake(), Fake(), Fake()
     assert go(journal, first, strategy, Budget(trials=20)).done == 20
     assert len(first.measured) == 20
     resumed = go(journal, second, strategy, Budget(trials=30)).resumed
-    assert resumed == 20 or (strategy == "local" and 10 <= resumed < 20)  # which explores half of its budget
+    assert resumed == 20 or (strategy == "local" and 10 <= resumed < 20)  # it explores for half of its budget
     assert len(second.measured) == 30 - resumed
     go(journal, third, strategy, Budget(trials=30))
     assert third.measured == []
@@ -81,17 +81,17 @@ def test_a_budget_in_seconds_is_kept_to_one_configuration(journal: Journal) -> N
     assert result.configuration is not None
 
 
-def test_progress_follows_the_journal(journal: Journal) -> None:
+def test_progress_is_reported_after_the_journal_has_the_trial(journal: Journal) -> None:
     def look(progress: TuningProgress) -> None:
-        held = [record.configuration for record in journal.records(PROBLEM)]
-        assert held[-1] == progress.configuration
-        assert len(held) == progress.done
+        recorded = [record.configuration for record in journal.records(PROBLEM)]
+        assert recorded[-1] == progress.configuration
+        assert len(recorded) == progress.done
         assert progress.total == 12
 
     tune(TASK, journal, Fake(), Budget(trials=12), TuningOptions("random", on_progress=look))
 
 
-def test_the_measurer_is_told_the_best_so_far(journal: Journal) -> None:
+def test_the_measurer_gets_the_best_time_so_far(journal: Journal) -> None:
     measurer = Fake()
     go(journal, measurer, batch=10)
     assert measurer.bests[0] == math.inf
@@ -114,10 +114,10 @@ def test_without_finals_the_best_trial_wins(journal: Journal) -> None:
     result = go(journal, measurer, finals=Finals(count=0))
     assert measurer.compared == []
     assert result.configuration == Configuration.of("test.k", {"x": 4, "y": 6})
-    assert [one for one, _ in result.finalists] == [result.configuration, result.default]
+    assert [configuration for configuration, _ in result.finalists] == [result.configuration, result.default]
 
 
-def test_a_problem_set_skips_what_nothing_solves(journal: Journal) -> None:
+def test_a_problem_set_skips_problems_that_no_kernel_solves(journal: Journal) -> None:
     problems = [PROBLEM, Problem.make("gemm", m=200, n=4, k=5), Problem.make("gemm", m=4, n=4, k=5)]
     skipped: list[str] = []
     tasks = tasks_for(problems, DEVICE, [KERNEL], lambda problem, reason: skipped.append(reason))
@@ -156,7 +156,7 @@ def start(path: Path, start_new_session: bool = False, sample_seconds: float = 2
 
 
 def reported(process: subprocess.Popen[str]) -> list[str]:
-    """The configurations whose report came out whole, and were not resumed."""
+    """The configurations of the complete lines that the process still prints."""
     assert process.stdout is not None
     lines = [line.rpartition(" ") for line in process.stdout.read().split("\n")[:-1]]
     return [key for key, _, _ in lines]
@@ -175,12 +175,12 @@ def test_ctrl_c_in_a_terminal_ends_the_tuner_and_its_worker(tmp_path: Path) -> N
         assert [record.configuration.key for record in journal.records()] == seen
         assert all(record.measurement.status is Status.CORRECT for record in journal.records())
     with pytest.raises(ProcessLookupError):
-        os.killpg(process.pid, 0)  # nobody of the group is left
+        os.killpg(process.pid, 0)  # no process of the group is left
 
 
 @pytest.mark.slow
 def test_a_killed_tuner_loses_no_measurement_and_repeats_none(tmp_path: Path) -> None:
-    """Killed by SIGKILL at 20 seeded random moments: at start, while it opens the journal, while it measures."""
+    """SIGKILL ends the tuner at 20 seeded random moments: at start, while it opens the journal, while it measures."""
     path = tmp_path / "journal.sqlite"
     generator = random.Random(20)
     seen: set[str] = set()
@@ -202,10 +202,10 @@ def test_a_killed_tuner_loses_no_measurement_and_repeats_none(tmp_path: Path) ->
             seen.update(reported(process))
         if path.exists():
             with Journal(path) as journal:
-                held = {record.configuration.key: record.when for record in journal.records()}
-            assert seen <= set(held)  # none lost
-            assert {key: held[key] for key in when} == when  # none measured again
-            when = held
+                recorded = {record.configuration.key: record.when for record in journal.records()}
+            assert seen <= set(recorded)  # none lost
+            assert {key: recorded[key] for key in when} == when  # none measured again
+            when = recorded
         midway += process.returncode != 0 and 0 < len(when) < 320
     assert midway, "a kill must come between beginning and end"
     with start(path) as last:
