@@ -30,7 +30,7 @@ from .errors import FormatError, MisuseError, SeqtuneError
 from .exchange import export, import_data
 from .inputs import as_device, as_problem, as_problems, check_positive, load_checkpoint
 from .learning import evaluate, read_measurements, retrain, train
-from .proposals import model_for, proposed, seeds_for
+from .proposals import model_for, propose, seeds_for
 from .results import Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport, finite
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     if verify:
         _check_implementation(task)
     progress("predicting")
-    proposals = proposed(task, name, top)
+    proposals = propose(task, name, top)
     if not verify:
         candidates = tuple(Proposal(configuration, chance) for configuration, chance in proposals.items())
         default = Proposal(task.default, proposals.get(task.default))

@@ -1,12 +1,12 @@
-"""The front for users of Kernel Tuner: our strategies as its strategies.
+"""Use seqtune's strategies in Kernel Tuner.
 
     >>> from kernel_tuner import tune_kernel  # doctest: +SKIP
     >>> from seqtune.kerneltuner import strategy
     >>> tune_kernel(..., strategy=strategy(), strategy_options={"max_fevals": 100})  # doctest: +SKIP
 
-Kernel Tuner compiles, runs and checks; ours says what comes next. Its hook for that is the class `OptAlg`
-(kernel_tuner/strategies/wrapper.py), of which the cost function is called with one configuration after the other until
-it raises at the end of the budget.
+Kernel Tuner compiles, runs and checks; our strategy proposes the configurations. The hook for it is the class `OptAlg`
+(kernel_tuner/strategies/wrapper.py): its cost function is called with one configuration after the other and raises an
+exception when the budget ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ _PROBLEM = Problem.make("recorded")
 
 
 def strategy(name: str = "portfolio", seed: int = 0) -> Any:
-    """What `tune_kernel` takes as its `strategy`. Raises MisuseError, and UnavailableError without Kernel Tuner."""
+    """Make an object for the argument `strategy` of `tune_kernel`, from a strategy's name and its seed.
+
+    Raises MisuseError for an unknown name or a negative seed, and UnavailableError without Kernel Tuner.
+    """
     factory = strategy_factory(name)
     if seed < 0:
         raise MisuseError(f"seed={seed}; it must not be negative")
@@ -45,11 +48,11 @@ def strategy(name: str = "portfolio", seed: int = 0) -> Any:
         raise UnavailableError("Kernel Tuner is not installed: pip install kernel_tuner") from None
 
     class Optimizer(OptAlg):  # type: ignore[misc]
-        """Searches by asking and telling one of our strategies."""
+        """Runs a search with one of our strategies."""
 
         def __init__(self) -> None:
             super().__init__()
-            self.costfunc_kwargs = {"scaling": False, "snap": False}  # it is given configurations as they are
+            self.costfunc_kwargs = {"scaling": False, "snap": False}  # it gets configurations unchanged
             self.constraint_aware = False
 
         def __call__(self, func: Any, searchspace: Any) -> tuple[tuple[Any, ...], float]:
@@ -59,40 +62,41 @@ def strategy(name: str = "portfolio", seed: int = 0) -> Any:
 
 
 def search(func: Any, searchspace: Any, factory: StrategyFactory, seed: int = 0) -> tuple[tuple[Any, ...], float]:
-    """The best configuration and its cost, once the strategy or the budget ends.
+    """Search until the strategy ends; return the best configuration and its cost.
 
-    `func` and `searchspace` are Kernel Tuner's CostFunc and Searchspace. The budget's end comes as an exception of
-    `func`, which passes through.
+    `func` and `searchspace` are Kernel Tuner's CostFunc and Searchspace. `func` raises an exception when the budget
+    ends, which is passed on.
     """
     values: Mapping[str, Sequence[Any]] = searchspace.tune_params
     space = space_of(values, searchspace.list)
     limit = getattr(func, "tuning_options", {}).get("max_fevals")
     trials = int(limit) if isinstance(limit, int | float) and math.isfinite(limit) else None
-    chosen = factory(SearchContext(Task(_PROBLEM, _DEVICE, (space,)), seed, trials))
+    searching = factory(SearchContext(Task(_PROBLEM, _DEVICE, (space,)), seed, trials))
     best: tuple[tuple[Any, ...], float] = ((), sys.float_info.max)
-    while asked := chosen.ask(1):
-        for configuration in asked:
-            places = space.rows[space.row(configuration)]
-            given = tuple(column[place] for column, place in zip(values.values(), places, strict=True))
-            cost = func(given)
+    while configurations := searching.ask(1):
+        for configuration in configurations:
+            indices = space.rows[space.row(configuration)]
+            settings = tuple(column[index] for column, index in zip(values.values(), indices, strict=True))
+            cost = func(settings)
             if isinstance(cost, int | float) and cost < best[1]:
-                best = given, float(cost)
-            chosen.tell(configuration, _measurement(cost))
+                best = settings, float(cost)
+            searching.tell(configuration, _measurement(cost))
     return best
 
 
 def space_of(values: Mapping[str, Sequence[Any]], listed: Sequence[Sequence[Any]]) -> SearchSpace:
-    """Kernel Tuner's search space as ours: all parameters with their values, and the valid configurations."""
+    """Make a SearchSpace from Kernel Tuner's: the values of every parameter, and the list of valid configurations."""
     parameters = [Parameter(name, tuple(setting(value.item() if isinstance(value, np.generic) else value)
                                         for value in column)) for name, column in values.items()]
     kernel = Kernel("recorded.kernel-tuner", "recorded", ("recorded",), tuple(parameters), (), ())
-    places = [{value: place for place, value in enumerate(column)} for column in values.values()]
-    rows = np.array([[place[value] for place, value in zip(places, one, strict=True)] for one in listed], np.int16)
+    indices = [{value: index for index, value in enumerate(column)} for column in values.values()]
+    rows = np.array([[index[value] for index, value in zip(indices, configuration, strict=True)]
+                     for configuration in listed], np.int16)
     return SearchSpace.of_rows(kernel, _PROBLEM, _DEVICE, rows.reshape(len(listed), len(parameters)))
 
 
 def _measurement(cost: object) -> Measurement:
-    """Milliseconds as seconds. What is to be made large comes negated: of that the inverse is the less the better."""
+    """Convert a cost in milliseconds; a negative cost is an objective to maximise, whose inverse is used instead."""
     value = float(cost) if isinstance(cost, int | float) else math.inf
     if not math.isfinite(value) or value == 0 or value >= sys.float_info.max:
         return Measurement(Status.RUNTIME, message="Kernel Tuner could not measure it")

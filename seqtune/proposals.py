@@ -1,4 +1,4 @@
-"""Proposals: the configurations that a trained model proposes for a task, also for searches to begin with."""
+"""Proposals: the configurations that a trained model proposes for a task, also as the seeds of a search."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqtune.kernels.task import Task
 from seqtune.predictor.model import shipped_for
 from seqtune.predictor.networks.threads import one_thread
 
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
     from seqtune.kernels.task import Task
     from seqtune.predictor.model import Model
 
-SEEDS = 8  # configurations of the translator's beam that a search may begin with
+SEEDS = 8  # proposals of the translator with which a search begins
 
 
 def model_for(device: Device, checkpoint: str | Path) -> Model:
-    """The model of a checkpoint that was trained for such devices. Raises CheckpointError."""
+    """Load a checkpoint's model. Raises CheckpointError if it was not trained for the device's backend."""
     model = load_checkpoint(checkpoint)
     if device.backend not in model.backends:
         raise CheckpointError(f"the checkpoint {checkpoint} was not trained for {device.backend} devices; name "
@@ -32,24 +31,28 @@ def model_for(device: Device, checkpoint: str | Path) -> Model:
     return model
 
 
-def proposed(task: Task, checkpoint: str | Path, top: int) -> dict[Configuration, float | None]:
-    """Configurations with their probabilities, most probable first. Raises CheckpointError."""
+def propose(task: Task, checkpoint: str | Path, top: int) -> dict[Configuration, float | None]:
+    """Propose up to `top` configurations with their probabilities, the most probable first.
+
+    Raises CheckpointError if the checkpoint does not fit the task's kernels or backend.
+    """
     model = model_for(task.device, checkpoint)
     model.vocabulary.check(task.kernels)
-    with one_thread() if "torch" in sys.modules else contextlib.nullcontext():  # labels are predicted without it
+    with one_thread() if "torch" in sys.modules else contextlib.nullcontext():  # models of labels do not need torch
         (candidates,) = model.propose([task], top)
     return {candidate.configuration: candidate.probability for candidate in candidates}
 
 
 def seeds_for(task: Task, required: bool = False) -> tuple[Configuration, ...]:
-    """The shipped translator's proposals for a search to begin with, likeliest first.
+    """The shipped translator's proposals for a task, likeliest first, as seeds of a search.
 
-    Where it does not know the kernels or the device there are none, or (`required`) CheckpointError is raised.
+    If the translator does not know the kernels or the device, the result is empty, or with `required` CheckpointError
+    is raised.
     """
     if not required and any(kernel.implementation is None for kernel in task.kernels):
-        return ()  # kernels of a file or of another tool: no need to load the checkpoint
+        return ()  # kernels of a file or another tool, which the translator does not know
     try:
-        return tuple(proposed(task, shipped_for(task.device.backend), SEEDS))
+        return tuple(propose(task, shipped_for(task.device.backend), SEEDS))
     except CheckpointError:
         if required:
             raise

@@ -126,7 +126,7 @@ class Curves:
 
 
 def best_shares(recorded: RecordedSpace, numbers: Sequence[int], trials: int) -> Floats:
-    """The best share after each of `trials` evaluations: (evaluation,). A method that ends early keeps its last share."""
+    """The best share after each of `trials` evaluations; a method that ends early keeps its last share."""
     least = np.minimum.accumulate(recorded.seconds[np.asarray(numbers[:trials], dtype=np.int64)])
     shares = np.zeros(trials)
     shares[:len(least)] = recorded.optimum / least

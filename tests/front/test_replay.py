@@ -89,8 +89,9 @@ def test_replay_draws_the_curves(folder: Path, tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(("arguments", "says"), [
-    (["--strategies", "magic"], "no strategy 'magic'"), (["--strategies", ","], "name a strategy"),
-    (["--budgets", "5,many"], "--budgets"), (["--budgets", ""], "name a budget"), (["--budgets", "9999999"], "budgets"),
+    (["--strategies", "magic"], "no strategy 'magic'"), (["--strategies", ","], "name at least one strategy"),
+    (["--budgets", "5,many"], "--budgets"), (["--budgets", ""], "name at least one budget"),
+    (["--budgets", "9999999"], "budgets"),
     (["--transfer", "all"], "no transfer 'all'"), (["--spaces", "gemm"], "there are toy on fast"),
     (["--curves", "figure.txt"], "not the name of a figure"), (["--repeats", "0"], "--repeats")])
 def test_a_replay_that_makes_no_sense_is_one_line(
@@ -122,10 +123,10 @@ def test_a_data_set_of_our_kernels_is_replayed_within_what_was_measured(tmp_path
     curves, = found.curves
     assert (curves.space, curves.device) == (space.problem.key, LLVM.name)
     assert found.rows()[1]["share_mean"] == 1.0  # 20 were measured
-    with pytest.raises(MisuseError, match=r"of the spaces asked for \(1\), none was measured completely"):
+    with pytest.raises(MisuseError, match=r"of the selected spaces \(1\), none was measured completely"):
         recorded_spaces(data, complete=True)
     older = replace(data, rows=data.rows.assign(kernel_version=0))
-    with pytest.raises(MisuseError, match="no record is of a kernel as it is today"):
+    with pytest.raises(MisuseError, match="every record is of another version of its kernel"):
         recorded_spaces(older)
 
 
@@ -138,7 +139,7 @@ def test_what_no_space_is_is_said_and_long_lists_are_cut(folder: Path) -> None:
     keys = {one.key: one for one in more.values()}
     mine = data.rows[data.rows["device"] == device.key]
     many = replace(data, rows=pd.concat([mine.assign(device=key) for key in keys], ignore_index=True), devices=keys)
-    with pytest.raises(MisuseError, match=r"nothing of that name was recorded; there are toy on d0, .* and 2 more"):
+    with pytest.raises(MisuseError, match=r"no recorded space has that name; there are toy on d0, .* and 2 more"):
         recorded_spaces(many, spaces=["nosuch"])
 
 
@@ -151,8 +152,8 @@ def test_a_recorded_device_has_its_name_with_and_without_the_prefix(folder: Path
 
 @pytest.mark.parametrize(("restriction", "says"), [
     ("blok < 3", "blok is no parameter, in the restriction 'blok < 3'"),
-    ("block > 1000", "no configuration within 'block > 1000'"),
-    ("block % 0 == 1", "no configuration within 'block % 0 == 1'")])
+    ("block > 1000", "no configuration that satisfies 'block > 1000'"),
+    ("block % 0 == 1", "no configuration that satisfies 'block % 0 == 1'")])
 def test_a_restriction_that_leaves_nothing_is_named(
         tmp_path: Path, restriction: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_recorded(tmp_path / "recorded", {**SPACE, "restrictions": ["tile < 9", restriction]})

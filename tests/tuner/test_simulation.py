@@ -66,7 +66,8 @@ def test_a_task_is_a_recorded_space_with_its_times(fast: RecordedSpace) -> None:
     assert (fast.space, fast.device, fast.history) == ("toy", "fast", ())
     assert fast.seconds == pytest.approx([milliseconds(*row[:3]) * 1e-3 for row in CONFIGURATIONS])
     assert fast.optimum == pytest.approx(1e-3)
-    assert [fast.task.number(configuration) for configuration in fast.task.spaces[0]] == list(range(len(CONFIGURATIONS)))
+    numbers = [fast.task.number(configuration) for configuration in fast.task.spaces[0]]
+    assert numbers == list(range(len(CONFIGURATIONS)))
 
 
 def test_only_measured_configurations_are_in_the_space(folder: Path) -> None:
@@ -161,7 +162,7 @@ def test_strategies_get_the_records_of_other_devices_as_history(folder: Path) ->
     assert all(recorded.history == () for recorded in recorded_spaces(read_dataset(folder), "leave-problem-out"))
 
 
-def test_several_problems_of_a_kernel_have_distinct_names_and_are_each_others_history(folder: Path, tmp_path: Path) -> None:
+def test_problems_of_one_kernel_have_distinct_names_and_are_each_others_history(folder: Path) -> None:
     data = read_dataset(folder)
     other = data.rows["problem"].iloc[0].replace("640", "320")
     more = replace(data, rows=data.rows.assign(problem=other))
