@@ -1,1 +1,1 @@
-"""How good predictions are."""
+"""Benchmarks of the quality of predictions."""

@@ -1,6 +1,6 @@
 """Parts of a checkpoint, each alone: the transformer's beam, the boosted trees on every configuration, and both.
 
-Replayed on held-out problems as `seqtune evaluate` does: every part chooses among the measured configurations.
+They are evaluated on held-out problems as by `seqtune evaluate`: every part chooses among measured configurations.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from seqtune.predictor.trees.ranker import Ranker
 
 COUNTS = (0, 3, 5)
-ALL = "all"  # the row of all devices together
+ALL = "all"  # the device name in the rows over all devices
 TITLES = {"transformer": "transformer alone", "trees": "its trees alone", "both": "both, as shipped"}
 
 
 class RankerAlone:
-    """The trees of a checkpoint as a predictor: they rank every valid configuration."""
+    """The trees of a checkpoint as a predictor that ranks every valid configuration."""
 
     def __init__(self, ranker: Ranker) -> None:
         self.ranker = ranker
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
-        """The best-ranked configurations of each task."""
+        """Return the `count` best-ranked configurations of each task."""
         from seqtune.predictor.candidate import Candidate
 
         return [self.ranker.reorder(task, [Candidate(configuration, 0.0) for configuration in task])[:count]
@@ -47,7 +47,7 @@ def parts_of(checkpoint: Checkpoint) -> dict[str, Predictor]:
 
 
 def measure_parts(data: Dataset, checkpoint: Checkpoint, progress: Callable[[str], None]) -> list[Row]:
-    """A row per device, part and number of measured proposals: the geometric mean share of the best known speed."""
+    """Make a row for each device, part and number of measured proposals, with the geometric mean share."""
     from seqtune.data.measured_tasks import measured_tasks
 
     parts = parts_of(checkpoint)
@@ -70,7 +70,7 @@ def measure_parts(data: Dataset, checkpoint: Checkpoint, progress: Callable[[str
 
 
 def parts_table(rows: Sequence[Row]) -> str:
-    """A line per part: the first proposal by device, then all devices together."""
+    """Make the table, a line for each part: the first proposal by device, then over all devices."""
     shares = {(row["device"], row["part"], row["measured"]): row["share"] for row in rows}
     devices = [device for device in dict.fromkeys(row["device"] for row in rows) if device != ALL]
     return markdown(

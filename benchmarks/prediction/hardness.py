@@ -1,10 +1,10 @@
-"""How hard the search spaces are: `python -m benchmarks.hardness --out docs`.
+"""Measure how hard the search spaces are: `python -m benchmarks.hardness --out docs`.
 
-For every held-out problem of the shipped data: how many configurations are valid and measured, which kernel family
-wins, the share of the best known speed that 1, 5 and 10 random picks are expected to reach, that of the one
-configuration which serves the device's training problems best, and how many configurations come within 5 % of the best.
-Writes the page and hardness.json, a row per problem, and prints a Markdown table with a line per device and type
-of problem.
+For every held-out problem of the shipped data set, the program finds the number of valid and of measured
+configurations, the fastest kernel family, the share of the best known speed that 1, 5 and 10 random configurations are
+expected to reach, the share of the one configuration that is best for the device's training problems on average, and
+the number of configurations within 5 % of the best. It writes the page and hardness.json (a row for each problem), and
+prints a Markdown table.
 """
 
 from __future__ import annotations
@@ -26,65 +26,66 @@ NEAR = 0.95  # share of the best known speed
 
 
 def measure_hardness(path: Path | None) -> list[Row]:
-    """A row per problem and device of a data set."""
+    """Make a row for each held-out problem and device of a data set."""
     import numpy as np
 
     from seqtune.data.measured_tasks import measured_tasks
     from seqtune.predictor.times.evaluation import outcomes
 
     data = read_dataset(path)
-    fixed_and_random = {(one.problem, one.device): one.log_shares
-                        for one in outcomes(data, None, ("random", "fixed"), (0, *PICKS),
+    fixed_and_random = {(outcome.problem, outcome.device): outcome.log_shares
+                        for outcome in outcomes(data, None, ("random", "fixed"), (0, *PICKS),
                                             progress=lambda step: print(step, file=sys.stderr))}
-    found = []
+    rows = []
     for measured in measured_tasks(data, held_out=True):
         shares = measured.shares()[measured.known]
         log_shares = fixed_and_random[measured.label]
-        wins = measured.task[int(np.nanargmin(measured.seconds))].kernel
-        found.append({
+        fastest_family = measured.task[int(np.nanargmin(measured.seconds))].kernel
+        rows.append({
             "device": measured.device.name, "problem": measured.problem.brief(), "type": measured.problem.type,
-            "configurations": len(measured.task), "measured": int(measured.known.sum()), "family": wins,
+            "configurations": len(measured.task), "measured": int(measured.known.sum()), "family": fastest_family,
             "near": float((shares >= NEAR).mean()), "median": float(np.median(shares)),
             **{f"random_{count}": math.exp(log_shares["random", count]) for count in PICKS},
             "fixed": math.exp(log_shares["fixed", 0])})
-    return found
+    return rows
 
 
 def table(rows: Sequence[Row]) -> str:
-    """A line per device and type of problem: means over the problems."""
+    """Make the table: means over the problems, by device and type of problem."""
     lines = []
     for device, kind in sorted({(row["device"], row["type"]) for row in rows}):
-        mine = [row for row in rows if (row["device"], row["type"]) == (device, kind)]
-        sizes = sorted(row["configurations"] for row in mine)
+        group = [row for row in rows if (row["device"], row["type"]) == (device, kind)]
+        sizes = sorted(row["configurations"] for row in group)
         lines.append([
-            device, kind, str(len(mine)), f"{sizes[0]:,} – {sizes[len(sizes) // 2]:,} – {sizes[-1]:,}",
-            f"{100 * sum(row['near'] for row in mine) / len(mine):.1f} %",
-            *(f"{geometric_mean([row[name] for row in mine]):.3f}"
+            device, kind, str(len(group)), f"{sizes[0]:,} – {sizes[len(sizes) // 2]:,} – {sizes[-1]:,}",
+            f"{100 * sum(row['near'] for row in group) / len(group):.1f} %",
+            *(f"{geometric_mean([row[name] for row in group]):.3f}"
               for name in (*(f"random_{count}" for count in PICKS), "fixed"))])
     return markdown(["device", "problems", "", "configurations", "within 5 %", "1 random", "5", "10", "fixed"], lines,
                     left=2)
 
 
-def page(found: Results) -> Page:
-    """The page of the result."""
-    rows = found["rows"]
+def page(results: Results) -> Page:
+    """Make the page of the results."""
+    rows = results["rows"]
     near = geometric_mean([row["random_1"] for row in rows])
     return Page(
         "hardness", "How hard the choice is",
         f"One random valid configuration reaches {near:.2f} of the best known speed (geometric mean over {len(rows)} "
         "held-out problems and devices), so a prediction has something to win.",
-        "python -m benchmarks.hardness --out docs", table(rows), evaluated(found, "the shipped data set"),
+        "python -m benchmarks.hardness --out docs", table(rows), evaluated(results, "the shipped data set"),
         "`configurations`: the least, median and largest number of valid configurations of a problem, over all kernel "
-        "families that solve it. `within 5 %`: the share of its configurations that come that near to the best known "
-        "one. `1 random`, `5`, `10`: the expected best of so many random picks. `fixed`: the one configuration that "
-        "serves the device's training problems best. Shares are geometric means over the held-out problems.",
+        "families that solve it. `within 5 %`: the share of configurations that are at most 5 % slower than the best "
+        "known one. `1 random`, `5`, `10`: the expected share of the best known speed that the best of 1, 5 or 10 "
+        "random configurations reaches. `fixed`: the share of the one configuration that is best for the device's "
+        "training problems on average. Shares of the speed are geometric means over the held-out problems.",
         ("Small problems, such as a product with one row, leave fewer than 500 configurations that differ in what "
          "they do.",
-         "Where a space was not measured completely, the picks are among its measured configurations."))
+         "Where a space was not measured completely, only its measured configurations are drawn."))
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_out(parser, required=True)
     parser.add_argument("--data", type=Path, help="a data set (Parquet) other than the shipped one")

@@ -1,9 +1,9 @@
-"""A GPU that training has not seen: `python -m benchmarks.miopen_gpu FOLDER --work WORK [--out docs]`.
+"""Adapt to a GPU that training has not seen: `python -m benchmarks.miopen_gpu FOLDER --work WORK [--out docs]`.
 
-Per solver with at least 2000 labels of that GPU: chains of boosted trees that have learned from the other GPUs alone,
-from them and a few of its labels (each counted several times), and from as many of its labels alone, all judged on the
-GPU's held-out problems, which are held out on the other GPUs, too. The trees are what learns in seconds; the
-transformer beside them is left out here. WORK keeps what is finished.
+For each solver with at least 2000 labels of that GPU, chains of boosted trees are trained on the other GPUs alone, on
+the other GPUs and a few labels of this one (each counted several times), and on the same few labels alone. All are
+evaluated on the GPU's held-out problems, which are held out on the other GPUs, too. The trees train in seconds; the
+transformer is left out here. WORK stores finished solvers.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     from seqtune.predictor.labels.classifier_chain import KernelChain
 
 SHOTS = (0, 50, 200, 1000, 2000)
-LEAST = 2000  # labels of the GPU that a solver needs, less the held-out tenth
-WEIGHT = 8  # how often a label of the GPU counts among those of others
+LEAST = 2000  # labels of the GPU that a solver needs, including the held-out tenth
+WEIGHT = 8  # number of copies of each of the GPU's labels among those of other GPUs
 
 
 def judge_solver(kernel: str, fitting: Labels, judged: Labels, number: int) -> list[Row]:
-    """A row per number of labels; `number` is the GPU's among the devices of the labels."""
+    """Make a row for each number of labels; `number` is the index of the GPU among the devices of the labels."""
     import numpy as np
 
     from seqtune.predictor.labels.classifier_chain import ChainOptions, KernelChain
 
-    mine = fitting.take(np.flatnonzero(fitting.questions.device == number))
+    own = fitting.take(np.flatnonzero(fitting.questions.device == number))
     others = fitting.take(np.flatnonzero(fitting.questions.device != number))
-    order = np.random.default_rng(0).permutation(len(mine))
+    order = np.random.default_rng(0).permutation(len(own))
     options = ChainOptions(rounds=100, rate=0.1, columns=0.5, threads=1)
     rows = []
     for count in SHOTS:
         print(f"{kernel}: {count} labels", file=sys.stderr, flush=True)
-        few = mine.take(order[:count])
+        few = own.take(order[:count])
         row: Row = {"solver": kernel.removeprefix("miopen."), "n": len(judged), "labels": count}
         if len(others):
             row["adapted"] = _score(KernelChain.fit(together(few, others), options), judged)
@@ -55,7 +55,7 @@ def judge_solver(kernel: str, fitting: Labels, judged: Labels, number: int) -> l
 
 
 def together(few: Labels, others: Labels) -> Labels:
-    """The labels of the GPU, each several times, and those of the others."""
+    """Join WEIGHT copies of the GPU's labels and the labels of the other GPUs."""
     import numpy as np
 
     problem = np.concatenate([np.tile(few.questions.problem, WEIGHT), others.questions.problem])
@@ -77,23 +77,23 @@ def _score(chain: KernelChain, judged: Labels) -> dict[str, float]:
 
 
 def means(rows: Sequence[Row]) -> list[Row]:
-    """A row per number of labels: means over the solvers."""
-    found = []
+    """Make a row for each number of labels: means over the solvers."""
+    mean_rows = []
     for count in SHOTS:
-        mine = [row for row in rows if row["labels"] == count]
+        group = [row for row in rows if row["labels"] == count]
         row: Row = {"labels": count}
-        for way in ("adapted", "scratch"):
-            if all(way in one for one in mine):
-                row[way] = {metric: sum(one[way][metric] for one in mine) / len(mine)
+        for training in ("adapted", "scratch"):
+            if all(training in member for member in group):
+                row[training] = {metric: sum(member[training][metric] for member in group) / len(group)
                             for metric in ("exact", "per_parameter")}
-        found.append(row)
-    return found
+        mean_rows.append(row)
+    return mean_rows
 
 
 def table(rows: Sequence[Row]) -> str:
-    """A line per number of labels."""
-    def cells(row: Mapping[str, dict[str, float]], way: str) -> list[str]:
-        return [f"{row[way][metric]:.3f}" if way in row else "" for metric in ("exact", "per_parameter")]
+    """Make the table: a line for each number of labels."""
+    def cells(row: Mapping[str, dict[str, float]], training: str) -> list[str]:
+        return [f"{row[training][metric]:.3f}" if training in row else "" for metric in ("exact", "per_parameter")]
 
     return markdown(["labels of the new GPU", "exact, after others", "per parameter", "exact, from scratch",
                      "per parameter"],
@@ -101,13 +101,13 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
-    """Both curves, for both metrics."""
+    """Draw both metrics over the number of labels."""
     pyplot = style()
     figure, axes = pyplot.subplots(1, 2, figsize=(8.4, 3.0))
     for axis, metric in zip(axes, ("exact", "per_parameter"), strict=True):
-        for way, colour, label in (("adapted", BLACK, "after other GPUs"), ("scratch", GREY, "from scratch")):
-            mine = [(place, row[way][metric]) for place, row in enumerate(rows) if way in row]
-            axis.plot([place for place, _ in mine], [value for _, value in mine], "o-", color=colour, label=label)
+        for training, colour, label in (("adapted", BLACK, "after other GPUs"), ("scratch", GREY, "from scratch")):
+            points = [(index, row[training][metric]) for index, row in enumerate(rows) if training in row]
+            axis.plot([index for index, _ in points], [value for _, value in points], "o-", color=colour, label=label)
         axis.set_xticks(range(len(rows)), [str(row["labels"]) for row in rows])
         axis.set_xlabel("labels of the new GPU, per solver")
         axis.set_title(metric.replace("_", " "), loc="left")
@@ -115,26 +115,27 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
     save(figure, path)
 
 
-def page(found: Results) -> Page:
-    """The page of the result."""
-    by_labels = {row["labels"]: row for row in found["means"]}
-    solvers = list(dict.fromkeys(row["solver"].removeprefix("miopen.") for row in found["rows"]))
+def page(results: Results) -> Page:
+    """Make the page of the results."""
+    by_labels = {row["labels"]: row for row in results["means"]}
+    solvers = list(dict.fromkeys(row["solver"].removeprefix("miopen.") for row in results["rows"]))
     few = by_labels[200]
     return Page(
         "miopen_gpu", "MIOpen: a GPU that training has not seen",
-        f"Boosted trees that learned MIOpen's labels on other GPUs and 200 labels of {found['without']} predict "
+        f"Boosted trees that learned MIOpen's labels on other GPUs and 200 labels of {results['without']} predict "
         f"{few['adapted']['exact']:.3f} of its held-out labels exactly; trees that learned the 200 alone, "
         f"{few['scratch']['exact']:.3f}.",
-        "python -m benchmarks.miopen_gpu FOLDER --work unfinished --out docs", table(found["means"]),
-        evaluated(found, "MIOpen's perf-dbs in FOLDER"),
+        "python -m benchmarks.miopen_gpu FOLDER --work unfinished --out docs", table(results["means"]),
+        evaluated(results, "MIOpen's perf-dbs in FOLDER"),
         f"`exact`: the share of labels that the first proposal predicts completely. Means of the solvers with 2000 "
         f"labels of this GPU: {', '.join(solvers)}.",
-        ("After other GPUs, 200 labels are worth about 500 from scratch.",
-         "Chains of boosted trees alone; the transformer, which is slower to train, is left out."),
+        ("After training on other GPUs, 200 labels of the new one are worth about 500 from scratch.",
+         "Only chains of boosted trees were trained; the transformer, which is slower to train, is left out."),
         "Exact predictions over the number of labels of the new GPU")
 
 
 def main() -> None:
+    """Run the command line."""
     import numpy as np
 
     from seqtune.data.formats.miopen_import import read_files
@@ -145,7 +146,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--without", metavar="GPU", default="gfx900_56")
-    parser.add_argument("--solvers", help="some of them, with commas between")
+    parser.add_argument("--solvers", help="names of solvers, separated by commas [default: all]")
     add_out(parser)
     given = parser.parse_args()
     check_ready(given.out)
@@ -155,24 +156,24 @@ def main() -> None:
         for kernel, labels in read_labels(data).items():
             numbers = [number for number, device in enumerate(labels.questions.devices)
                        if device.name == f"miopen:{given.without}"]
-            known = labels.known()
-            if not numbers or (known.questions.device == numbers[0]).sum() < LEAST:
+            known_labels = labels.known()
+            if not numbers or (known_labels.questions.device == numbers[0]).sum() < LEAST:
                 continue
             if given.solvers and kernel.removeprefix("miopen.") not in given.solvers.split(","):
                 continue
             path = given.work / "gpu" / f"{kernel}.json"
             if not path.is_file():
-                fitting, judged = known.split()
+                fitting, judged = known_labels.split()
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_json(path, judge_solver(kernel, fitting, judged.take(
                     np.flatnonzero(judged.questions.device == numbers[0])), numbers[0]))
             rows += json.loads(path.read_text())
     if not rows:
         raise MisuseError(f"no solver has {LEAST} labels of {given.without}")
-    found = means(rows)
-    print(table(found))
-    publish(given.out, page, {"date": today(), "without": given.without, "means": found, "rows": rows},
-            lambda path: draw(path, found))
+    mean_rows = means(rows)
+    print(table(mean_rows))
+    publish(given.out, page, {"date": today(), "without": given.without, "means": mean_rows, "rows": rows},
+            lambda path: draw(path, mean_rows))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The paper's experiment on MIOpen's own data: `python -m benchmarks.miopen_paper FOLDER --work WORK [--out docs]`.
+"""Repeat the paper's experiment on MIOpen's data: `python -m benchmarks.miopen_paper FOLDER --work WORK [--out docs]`.
 
-FOLDER holds perf-dbs and find-dbs. A tenth of the problems is held out, the same for every GPU and solver; a checkpoint
-that has not learned from them (`--checkpoint`, by default one that is trained in WORK on the rest), its parts, and all
-baselines are judged on them. WORK keeps what is finished by method and solver, so that a second call goes on.
+FOLDER holds perf-dbs and find-dbs. A tenth of the problems is held out, the same for every GPU and solver. A checkpoint
+that was not trained on them (`--checkpoint`; by default one is trained in WORK), its parts, and all baselines are
+evaluated on them. WORK stores the finished methods and solvers, so that a second call resumes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ if TYPE_CHECKING:
     from seqtune.predictor.labels.checkpoint import LabelCheckpoint
     from seqtune.predictor.labels.methods import Method
 
-FEW = 500  # training labels that a solver needs to count in the averages of `exact`
-LARGE = 1000  # and to be looked at by itself
-MANY = 5000  # and in the averages of `teacher_forced`
+FEW = 500  # training labels of a solver that is included in the averages
+MANY = 5000  # training labels of a solver that is included in the average of `teacher_forced`
 OURS = {"seqtune": "seqtune (both, beam 8)", "transformer": "its transformer alone", "chains": "its trees alone"}
 EACH = {"majority": "majority", "nearest": "nearest neighbour", "trees": "chain of boosted trees, greedy",
-        "tree_ranker": "boosted-tree ranker of candidates"}  # fitted to one solver at a time
+        "tree_ranker": "boosted-tree ranker of candidates"}  # trained on one solver at a time
 JOINT = {"two_towers": "two-tower ranker of candidates", "lstm": "LSTM after KernelTuningNet, greedy"}
 BASELINES = (*EACH, *JOINT)
 READING = """`exact`: the share of labels that the first proposal predicts completely; `in five`: that one of five
@@ -43,15 +42,15 @@ is the average over the 24 solvers with 500 training labels or more (the last co
 of its GPUs weighed by labels.
 
 The second table is the choice of the solver, from find-dbs: `best chosen` is how often the fastest solver is chosen,
-`share` is the share of its speed that the chosen one reaches, and `usual solver` always takes the one that wins most
-often. Its boosted trees learned from 60,000 of the 411,000 races."""
+`share` is the share of its speed that the chosen one reaches, and `usual solver` always takes the one that is fastest
+most often. The boosted trees of this table were trained on 60,000 of the 411,000 problems with solver timings."""
 CAVEATS = (
     "A label is what MIOpen's tuner found fastest; it keeps no times. The share of the optimal run time is therefore "
     "known only for the choice of the solver.",
     "The same problem has the same label on gfx906 and gfx900 in only 2 to 30 % of cases, because of the device and of "
     "noise: exact predictions have a low ceiling.",
-    "Both parts together reach 1.08 times the greedy chain's share of exact labels, not the 1.15 times that were hoped "
-    "for. The same chain behind our beam of 5 reaches 0.382.",
+    "Both parts together reach 1.08 times the greedy chain's share of exact labels; the goal was 1.15 times. The same "
+    "chain with our beam of 5 reaches 0.382.",
     "The gain comes from solvers with few labels, which learn from other GPUs and related solvers (the five "
     "ConvOclBwdWrW2: 0.48 instead of 0.40). On solvers with 20,000 labels it is 0.02 at most. Two solvers with 1000 "
     "labels are predicted less well than by the greedy chain: ConvHipImplicitGemmV4R4WrW (0.67 of 223 labels instead "
@@ -65,15 +64,15 @@ CAVEATS = (
     "saying on which data, split and unit. The nearest figure here is the one after the true prefix, and it does not "
     "reach 0.9. MIOpen's own models began with 45 % exact and 0.951 of the optimal run time (MIOpen#2031), on labels "
     "of a GPU that are not among these; its ConvAsm1x1U is predicted at 0.30 on gfx906 and 0.33 on gfx900.",
-    "The shipped checkpoint has learned the held-out tenth, too, so it can only be judged on other files; this program "
-    "trains one on nine tenths.",
+    "The shipped checkpoint was trained on the held-out tenth, too, so it can only be evaluated on other files; this "
+    "program trains a checkpoint on nine tenths.",
 )
 METRICS = (("exact", FEW), ("exact_top5", FEW), ("per_parameter", FEW), ("teacher_forced", MANY))
 
 
 def judge_all(files: Sequence[Path], checkpoint: LabelCheckpoint, work: Path, methods: Sequence[str],
               epochs: int) -> tuple[list[Row], dict[str, int]]:
-    """A row per method, device and solver; and the numbers of training labels by solver."""
+    """Evaluate the methods: a row for each method, device and solver, and the number of training labels by solver."""
     from seqtune.data.formats.miopen_import import read_files
     from seqtune.data.labels import read_labels
     from seqtune.predictor.labels.baselines.rankers import TreeRankerOptions
@@ -83,13 +82,14 @@ def judge_all(files: Sequence[Path], checkpoint: LabelCheckpoint, work: Path, me
     from seqtune.predictor.labels.translator import LabelWords
 
     kernels = checkpoint.kernels()
-    labels = {name: one.spoken_by(kernels[name]) for name, one in read_labels(read_files(files)[0]).items()}
-    split = {name: one.split() for name, one in labels.items()}
+    labels = {name: solver_labels.spoken_by(kernels[name])
+              for name, solver_labels in read_labels(read_files(files)[0]).items()}
+    split = {name: solver_labels.split() for name, solver_labels in labels.items()}
     fitting = {name: part.known() for name, (part, _) in split.items() if len(part)}
     judged = {name: split[name][1] for name in sorted(fitting, key=lambda name: len(fitting[name]))
               if len(split[name][1])}
-    if any(checkpoint.learned.knows(one.questions.hashes).mean() > 0.5 for one in judged.values()):
-        raise MisuseError("the checkpoint has learned from the held-out problems; name another, or none to train one")
+    if any(checkpoint.learned.knows(solver_labels.questions.hashes).mean() > 0.5 for solver_labels in judged.values()):
+        raise MisuseError("the checkpoint was trained on held-out problems; name another, or leave out --checkpoint")
     networks = network_options(epochs, threads=1)
     options = BaselineOptions(networks, ChainOptions(threads=1), TreeRankerOptions(threads=1))
     ours: dict[str, Callable[[], Method]] = {
@@ -101,19 +101,19 @@ def judge_all(files: Sequence[Path], checkpoint: LabelCheckpoint, work: Path, me
     for title in methods:
         if title in EACH:
             for name in judged:
-                rows += _kept(work, title, {name: judged[name]}, lambda name=name, title=title: fit_baselines(  # type: ignore[misc]
+                rows += _stored_rows(work, title, {name: judged[name]}, lambda name=name, title=title: fit_baselines(  # type: ignore[misc]
                     {name: fitting[name]}, options=options, names=(title,))[title])
         elif title in JOINT:
             kept = replace(options, networks=replace(networks, state=work / f"{title}-state"))
-            rows += _kept(work, title, judged, lambda title=title, kept=kept: fit_baselines(  # type: ignore[misc]
+            rows += _stored_rows(work, title, judged, lambda title=title, kept=kept: fit_baselines(  # type: ignore[misc]
                 fitting, _say, kept, (title,))[title])
         else:
-            rows += _kept(work, title, judged, ours[title])
+            rows += _stored_rows(work, title, judged, ours[title])
     return rows, {name.removeprefix("miopen."): len(part) for name, part in fitting.items()}
 
 
-def _kept(work: Path, title: str, judged: Mapping[str, Labels], make: Callable[[], Method]) -> Iterator[Row]:
-    """The rows of a method, from WORK where they are; it is made when the first is missing."""
+def _stored_rows(work: Path, title: str, judged: Mapping[str, Labels], make: Callable[[], Method]) -> Iterator[Row]:
+    """Yield the rows of a method, from WORK if stored there; the method is trained when the first is missing."""
     from dataclasses import asdict
 
     from seqtune.predictor.labels.scores import judge
@@ -124,37 +124,37 @@ def _kept(work: Path, title: str, judged: Mapping[str, Labels], make: Callable[[
         if not path.is_file():
             _say(f"{title}: {name}, {len(labels)} labels")
             method = method or make()
-            found = [{"method": title, "device": row.device, "solver": row.solver, **asdict(row.score)}
+            rows = [{"method": title, "device": row.device, "solver": row.solver, **asdict(row.score)}
                      for row in judge(method, {name: labels})]
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, found)
+            write_json(path, rows)
         yield from json.loads(path.read_text())
 
 
 def summary(rows: Sequence[Row], counts: Mapping[str, int]) -> dict[str, dict[str, float]]:
-    """Per method the averages over solvers, each the mean of its devices weighed by labels."""
-    found: dict[str, dict[str, float]] = {}
+    """The averages over solvers, by method; each solver is the mean of its devices weighted by labels."""
+    averages: dict[str, dict[str, float]] = {}
     for method in dict.fromkeys(row["method"] for row in rows):
         for metric, least in METRICS:
             values = [value for solver, value in by_solver(rows, method, metric).items() if counts[solver] >= least]
             if values:
-                found.setdefault(method, {})[metric] = sum(values) / len(values)
-    return found
+                averages.setdefault(method, {})[metric] = sum(values) / len(values)
+    return averages
 
 
 def by_solver(rows: Sequence[Row], method: str, metric: str) -> dict[str, float]:
-    """Means over the labels of a solver's devices; nothing where the method cannot say."""
-    sums: dict[str, list[float]] = {}
+    """The means over the labels of a solver's devices; a solver without this metric is left out."""
+    totals: dict[str, list[float]] = {}
     for row in rows:
         if row["method"] == method and row[metric] is not None:
-            mine = sums.setdefault(row["solver"], [0.0, 0.0])
-            mine[0] += row[metric] * row["n"]
-            mine[1] += row["n"]
-    return {solver: total / count for solver, (total, count) in sums.items()}
+            solver_totals = totals.setdefault(row["solver"], [0.0, 0.0])
+            solver_totals[0] += row[metric] * row["n"]
+            solver_totals[1] += row["n"]
+    return {solver: total / count for solver, (total, count) in totals.items()}
 
 
 def choice_rows(races: Races, checkpoint: LabelCheckpoint) -> list[Row]:
-    """The choice of solvers, per device, beside a classifier of boosted trees fitted to the same races."""
+    """Evaluate the choice of solvers by device, and that of boosted trees trained on the same solver timings."""
     import numpy as np
 
     from seqtune.predictor.labels.scores import race_rows
@@ -166,17 +166,17 @@ def choice_rows(races: Races, checkpoint: LabelCheckpoint) -> list[Row]:
     return [row.to_json() for row in race_rows(judged, choose(checkpoint.model, checkpoint.vocabulary, judged), trees)]
 
 
-def table(found: Mapping[str, Mapping[str, float]]) -> str:
-    """A line per method."""
+def table(means_by_method: Mapping[str, Mapping[str, float]]) -> str:
+    """Make the table of the methods."""
     titles = OURS | EACH | JOINT
     return markdown(
         ["", "exact", "in five", "per parameter", "after the true prefix"],
         [[titles[method], *(f"{means[metric]:.3f}" if metric in means else "" for metric, _ in METRICS)]
-         for method, means in found.items()])
+         for method, means in means_by_method.items()])
 
 
 def choice_table(rows: Sequence[Row]) -> str:
-    """A line per device."""
+    """Make the table of the solver choice, a line for each device."""
     return markdown(
         ["GPU", "problems", "share", "best chosen", "boosted trees' share", "usual solver's share"],
         [[row["device"].removeprefix("miopen:"), f"{row['n']:,}", f"{row['share']:.3f}", f"{row['top1']:.3f}",
@@ -184,7 +184,7 @@ def choice_table(rows: Sequence[Row]) -> str:
 
 
 def draw(path: Path, rows: Sequence[Row], counts: Mapping[str, int]) -> None:
-    """`exact` of each solver, by ours and by the baselines."""
+    """Draw `exact` of each solver for our checkpoint and the baselines."""
     pyplot = style()
     shown = {"seqtune": (BLACK, "o"), "trees": (ORANGE, "s"), "nearest": (SKY, "v"), "lstm": (BLUE, "^"),
              "tree_ranker": (GREY, "D")}
@@ -192,21 +192,21 @@ def draw(path: Path, rows: Sequence[Row], counts: Mapping[str, int]) -> None:
     figure, axis = pyplot.subplots(figsize=(8.4, 6.4))
     for method, (colour, marker) in shown.items():
         values = by_solver(rows, method, "exact")
-        mine = [(place, values[solver]) for place, solver in enumerate(solvers) if solver in values]
-        if not mine:
+        points = [(index, values[solver]) for index, solver in enumerate(solvers) if solver in values]
+        if not points:
             continue
-        axis.plot([value for _, value in mine], [place for place, _ in mine], marker, color=colour,
+        axis.plot([value for _, value in points], [index for index, _ in points], marker, color=colour,
                   label=(OURS | EACH | JOINT)[method], markersize=7 if method == "seqtune" else 5, alpha=0.9)
     axis.set_yticks(range(len(solvers)), [f"{solver}  {counts[solver]:,}" for solver in solvers])
-    axis.set_xlabel("share of held-out labels told exactly")
+    axis.set_xlabel("share of held-out labels predicted exactly")
     axis.grid(True, axis="both")
     figure.legend(loc="outside upper center", ncols=3, frameon=False)
     save(figure, path)
 
 
-def page(found: Results) -> Page:
-    """The page of the result."""
-    means, choice = found["means"], found["choice"]
+def page(results: Results) -> Page:
+    """Make the page of the results."""
+    means, choice = results["means"], results["choice"]
     parts = {name: means[name]["exact"] for name in ("seqtune", "transformer", "chains") if name in means}
     claim = "MIOpen's tuned parameters are predicted exactly for " + ", ".join(
         f"{share:.3f} ({OURS[name]})" for name, share in parts.items()) + " of the held-out labels."
@@ -217,7 +217,7 @@ def page(found: Results) -> Page:
         "miopen_paper", "MIOpen's parameters and solvers", claim,
         "python -m benchmarks.miopen_paper FOLDER --work unfinished --out docs",
         f"{table(means)}\n\n{choice_table(choice)}",
-        evaluated(found, "MIOpen's perf-dbs and find-dbs in FOLDER"), READING, CAVEATS,
+        evaluated(results, "MIOpen's perf-dbs and find-dbs in FOLDER"), READING, CAVEATS,
         "Share of exact predictions by solver")
 
 
@@ -226,6 +226,7 @@ def _say(step: Any) -> None:
 
 
 def main() -> None:
+    """Run the command line."""
     from seqtune.data.formats.miopen_import import read_files
     from seqtune.data.formats.table import find_files
     from seqtune.data.labels import read_races
@@ -236,23 +237,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--checkpoint", help="one that knows no held-out problem")
-    parser.add_argument("--methods", default=",".join((*OURS, *BASELINES)), help="some of them")
-    parser.add_argument("--epochs", type=int, default=20, help="of the two-tower ranker and the LSTM")
+    parser.add_argument("--checkpoint", help="a checkpoint that was not trained on held-out problems")
+    parser.add_argument("--methods", default=",".join((*OURS, *BASELINES)), help="methods, separated by commas")
+    parser.add_argument("--epochs", type=int, default=20, help="epochs of the two-tower ranker and the LSTM")
     add_out(parser)
     given = parser.parse_args()
     check_ready(given.out)
     files = find_files("miopen", [given.folder])
-    place = given.checkpoint or given.work / "checkpoint"
-    if given.checkpoint is None and not place.exists():
-        train_whole(read_files(files)[0], LabelOptions(), progress=_say, say=_say)[0].save(place)
-    checkpoint = LabelCheckpoint.load(place)
+    path = given.checkpoint or given.work / "checkpoint"
+    if given.checkpoint is None and not path.exists():
+        train_whole(read_files(files)[0], LabelOptions(), progress=_say, say=_say)[0].save(path)
+    checkpoint = LabelCheckpoint.load(path)
     with one_thread():
         rows, counts = judge_all([file for file in files if "fdb" not in file.name], checkpoint, given.work,
                                  given.methods.split(","), given.epochs)
         choice = given.work / "choice.json"
         if "seqtune" in given.methods.split(",") and not choice.is_file():
-            _say("the choice of solvers")
+            _say("evaluating the choice of solvers")
             races = read_races(read_files([file for file in files if "fdb" in file.name])[0])
             write_json(choice, [] if races is None else choice_rows(races, checkpoint))
     chosen, means = json.loads(choice.read_text()) if choice.is_file() else [], summary(rows, counts)

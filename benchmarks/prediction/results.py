@@ -1,8 +1,8 @@
-"""The main table and figure: `python -m benchmarks.results --out docs`.
+"""Evaluate predictions, the main result: `python -m benchmarks.results --out docs`.
 
-Every method on the shipped held-out problems, from the recorded measurements: the first proposal taken unmeasured, and
-the best of 3 and of 5 measured proposals. Writes the page, results.json and
-results.svg, and prints the table as Markdown.
+Every method is evaluated on the shipped held-out problems with their recorded times: the first proposal without a
+measurement, and the best of 3 and of 5 measured proposals. The program writes the page, results.json and results.svg,
+and prints the tables as Markdown.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ PARTS = """The first table shows each part of the shipped checkpoint alone, on t
 alone rank every valid configuration and do nearly as well as both parts together; the transformer gives them a short
 list to choose from."""
 CAVEATS = (
-    "Boosted trees alone do as well as the checkpoint on most devices: the transformer's part is a good shortlist, and "
-    "most of its training labels come from such trees.",
+    "Boosted trees alone do as well as the checkpoint on most devices: the transformer contributes a good short list, "
+    "and most of its training labels come from such trees.",
     "Whole networks are held out (MobileNet-V2, parts of VGG-16 and of the transformers' matrix products), and no "
-    "sampled problem near a held-out one is learned from. Three devices have 19 held-out problems only.",
+    "sampled problem near a held-out one is used for training. Three devices have only 19 held-out problems.",
     "The times come from a shared machine. A trial that took much longer than boosted trees expected was measured "
     "again, and promising ones up to four times; the least time counts. The dozen fastest trials of a held-out "
-    "problem, and the dozen that trees expect to be fastest, were then run interleaved, built anew twice.",
-    "The width of the beam and the weight of the trees were chosen with these figures in view, where they are flat: "
+    "problem, and the dozen that trees expect to be fastest, were then measured interleaved, in two builds.",
+    "The width of the beam and the weight of the trees were chosen with these figures in view, but in a flat region: "
     "neighbouring choices differ by up to a hundredth.",
     "One training is reported; another seed can differ by a few hundredths on a device.",
 )
@@ -74,15 +74,15 @@ Row = dict[str, Any]
 
 
 def table(rows: Sequence[Row]) -> str:
-    """A Markdown table: a line per device and number of measured proposals, a column per method."""
+    """Make the second table: a line for each device and number of measured proposals, a column for each method."""
     methods = [name for name in LINES if any(row["method"] == name for row in rows)]
     lines = []
     for device in dict.fromkeys(row["device"] for row in rows):
         for count in COUNTS:
-            found = {row["method"]: row for row in rows if row["device"] == device and row["measured"] == count}
-            problems = next(iter(found.values()))["problems"]
+            by_method = {row["method"]: row for row in rows if row["device"] == device and row["measured"] == count}
+            problems = next(iter(by_method.values()))["problems"]
             first = f"{device} ({problems})" if count == COUNTS[0] else ""
-            lines.append([first, str(count), *(_cell(found[name]) for name in methods)])
+            lines.append([first, str(count), *(_cell(by_method[name]) for name in methods)])
     return markdown(["device (problems)", "measured", *methods], lines)
 
 
@@ -96,7 +96,7 @@ def _cell(row: Row) -> str:
 
 
 def notes(rows: Sequence[Row]) -> str:
-    """Which numbers of the table say nothing, and what the first proposal loses."""
+    """Explain the marks of the table, and compare the losses of the first proposal and the fixed configuration."""
     text = ""
     marked = [_cell(row)[-1] for row in rows]
     if "*" in [mark for mark, row in zip(marked, rows, strict=True) if row["method"] != "seq2seq"]:
@@ -105,16 +105,16 @@ def notes(rows: Sequence[Row]) -> str:
         text += " `†`: better than seq2seq (likewise)."
     ratios = {row["device"]: row["regret_ratio"] for row in rows if row["regret_ratio"] is not None}
     if ratios:
-        text += " What seq2seq's first proposal loses, divided by what the one best fixed configuration loses: "
+        text += " The loss of seq2seq's first proposal divided by the loss of the best fixed configuration is: "
         text += ", ".join(f"{device} {ratio:.2f}" for device, ratio in ratios.items()) + "."
     if any(row["unmeasured"] for row in rows):
         text += " Where a space was not measured completely, every method chooses among its measured configurations."
     return text.strip()
 
 
-def page(found: Results) -> Page:
-    """The page of the result."""
-    rows = found["rows"]
+def page(results: Results) -> Page:
+    """Make the page of the results."""
+    rows = results["rows"]
     least, most = (limit(row["share"] for row in rows if row["method"] == "seq2seq" and row["measured"] == 0)
                    for limit in (min, max))
     best, top = (limit(row["share"] for row in rows if row["method"] == "seq2seq" and row["measured"] == COUNTS[-1])
@@ -124,13 +124,13 @@ def page(found: Results) -> Page:
         f"On held-out problems, the shipped checkpoint's first proposal reaches {least:.3f} to {most:.3f} of the best "
         f"known speed, depending on the device, and the best of {COUNTS[-1]} measured proposals {best:.3f} to "
         f"{top:.3f}.", "python -m benchmarks.results --out docs",
-        "\n\n".join([*([PARTS, parts_table(found["parts"])] if found["parts"] else []), READING, table(rows),
-                     notes(rows)]), replayed(found, "Evaluated"), "", CAVEATS,
+        "\n\n".join([*([PARTS, parts_table(results["parts"])] if results["parts"] else []), READING, table(rows),
+                     notes(rows)]), replayed(results, "Evaluated"), "", CAVEATS,
         "Share of the best known speed over the number of measured proposals, by device")
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """One panel per device, a line per method, labelled at its end."""
+    """Draw one panel for each device, with a line for each method, labelled at its end."""
     pyplot = style()
     devices = list(dict.fromkeys(row["device"] for row in rows))
     across = min(3, len(devices))
@@ -138,20 +138,20 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     figure, panels = pyplot.subplots(down, across, figsize=(3.3 * across, 2.9 * down), squeeze=False)
     least = min(row["share"] for row in rows)
     lowest = max(0.0, math.floor(least * 20 - 0.2) / 20)
-    for place, panel in enumerate(panels.flat):
-        if place >= len(devices):
+    for index, panel in enumerate(panels.flat):
+        if index >= len(devices):
             panel.set_axis_off()
             continue
-        mine = [row for row in rows if row["device"] == devices[place]]
-        panel.set_title(f"{devices[place]}  ({mine[0]['problems']} held-out problems)", loc="left")
+        device_rows = [row for row in rows if row["device"] == devices[index]]
+        panel.set_title(f"{devices[index]}  ({device_rows[0]['problems']} held-out problems)", loc="left")
         share_axis(panel, lowest)
-        _lines(panel, mine, lowest)
+        _lines(panel, device_rows, lowest)
         panel.set_xlim(-0.3, 7.4)
         panel.set_xticks(COUNTS)
         panel.spines["bottom"].set_bounds(0, 5)
-        if place % across:
+        if index % across:
             panel.tick_params(labelleft=False)
-        if place + across >= len(devices):
+        if index + across >= len(devices):
             panel.set_xlabel("measured proposals", loc="left")
     figure.supylabel("share of the best known speed", fontsize=9)
     save(figure, path)
@@ -177,18 +177,18 @@ def _lines(panel: Any, rows: Sequence[Row], lowest: float) -> None:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_out(parser, required=True)
     parser.add_argument("--checkpoint", default="default")
     parser.add_argument("--data", type=Path, help="a data set (Parquet) other than the shipped one")
-    parser.add_argument("--methods", default=",".join(LINES), help="some of them, with commas between")
+    parser.add_argument("--methods", default=",".join(LINES), help="methods, separated by commas")
     given = parser.parse_args()
     run_program("results", lambda: run(given))
 
 
 def run(given: argparse.Namespace) -> None:
-    """The evaluation."""
+    """Evaluate the methods and write the results."""
     import seqtune
     from seqtune.predictor.networks.threads import one_thread
     from seqtune.predictor.times.checkpoint import Checkpoint
@@ -202,10 +202,10 @@ def run(given: argparse.Namespace) -> None:
     with one_thread():
         loaded = Checkpoint.load(given.checkpoint)
         parts = measure_parts(data, loaded, lambda step: print(step, file=sys.stderr)) if loaded.ranker else []
-    found = {"machine": machine([device for device in data.devices.values() if device.name in names]), "rows": rows,
+    results = {"machine": machine([device for device in data.devices.values() if device.name in names]), "rows": rows,
              "parts": parts}
-    publish(given.out, page, found, lambda path: draw(rows, path))
-    print(page_from(page, found).tables)
+    publish(given.out, page, results, lambda path: draw(rows, path))
+    print(page_from(page, results).tables)
 
 
 if __name__ == "__main__":

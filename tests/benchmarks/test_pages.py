@@ -1,4 +1,4 @@
-"""Pages of results: each is what its program makes of its JSON file."""
+"""Tests of the pages of results: each page is computed from its JSON file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that make tables and figures: those of their parts that measure nothing."""
+"""Tests of programs that make tables and figures: only the parts that measure nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROGRAMS = ("results", "new_device", "resnet18_layers", "gemm", "opencl_layers",
 
 
 def rows(share: float, low: float) -> list[dict[str, object]]:
-    """Of seq2seq and of a fixed configuration that `share` of the speed is reached by."""
+    """Make rows of seq2seq and of a fixed configuration that reaches `share` of the speed."""
     return [{"device": "toy:0", "method": method, "measured": count, "share": 0.9 if method == "seq2seq" else share,
              "problems": 7, "low": None if method == "seq2seq" else low, "high": None if method == "seq2seq" else 0.1,
              "worse": False} for method in ("seq2seq", "fixed") for count in (0, 3, 5)]
@@ -75,7 +75,7 @@ def test_labels_are_moved_apart_and_no_further_than_needed() -> None:
 
 
 def timed(label: str, threads: int, **seconds: float) -> list[dict[str, object]]:
-    """Rows of a contest that took these times; `__` stands for a dot, `_first` for NCHW."""
+    """Make the rows of a contest with these times; `__` stands for a dot, `_first` for NCHW."""
     contestants = [Contestant(name.replace("__", ".").replace("_first", " nchw"), int, 1e-6) for name in seconds]
     return rows_of(label, threads, contestants, {contestant.method: value for contestant, value
                                                  in zip(contestants, seconds.values(), strict=True)}, 9)

@@ -1,4 +1,4 @@
-"""Programs that compare searches: those of their parts that measure nothing."""
+"""Tests of programs that compare searches: only the parts that measure nothing."""
 
 from __future__ import annotations
 
@@ -20,13 +20,6 @@ from seqtune.errors import FormatError, MisuseError
 from seqtune.strategy_replay import recorded_spaces
 from seqtune.tuner.simulation import RecordedSpace, SearchMethod
 from tests.support.recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, write_recorded
-
-
-def rows(share: float, low: float) -> list[dict[str, object]]:
-    """Of seq2seq and of a fixed configuration that `share` of the speed is reached by."""
-    return [{"device": "toy:0", "method": method, "measured": count, "share": 0.9 if method == "seq2seq" else share,
-             "problems": 7, "low": None if method == "seq2seq" else low, "high": None if method == "seq2seq" else 0.1,
-             "worse": False} for method in ("seq2seq", "fixed") for count in (0, 3, 5)]
 
 
 def test_spaces_of_all_ways_are_equally_large() -> None:
@@ -52,7 +45,7 @@ def test_what_plain_numpy_does_not_know_is_one_line(restriction: str) -> None:
 
 
 def shares(**by_method: float) -> list[dict[str, object]]:
-    """Rows of one space at one budget."""
+    """Make the rows of one space at one budget."""
     return [{"space": "s", "device": "d", "budget": 50, "strategy": name, "share_mean": share, "share_sem": 0.01}
             for name, share in by_method.items()]
 
