@@ -1,27 +1,27 @@
-"""Dataset: many trials as a table, on disk as one Parquet file. What learning needs, and no more.
+"""Dataset: many trials as a table, stored as one Parquet file, with the columns that learning needs.
 
 One row per measurement. Columns (Parquet types in SCHEMA):
 
     device         Device.key; its facts are in the metadata
     problem        Problem.key; its features are in the metadata
     kernel         name of the kernel family
-    kernel_version its version when measured
+    kernel_version the family's version when measured
     configuration  the settings as compact JSON, in the kernel's order
-    status         a word of `seqtune.data.record.Status`; `chosen` where a foreign tuner kept its choice but no times
-    seconds        least sample of one launch; null on disk, infinite in memory, where the status is not `correct`
+    status         a word of `seqtune.data.record.Status`; `chosen` if a foreign tuner stored its choice but no times
+    seconds        shortest sample of one launch; if the status is not `correct`, null on disk and infinite in memory
     spread         interquartile range / median of the samples
-    samples        how many samples there were; few where the trial was dropped early as hopeless
-    error          max|difference| / max|reference|; null where it was not computed
-    build_seconds  seconds of the compiler; 0 where an earlier build served
-    run            what it was measured for: a strategy, or `final`, `verify` or `again` for one repeated on purpose
+    samples        number of samples; few if the trial was stopped early because it was slow
+    error          max|difference| / max|reference|; null if it was not computed
+    build_seconds  seconds of the compiler; 0 if an earlier build was reused
+    run            purpose of the measurement: a strategy, or `final`, `verify` or `again` for an intended repetition
     toolchain      Device.toolchain when measured
-    workspace      bytes that the kernel needs beside its tensors; 0 where none, or not known
+    workspace      bytes that the kernel needs besides its tensors; 0 if none, or not known
 
-A configuration of a kernel whose parameters are not known (a foreign one's time alone) is `{}`.
+If the parameters of a kernel are not known (a foreign one of which only a time is known), the configuration is `{}`.
 
 The file's metadata holds, under `seqtune`, a JSON object: version, devices (key -> facts), problems (key -> features,
-of those whose key does not tell them), held_out (keys of problems that no model may learn from), provenance (any words
-about where it comes from), and where there are any, kernels (declarations of kernel families that are not ours, as
+for problems whose key does not contain them), held_out (keys of problems that no model may learn from), provenance (any
+words about the source of the data) and, if there are any, kernels (declarations of foreign kernel families, as
 `seqtune.kernels.declaration` writes them).
 """
 
@@ -60,39 +60,40 @@ SCHEMA = pa.schema([
     ("samples", pa.int32()), ("error", pa.float32()), ("build_seconds", pa.float32()), ("run", _WORD),
     ("toolchain", _WORD), ("workspace", pa.int64()),
 ])
-ADDED = {"workspace": 0}  # columns that older files lack, and what stands for them
-MANY_PROBLEMS = 5_000  # of so many, features are not written out where the key tells them
+ADDED = {"workspace": 0}  # columns that older files lack, with their default
+MANY_PROBLEMS = 5_000  # if there are more, features are not written out for problems whose key contains them
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Rows as the module says, and what they refer to."""
+    """Rows with the columns above, and the devices, problems and kernels that they refer to."""
 
     rows: pd.DataFrame
     devices: Mapping[str, Device]  # by Device.key
     known_problems: Mapping[str, Problem]  # by Problem.key
     held_out: frozenset[str] = frozenset()  # Problem.key
     provenance: Mapping[str, str] = field(default_factory=dict)
-    kernels: Mapping[str, Kernel] = field(default_factory=dict)  # by name: those that are declared here
+    kernels: Mapping[str, Kernel] = field(default_factory=dict)  # by name: foreign kernels declared in this data set
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The rows with one more column, `held_out`: as learning reads them."""
+        """The rows with one more column, `held_out`, in the form that training reads."""
         return self.rows.assign(held_out=self.rows["problem"].isin(self.held_out))
 
     @classmethod
     def from_journal(cls, journal: Journal, provenance: Mapping[str, str] | None = None,
                      held_out: Iterable[str] = ()) -> Dataset:
-        """Everything a journal holds."""
+        """The data set of all records of a journal."""
         columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
         for record in journal.records():
-            found = record.measurement
+            measurement = record.measurement
             row = (record.device, record.problem.key, record.configuration.kernel, record.kernel_version,
-                   record.configuration.key, found.status.value, found.seconds, found.spread, len(found.samples),
-                   np.nan if found.error is None else found.error, found.build_seconds, record.run, record.toolchain, 0)
+                   record.configuration.key, measurement.status.value, measurement.seconds, measurement.spread,
+                   len(measurement.samples), np.nan if measurement.error is None else measurement.error,
+                   measurement.build_seconds, record.run, record.toolchain, 0)
             for name, value in zip(SCHEMA.names, row, strict=True):
                 columns[name].append(value)
         problems = {problem.key: problem for problem in journal.problems()}
@@ -100,7 +101,7 @@ class Dataset:
 
     @classmethod
     def read(cls, path: Path | str) -> Dataset:
-        """From Parquet. Raises FormatError on anything else, and on another schema."""
+        """Read a data set from a Parquet file. Raises FormatError if the file is not Parquet or has another schema."""
         path = Path(path)
         try:
             if path.stat().st_size > LARGEST_FILE:
@@ -114,16 +115,16 @@ class Dataset:
                 raise FormatError(f"{path} has {file.metadata.num_rows} rows; at most {MOST_ROWS} are read")
             facts = json.loads(metadata)
             if not isinstance(facts, dict) or facts.get("version") != VERSION:
-                found = facts.get("version") if isinstance(facts, dict) else None
-                raise FormatError(f"{path} is a data set of version {found}; this seqtune reads version {VERSION}")
-            there = [name for name in SCHEMA.names if name in file.schema_arrow.names]
+                version = facts.get("version") if isinstance(facts, dict) else None
+                raise FormatError(f"{path} is a data set of version {version}; this seqtune reads version {VERSION}")
+            present = [name for name in SCHEMA.names if name in file.schema_arrow.names]
             for name in SCHEMA.names:
-                if name not in there and name not in ADDED:
+                if name not in present and name not in ADDED:
                     raise FormatError(f"{path} has no column {name}")
-            table = file.read(columns=there).cast(pa.schema([SCHEMA.field(name) for name in there]))
-            frame = table.to_pandas().assign(**{name: ADDED[name] for name in SCHEMA.names if name not in there})
-            devices = {str(key): Device.from_json(one) for key, one in facts["devices"].items()}
-            problems = {str(key): Problem.from_json(one) for key, one in facts["problems"].items()}
+            table = file.read(columns=present).cast(pa.schema([SCHEMA.field(name) for name in present]))
+            frame = table.to_pandas().assign(**{name: ADDED[name] for name in SCHEMA.names if name not in present})
+            devices = {str(key): Device.from_json(device) for key, device in facts["devices"].items()}
+            problems = {str(key): Problem.from_json(problem) for key, problem in facts["problems"].items()}
             problems |= parse_keys(set(frame["problem"].cat.categories) - set(problems), parse_problem)
             held_out, provenance = frozenset(map(str, facts["held_out"])), dict(facts["provenance"])
             kernels = {kernel.name: kernel for kernel in map(from_json, facts.get("kernels", []))}
@@ -138,23 +139,25 @@ class Dataset:
 
     @classmethod
     def shipped(cls) -> Dataset:
-        """The data sets that are shipped, as one. Raises FormatError where there is none."""
+        """The shipped data sets, merged into one. Raises FormatError if there is none."""
         files = sorted((Path(__file__).resolve().parent / "shipped").glob("*.parquet"))
         if not files:
             raise FormatError("no data set is shipped here; name one")
-        found = cls.read(files[0])
+        data = cls.read(files[0])
         for file in files[1:]:
-            found = found.merge(cls.read(file))
-        return found
+            data = data.merge(cls.read(file))
+        return data
 
     def write(self, path: Path | str) -> None:
-        """To Parquet, whole or not at all. Rows are sorted, so that equal data sets make equal files."""
-        listed = {key: one for key, one in self.known_problems.items()
-                  if len(self.known_problems) <= MANY_PROBLEMS or one.type == "recorded"}
-        facts = {"version": VERSION, "devices": {key: one.to_json() for key, one in sorted(self.devices.items())},
-                 "problems": {key: one.to_json() for key, one in sorted(listed.items())},
+        """Write a Parquet file, completely or not at all. Rows are sorted, so equal data sets make equal files."""
+        listed = {key: problem for key, problem in self.known_problems.items()
+                  if len(self.known_problems) <= MANY_PROBLEMS or problem.type == "recorded"}
+        facts = {"version": VERSION,
+                 "devices": {key: device.to_json() for key, device in sorted(self.devices.items())},
+                 "problems": {key: problem.to_json() for key, problem in sorted(listed.items())},
                  "held_out": sorted(self.held_out), "provenance": dict(self.provenance),
-                 **({"kernels": [to_json(one) for _, one in sorted(self.kernels.items())]} if self.kernels else {})}
+                 **({"kernels": [to_json(kernel) for _, kernel in sorted(self.kernels.items())]}
+                    if self.kernels else {})}
         rows = self.rows.assign(**{name: value for name, value in ADDED.items() if name not in self.rows})
         rows = rows.sort_values(["device", "problem", "kernel", "configuration", "run"], kind="stable")
         rows = rows.assign(seconds=rows["seconds"].where(np.isfinite(rows["seconds"]), np.nan))
@@ -164,7 +167,10 @@ class Dataset:
             pq.write_table(table, scratch, compression="zstd", compression_level=19)
 
     def merge(self, other: Dataset) -> Dataset:
-        """Both; of a trial that both hold, the first one stays, and all repeats. Held out is what either holds out."""
+        """Merge two data sets. If both have a trial, the first one is kept; all repetitions are kept.
+
+        A problem is held out if one of the two holds it out.
+        """
         rows = pd.concat([self.rows, other.rows], ignore_index=True)
         trial = ["device", "problem", "kernel", "kernel_version", "configuration", "toolchain"]
         again = rows.duplicated(trial) & ~rows["run"].isin(REPEATED)
@@ -174,31 +180,32 @@ class Dataset:
                        {**other.provenance, **self.provenance}, {**other.kernels, **self.kernels})
 
     def on(self, device: str) -> Dataset:
-        """The rows of a device (its key)."""
+        """The same data set with only the rows of a device (its key)."""
         return replace(self, rows=self.rows[self.rows["device"] == device].reset_index(drop=True))
 
     def named(self, name: str) -> list[str]:
-        """Keys of the devices of that name, beginning of a name (`llvm:sse`), or key; `recorded:` may be left out."""
+        """The keys of the devices with this name, key, or beginning of a name (`llvm:sse`); `recorded:` is optional."""
         wanted = name.strip().lower()
         return [key for key, device in self.devices.items() if key.lower() == wanted
                 or f"{device.name.lower()}:".startswith((f"{wanted}:", f"recorded:{wanted}:"))]
 
     def device(self, name: str | None) -> Device:
-        """The one device of that name, as `named` finds it; the only one where none is named. Raises DeviceError."""
-        found = [self.devices[key] for key in (self.devices if name is None else self.named(name))]
-        if len(found) == 1:
-            return found[0]
+        """The device that `named` finds for the name, or the only device if it is None. Raises DeviceError."""
+        devices = [self.devices[key] for key in (self.devices if name is None else self.named(name))]
+        if len(devices) == 1:
+            return devices[0]
         names = [device.name for device in self.devices.values()]
         listed = ", ".join(names if len(set(names)) == len(names) else self.devices) or "none"
-        said = "name a device" if name is None else f"{'several devices are' if found else 'no device'} {name!r:.60}"
-        raise DeviceError(f"{said}; the data set has {listed}")
+        count = "several devices are" if devices else "no device"
+        complaint = "name a device" if name is None else f"{count} {name!r:.60}"
+        raise DeviceError(f"{complaint}; the data set has {listed}")
 
     def problems(self) -> list[Problem]:
-        """Problems that have rows, in key order."""
+        """The problems that have rows, in the order of their keys."""
         return [self.known_problems[key] for key in sorted(self.rows["problem"].unique())]
 
     def records(self) -> Iterator[Record]:
-        """The rows as records, with the least sample alone: for replaying."""
+        """The rows as records with one sample, the shortest; for replaying."""
         rows: Iterable[Any] = self.rows.itertuples(index=False)
         for row in rows:
             correct = row.status == Status.CORRECT.value
@@ -209,11 +216,11 @@ class Dataset:
 
 
 def configuration(kernel: str, settings: str) -> Configuration:
-    """The configuration of a row. Raises FormatError."""
+    """Parse the configuration of a row. Raises FormatError."""
     try:
-        found = json.loads(settings)
-        if isinstance(found, dict) and all(isinstance(value, int | str) for value in found.values()):
-            return Configuration.of(kernel, found)
+        values = json.loads(settings)
+        if isinstance(values, dict) and all(isinstance(value, int | str) for value in values.values()):
+            return Configuration.of(kernel, values)
     except ValueError:
         pass
     raise FormatError(f"not a configuration: {settings[:60]!r}")
@@ -230,15 +237,18 @@ def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:
 
 def _checked(frame: pd.DataFrame, path: Path, devices: Mapping[str, Device],
              problems: Mapping[str, Problem]) -> pd.DataFrame:
-    """Plain string columns, infinite seconds for failures; every reference resolves."""
+    """Convert rows from their form on disk: plain strings, infinite seconds for failures.
+
+    Raises FormatError if a value is missing, or refers to a device or problem that the file does not describe.
+    """
     for name in SCHEMA.names:
         if SCHEMA.field(name).type == _WORD:
             frame[name] = frame[name].astype(object)
         if name not in ("seconds", "error") and frame[name].isna().any():
             raise FormatError(f"{path}: the column {name} has empty rows")
     words = (("status", {status.value for status in Status}), ("device", devices), ("problem", problems))
-    for name, known in words:
-        strange = [word for word in frame[name].unique() if word not in known]
+    for name, allowed in words:
+        strange = [word for word in frame[name].unique() if word not in allowed]
         if strange:
             raise FormatError(f"{path}: unknown {name} {strange[0]!r:.80}")
     correct = frame["status"] == Status.CORRECT.value

@@ -1,12 +1,11 @@
-"""Journal: where records are kept as they happen. SQLite in WAL mode; each record is committed by itself.
+"""Journal: the crash-safe store of records, in SQLite (WAL mode). Each record is committed by itself.
 
-A record is safe from the death of its process as soon as `add` returns. From a power cut it is safe after the next
-checkpoint (`synchronous=NORMAL`: no wait for the disk per record, which would disturb the measurements); a power cut
-can lose the last records, never damage the journal.
+Once `add` returns, a crash of the process cannot lose the record. A power cut can lose the records since the last
+checkpoint, but cannot damage the journal (`synchronous=NORMAL`: waiting for the disk would disturb the measurements).
 
-A *trial* is measured once: (problem, device, kernel, kernel version, configuration, toolchain, machine) is unique; only
-what timed out or crashed can be forgotten, to be tried again. What is measured again on purpose (runs `final`, `verify`
-and `again`) stands in a table of its own.
+A *trial* is measured once: (problem, device, kernel, kernel version, configuration, toolchain, machine) is unique.
+Trials that timed out or crashed can be forgotten and measured again. Intended repetitions (the runs `final`, `verify`
+and `again`) are in a second table.
 """
 
 from __future__ import annotations
@@ -31,14 +30,17 @@ REPEATED = ("final", "verify", "again")  # runs that measure a trial again
 
 
 def default_path() -> Path:
-    """The journal in the user's data folder."""
+    """The path of the journal in the user's data folder."""
     import platformdirs
 
     return Path(platformdirs.user_data_dir("seqtune", appauthor=False)) / "journal.sqlite"
 
 
 class Journal:
-    """An open journal; made where there is none. Raises FormatError on a file that is not one, and leaves it alone."""
+    """An open journal; a new one is created if the file does not exist.
+
+    Raises FormatError if the file is not a journal, and does not change it; MisuseError if its folder does not exist.
+    """
 
     def __init__(self, path: Path | str | None = None) -> None:
         self.path = Path(path) if path is not None else default_path()
@@ -78,12 +80,12 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Nothing is lost without it."""
+        """Close the journal. Closing is optional: every record is already committed."""
         self._connection.close()
 
     def add(self, record: Record) -> bool:
-        """Keeps a record, for good when this returns; False where its trial is already there (the first one stays)."""
-        found = record.measurement
+        """Store and commit a record. False if the journal already has the same trial, which is not replaced."""
+        measurement = record.measurement
         table = "repeats" if record.run in REPEATED else "trials"
         problem = self._id("problems", record.problem.key, json.dumps(record.problem.to_json()))
         device = self._id("devices", record.device, "")
@@ -92,13 +94,13 @@ class Journal:
             cursor = self._connection.execute(
                 f"INSERT OR IGNORE INTO {table} ({FIELDS}) VALUES ({marks})",
                 (problem, device, record.configuration.kernel, record.kernel_version, record.configuration.key,
-                 record.toolchain, found.status.value, json.dumps(list(found.samples)), found.error,
-                 found.build_seconds, found.message, record.when or time.time(), record.run, record.host,
+                 record.toolchain, measurement.status.value, json.dumps(list(measurement.samples)), measurement.error,
+                 measurement.build_seconds, measurement.message, record.when or time.time(), record.run, record.host,
                  record.machine, record.session, record.stage, record.budget))
         return cursor.rowcount == 1
 
     def add_device(self, device: Device) -> None:
-        """Keeps the facts of a device, replacing older ones."""
+        """Store the facts of a device, replacing older ones."""
         facts = json.dumps(device.to_json())
         self._id("devices", device.key, facts)
         with self._reading():
@@ -106,18 +108,21 @@ class Journal:
                                      (facts, device.key, facts))
 
     def trials(self, problem: Problem, device: Device, kernels: Sequence[Kernel]) -> dict[Configuration, Measurement]:
-        """What is already measured here, with today's kernel versions and toolchain: not to be measured again."""
+        """The measurements of this machine with today's kernel versions and toolchain, which need not be repeated."""
         return {record.configuration: record.measurement for record in self.trial_records(problem, device, kernels)}
 
     def trial_records(self, problem: Problem, device: Device, kernels: Sequence[Kernel]) -> Iterator[Record]:
-        """The records of `trials`, in measured order."""
+        """The records of `trials`, in the order of measuring."""
         versions = {kernel.name: kernel.version for kernel in kernels}
         return (record for record in self.records(problem, device.key)
                 if record.run not in REPEATED and record.is_todays(device.toolchain, versions)
                 and record.may_be_of(device))
 
     def forget_failed(self, problem: Problem, device: Device, kernels: Sequence[Kernel]) -> int:
-        """Drops the `trials` that timed out or crashed, to be measured again: the machine's load may have been why."""
+        """Delete the `trials` that timed out or crashed, and return their number.
+
+        The machine's load may have been the cause, so they should be measured again.
+        """
         with self._reading():
             return sum(self._connection.execute(
                 "DELETE FROM trials WHERE problem = (SELECT id FROM problems WHERE key = ?) AND device = "
@@ -128,20 +133,20 @@ class Journal:
 
     def records(self, problem: Problem | None = None, device: str | None = None,
                 run: str | None = None) -> Iterator[Record]:
-        """All records, or those of a problem, a device (its key), a run; trials first, in measured order."""
+        """The records, optionally of one problem, device (its key) and run; trials first, in the order of measuring."""
         more, values = ("", ()) if run is None else (" AND run = ?", (run,))
         for table in ("trials", "repeats"):
             if run is None or (run in REPEATED) == (table == "repeats"):
                 yield from self._select(table, more + " ORDER BY id", problem, device, values)
 
     def devices(self) -> dict[str, Device]:
-        """Facts of every device whose facts were kept, by key."""
+        """The devices whose facts are stored, by key."""
         with self._reading():
             rows = self._connection.execute("SELECT key, json FROM devices WHERE json != '' ORDER BY id").fetchall()
             return {key: Device.from_json(json.loads(facts)) for key, facts in rows}
 
     def problems(self) -> list[Problem]:
-        """Every problem that has a record."""
+        """All problems that have a record."""
         with self._reading():
             return [Problem.from_json(text) for (text,) in
                     self._connection.execute("SELECT json FROM problems ORDER BY id").fetchall()]
@@ -156,19 +161,19 @@ class Journal:
 
     def _select(self, table: str, more: str, problem: Problem | None, device: str | None,
                 values: tuple[str | int, ...]) -> Iterator[Record]:
-        where, given = "1", list[str | int]()
+        where, arguments = "1", list[str | int]()
         if problem is not None:
             where += " AND problem = (SELECT id FROM problems WHERE key = ?)"
-            given.append(problem.key)
+            arguments.append(problem.key)
         if device is not None:
             where += " AND device = (SELECT id FROM devices WHERE key = ?)"
-            given.append(device)
+            arguments.append(device)
         with self._reading():
             problems = {number: Problem.from_json(text) for number, text in
                         self._connection.execute("SELECT id, json FROM problems")} if problem is None else {}
             devices = dict(self._connection.execute("SELECT id, key FROM devices"))
             for row in self._connection.execute(f"SELECT {FIELDS} FROM {table} WHERE {where} {more}",
-                                                (*given, *values)):
+                                                (*arguments, *values)):
                 measurement = Measurement(Status(row[6]), tuple(json.loads(row[7])), row[8], row[9], row[10])
                 yield Record(problem or problems[row[0]], devices[row[1]], row[3],
                              Configuration.of(row[2], json.loads(row[4])), row[5], measurement, *row[11:])

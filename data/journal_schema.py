@@ -1,4 +1,4 @@
-"""JournalSchema: the tables of a journal, the check of a file before it is opened, and the way from older versions.
+"""JournalSchema: the tables of a journal, the check of a file before it is opened, and the migration of older versions.
 
 Version 2 added machine, session, stage and budget to every record; in the records of version 1 they are empty.
 """
@@ -52,9 +52,8 @@ _FROM_VERSION_1 = f"""
 
 
 def check_header(path: Path) -> None:
-    """Read the file's first bytes alone (https://sqlite.org/fileformat.html), so that nothing is written to it.
-
-    Raises FormatError where the file is no journal, of a later version, or truncated.
+    """Check the header (https://sqlite.org/fileformat.html) without SQLite, which might write to the file.
+    Raises FormatError if the file is no journal, of a later version, or truncated.
     """
     with path.open("rb") as file:
         head = file.read(100)
@@ -73,7 +72,7 @@ def check_header(path: Path) -> None:
 
 
 def check_tables(path: Path) -> None:
-    """Read the tables without opening the file for writing, which would put files beside it.
+    """Read the tables without opening the file for writing, which would create further files in its folder.
 
     Raises sqlite3's errors.
     """
@@ -86,14 +85,14 @@ def check_tables(path: Path) -> None:
 
 
 def create(path: Path) -> None:
-    """Make an empty journal, which appears whole or not at all, whenever the process is killed."""
+    """Create an empty journal, completely or not at all, even if the process is killed."""
     with replacing(path, only_new=not path.exists()) as scratch, closing(sqlite3.connect(scratch)) as connection:
         connection.executescript(_SCHEMA)
         connection.execute("PRAGMA journal_mode = WAL")
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring an older journal to this version, in one transaction. Raises sqlite3's errors."""
+    """Migrate an older journal to this version, in one transaction. Raises sqlite3's errors."""
     if _version(connection) == VERSION:
         return
     connection.execute("BEGIN IMMEDIATE")

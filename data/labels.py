@@ -1,4 +1,4 @@
-"""Labels: what a foreign tuner chose and how fast its solvers were, as arrays to learn from."""
+"""Labels and races: a foreign tuner's chosen configurations and its solvers' times, as arrays for learning."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from seqtune.kernels.miopen.solver import BACKEND, PREFIX, SOLVERS
 
 from .dataset import Dataset
 from .formats.miopen_import import solver_of
-from .queries import Problems, Questions, Rows
+from .queries import DistinctProblems, Questions, Rows
 from .record import Status
 
-RACE = np.uint64(0x52414345)  # any bits: they tell the hash of a race from that of a label
+RACE = np.uint64(0x52414345)  # arbitrary bits that make the hash of a race differ from the hash of a label
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Chosen configurations of one kernel: `places[i]` are places in the parameters' values, for question i.
+    """Chosen configurations of one kernel: `places[i]` are the indices of the parameters' values, for question i.
 
-    A place is -1 where the kernel does not know the value.
+    An index is -1 if the kernel does not have the value.
     """
 
     kernel: Kernel
@@ -36,38 +36,38 @@ class Labels:
         return len(self.places)
 
     def take(self, rows: Rows) -> Labels:
-        """Those labels, in that order."""
+        """Copy the given labels, in the given order."""
         return replace(self, questions=self.questions.take(rows), places=self.places[rows])
 
     def known(self) -> Labels:
-        """Those of which the kernel knows every value."""
+        """Copy the labels whose values the kernel all has."""
         return self.take(np.flatnonzero((self.places >= 0).all(axis=1)))
 
     def split(self) -> tuple[Labels, Labels]:
-        """Training labels, and those of held-out problems."""
+        """Split into the labels for training and the labels of held-out problems."""
         held_out = self.questions.held_out
         return self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))
 
     def spoken_by(self, kernel: Kernel) -> Labels:
-        """The same labels of another version of the kernel, which may know other values."""
+        """The same labels for another version of the kernel, whose parameters may have other values."""
         if kernel == self.kernel:
             return self
-        places = np.empty_like(self.places)
+        value_indices = np.empty_like(self.places)
         for column, parameter in enumerate(self.kernel.parameters):
-            index = {value: place for place, value in enumerate(kernel.parameters[column].values)}
-            there = np.array([*(index.get(value, -1) for value in parameter.values), -1], np.int16)
-            places[:, column] = there[self.places[:, column]]
-        return replace(self, kernel=kernel, places=places)
+            index = {value: new_index for new_index, value in enumerate(kernel.parameters[column].values)}
+            new_indices = np.array([*(index.get(value, -1) for value in parameter.values), -1], np.int16)
+            value_indices[:, column] = new_indices[self.places[:, column]]
+        return replace(self, kernel=kernel, places=value_indices)
 
 
 @dataclass(frozen=True, eq=False)
 class Races:
-    """Best times of solvers: race i is question i, its entries are [starts[i], starts[i + 1])."""
+    """Solver timings: race i holds the best time of each solver for question i, entries [starts[i], starts[i + 1])."""
 
-    names: tuple[str, ...]  # of the solvers, as kernels: `miopen.GemmFwd1x1_0_1`
+    names: tuple[str, ...]  # kernel names of the solvers: `miopen.GemmFwd1x1_0_1`
     questions: Questions
     starts: NDArray[np.int64]  # (race + 1,)
-    solver: NDArray[np.int64]  # (entry,) place in `names`
+    solver: NDArray[np.int64]  # (entry,) index into `names`
     seconds: NDArray[np.float64]  # (entry,)
 
     def __len__(self) -> int:
@@ -75,11 +75,11 @@ class Races:
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
-        """Of the races: others than those of the same problems' labels, which times tell nothing of."""
+        """The hash of each race. It differs from the hash of the same problem's labels: timings contain no labels."""
         return self.questions.hashes ^ RACE
 
     def take(self, rows: Rows) -> Races:
-        """Those races, in that order."""
+        """Copy the given races, in the given order."""
         lengths = np.diff(self.starts)[rows]
         starts = np.concatenate(([0], np.cumsum(lengths)))
         entries = np.repeat(self.starts[rows] - starts[:-1], lengths) + np.arange(starts[-1])
@@ -87,10 +87,11 @@ class Races:
                        seconds=self.seconds[entries])
 
     def named(self, names: tuple[str, ...]) -> Races:
-        """The same with solvers numbered by `names`, of which others come last: a model's solvers, say."""
-        every = tuple(dict.fromkeys((*names, *self.names)))
-        place = {name: number for number, name in enumerate(every)}
-        return replace(self, names=every, solver=np.array([place[name] for name in self.names], np.int64)[self.solver])
+        """The same races with the solvers numbered in the order of `names`, such as a model's; other solvers follow."""
+        all_names = tuple(dict.fromkeys((*names, *self.names)))
+        index = {name: number for number, name in enumerate(all_names)}
+        new_solver = np.array([index[name] for name in self.names], np.int64)
+        return replace(self, names=all_names, solver=new_solver[self.solver])
 
 
 def holds_labels(data: Dataset) -> bool:
@@ -99,25 +100,25 @@ def holds_labels(data: Dataset) -> bool:
 
 
 def read_labels(data: Dataset) -> dict[str, Labels]:
-    """The labels of a data set by kernel, in the order of the solvers' table. Raises FormatError, KernelError."""
+    """The labels of a data set, by kernel, in the order of the solvers' table. Raises FormatError and KernelError."""
     rows = data.rows[data.rows["status"] == Status.CHOSEN.value]
     if rows.empty:
         return {}
     questions = _questions(data, rows)
     kernels = rows["kernel"].to_numpy()
-    found = {}
+    labels = {}
     for name in (PREFIX + name for name in SOLVERS):
-        mine = np.flatnonzero(kernels == name)
-        if len(mine):
+        label_rows = np.flatnonzero(kernels == name)
+        if len(label_rows):
             kernel = solver_of(data, name.removeprefix(PREFIX)).kernel
-            codes, texts = pd.factorize(rows["configuration"].to_numpy()[mine])
-            places = np.array([_places(kernel, str(text)) for text in texts], np.int16)
-            found[name] = Labels(kernel, questions.take(mine), places[codes])
-    return found
+            codes, texts = pd.factorize(rows["configuration"].to_numpy()[label_rows])
+            value_indices = np.array([_places(kernel, str(text)) for text in texts], np.int16)
+            labels[name] = Labels(kernel, questions.take(label_rows), value_indices[codes])
+    return labels
 
 
 def read_races(data: Dataset) -> Races | None:
-    """The times of a data set's find-dbs; None where it has none. Of several times of one solver, the least counts."""
+    """The solver timings of a data set's find-dbs; None if there are none. A solver's shortest time counts."""
     rows = data.rows[(data.rows["status"] == Status.CORRECT.value) & (data.rows["configuration"] == "{}")]
     if rows.empty:
         return None
@@ -136,7 +137,7 @@ def read_races(data: Dataset) -> Races | None:
 def _questions(data: Dataset, rows: pd.DataFrame) -> Questions:
     problem, keys = pd.factorize(rows["problem"].to_numpy())
     device, names = pd.factorize(rows["device"].to_numpy())
-    return Questions(Problems.of([data.known_problems[str(key)] for key in keys]),
+    return Questions(DistinctProblems.of([data.known_problems[str(key)] for key in keys]),
                      tuple(data.devices[str(name)] for name in names), problem, device)
 
 

@@ -1,4 +1,4 @@
-"""Measured tasks: the problems of a data set as tasks with a time for each configuration; all that learns begins here.
+"""Measured tasks: the problems of a data set as tasks, with a time for each configuration. All training begins here.
 
 A task's configurations are numbered over all of its search spaces, in table order.
 """
@@ -25,13 +25,13 @@ from seqtune.kernels.task import Floats, MeasuredTask, Task
 from .dataset import configuration
 from .record import Status
 
-CLEARLY_FASTER = 0.95  # share of the best time; two measurements of one configuration differ by less
+CLEARLY_FASTER = 0.95  # times the best time; two measurements of one configuration differ by less
 
 NEEDED = ("device", "problem", "kernel", "configuration", "status", "seconds", "run", "held_out")
 
 
 class Data(Protocol):
-    """What is asked of a data set: rows (see NEEDED) and the facts of the devices that they name, by that name."""
+    """A data set for training: rows with the columns NEEDED, and the devices that they name, by that name."""
 
     @property
     def frame(self) -> pd.DataFrame: ...
@@ -41,18 +41,18 @@ class Data(Protocol):
 
 
 def measured_tasks(data: Data, held_out: bool, declared: Sequence[Kernel] = ()) -> list[MeasuredTask]:
-    """The tasks of the training part (or of the held-out part) in which anything ran; problems sorted by key.
+    """The tasks of the training part, or of the held-out part, sorted by problem. Raises FormatError.
 
-    Warns where a configuration that its space no longer holds was clearly faster than all that it holds: a constraint
-    may be too strict.
+    A task is left out if no configuration of it ran. If `declared` kernels solve a problem, its task has only those.
 
-    Problems that `declared` kernels solve are those kernels' alone.
+    A row is left out if its configuration is no longer in its space, if its kernel has another version today or no
+    longer exists, or if its toolchain differs from the device's (if the device's facts name one). A warning is given
+    if a configuration that is no longer in its space was clearly faster than all others: a constraint may be too
+    strict.
 
-    Configurations that their space no longer holds are left out, as are other versions of a kernel, problems without
-    one, and what another toolchain than the device's own (where its facts name one) made. Where a configuration was
-    measured more than once the least time counts, of `final` runs where there are any: those are longer and
-    interleaved. The finals are multiplied by the median ratio of trial to final, so that a slow minute does not bias
-    them. Raises FormatError.
+    If a configuration was measured several times, the shortest time counts, of the `final` runs if there are any: these
+    are longer and interleaved. The times of the finals are multiplied by the median ratio of trial to final, so that
+    a minute in which the machine was slow does not bias them.
     """
     frame = data.frame
     missing = [name for name in NEEDED if name not in frame.columns]
@@ -63,7 +63,7 @@ def measured_tasks(data: Data, held_out: bool, declared: Sequence[Kernel] = ()) 
     for (key, device_name), rows in part.groupby(["problem", "device"], sort=True, observed=True):
         name = str(device_name)
         if name not in data.devices:
-            raise FormatError(f"the data set says nothing about its device {name!r:.60}")
+            raise FormatError(f"the data set has no facts of its device {name!r:.60}")
         measured = _measured_task(parse_problem(str(key)), data.devices[name], rows, declared, lost)
         if measured is not None:
             tasks.append(measured)
@@ -75,14 +75,17 @@ def measured_tasks(data: Data, held_out: bool, declared: Sequence[Kernel] = ()) 
 
 def _measured_task(problem: Problem, device: Device, rows: pd.DataFrame, declared: Sequence[Kernel],
                    lost: list[str]) -> MeasuredTask | None:
-    """One problem's rows as a task, None where nothing ran. What was faster and is lost is described in `lost`."""
+    """The task of one problem's rows, None if no configuration ran.
+
+    If a faster configuration is no longer in its space, its description is added to `lost`.
+    """
     try:
         task = Task.of(problem, device, [kernel for kernel in declared if kernel.why_not(problem, device) is None])
     except KernelError:
         return None
     if device.toolchain and "toolchain" in rows:
         rows = rows[rows["toolchain"] == device.toolchain]
-    rows = rows[rows["status"] != Status.CONSTRAINTS.value]  # the space of that time refused it; nothing was measured
+    rows = rows[rows["status"] != Status.CONSTRAINTS.value]  # refused by the space at that time, not measured
     seconds = np.full((2, len(task)), np.nan)  # of all runs, of final ones
     times = np.where(rows["status"].to_numpy(str) == "correct", rows["seconds"].to_numpy(float), np.inf)
     times = np.where(times > 0, times, np.inf)  # NaN too
@@ -109,19 +112,19 @@ def _measured_task(problem: Problem, device: Device, rows: pd.DataFrame, declare
                         f"now at best {best:.3g} s)")
             break
     both = np.isfinite(trials) & np.isfinite(finals)
-    if both.any():  # finals all met the same minute, which may have been a slow one; trials met many
+    if both.any():  # finals were all measured in one minute, which may have been slow; trials in many
         finals = finals * np.median(trials[both] / finals[both])
     if np.isfinite(finals).any():
         best_final = np.nanmin(finals)
         for _, part in task.parts():
-            if not np.isnan(finals[part]).all():  # a kernel that was not offered to the finals keeps its trials
+            if not np.isnan(finals[part]).all():  # a kernel without any final keeps the times of its trials
                 capped = np.maximum(trials[part], best_final)  # a lucky trial does not beat the best of the finals
                 trials[part] = np.where(np.isnan(finals[part]), capped, finals[part])
     return MeasuredTask(task, trials) if np.isfinite(trials).any() else None
 
 
 def _version(name: str, task: Task, declared: Sequence[Kernel]) -> int | None:
-    """Today's version of a kernel family, None where nothing here knows it."""
+    """Today's version of a kernel family, None if there is no such family."""
     versions = {kernel.name: kernel.version for kernel in (*declared, *task.kernels)}
     if name in versions:
         return versions[name]
@@ -131,18 +134,20 @@ def _version(name: str, task: Task, declared: Sequence[Kernel]) -> int | None:
         return None
 
 
-def counted(times: ArrayLike, default: float, known: ArrayLike) -> Floats:
-    """Times as a user meets them: a pick that fails (infinite) counts as the default, which one falls back on; where
-    that fails as well, as the slowest of the `known` times that ran."""
+def counted(times: ArrayLike, default: float, measured: ArrayLike) -> Floats:
+    """The times that a user gets: a configuration that fails (infinite) is replaced by the default configuration.
+
+    If the default (its seconds) fails as well, the slowest of the `measured` times that ran counts.
+    """
     if not math.isfinite(default):
-        ran = np.asarray(known, float)
+        ran = np.asarray(measured, float)
         default = float(ran[np.isfinite(ran)].max())
     seconds = np.asarray(times, float)
     return np.where(np.isfinite(seconds), seconds, default)
 
 
 def split(tasks: Sequence[MeasuredTask], share: float, seed: int) -> tuple[list[MeasuredTask], list[MeasuredTask]]:
-    """(fitting, validation): `share` of the problems go to the second, with all their devices."""
+    """Split tasks into (fitting, validation); `share` of the problems, with all their devices, are for validation."""
     keys = sorted({measured.problem.key for measured in tasks})
     count = min(max(1, round(share * len(keys))), len(keys) - 1) if share > 0 and len(keys) > 1 else 0
     chosen = {keys[index] for index in np.random.default_rng(seed).permutation(len(keys))[:count]}

@@ -1,7 +1,7 @@
-"""Questions: problems, each on a device, as columns; and which problems are held out.
+"""Questions: (problem, device) pairs as columns, with the split into training and held-out problems.
 
-A problem is held out by a hash of the key that MIOpen's perf-db gives it, so it is on the same side for every GPU,
-solver and file, whether or not its sizes are all known.
+The split hashes the problem's key in MIOpen's perf-db, so a problem is on the same side for every GPU, solver and file,
+even if some of its sizes are unknown.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from seqtune.kernels.problem_sets.columns import ProblemColumns
 from .formats.miopen_terms import as_convnd, miopen_terms
 
 Rows = NDArray[Any]
-HELD_OUT = 10  # one problem in so many is held out
+HELD_OUT = 10  # one problem in ten is held out
 
 
 @dataclass(frozen=True, eq=False)
-class Problems:
-    """Distinct convolutions, one by one and as columns."""
+class DistinctProblems:
+    """Distinct convolutions, as Problem objects and as columns."""
 
-    made: Sequence[Problem]
+    problems: Sequence[Problem]
     columns: ProblemColumns
 
     @classmethod
-    def of(cls, made: Sequence[Problem]) -> Problems:
-        """Of `conv2d` and `convnd` problems, at least one. Raises ProblemError where MIOpen has no such problem."""
-        return cls(made, ProblemColumns.of([as_convnd(problem) for problem in made]))
+    def of(cls, problems: Sequence[Problem]) -> DistinctProblems:
+        """The columns of `conv2d` and `convnd` problems, at least one. Raises ProblemError if MIOpen cannot run one."""
+        return cls(problems, ProblemColumns.of([as_convnd(problem) for problem in problems]))
 
     @cached_property
     def hashes(self) -> NDArray[np.uint64]:
-        """Of their keys in MIOpen's terms, (problem,). Raises ProblemError where MIOpen has no such problem."""
+        """The hashes of the problems' keys in MIOpen's terms, (problem,). Raises ProblemError if a key is unknown."""
         words = ["x".join(map(str, terms)).encode() for terms in miopen_terms(self.columns)]
         digests = b"".join(hashlib.blake2b(word, digest_size=8).digest() for word in words)
         return np.frombuffer(digests, "<u8")
 
-    def take(self, rows: Rows) -> Problems:
-        """Those problems, in that order."""
-        return Problems([self.made[row] for row in rows.tolist()], self.columns.take(rows))
+    def take(self, rows: Rows) -> DistinctProblems:
+        """Copy the given rows, in the given order."""
+        return DistinctProblems([self.problems[row] for row in rows.tolist()], self.columns.take(rows))
 
 
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """Problems, each on a device: `problem` and `device` are places in `problems` and `devices`, (question,)."""
+    """(problem, device) pairs: `problem` and `device` are indices into `problems` and `devices`, (question,)."""
 
-    problems: Problems
+    problems: DistinctProblems
     devices: tuple[Device, ...]
     problem: NDArray[np.int64]
     device: NDArray[np.int64]
@@ -62,37 +62,38 @@ class Questions:
         return len(self.problem)
 
     @classmethod
-    def of(cls, asked: Sequence[tuple[Problem, Device]] | Questions) -> Questions:
-        """Of some pairs, as the beam search asks them."""
-        if isinstance(asked, Questions):
-            return asked
-        problems = {problem: place for place, problem in enumerate(dict.fromkeys(problem for problem, _ in asked))}
-        devices = {device: place for place, device in enumerate(dict.fromkeys(device for _, device in asked))}
-        return cls(Problems.of(list(problems)), tuple(devices), np.array([problems[one] for one, _ in asked]),
-                   np.array([devices[one] for _, one in asked]))
+    def of(cls, pairs: Sequence[tuple[Problem, Device]] | Questions) -> Questions:
+        """The questions of (problem, device) pairs, the form of the beam search; Questions are returned as they are."""
+        if isinstance(pairs, Questions):
+            return pairs
+        problems = {problem: index for index, problem in enumerate(dict.fromkeys(problem for problem, _ in pairs))}
+        devices = {device: index for index, device in enumerate(dict.fromkeys(device for _, device in pairs))}
+        return cls(DistinctProblems.of(list(problems)), tuple(devices),
+                   np.array([problems[problem] for problem, _ in pairs]),
+                   np.array([devices[device] for _, device in pairs]))
 
     def take(self, rows: Rows) -> Questions:
-        """Those questions, in that order."""
+        """Copy the given questions, in the given order."""
         return replace(self, problem=self.problem[rows], device=self.device[rows])
 
     def compact(self) -> Questions:
-        """The same questions without the problems that none of them names."""
+        """The same questions without the problems that no question refers to."""
         used, problem = np.unique(self.problem, return_inverse=True)
-        if len(used) == len(self.problems.made):
+        if len(used) == len(self.problems.problems):
             return self
         return replace(self, problems=self.problems.take(used), problem=problem)
 
     def pairs(self) -> list[tuple[Problem, Device]]:
-        """One by one."""
-        return [(self.problems.made[problem], self.devices[device])
+        """The questions as a list of (problem, device) pairs."""
+        return [(self.problems.problems[problem], self.devices[device])
                 for problem, device in zip(self.problem.tolist(), self.device.tolist(), strict=True)]
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
-        """Of their problems."""
+        """The hash of each question's problem, (question,)."""
         return self.problems.hashes[self.problem]
 
     @property
     def held_out(self) -> NDArray[np.bool_]:
-        """Whether their problems are held out."""
+        """A mask of the questions whose problem is held out, (question,)."""
         return np.asarray(self.hashes % HELD_OUT == 0)

@@ -1,4 +1,4 @@
-"""Record: one measurement of one configuration, and everything needed to know what it means.
+"""Record: one measurement of one configuration, with everything needed to interpret it.
 
 Statuses use the words of the T4 format, plus `crash`. A failure is a measurement like any other.
 """
@@ -16,70 +16,70 @@ from seqtune.kernels.problem import Problem
 
 
 class Status(StrEnum):
-    """How a measurement ended."""
+    """The outcome of a measurement."""
 
     CORRECT = "correct"  # built, ran, agreed with the reference, timed
     CONSTRAINTS = "constraints"  # not in its search space
     COMPILE = "compile"  # did not build
     RUNTIME = "runtime"  # the driver or the launch refused
     TIMEOUT = "timeout"  # building or running took too long; the worker was killed
-    CORRECTNESS = "correctness"  # wrong numbers, unwritten output, or a write outside its buffer
+    CORRECTNESS = "correctness"  # wrong numbers, unwritten output, or a write outside its buffers
     CRASH = "crash"  # the worker process died
-    CHOSEN = "chosen"  # not measured here: a foreign tuner's choice, which kept no times
+    CHOSEN = "chosen"  # not measured here: the choice of a foreign tuner that stored no times
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one measurement found. Always returned, never raised."""
+    """The result of one measurement. It is always returned, never raised."""
 
     status: Status
     samples: tuple[float, ...] = ()  # seconds of one launch, one entry per timing sample
     error: float | None = None  # max|difference| / max|reference|
-    build_seconds: float = 0.0  # 0 where an earlier build served
+    build_seconds: float = 0.0  # 0 if an earlier build was reused
     message: str = ""  # one line of detail for a failure
-    damaged: bool = field(default=False, compare=False)  # it wrote outside its buffers, so nothing else that its
-    #                                                      process measures can be trusted; not kept in a journal
+    damaged: bool = field(default=False, compare=False)  # it wrote outside its buffers, so no later measurement of
+    #                                                      its process can be trusted; not stored in journals
 
     @property
     def seconds(self) -> float:
-        """The least sample; infinite where the status is not `correct`."""
+        """The shortest sample; infinite if the status is not `correct`."""
         return min(self.samples) if self.status is Status.CORRECT and self.samples else math.inf
 
     @property
     def spread(self) -> float:
-        """Interquartile range over median of the samples; 0 with fewer than two."""
+        """The interquartile range divided by the median of the samples; 0 with fewer than two samples."""
         if len(self.samples) < 2:
             return 0.0
         ordered = sorted(self.samples)
 
         def quantile(share: float) -> float:
-            place = share * (len(ordered) - 1)
-            low = int(place)
+            position = share * (len(ordered) - 1)
+            low = int(position)
             high = min(low + 1, len(ordered) - 1)
-            return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+            return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
         return (quantile(0.75) - quantile(0.25)) / quantile(0.5)
 
     def to_json(self) -> dict[str, object]:
-        """A flat JSON object."""
+        """The measurement as a flat JSON object."""
         return {"status": self.status.value, "samples": list(self.samples), "error": self.error,
                 "build_seconds": self.build_seconds, "message": self.message, "damaged": self.damaged}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, object]) -> Measurement:
-        """The inverse of `to_json`; for messages between our own processes."""
-        samples, error, build = found["samples"], found["error"], found["build_seconds"]
+    def from_json(cls, content: Mapping[str, object]) -> Measurement:
+        """The inverse of `to_json`, for messages between processes of this package."""
+        samples, error, build = content["samples"], content["error"], content["build_seconds"]
         assert isinstance(samples, list)
         assert isinstance(build, int | float)
         assert error is None or isinstance(error, int | float)
-        return cls(Status(str(found["status"])), tuple(float(s) for s in samples),
-                   None if error is None else float(error), float(build), str(found["message"]),
-                   bool(found["damaged"]))
+        return cls(Status(str(content["status"])), tuple(float(s) for s in samples),
+                   None if error is None else float(error), float(build), str(content["message"]),
+                   bool(content["damaged"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Problem + device + kernel + configuration + measurement + provenance."""
+    """A measurement with its problem, device, kernel, configuration and provenance."""
 
     problem: Problem
     device: str  # Device.key
@@ -88,23 +88,26 @@ class Record:
     toolchain: str  # Device.toolchain when measured
     measurement: Measurement
     when: float = 0.0  # seconds since 1970
-    run: str = ""  # which tuning run or purpose: "exhaustive", "random", "verify", "final"
+    run: str = ""  # the strategy or purpose of the run: "exhaustive", "random", "verify", "final"
     host: str = ""
-    machine: str = ""  # Device.fingerprint; empty where it was not kept
-    session: str = ""  # equal for what was measured beside each other on purpose
-    stage: str = ""  # of its session: "alone" or "together" in a verification
-    budget: float = 0.0  # seconds that its session was given
+    machine: str = ""  # Device.fingerprint; empty if it was not recorded
+    session: str = ""  # equal for records that were measured in one verification
+    stage: str = ""  # of the session: "alone" or "together" in a verification
+    budget: float = 0.0  # seconds, of the session
 
     def is_todays(self, toolchain: str, versions: Mapping[str, int]) -> bool:
-        """Whether that toolchain made it, of a kernel in the version given by name."""
+        """Whether the record was made with this toolchain and with today's version of its kernel.
+
+        `versions` are the versions of the kernels by name.
+        """
         return self.toolchain == toolchain and versions.get(self.configuration.kernel) == self.kernel_version
 
     def may_be_of(self, device: Device) -> bool:
-        """Whether that very machine made it, as far as the record says; older records do not."""
+        """Whether the record may be of this machine: its fingerprint is equal, or missing as in older records."""
         return self.machine in ("", device.fingerprint)
 
     @property
     def identity(self) -> tuple[str, str, str, int, str, str, str]:
-        """What makes two records the same trial: measured once, never twice."""
+        """The key of a trial: two records with equal keys are the same trial, which is measured only once."""
         return (self.problem.key, self.device, self.configuration.kernel, self.kernel_version,
                 self.configuration.key, self.toolchain, self.machine)

@@ -1,4 +1,4 @@
-"""Data sets as files: our own Parquet format, what is shipped, and what can be read in place of a data set."""
+"""Data sets as files: this package's Parquet format, the shipped data sets, and recorded spaces in their place."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from seqtune.kernels.problem_sets.parse import problem_set
 
 from ..dataset import Dataset
 from ..journal import REPEATED, Journal
-from .format import ExportRequest, Format, Reading, Report
+from .format import ExportRequest, Format, ImportResult, Report
 from .recorded_spaces import is_recorded, read_recorded
 
 
 def read_dataset(data: str | Path | None) -> Dataset:
-    """A data set from a file, or all that is shipped (None, or `shipped` where no file has that name).
+    """Read a data set from a file, or all shipped ones (None, or `shipped` if there is no such file).
 
-    A folder or file of recorded spaces is read as one, too. Raises FormatError.
+    A folder or file of recorded spaces is read as a data set, too. Raises FormatError.
     """
     if data is None or (str(data) == "shipped" and not Path(data).exists()):
         return Dataset.shipped()
     return read_recorded(Path(data)) if is_recorded(Path(data)) else Dataset.read(data)
 
 
-def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> Reading:
-    """The files as one data set; of a trial that several hold, the first counts."""
+def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResult:
+    """Read the files into one data set; if several contain the same trial, the first one counts."""
     parts = [Dataset.read(file) for file in files]
     reports = [{"path": str(file), "rows": len(part), "problems": len(part.known_problems), "skipped": {}}
                for file, part in zip(files, parts, strict=True)]
-    return Reading(reduce(Dataset.merge, parts), reports)
+    return ImportResult(reduce(Dataset.merge, parts), reports)
 
 
 def _write(request: ExportRequest, out: Path) -> Report:
-    """Write a journal's records. Of `records`, `measured_again` repeat a trial on purpose: finals and verifications."""
+    """Write a journal's records. The report's `measured_again` counts the finals and verifications among `records`."""
     assert request.journal is not None
     held_out = {problem.key for name in request.hold_out for problem in problem_set(name)}
     with Journal(request.journal) as journal:

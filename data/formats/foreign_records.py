@@ -1,7 +1,7 @@
-"""Recorded: what another tool measured of one kernel on one device, and the data set that several of these make.
+"""Foreign records: another tool's measurements of one kernel on one device, and the data set made from several of them.
 
-The kernel becomes a declared one, `recorded.NAME`: parameters with all values that any of the files lists, and the
-restrictions where a file states them. Its problem is `recorded kernel=NAME size_x=...`, its device `recorded:DEVICE`.
+The kernel becomes a declared one, `recorded.NAME`: its parameters have all values listed in any of the files, and its
+constraints are the files' restrictions. Its problem is `recorded kernel=NAME size_x=...`, its device `recorded:DEVICE`.
 """
 
 from __future__ import annotations
@@ -25,59 +25,62 @@ from seqtune.kernels.problem import Problem
 
 from ..dataset import SCHEMA, Dataset
 from ..record import Status
-from .format import Reading
+from .format import ImportResult
 
 BACKEND = "recorded"
 RUN = "recorded"
 MOST_ROWS = 5_000_000
-STATUSES = {  # Kernel Tuner's words, and those of the files that were made of its caches
+STATUSES = {  # the words of Kernel Tuner and of files made from its caches
     "ok": Status.CORRECT, "InvalidConfig": Status.CONSTRAINTS, "CompilationFailedConfig": Status.COMPILE,
     "RuntimeFailedConfig": Status.RUNTIME}
-SHORTEST, LONGEST = 1e-20, 1e20  # milliseconds; what is beyond is no time
+SHORTEST, LONGEST = 1e-20, 1e20  # milliseconds; a number outside is not a time
 LARGEST_SIZE = 2**63 - 1  # of a problem, along an axis; a larger one is a word
 _AXES = ("size_x", "size_y", "size_z")
 
 
-class Row(NamedTuple):
-    """One configuration."""
+class ForeignRecord(NamedTuple):
+    """The measurement of one configuration."""
 
     settings: tuple[Setting, ...]  # in the order of the parameters
     status: Status
-    seconds: float  # what that tool compares by, mostly the mean of its runs; infinite for a failure
+    seconds: float  # the value by which the tool compares, usually the mean of its runs; infinite for a failure
     samples: int = 0
     spread: float = 0.0
     build_seconds: float = 0.0
 
 
 @dataclass
-class Recorded:
-    """One kernel on one device, as one file tells it."""
+class ForeignRecords:
+    """The measurements of one kernel on one device in one file."""
 
     source: str
     kernel: str
     device: str
-    parameters: dict[str, list[Setting]]  # name -> values listed; rows may hold others
+    parameters: dict[str, list[Setting]]  # name -> listed values; rows may have others
     sizes: Sequence[object] = ()  # of the problem
     restrictions: Sequence[str] = ()
-    model: str = ""  # the device as its maker calls it
+    model: str = ""  # the maker's name of the device
     vendor: str = ""
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ForeignRecord] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)  # reason -> rows
 
     def report(self) -> dict[str, Any]:
-        """What a user reads of it."""
+        """The report of this file that the user gets, as JSON."""
         return {"path": self.source, "device": _plain(self.device), "kernel": _word(self.kernel),
                 "rows": len(self.rows), "failed": sum(row.status is not Status.CORRECT for row in self.rows),
                 "parameters": len(self.parameters), "skipped": dict(sorted(self.skipped.items()))}
 
 
 def is_setting(value: object) -> bool:
-    """Whether `setting` takes it."""
+    """Whether `setting` accepts the value."""
     return isinstance(value, bool | int | float | str)
 
 
 def setting(value: object) -> Setting:
-    """A parameter's value of another tool: truths and whole numbers as numbers, what else is no word as its text."""
+    """Convert another tool's parameter value: booleans and whole numbers to integers, other numbers to their text.
+
+    Raises FormatError if the value is neither a number nor a word.
+    """
     if isinstance(value, bool | int):
         return int(value)
     if isinstance(value, float):
@@ -88,106 +91,106 @@ def setting(value: object) -> Setting:
 
 
 def milliseconds(value: object) -> float:
-    """Milliseconds as seconds; 0 where it is no time."""
+    """Convert milliseconds to seconds; 0 if the value is not a time."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not SHORTEST < value < LONGEST:
         return 0.0
     return value * 1e-3
 
 
-def reading(found: Sequence[Recorded], tool: str) -> Reading:
-    """The data set of all of them, with their reports. Raises FormatError."""
-    data = to_dataset(found, tool)  # before the reports, which say what it skipped
-    return Reading(data, [one.report() for one in found])
+def import_result(files: Sequence[ForeignRecords], tool: str) -> ImportResult:
+    """The data set of all files, with a report of each. Raises FormatError."""
+    data = to_dataset(files, tool)  # before the reports, which contain the rows that it skips
+    return ImportResult(data, [file.report() for file in files])
 
 
-def named(devices: Sequence[str | Device]) -> str | None:
-    """The name of the only device; None where the files name theirs."""
+def single_name(devices: Sequence[str | Device]) -> str | None:
+    """The name of the only device that the user gave; None if there is none, so that the files' names count."""
     return next((device.name if isinstance(device, Device) else device for device in devices), None)
 
 
-def to_dataset(found: Sequence[Recorded], tool: str) -> Dataset:
-    """One data set of all of them. Of what is told twice the first counts; the rest is moved to `skipped`.
+def to_dataset(files: Sequence[ForeignRecords], tool: str) -> Dataset:
+    """Make one data set of all files. If a configuration occurs twice, the first one counts; the other is skipped.
 
-    Raises FormatError where two disagree about their kernel.
+    Raises FormatError if two files disagree about their kernel.
     """
     kernels: dict[str, Kernel] = {}
     devices: dict[str, Device] = {}
     problems: dict[str, Problem] = {}
-    parts = []
-    for one in found:
-        if len(one.rows) > MOST_ROWS:
-            raise FormatError(f"{one.source} has more than {MOST_ROWS} configurations")
-        name = _word(one.kernel)
-        kernels[name] = _kernel(name, one, kernels.get(name))
-        device = Device(f"{BACKEND}:{_plain(one.device)}", BACKEND, _writable(one.vendor).lower() or "unknown", "none",
-                        model=_writable(one.model))
-        problem = _problem(name, one.sizes)
+    frames = []
+    for file in files:
+        if len(file.rows) > MOST_ROWS:
+            raise FormatError(f"{file.source} has more than {MOST_ROWS} configurations")
+        name = _word(file.kernel)
+        kernels[name] = _kernel(name, file, kernels.get(name))
+        device = Device(f"{BACKEND}:{_plain(file.device)}", BACKEND, _writable(file.vendor).lower() or "unknown",
+                        "none", model=_writable(file.model))
+        problem = _problem(name, file.sizes)
         devices[device.key], problems[problem.key] = device, problem
-        parts.append(_frame(one, kernels[name], device.key, problem.key))
-    rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=SCHEMA.names)
+        frames.append(_frame(file, kernels[name], device.key, problem.key))
+    rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=SCHEMA.names)
     first = ~rows.duplicated(["device", "problem", "kernel", "configuration"]).to_numpy()
-    ends = np.cumsum([len(one.rows) for one in found], dtype=int)
-    for one, kept in zip(found, np.split(first, ends[:-1]), strict=False):
-        if not kept.all():
-            one.rows = list(compress(one.rows, kept))
-            one.skipped["a configuration that was told before"] += int((~kept).sum())
+    ends = np.cumsum([len(file.rows) for file in files], dtype=int)
+    for file, is_first in zip(files, np.split(first, ends[:-1]), strict=False):
+        if not is_first.all():
+            file.rows = list(compress(file.rows, is_first))
+            file.skipped["a configuration that was told before"] += int((~is_first).sum())
     rows = rows[first].reset_index(drop=True)
-    sources = ", ".join(dict.fromkeys(one.source for one in found))
+    sources = ", ".join(dict.fromkeys(file.source for file in files))
     return Dataset(rows, devices, problems, provenance={"source": f"{tool}: {sources}"},
                    kernels={kernel.name: kernel for kernel in kernels.values()})
 
 
 def _plain(name: str) -> str:
-    """The name without what a word of ours cannot hold."""
+    """The name, with every run of characters that a name here cannot contain replaced by a hyphen."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-") or "unnamed"
 
 
 def _word(name: str) -> str:
-    """The kernel's name, plain, and nothing that reads as a number or as unknown."""
-    found = _plain(name)
-    return f"kernel-{found}" if re.fullmatch(r"(?i:unknown)|\.?[0-9][0-9.eE+-]*", found) else found
+    """The kernel's name as a plain word; a prefix keeps it from being read as a number or as unknown."""
+    plain = _plain(name)
+    return f"kernel-{plain}" if re.fullmatch(r"(?i:unknown)|\.?[0-9][0-9.eE+-]*", plain) else plain
 
 
 def _writable(text: str) -> str:
-    """The text with `?` for half characters, which JSON can tell and no file can hold."""
+    """The text with `?` for lone surrogates, which JSON can contain but UTF-8 cannot."""
     return text.encode(errors="replace").decode()
 
 
-def _kernel(name: str, one: Recorded, before: Kernel | None) -> Kernel:
-    """The declaration, widened by the values that another file's rows have."""
-    constraints = tuple(_constraints(one))
+def _kernel(name: str, file: ForeignRecords, before: Kernel | None) -> Kernel:
+    """The declaration of the kernel; the one made from earlier files (`before`) is widened by this file's values."""
+    constraints = tuple(_constraints(file))
     if before is not None:
-        if set(before.by_name) != set(one.parameters) or before.constraints != constraints:
-            raise FormatError(f"{one.source} declares another kernel {name} than the files before it")
+        if set(before.by_name) != set(file.parameters) or before.constraints != constraints:
+            raise FormatError(f"{file.source} declares another kernel {name} than the files before it")
         listed = {parameter.name: list(parameter.values) for parameter in before.parameters}
     else:
-        listed = {parameter: [] for parameter in one.parameters}
-    if not one.parameters:
-        raise FormatError(f"{one.source} names no parameter")
-    columns = dict(zip(one.parameters, zip(*(row.settings for row in one.rows), strict=True), strict=False))
+        listed = {parameter: [] for parameter in file.parameters}
+    if not file.parameters:
+        raise FormatError(f"{file.source} names no parameter")
+    columns = dict(zip(file.parameters, zip(*(row.settings for row in file.rows), strict=True), strict=False))
     for parameter, values in listed.items():
-        values += [*one.parameters[parameter], *columns.get(parameter, ())]
+        values += [*file.parameters[parameter], *columns.get(parameter, ())]
     try:
         parameters = tuple(Parameter(_identifier(parameter), _ordered(values)) for parameter, values in listed.items())
     except MisuseError as error:
-        raise FormatError(f"{one.source}: {error}") from None
+        raise FormatError(f"{file.source}: {error}") from None
     if before is not None:
         return replace(before, parameters=parameters)
-    return Kernel(f"{BACKEND}.{name}", "recorded", (BACKEND,), parameters, constraints, (), f"recorded: {one.kernel}",
+    return Kernel(f"{BACKEND}.{name}", "recorded", (BACKEND,), parameters, constraints, (), f"recorded: {file.kernel}",
                   (Constraint.of(f"kernel == {name!r}", f"it is the problem of another kernel than {name}"),))
 
 
-def _constraints(one: Recorded) -> Iterable[Constraint]:
-    known = {*one.parameters, *_problem(_word(one.kernel), one.sizes).names()}
-    for text in one.restrictions:
+def _constraints(file: ForeignRecords) -> Iterable[Constraint]:
+    names = {*file.parameters, *_problem(_word(file.kernel), file.sizes).names()}
+    for text in file.restrictions:
         try:
-            found = Constraint.of(text, "a restriction of the kernel's author")
+            constraint = Constraint.of(text, "a restriction of the kernel's author")
         except MisuseError as error:
-            raise FormatError(f"{one.source}: {error}") from None
-        unknown = next((name for name in found.expression.names if name not in known), None)
+            raise FormatError(f"{file.source}: {error}") from None
+        unknown = next((name for name in constraint.expression.names if name not in names), None)
         if unknown is not None:
-            raise FormatError(f"{one.source}: {unknown[:40]} is no parameter, in the restriction {text!r:.80}")
-        yield found
+            raise FormatError(f"{file.source}: {unknown[:40]} is no parameter, in the restriction {text!r:.80}")
+        yield constraint
 
 
 def _identifier(name: str) -> str:
@@ -197,7 +200,7 @@ def _identifier(name: str) -> str:
 
 
 def _ordered(values: Sequence[Setting]) -> tuple[Setting, ...]:
-    """Each once; numbers ascending, where all are numbers."""
+    """The distinct values; in ascending order if all are numbers, else in the given order."""
     distinct = dict.fromkeys(values)
     numbers = [value for value in distinct if isinstance(value, int)]
     return tuple(sorted(numbers)) if len(numbers) == len(distinct) else tuple(distinct)
@@ -205,27 +208,27 @@ def _ordered(values: Sequence[Setting]) -> tuple[Setting, ...]:
 
 def _problem(kernel: str, sizes: Sequence[object]) -> Problem:
     features: dict[str, Value] = {"kernel": kernel}
-    whole = [size for size in sizes
+    whole_sizes = [size for size in sizes
              if isinstance(size, int) and not isinstance(size, bool) and abs(size) <= LARGEST_SIZE]
-    if len(whole) == len(sizes) <= len(_AXES):
-        features |= zip(_AXES, whole, strict=False)
+    if len(whole_sizes) == len(sizes) <= len(_AXES):
+        features |= zip(_AXES, whole_sizes, strict=False)
     else:
         features["size"] = _plain(" ".join(map(str, sizes)))[:200]
     return Problem.make("recorded", **features)
 
 
-def _frame(one: Recorded, kernel: Kernel, device: str, problem: str) -> pd.DataFrame:
-    """Rows of a data set, parameters in the kernel's order, which a later file's need not be."""
-    columns: list[Sequence[Any]] = list(zip(*one.rows, strict=True)) or [()] * len(Row._fields)
+def _frame(file: ForeignRecords, kernel: Kernel, device: str, problem: str) -> pd.DataFrame:
+    """The rows of a data set, with the parameters in the kernel's order, which may differ from the file's."""
+    columns: list[Sequence[Any]] = list(zip(*file.rows, strict=True)) or [()] * len(ForeignRecord._fields)
     settings, statuses, seconds, samples, spread, build = columns
-    listed, names = list(one.parameters), list(kernel.by_name)
+    listed, names = list(file.parameters), list(kernel.by_name)
     order = [listed.index(name) for name in names]
     frame: pd.DataFrame = pd.DataFrame({
         "device": device, "problem": problem, "kernel": kernel.name, "kernel_version": np.int32(1),
-        "configuration": [json.dumps({name: values[place] for name, place in zip(names, order, strict=True)},
+        "configuration": [json.dumps({name: values[index] for name, index in zip(names, order, strict=True)},
                                      separators=(",", ":")) for values in settings],
         "status": [status.value for status in statuses], "seconds": np.asarray(seconds, np.float32),
         "spread": np.asarray(spread, np.float32), "samples": np.asarray(samples, np.int32),
         "error": np.float32("nan"), "build_seconds": np.asarray(build, np.float32), "run": RUN, "toolchain": "",
-        "workspace": np.int64(0)}, index=range(len(one.rows)))[SCHEMA.names]
+        "workspace": np.int64(0)}, index=range(len(file.rows)))[SCHEMA.names]
     return frame

@@ -1,4 +1,4 @@
-"""Format: how one kind of file is read into a data set, and how it is written."""
+"""Format: the reader and the writer of one kind of file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from seqtune.kernels.problem import Problem
 
 from ..dataset import Dataset
 
-Report = dict[str, Any]  # what a user reads of a file: flat, as JSON
+Report = dict[str, Any]  # the user's report of a file, as flat JSON
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What was read of some files: one data set, a report of each file, and notes that should not be missed."""
+class ImportResult:
+    """The result of reading files: one data set, a report of each file, and notes that the user should see."""
 
     data: Dataset
     reports: Sequence[Report]
@@ -26,15 +26,15 @@ class Reading:
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """Where the content of an export comes from, and which part of it is wanted."""
+    """The source of an export's content, and the wanted part of it."""
 
-    journal: Path | None = None  # exists, where neither `data` nor `predictions` is given
+    journal: Path | None = None  # an existing journal, unless `data` or `predictions` is given
     data: Path | None = None  # a data set
-    predictions: Path | None = None  # what `predict --json` printed
+    predictions: Path | None = None  # the output of `predict --json`
     device: str | Device | None = None
     problem: Problem | None = None
     hold_out: tuple[str, ...] = ()  # problem sets that no model may learn from
-    tables: Callable[[], Mapping[str, Sequence[str]]] = field(default=dict)  # a checkpoint's, of rows by solver
+    tables: Callable[[], Mapping[str, Sequence[str]]] = field(default=dict)  # a checkpoint's tables: rows by solver
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Format:
     """A kind of file. `read` and `write` raise SeqtuneErrors of one line; `write` is atomic."""
 
     patterns: tuple[str, ...]  # of its files in a folder
-    read: Callable[[Sequence[Path], Sequence[str | Device]], Reading] | None = None
-    devices: int | None = 0  # how many devices may be named for reading; None: any number
+    read: Callable[[Sequence[Path], Sequence[str | Device]], ImportResult] | None = None
+    devices: int | None = 0  # the number of devices that may be given for reading; None: any number
     write: Callable[[ExportRequest, Path], Report] | None = None
-    takes: tuple[str, ...] = ()  # the parts of an ExportRequest that `write` looks at
+    takes: tuple[str, ...] = ()  # the fields of an ExportRequest that `write` reads

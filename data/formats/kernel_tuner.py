@@ -1,8 +1,8 @@
-"""Import of Kernel Tuner's cache files (.json, .json.gz), which a brute-force run leaves, into a data set.
+"""Import of Kernel Tuner's cache files (.json, .json.gz), such as those of a brute-force run, into a data set.
 
-A cache says the kernel, the device, the problem's size, all values of all parameters, and per configuration the mean
-time of its runs, or what went wrong. The restrictions are not in it: the space is made of the values listed, and what
-the cache does not hold of it counts as not measured. A cache of a run that was cut off lacks its last brackets.
+A cache contains the kernel, the device, the problem's size, all values of all parameters, and the mean time or failure
+of each configuration. It does not contain the restrictions: the space has all combinations of the listed values, and
+configurations that are not in the cache count as not measured. A cache of an interrupted run lacks its last brackets.
 """
 
 from __future__ import annotations
@@ -22,8 +22,17 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.files import read_bounded
 
 from ..record import Measurement, Status
-from .foreign_records import STATUSES, Recorded, Row, is_setting, milliseconds, named, reading, setting
-from .format import Format, Reading
+from .foreign_records import (
+    STATUSES,
+    ForeignRecord,
+    ForeignRecords,
+    import_result,
+    is_setting,
+    milliseconds,
+    setting,
+    single_name,
+)
+from .format import Format, ImportResult
 
 LARGEST_FILE = 200_000_000  # bytes on disk
 LARGEST_CONTENT = 400_000_000  # bytes unpacked
@@ -31,7 +40,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def read_json(path: Path, mend: bool = False) -> dict[str, Any]:
-    """The object of a JSON file, compressed or not; `mend` closes what was cut off. Raises FormatError."""
+    """Read the object of a JSON file, compressed or not; `mend` adds missing last brackets. Raises FormatError."""
     content = read_bounded(path, LARGEST_FILE)
     if content.startswith(_GZIP):
         try:
@@ -44,20 +53,20 @@ def read_json(path: Path, mend: bool = False) -> dict[str, Any]:
     try:
         text = content.decode("utf-8").strip()
         try:
-            found = json.loads(text)
+            value = json.loads(text)
         except ValueError:
             if not mend:
                 raise
-            found = json.loads(text.removesuffix(",") + "}}")
+            value = json.loads(text.removesuffix(",") + "}}")
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{path} is not JSON: {str(error)[:100]}") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise FormatError(f"{path} holds no JSON object")
-    return found
+    return value
 
 
-def read_cache(path: Path, device: str | None = None) -> Recorded:
-    """One cache; `device` names the device where the file leaves that blank. Raises FormatError."""
+def read_cache(path: Path, device: str | None = None) -> ForeignRecords:
+    """Read one cache; `device` replaces the file's name of the device. Raises FormatError."""
     content = read_json(path, mend=True)
     entries, names = content.get("cache"), content.get("tune_params_keys")
     listed = content.get("tune_params", {})
@@ -68,42 +77,43 @@ def read_cache(path: Path, device: str | None = None) -> Recorded:
     if len(set(names)) < len(names):
         raise FormatError(f"{path} names a parameter twice")
     sizes = content.get("problem_size", [])
-    said = str(content.get("device_name") or "").strip()
-    found = Recorded(
+    device_name = str(content.get("device_name") or "").strip()
+    records = ForeignRecords(
         path.name, str(content.get("kernel_name") or path.name.partition(".")[0]),
-        device or said or path.name.partition(".")[0],
+        device or device_name or path.name.partition(".")[0],
         {name: [setting(value) for value in listed.get(name, [])] for name in names},
-        sizes if isinstance(sizes, list) else [sizes], model=said)
+        sizes if isinstance(sizes, list) else [sizes], model=device_name)
     for entry in entries.values():
         values = [entry.get(name) for name in names] if isinstance(entry, dict) else [None]
         if not all(map(is_setting, values)):
-            found.skipped["a configuration without its parameters"] += 1
+            records.skipped["a configuration without its parameters"] += 1
             continue
         row = _row(tuple(map(setting, values)), entry)
         if row is None:
-            found.skipped["neither a time nor a failure that is known"] += 1
+            records.skipped["neither a time nor a failure that is known"] += 1
         else:
-            found.rows.append(row)
-    if not any(row.status is Status.CORRECT for row in found.rows):
+            records.rows.append(row)
+    if not any(row.status is Status.CORRECT for row in records.rows):
         raise FormatError(f"{path} holds no time (its objective is {str(content.get('objective', 'time'))[:40]!r})")
-    return found
+    return records
 
 
-def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> Reading:
-    return reading([read_cache(file, named(devices)) for file in files], "kernel-tuner")
+def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResult:
+    return import_result([read_cache(file, single_name(devices)) for file in files], "kernel-tuner")
 
 
 KERNEL_TUNER = Format(("*.json", "*.json.gz"), read=_read, devices=1)
 
 
-def _row(settings: tuple[Any, ...], entry: Mapping[str, Any]) -> Row | None:
+def _row(settings: tuple[Any, ...], entry: Mapping[str, Any]) -> ForeignRecord | None:
     time, build = entry.get("time"), milliseconds(entry.get("compile_time"))
     if isinstance(time, str):
         status = STATUSES.get(time, Status.CORRECT)
-        return None if status is Status.CORRECT else Row(settings, status, math.inf, build_seconds=build)
+        return None if status is Status.CORRECT else ForeignRecord(settings, status, math.inf, build_seconds=build)
     seconds = milliseconds(time)
     if seconds <= 0:
         return None
     times = entry.get("times")
     samples = tuple(filter(None, map(milliseconds, times))) if isinstance(times, list) else ()
-    return Row(settings, Status.CORRECT, seconds, len(samples) or 1, Measurement(Status.CORRECT, samples).spread, build)
+    spread = Measurement(Status.CORRECT, samples).spread
+    return ForeignRecord(settings, Status.CORRECT, seconds, len(samples) or 1, spread, build)

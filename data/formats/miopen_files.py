@@ -1,7 +1,7 @@
-"""MIOpen's files as they lie on disk: perf-dbs (SQLite and text) and find-dbs (text), compressed or not.
+"""Readers of MIOpen's files: perf-dbs (SQLite and text) and find-dbs (text), compressed or not.
 
-They come from outside, so nothing is believed: sizes are bounded, a data base can run no code of its own, and a row
-that makes no sense is counted and left out.
+The files come from outside, so they are not trusted: sizes are bounded, a database cannot run code, and a row that
+makes no sense is counted and left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .miopen_terms import COLUMNS, NUMBERS_BEFORE, WORDS
 
 LARGEST_FILE = 200_000_000  # bytes on disk
 LARGEST_CONTENT = 1_000_000_000  # bytes unpacked
-LARGEST_NUMBER = 1 << 40  # what no field of MIOpen's reaches
+LARGEST_NUMBER = 1 << 40  # larger than any field of MIOpen's
 MOST_ROWS = 5_000_000
 LEAST_SECONDS, MOST_SECONDS = 1e-12, 1e9
 LONGEST_WORD = 400
@@ -32,8 +32,8 @@ _STEPS = 200_000_000  # of SQLite's machine; an honest file of the largest size 
 
 
 @dataclass
-class Labels:
-    """Rows of a perf-db: `columns` of problems, and for each label its problem's place, solver and parameters."""
+class PerfDb:
+    """Rows of a perf-db: `columns` of problems, and labels (index of the problem, solver, parameters)."""
 
     columns: dict[str, list[int | str]] = field(default_factory=lambda: {name: [] for name in COLUMNS})
     labels: list[tuple[int, str, str]] = field(default_factory=list)
@@ -41,8 +41,8 @@ class Labels:
 
 
 @dataclass
-class Times:
-    """Rows of a find-db: `columns` of problems, which also hold out_d, out_h, out_w, and the times of their solvers."""
+class FindDb:
+    """Rows of a find-db: `columns` of problems, with out_d, out_h and out_w, and the times of their solvers."""
 
     columns: dict[str, list[int | str]] = field(
         default_factory=lambda: {name: [] for name in (*COLUMNS, "out_d", "out_h", "out_w")})
@@ -51,8 +51,8 @@ class Times:
     skipped: Counter[str] = field(default_factory=Counter)
 
 
-def read(path: Path) -> Labels | Times:
-    """A perf-db or a find-db, whichever it is. Raises FormatError."""
+def read(path: Path) -> PerfDb | FindDb:
+    """Read a perf-db or a find-db, recognised by its content. Raises FormatError."""
     content = _unpacked(path)
     if content.startswith(_SQLITE):
         return _sqlite(path, content)
@@ -71,23 +71,23 @@ def _unpacked(path: Path) -> bytes:
     content = read_bounded(path, LARGEST_FILE)
     if not content.startswith(b"BZh"):
         return content
-    found = bytearray()
+    unpacked = bytearray()
     while content:  # parallel compressors write several streams
         machine = bz2.BZ2Decompressor()
         try:
-            found += machine.decompress(content, LARGEST_CONTENT + 1 - len(found))
+            unpacked += machine.decompress(content, LARGEST_CONTENT + 1 - len(unpacked))
         except (OSError, ValueError) as error:
             raise FormatError(f"{path} is no sound bz2 file: {error}") from None
-        if len(found) > LARGEST_CONTENT:
+        if len(unpacked) > LARGEST_CONTENT:
             raise FormatError(f"{path} unpacks to more than {LARGEST_CONTENT // 1_000_000} MB")
         if not machine.eof:
             raise FormatError(f"{path} is cut short")
         content = machine.unused_data
-    return bytes(found)
+    return bytes(unpacked)
 
 
-def _sqlite(path: Path, content: bytes) -> Labels:
-    content = content[:18] + b"\1\1" + content[20:]  # a write-ahead log is not here to be read
+def _sqlite(path: Path, content: bytes) -> PerfDb:
+    content = content[:18] + b"\1\1" + content[20:]  # no write-ahead log: it is not in this file
     try:
         with closing(sqlite3.connect(":memory:")) as connection:
             connection.deserialize(content)
@@ -96,49 +96,49 @@ def _sqlite(path: Path, content: bytes) -> Labels:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
             steps = iter(range(_STEPS // 100_000))
             connection.set_progress_handler(lambda: next(steps, None) is None, 100_000)
-            found = _tables(path, connection)
+            labels = _tables(path, connection)
     except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
         raise FormatError(f"{path} is no sound perf-db: {str(error)[:120]}") from None
-    return found
+    return labels
 
 
-def _tables(path: Path, connection: sqlite3.Connection) -> Labels:
+def _tables(path: Path, connection: sqlite3.Connection) -> PerfDb:
     kinds = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchmany(100))
     for table, needed in (("config", COLUMNS), ("perf_db", ("solver", "config", "params"))):
         if not re.match(r"CREATE TABLE\b", str(kinds.get(table)), re.IGNORECASE):
             raise FormatError(f"{path} is a data base, but no perf-db of MIOpen's: it has no table {table}")
-        there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
-        lacking = next((name for name in needed if name not in there), None)
+        present = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        lacking = next((name for name in needed if name not in present), None)
         if lacking is not None:
             raise FormatError(f"{path}: the table {table} has no column {lacking}")
-    found = Labels()
+    labels = PerfDb()
     rows = connection.execute(f"SELECT id, {', '.join(COLUMNS)} FROM config LIMIT {MOST_ROWS}").fetchall()
     numbers = len(NUMBERS_BEFORE) + 1
-    if not all(_sound(column, place < numbers) for place, column in enumerate(zip(*rows, strict=True))):
-        kept = [row for row in rows if all(_sound((value,), place < numbers) for place, value in enumerate(row))]
-        found.skipped["a problem that is not made of numbers and words"] = len(rows) - len(kept)
-        rows = kept
-    places = {row[0]: place for place, row in enumerate(rows)}
+    if not all(_sound(column, index < numbers) for index, column in enumerate(zip(*rows, strict=True))):
+        sound_rows = [row for row in rows if all(_sound((value,), index < numbers) for index, value in enumerate(row))]
+        labels.skipped["a problem that is not made of numbers and words"] = len(rows) - len(sound_rows)
+        rows = sound_rows
+    indices = {row[0]: index for index, row in enumerate(rows)}
     if rows:
-        found.columns = dict(zip(COLUMNS, list(map(list, zip(*rows, strict=True)))[1:], strict=True))
+        labels.columns = dict(zip(COLUMNS, list(map(list, zip(*rows, strict=True)))[1:], strict=True))
     for solver, config, params in connection.execute(f"SELECT solver, config, params FROM perf_db LIMIT {MOST_ROWS}"):
-        if config not in places:
-            found.skipped["a label without its problem"] += 1
+        if config not in indices:
+            labels.skipped["a label without its problem"] += 1
         elif not isinstance(solver, str) or not isinstance(params, str) or max(len(solver), len(params)) > LONGEST_WORD:
-            found.skipped["a label that is not made of words"] += 1
+            labels.skipped["a label that is not made of words"] += 1
         else:
-            found.labels.append((places[config], solver, params))
-    return found
+            labels.labels.append((indices[config], solver, params))
+    return labels
 
 
 def _sound(column: Sequence[Any], numbers: bool) -> bool:
     if numbers:
-        return {type(one) for one in column} == {int} and max(map(abs, column)) < LARGEST_NUMBER
-    return {type(one) for one in column} == {str} and max(map(len, set(column))) <= 20
+        return {type(value) for value in column} == {int} and max(map(abs, column)) < LARGEST_NUMBER
+    return {type(value) for value in column} == {str} and max(map(len, set(column))) <= 20
 
 
 def _lines(lines: list[str], skipped: Counter[str]) -> Iterator[tuple[str, list[str]]]:
-    """Keys and their items."""
+    """The keys of the lines, each with its items."""
     for line in lines[:MOST_ROWS]:
         key, equals, rest = line.strip().partition("=")
         if equals and len(line) <= 100_000:
@@ -147,25 +147,25 @@ def _lines(lines: list[str], skipped: Counter[str]) -> Iterator[tuple[str, list[
             skipped["a line without key=value"] += 1
 
 
-def _perf_text(lines: list[str]) -> Labels:
-    found = Labels()
+def _perf_text(lines: list[str]) -> PerfDb:
+    labels = PerfDb()
     count = 0
-    for key, items in _lines(lines, found.skipped):
+    for key, items in _lines(lines, labels.skipped):
         words = key.split("x")
         numbers = words[:len(NUMBERS_BEFORE)]
         if len(words) != len(COLUMNS) or not all(map(_NUMBER.fullmatch, numbers)):
-            found.skipped["a key that is not MIOpen's"] += 1
+            labels.skipped["a key that is not MIOpen's"] += 1
             continue
         for name, word in zip(COLUMNS, words, strict=True):
-            found.columns[name].append(word if name in WORDS else int(word))
+            labels.columns[name].append(word if name in WORDS else int(word))
         for item in items:
             solver, colon, params = item.partition(":")
             if colon and max(len(solver), len(params)) <= LONGEST_WORD:
-                found.labels.append((count, solver, params))
+                labels.labels.append((count, solver, params))
             elif item:
-                found.skipped["an item without solver:parameters"] += 1
+                labels.skipped["an item without solver:parameters"] += 1
         count += 1
-    return found
+    return labels
 
 
 _NUMBER = re.compile(r"\d{1,12}", re.ASCII)
@@ -186,16 +186,16 @@ _DEEP_ORDER = ("in_channels", "in_d", "in_h", "in_w", "fil_d", "fil_h", "fil_w",
 _FLAT_CONSTANTS = {"in_d": 1, "fil_d": 1, "out_d": 1, "pad_d": 0, "conv_stride_d": 0, "dilation_d": 0}
 
 
-def _find_text(lines: list[str]) -> Times:
-    found = Times()
-    columns = found.columns
+def _find_text(lines: list[str]) -> FindDb:
+    times = FindDb()
+    columns = times.columns
     count = 0
-    for key, items in _lines(lines, found.skipped):
+    for key, items in _lines(lines, times.skipped):
         flat = _FLAT_KEY.fullmatch(key)
         match = flat or _DEEP_KEY.fullmatch(key)
         layouts = set(match[match.re.groups - 3].split("-")) if match else set()
         if match is None or len(layouts) != 1:
-            found.skipped["a key that is not MIOpen's, or of mixed layouts"] += 1
+            times.skipped["a key that is not MIOpen's, or of mixed layouts"] += 1
             continue
         values = match.groups()
         for name, word in zip(_FLAT_ORDER if flat else _DEEP_ORDER, values, strict=False):
@@ -209,13 +209,15 @@ def _find_text(lines: list[str]) -> Times:
         columns["direction"].append(values[-2])
         columns["group_count"].append(int(values[-1] or 1))
         for item in items:
-            _item(found, count, item)
+            _item(times, count, item)
         count += 1
-    return found
+    return times
 
 
-def _item(found: Times, place: int, item: str) -> None:
-    """`Solver:milliseconds,workspace,algorithm`, or of older versions `algorithm:Solver,milliseconds,workspace,...`."""
+def _item(times: FindDb, problem: int, item: str) -> None:
+    """Add an item to the times: `Solver:milliseconds,workspace,algorithm`, or in older versions
+    `algorithm:Solver,milliseconds,workspace,...`. `problem` is the index of its problem.
+    """
     head, _, rest = item.partition(":")
     words = rest.split(",")
     if len(words) == 5:
@@ -224,13 +226,13 @@ def _item(found: Times, place: int, item: str) -> None:
         solver, (milliseconds, workspace, algorithm) = head, words
     else:
         if item:
-            found.skipped["an item that is not MIOpen's"] += 1
+            times.skipped["an item that is not MIOpen's"] += 1
         return
     if not (_TIME.fullmatch(milliseconds) and _NUMBER.fullmatch(workspace) and 0 < len(solver) <= LONGEST_WORD):
-        found.skipped["an item that is not MIOpen's"] += 1
+        times.skipped["an item that is not MIOpen's"] += 1
     elif not LEAST_SECONDS <= (seconds := float(milliseconds) / 1000) <= MOST_SECONDS:
-        found.skipped["a time of 0" if seconds == 0 else "a time that no kernel takes"] += 1
+        times.skipped["a time of 0" if seconds == 0 else "a time that no kernel takes"] += 1
     else:
-        found.times.append((place, solver, seconds, int(workspace)))
-        if solver not in found.algorithms:
-            found.algorithms[solver] = algorithm.partition("Algo")[2]
+        times.times.append((problem, solver, seconds, int(workspace)))
+        if solver not in times.algorithms:
+            times.algorithms[solver] = algorithm.partition("Algo")[2]

@@ -1,8 +1,8 @@
 """Import of MIOpen's perf-dbs and find-dbs into a data set.
 
-A label of a perf-db becomes a row of status `chosen`, run `tuned`: the configuration that MIOpen's tuner found fastest;
-it kept no time. An item of a find-db becomes a `correct` row, run `find`: a solver's best time, its configuration
-unknown (`{}`), so it tells of solvers, not of configurations.
+A label of a perf-db becomes a row of status `chosen` and run `tuned`: the fastest configuration in MIOpen's tuning,
+without its time. An item of a find-db becomes a `correct` row of run `find`: a solver's best time. Its
+configuration is unknown (`{}`), so these rows are about solvers, not about configurations.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from seqtune.kernels.problem_sets.columns import ProblemColumns
 
 from ..dataset import SCHEMA, Dataset
 from ..record import Status
-from .format import Format, Reading
-from .miopen_files import Labels, Times, read
+from .format import Format, ImportResult
+from .miopen_files import FindDb, PerfDb, read
 from .miopen_terms import true_terms
 
 TUNED, FIND = "tuned", "find"
-_TABLE = "miopen table"  # provenance: a text of each row of a solver's table
-Tables: TypeAlias = dict[str, dict[str, str]]  # solver -> a text by row and whether it splits
+_TABLE = "miopen table"  # provenance: a text form of each row of a solver's table
+Tables: TypeAlias = dict[str, dict[str, str]]  # solver -> text form by row and whether K is split
 
 
 @dataclass
 class Imported:
-    """One file's rows: the data set's columns of them, its device and problems, and what was left out."""
+    """One file's rows in the columns of a data set, its device and problems, and the numbers of skipped rows."""
 
     path: Path
     device: Device
@@ -50,7 +50,7 @@ class Imported:
     algorithms: dict[str, str] = field(default_factory=dict)
 
     def report(self) -> dict[str, Any]:
-        """What a user reads of it."""
+        """The report of this file that the user gets, as JSON."""
         return {"path": str(self.path), "device": self.device.name, "kind": "find-db" if self.algorithms else "perf-db",
                 "rows": len(self.rows), "problems": len(self.problems),
                 "solvers": {str(name).removeprefix(PREFIX): int(count) for name, count in
@@ -59,45 +59,46 @@ class Imported:
 
 
 def read_files(paths: Sequence[Path], devices: Sequence[Device] = ()) -> tuple[Dataset, list[dict[str, Any]]]:
-    """One data set of all files, and a report of each; of several times of one solver, the least counts.
+    """Read all files into one data set, with a report of each file. A solver's shortest time counts.
 
-    `devices` are those that a file's name doesn't tell, or not all of. Raises DeviceError where no file is of one.
+    `devices` are the user's devices, for files whose names contain no GPU or not all of its facts. Raises DeviceError
+    if no file is of one of them, FormatError if a file is damaged.
     """
     tables: Tables = {}
-    places = [device_of(path, devices) for path in paths]
-    names = sorted({place.name for place in places})
+    file_devices = [device_of(path, devices) for path in paths]
+    names = sorted({device_of_file.name for device_of_file in file_devices})
     for device in devices:
         if device.name not in names:
-            raise DeviceError(f"none of the files is of {device.name:.60}; their names tell {', '.join(names):.200}")
-    found = [read_file(path, place, tables) for path, place in zip(paths, places, strict=True)]
-    rows = pd.concat([one.rows for one in found], ignore_index=True).sort_values("seconds", kind="stable")
+            raise DeviceError(f"none of the files is of {device.name:.60}; their names contain {', '.join(names):.200}")
+    files = [read_file(path, device_of_file, tables) for path, device_of_file in zip(paths, file_devices, strict=True)]
+    rows = pd.concat([file.rows for file in files], ignore_index=True).sort_values("seconds", kind="stable")
     rows = rows.drop_duplicates(["device", "problem", "kernel", "configuration", "run"]).sort_index()
     provenance = {"source": "MIOpen: " + ", ".join(path.name for path in paths)}
-    algorithms = {name: algorithm for one in found for name, algorithm in one.algorithms.items()}
+    algorithms = {name: algorithm for file in files for name, algorithm in file.algorithms.items()}
     if algorithms:
         provenance["miopen algorithms"] = json.dumps(algorithms, sort_keys=True)
     provenance |= {f"{_TABLE} {name}": json.dumps(list(texts.values())) for name, texts in sorted(tables.items())}
-    problems = {key: problem for one in found for key, problem in one.problems.items()}
+    problems = {key: problem for file in files for key, problem in file.problems.items()}
     rows = rows.astype(dict.fromkeys(rows.select_dtypes(exclude="number").columns, object))
-    data = Dataset(rows.reset_index(drop=True), {one.device.key: one.device for one in found}, problems,
+    data = Dataset(rows.reset_index(drop=True), {file.device.key: file.device for file in files}, problems,
                    provenance=provenance)
-    return data, [one.report() for one in found]
+    return data, [file.report() for file in files]
 
 
 def as_gpu(device: str | Device) -> Device:
-    """A GPU as MIOpen names it, with facts after the name or without. Raises DeviceError."""
+    """The GPU of a name as in MIOpen, with or without facts after it. Raises DeviceError."""
     return device if isinstance(device, Device) else gpu(f"miopen:{device.strip().removeprefix('miopen:')}")
 
 
-def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> Reading:
-    """One data set of all files; a note for each GPU whose facts are guessed from its name."""
+def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResult:
+    """Read all files into one data set, with a note for each GPU whose facts are guessed from its name."""
     data, reports = read_files(files, [as_gpu(device) for device in devices])
-    told = {as_gpu(device).name for device in devices if isinstance(device, Device) or len(device.split()) > 1}
+    stated = {as_gpu(device).name for device in devices if isinstance(device, Device) or len(device.split()) > 1}
     notes = tuple(
         f"no facts are known here of {device.architecture}: those of {device.name} are guessed from its name; "
-        f"--device '{device.name.removeprefix('miopen:')} compute_units={device.compute_units}' tells them"
-        for device in data.devices.values() if not is_known(device) and device.name not in told)
-    return Reading(data, reports, notes)
+        f"--device '{device.name.removeprefix('miopen:')} compute_units={device.compute_units}' sets them"
+        for device in data.devices.values() if not is_known(device) and device.name not in stated)
+    return ImportResult(data, reports, notes)
 
 
 MIOPEN = Format(("gfx*.db", "gfx*.db.bz2", "gfx*.fdb.txt", "gfx*.fdb.txt.bz2", "gfx*.udb", "gfx*.udb.txt",
@@ -105,31 +106,31 @@ MIOPEN = Format(("gfx*.db", "gfx*.db.bz2", "gfx*.fdb.txt", "gfx*.fdb.txt.bz2", "
 
 
 def solver_of(data: Dataset, name: str) -> Solver:
-    """A solver as the data set knows it: with the rows of MIOpen's table that were seen. Raises KernelError."""
+    """The solver with the rows of MIOpen's table that the data set contains. Raises KernelError and FormatError."""
     return with_table(find_solver(name), tables_of(data))
 
 
 def with_table(solver: Solver, tables: Mapping[str, Sequence[str]]) -> Solver:
-    """The solver with its rows, where these tables (from `tables_of`) have some. Raises FormatError, KernelError."""
+    """The solver with its rows from the tables (from `tables_of`), if any. Raises FormatError and KernelError."""
     if solver.name not in tables or not isinstance(solver, RowSolver):
         return solver
     return solver.with_rows(map(solver.read, tables[solver.name]))
 
 
 def tables_of(data: Dataset) -> dict[str, tuple[str, ...]]:
-    """The rows of MIOpen's tables that a data set has seen, as texts by solver. Raises FormatError."""
-    found = {}
+    """The rows of MIOpen's tables that a data set contains, as texts by solver. Raises FormatError."""
+    tables = {}
     for key, text in data.provenance.items():
         if key.startswith(f"{_TABLE} "):
             try:
-                found[key.removeprefix(f"{_TABLE} ")] = tuple(map(str, json.loads(text)))
+                tables[key.removeprefix(f"{_TABLE} ")] = tuple(map(str, json.loads(text)))
             except (ValueError, TypeError):
                 raise FormatError(f"the data set's {key:.80} is damaged") from None
-    return found
+    return tables
 
 
 def read_file(path: Path, device: Device, tables: Tables | None = None) -> Imported:
-    """The rows of one file of MIOpen's; `tables` gathers the table rows seen. Raises FormatError."""
+    """Read one file of MIOpen's. The rows of solvers' tables in it are added to `tables`. Raises FormatError."""
     content = read(path)
     if not content.columns["direction"]:
         raise FormatError(f"{path} holds no problem of MIOpen's")
@@ -141,28 +142,28 @@ def read_file(path: Path, device: Device, tables: Tables | None = None) -> Impor
     reasons[~sound] = "a problem whose words or sizes are not known here"
     for broken, reason in problems.refusals():
         reasons[broken & sound] = f"a problem where {reason}"
-    if isinstance(content, Labels):
+    if isinstance(content, PerfDb):
         return _labels(path, device, content, problems, reasons, skipped, {} if tables is None else tables)
     return _times(path, device, content, problems, reasons, skipped)
 
 
-def _times(path: Path, device: Device, content: Times, problems: ProblemColumns, reasons: Any,
+def _times(path: Path, device: Device, content: FindDb, problems: ProblemColumns, reasons: Any,
            skipped: Counter[str]) -> Imported:
-    made = problems.problems()
-    keys = np.array([key for key, _ in made], dtype=object)
+    keyed_problems = problems.problems()
+    keys = np.array([key for key, _ in keyed_problems], dtype=object)
     frame = pd.DataFrame(content.times, columns=["place", "solver", "seconds", "workspace"])
     frame = _kept(frame, reasons, skipped)
-    place = frame["place"].to_numpy()
-    rows = _rows(device, keys[place], PREFIX + frame["solver"], "{}", Status.CORRECT, frame["seconds"].to_numpy(), FIND,
-                 frame["workspace"].to_numpy())
-    used = dict(made[one] for one in np.unique(place).tolist())
+    indices = frame["place"].to_numpy()
+    rows = _rows(device, keys[indices], PREFIX + frame["solver"], "{}", Status.CORRECT, frame["seconds"].to_numpy(),
+                 FIND, frame["workspace"].to_numpy())
+    used = dict(keyed_problems[index] for index in np.unique(indices).tolist())
     return Imported(path, device, rows, used, skipped, content.algorithms)
 
 
-def _labels(path: Path, device: Device, content: Labels, problems: ProblemColumns, reasons: Any,
+def _labels(path: Path, device: Device, content: PerfDb, problems: ProblemColumns, reasons: Any,
             skipped: Counter[str], tables: Tables) -> Imported:
-    made = problems.problems()
-    keys = np.array([key for key, _ in made], dtype=object)
+    keyed_problems = problems.problems()
+    keys = np.array([key for key, _ in keyed_problems], dtype=object)
     frame = pd.DataFrame(content.labels, columns=["place", "solver", "params"])
     frame = _kept(frame, reasons, skipped)
     parts = []
@@ -171,15 +172,15 @@ def _labels(path: Path, device: Device, content: Labels, problems: ProblemColumn
             skipped[f"{name:.60}: no search space is known"] += len(labels)
             continue
         solver = find_solver(str(name))
-        place, settings = _settings(solver, labels, problems, device, skipped, tables)
-        parts.append(_rows(device, keys[place], solver.kernel.name, settings, Status.CHOSEN, np.inf, TUNED, 0))
+        indices, settings = _settings(solver, labels, problems, device, skipped, tables)
+        parts.append(_rows(device, keys[indices], solver.kernel.name, settings, Status.CHOSEN, np.inf, TUNED, 0))
     rows = pd.concat(parts, ignore_index=True) if parts else _rows(device, keys[:0], "", "", Status.CHOSEN, 0, TUNED, 0)
     used = set(rows["problem"])
-    return Imported(path, device, rows, {key: one for key, one in made if key in used}, skipped)
+    return Imported(path, device, rows, {key: problem for key, problem in keyed_problems if key in used}, skipped)
 
 
 def _kept(frame: pd.DataFrame, reasons: Any, skipped: Counter[str]) -> pd.DataFrame:
-    """Rows whose problem is sound; the others are counted."""
+    """Keep the rows whose problem has no reason against it, and count the others."""
     against = reasons[frame["place"].to_numpy()] if len(frame) else np.array([], dtype=object)
     skipped.update(reason for reason in against if reason is not None)
     return frame[np.array([reason is None for reason in against], dtype=bool)].reset_index(drop=True)
@@ -187,7 +188,7 @@ def _kept(frame: pd.DataFrame, reasons: Any, skipped: Counter[str]) -> pd.DataFr
 
 def _settings(solver: Solver, labels: pd.DataFrame, problems: ProblemColumns, device: Device,
               skipped: Counter[str], tables: Tables) -> tuple[Any, Any]:
-    """Of labels in their space: the place of the problem and the configuration's key."""
+    """The labels that are in their space: the index of each problem, and the key of each configuration."""
     codes, texts = pd.factorize(labels["params"])
     read: list[dict[str, int | str] | None] = []
     for text in texts:
@@ -197,12 +198,12 @@ def _settings(solver: Solver, labels: pd.DataFrame, problems: ProblemColumns, de
             read.append(None)
     sound = np.array([values is not None for values in read])
     skipped.update([f"{solver.name}: not its parameters"] * int((~sound[codes]).sum()))
-    place = labels["place"].to_numpy()[sound[codes]]
+    indices = labels["place"].to_numpy()[sound[codes]]
     codes = codes[sound[codes]]
     distinct = [values for values in read if values is not None]
     codes = (np.cumsum(sound) - 1)[codes]
     if not distinct:
-        return place, np.array([], dtype=object)
+        return indices, np.array([], dtype=object)
     columns = {name: np.array([values[name] for values in distinct])[codes] for name in distinct[0]}
     free = {parameter.name: columns[parameter.name] for parameter in solver.kernel.parameters}
     if isinstance(solver, RowSolver):
@@ -211,17 +212,17 @@ def _settings(solver: Solver, labels: pd.DataFrame, problems: ProblemColumns, de
             if values is not None:
                 table.setdefault(f"{values['row']} {bool(values['gks'])}", str(text))
         solver = solver.with_rows(solver.read(text) for text in table.values())
-    member = Membership(solver.kernel, problems.take(place), device, free)
-    for one in solver.fields:
-        if isinstance(one, Written) and not one.ignored and one.name in columns:
-            told = member.evaluate(one.expression) == columns[one.name]
-            member.require(told, f"{one.name} is not what the other parameters tell")
+    member = Membership(solver.kernel, problems.take(indices), device, free)
+    for written in solver.fields:
+        if isinstance(written, Written) and not written.ignored and written.name in columns:
+            equal = member.evaluate(written.expression) == columns[written.name]
+            member.require(equal, f"{written.name} is not what the other parameters tell")
     for reason in member.reasons:
         if reason is not None:
             skipped[f"{solver.name}: {reason}"] += 1
     inside = np.array([reason is None for reason in member.reasons])
     settings = np.array([solver.configuration(values).key for values in distinct], dtype=object)
-    return place[inside], settings[codes[inside]]
+    return indices[inside], settings[codes[inside]]
 
 
 def _rows(device: Device, problem: Any, kernel: Any, configuration: Any, status: Status, seconds: Any, run: str,

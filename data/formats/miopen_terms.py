@@ -1,8 +1,8 @@
-"""MIOpen's words for a convolution, and ours.
+"""Translation between MIOpen's description of a convolution and a `convnd` problem.
 
-MIOpen describes the pass: backward, its input is the gradient of the output. We describe the convolution: `c`, `h`, `w`
-are those of the forward input whatever the direction. Its perf-dbs keep one size only: backward with a stride, several
-input sizes give it, and ours stays unknown.
+MIOpen describes the pass: the input of a backward pass is the gradient of the output. A problem describes the
+convolution: `c`, `h` and `w` are sizes of the forward input in every direction. MIOpen's perf-dbs contain one size
+only: in a strided backward pass, several input sizes lead to it, and the size of the problem stays unknown.
 """
 
 from __future__ import annotations
@@ -33,77 +33,77 @@ _FILTER = {"d": "t", "h": "r", "w": "s"}
 Numbers = NDArray[np.int64]
 
 
-def true_terms(found: Mapping[str, Numbers | Sequence[str]]) -> dict[str, list[Value]]:
+def true_terms(columns: Mapping[str, Numbers | Sequence[str]]) -> dict[str, list[Value]]:
     """The features of `convnd` problems from MIOpen's columns, unchecked.
 
-    Besides COLUMNS there may be out_d, out_h, out_w, the sizes of the pass's other image. Words that mean nothing here
-    become words that no feature has.
+    Besides COLUMNS there may be out_d, out_h and out_w, the sizes of the pass's other image. Unknown words become words
+    that no feature has.
     """
-    directions = list(map(str, found["direction"]))
+    directions = list(map(str, columns["direction"]))
     forward = np.array([word == "F" for word in directions])
-    deep = _numbers(found, "spatial_dim") == 3
-    source, target = _numbers(found, "in_channels"), _numbers(found, "out_channels")
+    deep = _numbers(columns, "spatial_dim") == 3
+    source, target = _numbers(columns, "in_channels"), _numbers(columns, "out_channels")
     features: dict[str, list[Value]] = {
-        "n": _numbers(found, "batchsize").tolist(),
+        "n": _numbers(columns, "batchsize").tolist(),
         "c": np.where(forward, source, target).tolist(),
         "k": np.where(forward, target, source).tolist(),
-        "groups": _numbers(found, "group_count").tolist(),
-        "dtype": [DTYPES.get(str(word), f"?{word}") for word in found["data_type"]],
+        "groups": _numbers(columns, "group_count").tolist(),
+        "dtype": [DTYPES.get(str(word), f"?{word}") for word in columns["data_type"]],
         "direction": [DIRECTIONS.get(word, f"?{word}") for word in directions],
         "layout": [_DEEP.get(word, "?") if three else word for word, three in
-                   zip(map(str, found["layout"]), deep.tolist(), strict=True)],
-        "bias": ["yes" if bias else "no" for bias in _numbers(found, "bias").tolist()],
+                   zip(map(str, columns["layout"]), deep.tolist(), strict=True)],
+        "bias": ["yes" if bias else "no" for bias in _numbers(columns, "bias").tolist()],
     }
     for axis in "dhw":
         flat = ~deep if axis == "d" else np.zeros(len(deep), dtype=bool)
-        taps = np.where(flat, 1, _numbers(found, f"fil_{axis}"))
-        pad = np.where(flat, 0, _numbers(found, f"pad_{axis}"))
-        stride = np.where(flat, 1, _numbers(found, f"conv_stride_{axis}"))
-        dilation = np.where(flat, 1, _numbers(found, f"dilation_{axis}"))
-        read = np.where(flat, 1, _numbers(found, f"in_{axis}"))
+        taps = np.where(flat, 1, _numbers(columns, f"fil_{axis}"))
+        pad = np.where(flat, 0, _numbers(columns, f"pad_{axis}"))
+        stride = np.where(flat, 1, _numbers(columns, f"conv_stride_{axis}"))
+        dilation = np.where(flat, 1, _numbers(columns, f"dilation_{axis}"))
+        read = np.where(flat, 1, _numbers(columns, f"in_{axis}"))
         everywhere = np.ones(len(deep), dtype=bool)
-        if f"out_{axis}" in found:
-            other, there = np.where(flat, 1, _numbers(found, f"out_{axis}")), everywhere
-        else:  # MIOpen's own arithmetic, which rounds towards zero; and without a stride, the output tells the input
+        if f"out_{axis}" in columns:
+            other_size, is_known = np.where(flat, 1, _numbers(columns, f"out_{axis}")), everywhere
+        else:  # MIOpen's own arithmetic, which rounds towards zero; without a stride, the output determines the input
             steps = np.fix((read + 2 * pad - dilation * (taps - 1) - 1) / np.maximum(stride, 1)).astype(np.int64)
-            other = np.where(forward, np.maximum(steps + 1, 1), read + dilation * (taps - 1) - 2 * pad)
-            there = forward | (stride == 1)
-        features[axis] = _where(forward | there, np.where(forward, read, other))
-        features[f"out_{axis}"] = np.where(forward, other, read).tolist()
+            other_size = np.where(forward, np.maximum(steps + 1, 1), read + dilation * (taps - 1) - 2 * pad)
+            is_known = forward | (stride == 1)
+        features[axis] = _where(forward | is_known, np.where(forward, read, other_size))
+        features[f"out_{axis}"] = np.where(forward, other_size, read).tolist()
         features |= {_FILTER[axis]: taps.tolist(), f"pad_{axis}": pad.tolist(), f"stride_{axis}": stride.tolist(),
                      f"dilation_{axis}": dilation.tolist()}
     return features
 
 
-def _numbers(found: Mapping[str, Any], name: str) -> Numbers:
-    column: Numbers = np.asarray(found[name])
+def _numbers(columns: Mapping[str, Any], name: str) -> Numbers:
+    column: Numbers = np.asarray(columns[name])
     return column
 
 
 def _where(known: NDArray[np.bool_], numbers: Numbers) -> list[Value]:
-    return [number if there else None for number, there in zip(numbers.tolist(), known.tolist(), strict=True)]
+    return [number if is_known else None for number, is_known in zip(numbers.tolist(), known.tolist(), strict=True)]
 
 
 def miopen_terms(problems: ProblemColumns) -> list[tuple[int | str, ...]]:
-    """Values of MIOpen's COLUMNS for each of some `convnd` problems. Raises ProblemError where one is not known."""
+    """The values of MIOpen's COLUMNS for each `convnd` problem. Raises ProblemError if a value is not known."""
     values = problems.values
     deep = np.isin(values["layout"], ("NCDHW", "NDHWC"))
     forward = values["direction"] == "forward"
-    found: dict[str, NDArray[Any]] = {
+    columns: dict[str, NDArray[Any]] = {
         "spatial_dim": np.where(deep, 3, 2), "in_channels": values["from_c"], "out_channels": values["to_c"],
         "in_h": values["from_h"], "in_w": values["from_w"], "in_d": np.where(forward, values["d"], values["out_d"]),
         "batchsize": values["n"], "bias": (values["bias"] == "yes").astype(int), "group_count": values["groups"],
         "layout": values["layout"], "data_type": _words(values["dtype"], DTYPES),
         "direction": _words(values["direction"], DIRECTIONS)}
     for axis in "dhw":
-        there = deep if axis == "d" else np.full(len(deep), True)  # MIOpen writes 0 for what a 2-D convolution has not
-        found |= {f"fil_{axis}": values[_FILTER[axis]], f"pad_{axis}": values[f"pad_{axis}"],
-                  f"conv_stride_{axis}": np.where(there, values[f"stride_{axis}"], 0),
-                  f"dilation_{axis}": np.where(there, values[f"dilation_{axis}"], 0)}
+        has_axis = deep if axis == "d" else np.full(len(deep), True)  # in 2-D, MIOpen writes 0 for depth
+        columns |= {f"fil_{axis}": values[_FILTER[axis]], f"pad_{axis}": values[f"pad_{axis}"],
+                  f"conv_stride_{axis}": np.where(has_axis, values[f"stride_{axis}"], 0),
+                  f"dilation_{axis}": np.where(has_axis, values[f"dilation_{axis}"], 0)}
     for name in ("from_c", "to_c", "from_h", "from_w", "n", "d", "out_d"):
         if not problems.known[name].all():
             raise ProblemError(f"MIOpen must know {name} of a problem")
-    return list(zip(*(found[name].tolist() for name in COLUMNS), strict=True))
+    return list(zip(*(columns[name].tolist() for name in COLUMNS), strict=True))
 
 
 def _words(ours: NDArray[Any], table: Mapping[str, str]) -> NDArray[Any]:
@@ -112,7 +112,7 @@ def _words(ours: NDArray[Any], table: Mapping[str, str]) -> NDArray[Any]:
 
 
 def as_convnd(problem: Problem) -> Problem:
-    """A 2-D convolution as one of which sizes may be unknown. Raises ProblemError where MIOpen has no such problem."""
+    """Convert a conv2d problem to convnd; convnd is returned as it is. Raises ProblemError if MIOpen cannot run it."""
     if problem.type == "convnd":
         return problem
     if problem.type != "conv2d" or problem["activation"] != "none":

@@ -1,4 +1,4 @@
-"""Predictions as files: what `seqtune predict --json` printed, a line each."""
+"""Files of predictions: the output of `seqtune predict --json`, one prediction per line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ LARGEST_FILE = 100_000_000  # bytes
 
 
 def read_predictions(path: Path) -> Iterator[tuple[str, Problem, Configuration]]:
-    """The device's name, problem and configuration of every candidate, most promising first. Raises FormatError."""
+    """Read the device's name, the problem and the configuration of every candidate, most promising first.
+
+    Raises FormatError.
+    """
     text = read_bounded(path, LARGEST_FILE).decode("utf-8", errors="replace")
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():

@@ -1,10 +1,9 @@
-"""Recorded spaces on disk: a Parquet file per kernel, a row per device and configuration, and `spaces.json` beside it.
-
+"""Recorded spaces on disk: a Parquet file per kernel, a row per device and configuration, and one `spaces.json`.
 `spaces.json` holds, by the Parquet file's name: kernel, tune_params (name -> values), restrictions, problem_size and
-devices (name -> device_name, vendor). A Parquet file that stands alone has its part of it as the metadata `space`.
-Columns: device, one per parameter, status (`ok` or what Kernel Tuner calls the failure), time_ms (mean of the runs),
-and where they are there `measured`, `n_runs` and `compile_ms`. Rows that are not `measured` were made up, and are left
-out: what the restrictions allow beyond the rows was not measured.
+devices (name -> device_name, vendor). A single Parquet file without it has its part as the metadata `space`.
+Columns: device, one per parameter, status (`ok` or Kernel Tuner's word for the failure), time_ms (mean of the runs),
+and optionally `measured`, `n_runs` and `compile_ms`. Rows that are not `measured` have invented times and are left out;
+valid configurations without a row were not measured.
 """
 
 from __future__ import annotations
@@ -25,8 +24,18 @@ from seqtune.kernels.files import read_bounded, reason
 
 from ..dataset import LARGEST_FILE, Dataset
 from ..record import Status
-from .foreign_records import MOST_ROWS, STATUSES, Recorded, Row, is_setting, milliseconds, reading, setting, to_dataset
-from .format import Format, Reading
+from .foreign_records import (
+    MOST_ROWS,
+    STATUSES,
+    ForeignRecord,
+    ForeignRecords,
+    import_result,
+    is_setting,
+    milliseconds,
+    setting,
+    to_dataset,
+)
+from .format import Format, ImportResult
 
 SPACES = "spaces.json"
 MOST_RUNS = 1_000_000  # of one configuration
@@ -53,7 +62,7 @@ class _Space(BaseModel):
 
 
 def is_recorded(path: Path) -> bool:
-    """Whether it is a folder with a spaces.json, or a Parquet file of one."""
+    """Whether the path is a folder with a spaces.json, or a Parquet file of recorded spaces."""
     if path.is_dir():
         return (path / SPACES).is_file()
     try:
@@ -66,14 +75,14 @@ def is_recorded(path: Path) -> bool:
 
 
 def read_recorded(path: Path) -> Dataset:
-    """A folder's or a file's recordings as a data set. Raises FormatError."""
+    """Read a folder or file of recorded spaces as a data set. Raises FormatError."""
     return to_dataset(list(recordings(path)), "recorded spaces")
 
 
-def recordings(path: Path) -> Iterator[Recorded]:
-    """One per kernel and device."""
-    place = path / SPACES if path.is_dir() else path.with_name(SPACES)
-    spaces = _spaces(place) if place.is_file() else {}
+def recordings(path: Path) -> Iterator[ForeignRecords]:
+    """Read the records of each kernel and device. Raises FormatError."""
+    spaces_path = path / SPACES if path.is_dir() else path.with_name(SPACES)
+    spaces = _spaces(spaces_path) if spaces_path.is_file() else {}
     if not path.is_dir():
         yield from _of_file(path, spaces.get(path.stem))
         return
@@ -81,8 +90,8 @@ def recordings(path: Path) -> Iterator[Recorded]:
         yield from _of_file(path / f"{Path(name).name}.parquet", space)
 
 
-def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> Reading:
-    return reading([space for file in files for space in recordings(file)], "recorded")
+def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResult:
+    return import_result([space for file in files for space in recordings(file)], "recorded")
 
 
 RECORDED = Format(("*.parquet",), read=_read)
@@ -90,10 +99,10 @@ RECORDED = Format(("*.parquet",), read=_read)
 
 def _spaces(path: Path) -> dict[str, _Space]:
     try:
-        found = json.loads(read_bounded(path, LARGEST_SPACES))
-        if not isinstance(found, dict):
+        content = json.loads(read_bounded(path, LARGEST_SPACES))
+        if not isinstance(content, dict):
             raise FormatError(f"{path} is not an object of spaces")
-        return {str(name): _Space.model_validate(space) for name, space in found.items()}
+        return {str(name): _Space.model_validate(space) for name, space in content.items()}
     except ValidationError as error:
         raise FormatError(f"{path} does not describe recorded spaces: {_first(error)}") from None
     except (ValueError, RecursionError) as error:
@@ -101,11 +110,11 @@ def _spaces(path: Path) -> dict[str, _Space]:
 
 
 def _first(error: ValidationError) -> str:
-    one = error.errors()[0]
-    return f"{'.'.join(map(str, one['loc']))}: {one['msg']}"[:300]
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
 
 
-def _of_file(path: Path, space: _Space | None) -> Iterator[Recorded]:
+def _of_file(path: Path, space: _Space | None) -> Iterator[ForeignRecords]:
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise FormatError(f"{path} is larger than {LARGEST_FILE >> 20} MiB")
@@ -116,12 +125,12 @@ def _of_file(path: Path, space: _Space | None) -> Iterator[Recorded]:
             space = _Space.model_validate_json((file.schema_arrow.metadata or {}).get(b"space", b""))
         if not space.tune_params:
             raise FormatError(f"{path}: its space names no parameter")
-        there = set(file.schema_arrow.names)
+        present = set(file.schema_arrow.names)
         needed = ["device", "status", "time_ms", *space.tune_params]
         for name in needed:
-            if name not in there:
+            if name not in present:
                 raise FormatError(f"{path} has no column {name!r:.40}")
-        names = [*needed, *(name for name in ("measured", "n_runs", "compile_ms") if name in there)]
+        names = [*needed, *(name for name in ("measured", "n_runs", "compile_ms") if name in present)]
         table = file.read(columns=list(dict.fromkeys(names)))
         columns = {name: (table.column(name).cast(_TYPES[name]) if name in _TYPES else table.column(name)).to_pylist()
                    for name in table.column_names}
@@ -134,28 +143,29 @@ def _of_file(path: Path, space: _Space | None) -> Iterator[Recorded]:
         raise FormatError(f"{path} is no Parquet file of a recorded space: {message}") from None
     sizes: Sequence[int] = space.problem_size if isinstance(space.problem_size, list) else [space.problem_size]
     parameters = {name: [setting(value) for value in values] for name, values in space.tune_params.items()}
-    found: dict[str, Recorded] = {}
+    records: dict[str, ForeignRecords] = {}
     settings = list(zip(*(columns[name] for name in parameters), strict=True))
     blank = [None] * len(settings)
     rest = zip(columns["device"], columns["status"], columns["time_ms"], columns.get("measured", blank),
                columns.get("n_runs", blank), columns.get("compile_ms", blank), strict=True)
     for values, (device, status, time, measured, runs, compiling) in zip(settings, rest, strict=True):
-        if device not in found:
+        if device not in records:
             facts = space.devices.get(str(device), _Device())
-            found[device] = Recorded(str(path), space.kernel, str(device), parameters, sizes, space.restrictions,
-                                     facts.device_name, facts.vendor)
-        one = found[device]
+            records[device] = ForeignRecords(str(path), space.kernel, str(device), parameters, sizes,
+                                             space.restrictions, facts.device_name, facts.vendor)
+        record = records[device]
         if measured is False:
-            one.skipped["not measured, but made up"] += 1
+            record.skipped["not measured, but made up"] += 1
             continue
         outcome = _outcome(path, status, time)
         if not all(map(is_setting, values)):
-            one.skipped["a configuration without its parameters"] += 1
+            record.skipped["a configuration without its parameters"] += 1
         elif not outcome:
-            one.skipped["a time that no clock shows"] += 1
+            record.skipped["a time that no clock shows"] += 1
         else:
-            one.rows.append(Row(tuple(map(setting, values)), *outcome, _count(runs), 0.0, milliseconds(compiling)))
-    yield from found.values()
+            record.rows.append(ForeignRecord(tuple(map(setting, values)), *outcome, _count(runs), 0.0,
+                                             milliseconds(compiling)))
+    yield from records.values()
 
 
 def _outcome(path: Path, status: Any, time: Any) -> tuple[Status, float] | None:
@@ -168,5 +178,5 @@ def _outcome(path: Path, status: Any, time: Any) -> tuple[Status, float] | None:
 
 
 def _count(runs: float | None) -> int:
-    """How many there were; 1 where the file does not say it."""
+    """The number of runs; 1 if the file does not contain it."""
     return int(runs) if runs is not None and 1 <= runs <= MOST_RUNS else 1

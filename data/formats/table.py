@@ -1,6 +1,6 @@
-"""Table of formats: other tools' files and our own, by the name that `seqtune import` and `seqtune export` know.
+"""Table of formats: the files that `seqtune import` and `seqtune export` know, by name.
 
-A new format is one file with a `Format` and one line here. The modules are loaded when a format is asked for.
+A new format is one file with a `Format` and one line here. The module of a format is imported on first use.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .format import Format
 
 
-class Entry(NamedTuple):
-    """One format: the Format's `module:attribute`, what its files are, and what can be done with them."""
+class FormatEntry(NamedTuple):
+    """One format: `module:attribute` of its Format, the meaning of its files, and its abilities."""
 
     reference: str
     meaning: str
@@ -25,40 +25,43 @@ class Entry(NamedTuple):
 
 
 _HERE = "seqtune.data.formats"
-FORMATS: Mapping[str, Entry] = {
-    "parquet": Entry(f"{_HERE}.dataset_file:PARQUET", "a data set of seqtune", "read and write"),
-    "t4": Entry(f"{_HERE}.t4:T4", "T4 results (.json, .json.gz)", "read and write"),
-    "kernel-tuner": Entry(f"{_HERE}.kernel_tuner:KERNEL_TUNER", "caches of Kernel Tuner (.json, .json.gz)", "read"),
-    "recorded": Entry(f"{_HERE}.recorded_spaces:RECORDED", "recorded spaces (Parquet with a spaces.json)", "read"),
-    "miopen": Entry(f"{_HERE}.miopen_import:MIOPEN", "MIOpen's perf-dbs and find-dbs, compressed or not", "read"),
-    "miopen-text": Entry(f"{_HERE}.miopen_export:TEXT", "MIOpen's user perf-db as text", "read and write"),
-    "miopen-udb": Entry(f"{_HERE}.miopen_export:UDB", "MIOpen's user perf-db as SQLite", "read and write"),
-    "miopen-override": Entry(f"{_HERE}.miopen_export:OVERRIDE", "a value of MIOPEN_DEBUG_PERFDB_OVERRIDE", "write"),
+FORMATS: Mapping[str, FormatEntry] = {
+    "parquet": FormatEntry(f"{_HERE}.dataset_file:PARQUET", "a data set of seqtune", "read and write"),
+    "t4": FormatEntry(f"{_HERE}.t4:T4", "T4 results (.json, .json.gz)", "read and write"),
+    "kernel-tuner": FormatEntry(f"{_HERE}.kernel_tuner:KERNEL_TUNER", "caches of Kernel Tuner (.json, .json.gz)",
+                                "read"),
+    "recorded": FormatEntry(f"{_HERE}.recorded_spaces:RECORDED", "recorded spaces (Parquet with a spaces.json)",
+                            "read"),
+    "miopen": FormatEntry(f"{_HERE}.miopen_import:MIOPEN", "MIOpen's perf-dbs and find-dbs, compressed or not", "read"),
+    "miopen-text": FormatEntry(f"{_HERE}.miopen_export:TEXT", "MIOpen's user perf-db as text", "read and write"),
+    "miopen-udb": FormatEntry(f"{_HERE}.miopen_export:UDB", "MIOpen's user perf-db as SQLite", "read and write"),
+    "miopen-override": FormatEntry(f"{_HERE}.miopen_export:OVERRIDE", "a value of MIOPEN_DEBUG_PERFDB_OVERRIDE",
+                                   "write"),
 }
 
 
 def names(ability: str) -> list[str]:
-    """The formats that can be `read` or `write` (written)."""
+    """The names of the formats with an ability, `read` or `write`."""
     return [name for name, entry in FORMATS.items() if ability in entry.can.split(" and ")]
 
 
 def described(ability: str) -> str:
-    """These formats with their meanings, for a help text."""
+    """The formats with an ability, `read` or `write`, and their meanings, as one line for a help text."""
     return "; ".join(f"{name}: {FORMATS[name].meaning}" for name in names(ability))
 
 
 def format_of(name: str, ability: str) -> Format:
-    """The format of that name. Raises MisuseError where there is none, or where it cannot be read or written."""
+    """The format of this name. Raises MisuseError if there is none, or if it lacks the ability `read` or `write`."""
     if name not in names(ability):
         problem = f"{name} cannot be {'read' if ability == 'read' else 'written'}" if name in FORMATS else (
             f"no format {name!r:.40}")
         raise MisuseError(f"{problem}; there are {', '.join(names(ability))}")
-    found: Format = resolve(FORMATS[name].reference)  # type: ignore[assignment]
-    return found
+    entry: Format = resolve(FORMATS[name].reference)  # type: ignore[assignment]
+    return entry
 
 
 def find_files(name: str, paths: Sequence[str | Path]) -> list[Path]:
-    """The files at these paths, which are files or folders of them. Raises MisuseError where there is none."""
+    """The files of a format at these paths of files and folders. Raises MisuseError if there is none."""
     patterns = format_of(name, "read").patterns
     files: list[Path] = []
     for path in map(Path, paths):

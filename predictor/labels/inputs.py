@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.queries import Problems, Questions
+from seqtune.data.queries import DistinctProblems, Questions
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 
@@ -76,7 +76,7 @@ TREE_FEATURES = (len(NUMBERS) + sum(map(len, _MODULI.values())) + len(_TWOS) + l
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What is seen of questions. Problems and devices are seen once, however many questions name them."""
+    """What is seen of questions. DistinctProblems and devices are seen once, however many questions name them."""
 
     table: Floats  # (distinct number, CODE)
     numbers: NDArray[np.int64]  # (problem, NUMBERS) rows of `table`
@@ -144,7 +144,7 @@ def plain_columns(questions: Questions) -> Floats:
 
 
 @lru_cache(maxsize=1)  # a transformer and trees ask for the same, one after the other
-def _evaluated(problems: Problems, wanted: tuple[str, ...]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _evaluated(problems: DistinctProblems, wanted: tuple[str, ...]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The values of expressions by problem, and where all that they name is known. Both (problem, wanted)."""
     columns = problems.columns
     names: dict[str, Any] = dict(columns.values)

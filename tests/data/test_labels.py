@@ -12,7 +12,7 @@ import pytest
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.miopen_import import read_files
 from seqtune.data.labels import Labels, Races, read_labels, read_races
-from seqtune.data.queries import Problems, Questions
+from seqtune.data.queries import DistinctProblems, Questions
 from seqtune.kernels.miopen.gpus import device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.labels.baselines.lookup import Majority, Nearest
@@ -65,7 +65,7 @@ def test_what_a_perf_db_leaves_open_changes_neither_side_nor_features() -> None:
     problems = [Problem.make("convnd", **known, h=55, w=55), Problem.make("convnd", **known, h=56, w=56),
                 Problem.make("convnd", **known, h=None, w=None, out_h=28, out_w=28),
                 Problem.make("conv2d", **known, h=56, w=56)]
-    assert len(set(Problems.of(problems).hashes.tolist())) == 1
+    assert len(set(DistinctProblems.of(problems).hashes.tolist())) == 1
     questions = Questions.of([(problem, MI50) for problem in problems])
     columns = tree_columns(questions)
     assert columns.shape == (4, TREE_FEATURES)

@@ -101,7 +101,7 @@ def _words(labels: Labels) -> NDArray[np.int64]:
     """One number per label for its direction, data type and layout together."""
     questions = labels.questions.compact()
     values, features = questions.problems.columns.values, questions.problems.columns.operation.by_name
-    number = np.zeros(len(questions.problems.made), np.int64)
+    number = np.zeros(len(questions.problems.problems), np.int64)
     for name in ("direction", "dtype", "layout"):
         choices = features[name].choices
         number = number * len(choices) + np.array([choices.index(word) for word in values[name].tolist()])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from seqtune.data.dataset import Dataset
-from seqtune.data.formats.foreign_records import Recorded, Row, to_dataset
+from seqtune.data.formats.foreign_records import ForeignRecord, ForeignRecords, to_dataset
 from seqtune.data.formats.kernel_tuner import read_cache
 from seqtune.data.record import Status
 from seqtune.errors import FormatError
@@ -103,7 +103,7 @@ def test_caches_of_several_devices_share_their_kernel_and_others_are_told_apart(
     data = to_dataset(both, "kernel-tuner")
     assert list(data.kernels) == ["recorded.toy"]
     assert {device.name for device in data.devices.values()} == {"recorded:The-Fast-One", "recorded:odd"}
-    other = Recorded("b.json", "toy", "x", {"width": [1]}, rows=[Row((1,), Status.CORRECT, 1.0)])
+    other = ForeignRecords("b.json", "toy", "x", {"width": [1]}, rows=[ForeignRecord((1,), Status.CORRECT, 1.0)])
     with pytest.raises(FormatError, match=r"b\.json declares another kernel toy"):
         to_dataset([*both, other], "kernel-tuner")
 
