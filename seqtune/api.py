@@ -110,18 +110,18 @@ def _verify(task: Task, proposals: Mapping[Configuration, float | None], seconds
             journal: str | Path | None, progress: Say) -> Prediction:
     from seqtune.data.journal import Journal
     from seqtune.tuner.measuring.runner import Runner
-    from seqtune.tuner.measuring.verdicts import keep_verdict, kept_verdict
+    from seqtune.tuner.measuring.verdicts import find_verdict, store_verdict
     from seqtune.tuner.measuring.verification import verify
 
     problem, device, default = task.problem, task.device, task.default
     versions = {kernel.name: kernel.version for kernel in task.kernels}
     with Journal(journal) as records:
-        earlier = kept_verdict(records, problem, device, versions, proposals, default, seconds) if cache else None
+        earlier = find_verdict(records, problem, device, versions, proposals, default, seconds) if cache else None
         began = time.monotonic()
         if earlier is None:
             with Runner(device) as runner:
                 verdict = verify(runner, problem, list(proposals), default, seconds, progress)
-            keep_verdict(records, problem, device, versions, verdict, seconds)
+            store_verdict(records, problem, device, versions, verdict, seconds)
         else:
             verdict = earlier
     elapsed = None if earlier is not None else time.monotonic() - began

@@ -1,4 +1,3 @@
-"""Budget: what a verification may take where its user does not say. Imports nothing: the command line's help shows it.
-"""
+"""Budget: the default time of a verification. The module imports nothing, because the command line's help reads it."""
 
-SECONDS = 10.0  # building included: a few hundred rounds of small problems, a dozen of large ones
+SECONDS = 10.0  # including the builds: a few hundred rounds of small problems, a dozen rounds of large ones

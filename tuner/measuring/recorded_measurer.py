@@ -1,6 +1,6 @@
 """RecordedMeasurer: a measurer that answers from records, for strategies and reports that need no device.
 
-What was recorded comes back as it was; what was not has status `runtime` and says so.
+A recorded configuration gets its recorded measurement, any other the status `runtime` and the message "not recorded".
 """
 
 from __future__ import annotations
@@ -15,56 +15,57 @@ from seqtune.kernels.problem import Problem
 
 from .timing import Options
 
-BESIDE_OTHERS = ("final", "verify")  # runs
+COMPARED_RUNS = ("final", "verify")  # runs that measure configurations in rounds with others
 
-_Known = dict[tuple[str, Configuration], Measurement]  # by Problem.key
+_Measurements = dict[tuple[str, Configuration], Measurement]  # (Problem.key, configuration) -> measurement
 
 
 class RecordedMeasurer:
-    """The records of one device that these kernels' versions and its toolchain made; of two alike the later one counts.
+    """Answers from the records of one device, of its current toolchain and of these kernels' versions.
 
-    `measure` answers with the trials, or with what was measured `again` alone where that was faster. `compare` answers
-    with what was measured beside others (runs `final` and `verify`) where all that it is asked for was, else as well.
+    Of several records of a configuration the last one counts. `measure` returns the trial, or the measurement of the
+    run `again` if that was faster. `compare` returns measurements of the runs `final` and `verify`, which compared the
+    configurations in rounds, if all configurations have one; otherwise it returns the same as `measure`.
     """
 
     def __init__(self, device: Device, records: Iterable[Record], kernels: Sequence[Kernel]) -> None:
         self.device = device
         self.kernels = tuple(kernels)
         versions = {kernel.name: kernel.version for kernel in kernels}
-        self._trials: _Known = {}
-        self._repeats: _Known = {}
+        self._trials: _Measurements = {}
+        self._repeats: _Measurements = {}
         for record in records:
             if record.device == device.key and record.is_todays(device.toolchain, versions):
-                known = self._repeats if record.run in BESIDE_OTHERS else self._trials
-                place, measurement = (record.problem.key, record.configuration), record.measurement
-                if record.run != "again" or place not in known or measurement.seconds < known[place].seconds:
-                    known[place] = measurement
+                measurements = self._repeats if record.run in COMPARED_RUNS else self._trials
+                key, measurement = (record.problem.key, record.configuration), record.measurement
+                if record.run != "again" or key not in measurements or measurement.seconds < measurements[key].seconds:
+                    measurements[key] = measurement
         self._problems = {problem for problem, _ in (*self._trials, *self._repeats)}
 
     def __contains__(self, problem: Problem) -> bool:
-        """Whether anything is recorded for it."""
+        """Whether there is a record of this problem."""
         return problem.key in self._problems
 
     def has(self, problem: Problem, configuration: Configuration) -> bool:
-        """Whether that configuration is recorded for it."""
-        asked = problem.key, configuration
-        return asked in self._trials or asked in self._repeats
+        """Whether there is a record of this configuration of the problem."""
+        key = problem.key, configuration
+        return key in self._trials or key in self._repeats
 
     def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
                 best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
-        """Each configuration with its recorded measurement."""
+        """Yield each configuration with its recorded measurement."""
         for configuration in configurations:
             yield configuration, self._find(problem, configuration)
 
     def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
                 options: Options) -> list[Measurement]:
-        """The recorded measurements."""
-        asked = [(problem.key, configuration) for configuration in configurations]
-        if all(one in self._repeats for one in asked):
-            return [self._repeats[one] for one in asked]
+        """The recorded measurements, in the given order. `rounds` and `options` have no effect."""
+        keys = [(problem.key, configuration) for configuration in configurations]
+        if all(key in self._repeats for key in keys):
+            return [self._repeats[key] for key in keys]
         return [self._find(problem, configuration) for configuration in configurations]
 
     def _find(self, problem: Problem, configuration: Configuration) -> Measurement:
-        asked = problem.key, configuration
+        key = problem.key, configuration
         missing = Measurement(Status.RUNTIME, message=f"not recorded on {self.device.name}")
-        return self._trials.get(asked) or self._repeats.get(asked) or missing
+        return self._trials.get(key) or self._repeats.get(key) or missing

@@ -1,4 +1,4 @@
-"""Reference: seeded operands of a problem, and its answer in float64 by the definition of its operation."""
+"""Reference: seeded operands of a problem, and its result in float64 by the definition of its operation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from seqtune.kernels.problem import Problem
 
 
 def make_operands(problem: Problem, seed: int = 0) -> dict[str, Array]:
-    """Seeded normal operands by name, fp32. Raises ProblemError where the operation has no reference."""
+    """Make operands by name: float32, normally distributed. Raises ProblemError if the operation has no reference."""
     generator = np.random.default_rng(seed)
     shapes = operation(problem.type).operands(problem)
     return {name: generator.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
 
 
 def reference(problem: Problem, operands: Operands) -> NDArray[np.float64]:
-    """The result in float64, in the problem's shape and layout."""
+    """Compute the result in float64, in the problem's shape and layout."""
     return operation(problem.type).reference(problem, operands)

@@ -1,7 +1,7 @@
-"""Runner: measures through one worker process, and survives whatever a kernel does to it.
+"""Runner: measures in a worker process, so that a kernel that hangs or crashes does not end the caller.
 
-A configuration that takes too long, or takes the worker down, is recorded so; the worker is started anew and the rest
-go on. A crash counts only when it repeats in a fresh worker, since an earlier kernel may have damaged the memory.
+A configuration that takes too long or crashes the worker gets that status, and a new worker measures the rest. A crash
+counts only if it repeats in a new worker, because an earlier kernel may have damaged the memory of the old one.
 """
 
 from __future__ import annotations
@@ -21,31 +21,33 @@ from seqtune.kernels.registry import KERNELS
 
 from .timing import Options
 from .worker_process import Message, WorkerProcess
-from .worker_request import Limits, State, WorkerRequest
+from .worker_request import Limits, RequestState, WorkerRequest
 
 
 class Measurer(Protocol):
-    """What the tuning loop and the verification need: a Runner, or records that answer in its place (replay)."""
+    """Measures for the tuning loop and the verification: a Runner, or a RecordedMeasurer (replay)."""
 
     device: Device
 
     def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
                 best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
-        """Each configuration with its measurement, in order, as they come."""
+        """Yield each configuration with its measurement, in the given order, as soon as it is measured.
+
+        `best` is the least time so far, in seconds; much slower configurations get fewer samples.
+        """
         ...
 
     def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
                 options: Options) -> list[Measurement]:
-        """All measured in interleaved rounds of one sample each, in the given order."""
+        """Measure all in interleaved rounds of one sample each; return the measurements in the given order."""
         ...
 
 
 class Runner:
-    """Owns the worker process of one device. Use it as a context manager, from the thread that made it.
+    """Owns the worker process of one device. Use it as a context manager, from the thread that created it.
 
-    The worker knows this process's tables of operations and kernels, and imports from where this process does.
-    `backend`, `kernels` (name -> "module:attribute") and `path` (folders to import from) add to that: the seam for a
-    backend or a kernel that is not of this package.
+    The worker gets the tables of operations and kernels and the import path of this process. `backend`, `kernels` (name
+    -> "module:attribute") and `path` (folders to import from) add a backend or kernels from outside this package.
     """
 
     def __init__(self, device: Device, backend: str | None = None, kernels: Mapping[str, str] | None = None,
@@ -64,17 +66,17 @@ class Runner:
         self.close()
 
     def close(self) -> None:
-        """End the worker."""
+        """End the worker process."""
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
 
     def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
                 best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
-        """Each configuration with its measurement, in order, as they come. Closing the iterator cancels the rest."""
+        """Yield each configuration with its measurement, in the given order. Closing the generator cancels the rest."""
         index, suspect = 0, -1
         while index < len(configurations):
-            batch = _of_one_kernel(configurations, index)
+            batch = _batch_from(configurations, index)
             end = index + len(batch)
             with self._request(problem, options, {
                     "do": "measure", "kernel": batch[0].kernel, "best": None if math.isinf(best) else best,
@@ -85,9 +87,9 @@ class Runner:
                     yield configurations[index - 1], measurement
                 if index == end:
                     request.finish()
-            if request.state is State.DEAD and not request.fresh and suspect != index:
-                suspect = index  # once more, in a fresh worker
-            elif request.state in (State.LATE, State.DEAD):
+            if request.state is RequestState.DEAD and not request.fresh and suspect != index:
+                suspect = index  # measure it once more, in a new worker
+            elif request.state in (RequestState.LATE, RequestState.DEAD):
                 if not request.prepared:
                     raise request.unprepared()
                 index += 1
@@ -95,28 +97,31 @@ class Runner:
 
     def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
                 options: Options) -> list[Measurement]:
-        """All measured in interleaved rounds of one sample each, in the given order; a crash takes out its cause."""
+        """Measure all in interleaved rounds of one sample each; return the measurements in the given order.
+
+        A configuration that crashes the worker gets the status CRASH, and the others are compared again.
+        """
         measurements: dict[int, Measurement] = {}
         while len(measurements) < len(configurations):
-            left = [index for index in range(len(configurations)) if index not in measurements]
-            entries = [[configurations[index].kernel, list(configurations[index].settings)] for index in left]
+            remaining = [index for index in range(len(configurations)) if index not in measurements]
+            entries = [[configurations[index].kernel, list(configurations[index].settings)] for index in remaining]
             with self._request(problem, options, {"do": "compare", "rounds": rounds, "entries": entries}) as request:
                 compared = request.comparison()
             if compared is not None:
-                answers = dict(zip(left, compared, strict=True))
+                answers = dict(zip(remaining, compared, strict=True))
                 damaging = {index: measurement for index, measurement in answers.items() if measurement.damaged}
                 measurements.update(damaging or answers)
-                if damaging:  # they may have damaged the others
+                if damaging:  # these kernels may have damaged the results of the others
                     self.close()
-            elif request.at >= 0:
-                measurements[left[request.at]] = request.failure()
-            elif request.state is State.LATE or request.fresh:
+            elif request.entry >= 0:
+                measurements[remaining[request.entry]] = request.failure()
+            elif request.state is RequestState.LATE or request.fresh:
                 raise request.unprepared()
-            # else once more, in a fresh worker: an earlier kernel may have damaged this one
+            # Otherwise compare again, in a new worker: an earlier kernel may have damaged the memory of this one.
         return [measurements[index] for index in range(len(configurations))]
 
     def _request(self, problem: Problem, options: Options, message: Message) -> WorkerRequest:
-        """A request to a worker that is ready. Raises UnavailableError where its backend does not open."""
+        """A request to the worker, started if none is alive. Raises UnavailableError if its backend does not open."""
         if self._worker is None or not self._worker.alive:
             self._worker = WorkerProcess(self.device.name, self._hello)
         limits = Limits.of(problem, options, self._worker.build_allowance)
@@ -124,8 +129,8 @@ class Runner:
                              {**message, "problem": problem.to_json(), "options": options.to_json()})
 
 
-def _of_one_kernel(configurations: Sequence[Configuration], begin: int) -> Sequence[Configuration]:
-    """The longest run of configurations of one kernel from `begin` on."""
+def _batch_from(configurations: Sequence[Configuration], begin: int) -> Sequence[Configuration]:
+    """The configurations from index `begin` on that are of the same kernel, up to the first of another kernel."""
     end = begin
     while end < len(configurations) and configurations[end].kernel == configurations[begin].kernel:
         end += 1

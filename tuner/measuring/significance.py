@@ -12,24 +12,24 @@ from statistics import fmean, variance
 
 
 def faster(samples: Sequence[float], than: Sequence[float]) -> float:
-    """The p-value of "not faster": small where the samples' mean is below the other's beyond doubt.
+    """The p-value of the hypothesis that `samples` are not faster than `than`: small if their mean is clearly less.
 
-    With fewer than two samples on a side, or none that differ, there is no noise to compare with: 0 or 1 by the means.
+    If a side has fewer than two samples, or no samples differ, the noise is unknown: 0 or 1, by the means alone.
     """
     if not samples or not than:
         return 0.0 if samples else 1.0
     lead = fmean(than) - fmean(samples)
     if len(samples) < 2 or len(than) < 2:
         return 0.0 if lead > 0 else 1.0
-    mine, other = variance(samples) / len(samples), variance(than) / len(than)
-    if mine + other == 0:
+    error, than_error = variance(samples) / len(samples), variance(than) / len(than)  # squares of standard errors
+    if error + than_error == 0:
         return 0.0 if lead > 0 else 1.0
-    freedom = (mine + other) ** 2 / (mine**2 / (len(samples) - 1) + other**2 / (len(than) - 1))
-    return student_tail(lead / math.sqrt(mine + other), freedom)
+    freedom = (error + than_error) ** 2 / (error**2 / (len(samples) - 1) + than_error**2 / (len(than) - 1))
+    return student_tail(lead / math.sqrt(error + than_error), freedom)
 
 
 def student_tail(t: float, freedom: float) -> float:
-    """P(T > t) of Student's t-distribution."""
+    """The probability P(T > t) of Student's t-distribution with `freedom` degrees of freedom."""
     tail = 0.5 * _beta(freedom / (freedom + t * t), freedom / 2, 0.5)
     return tail if t > 0 else 1 - tail
 
@@ -38,7 +38,7 @@ def _beta(x: float, a: float, b: float) -> float:
     """The regularised incomplete beta function I_x(a, b)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly, the mirror image does so quickly
+    if x > (a + 1) / (a + b + 2):  # the fraction converges slowly here, and its mirror image quickly
         return 1 - _beta(1 - x, b, a)
     front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
     c, d = 1.0, 1 / _nonzero(1 - (a + b) * x / (a + 1))

@@ -1,7 +1,8 @@
-"""Measuring one executable: first the check against the reference on poisoned output, then the timing samples.
+"""Timing of executables: first the check against the reference, on poisoned output, then the timing samples.
 
-A sample loops launches until it has lasted `sample_seconds` and is divided by their number; every sample is kept, and
-the least one counts (on a shared machine noise only ever adds). This runs in the worker process, or in the user's own.
+A sample repeats launches for at least `sample_seconds` and is the mean time of one launch. Every sample is kept, and
+the least one counts, because noise on a shared machine only adds time. This runs in the worker, or in the user's
+process.
 """
 
 from __future__ import annotations
@@ -27,28 +28,28 @@ from .reference import make_operands, reference
 class Options:
     """How to measure; each default with its reason."""
 
-    samples: int = 10  # the least of 5 is right within 3 % for kernels in the second-level cache, of 10 in the third
-    sample_seconds: float = 200e-6  # far above the clock's and the call's own cost, below a scheduler's time slice
-    drop_factors: tuple[float, ...] = (8.0, 3.0, 1.3)  # after 1, 2, 3 ... samples: dropped where the least one is
-    #                                                    slower than the best so far by this; the last one stays
-    second_look: float = 2e-3  # seconds to wait before a drop is decided by one more sample: the first ones may have
-    #                            met another process's time slice, which makes a good kernel look hopeless
-    longest_seconds: float = 2.0  # of sampling one configuration; a slower kernel gets fewer samples
-    build_seconds: float = 15.0  # then the worker is killed; LLVM takes 20 ms, PoCL a second
-    run_seconds: float = 10.0  # then the worker is killed; plus three launches at 1 GFLOP/s
-    seed: int = 0  # of the operands
-    order_seed: int = 0  # of the order within each round of a comparison
+    samples: int = 10  # the least of 5 is within 3 % of the truth for kernels in the L2 cache; in L3 it takes 10
+    sample_seconds: float = 200e-6  # far more than the clock and the call cost, less than a scheduler's time slice
+    drop_factors: tuple[float, ...] = (8.0, 3.0, 1.3)  # after 1, 2, 3 ... samples: a configuration is dropped if its
+    #                    least sample is slower than the best so far by this factor; the last factor holds for the rest
+    second_look: float = 2e-3  # seconds to wait before one more sample decides about a drop: another process may have
+    #                            run during the first samples, which makes a good kernel look slow
+    longest_seconds: float = 2.0  # seconds of sampling per configuration; a slower kernel gets fewer samples
+    build_seconds: float = 15.0  # then the worker is killed; LLVM takes 20 ms, PoCL 1 s
+    run_seconds: float = 10.0  # then the worker is killed; three launches at 1 GFLOP/s are added
+    seed: int = 0  # seed of the operands
+    order_seed: int = 0  # seed of the order within each round of a comparison
 
     def to_json(self) -> dict[str, object]:
-        """A flat JSON object; for messages between our own processes."""
+        """A flat JSON object, for messages between a runner and its worker."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, found: dict[str, object]) -> Options:
+    def from_json(cls, fields: dict[str, object]) -> Options:
         """The inverse of `to_json`."""
-        factors = found["drop_factors"]
+        factors = fields["drop_factors"]
         assert isinstance(factors, list)
-        return cls(**{**found, "drop_factors": tuple(factors)})  # type: ignore[arg-type]
+        return cls(**{**fields, "drop_factors": tuple(factors)})  # type: ignore[arg-type]
 
 
 DEFAULTS = Options()
@@ -56,15 +57,15 @@ DEFAULTS = Options()
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The reference answer of one problem, in fp32 (rounding is far below any tolerance), and room to compare in."""
+    """The reference result of a problem, in float32 (its rounding is far below any tolerance), and room to compare."""
 
     y: Array
     scale: float  # max|reference|
     tolerance: float
-    scratch: Array
+    scratch: Array  # of the shape of y, overwritten by `error`
 
     def error(self, output: Array) -> float:
-        """max|difference| / max|reference|; NaN where the output holds one."""
+        """The error max|output - reference| / max|reference|; NaN if the output has one, or another shape."""
         if output.shape != self.y.shape:
             return math.nan
         np.subtract(output, self.y, out=self.scratch)
@@ -73,7 +74,7 @@ class Expected:
 
 
 def prepare(problem: Problem, seed: int = 0) -> tuple[Operands, Expected]:
-    """Operands and the expected answer; made once per problem. Read-only, so that backends can keep packed copies."""
+    """Make the operands, read-only so that backends can keep packed copies, and the expected result."""
     operands = make_operands(problem, seed)
     for array in operands.values():
         array.setflags(write=False)
@@ -84,7 +85,10 @@ def prepare(problem: Problem, seed: int = 0) -> tuple[Operands, Expected]:
 
 
 def check(executable: Executable, operands: Operands, expected: Expected) -> tuple[Measurement, float]:
-    """Loads, poisons, runs once and compares: a measurement without samples, and the seconds of that first launch."""
+    """Load, poison, run once and compare. Returns a measurement without samples and the seconds of that launch.
+
+    Raises LaunchError.
+    """
     build = executable.build_seconds
     executable.load(operands)
     executable.poison()
@@ -105,24 +109,24 @@ def check(executable: Executable, operands: Operands, expected: Expected) -> tup
 
 
 def sample(run: Callable[[], None], least_seconds: float, calls: int) -> tuple[float, int]:
-    """Seconds of one launch over at least `least_seconds`, and the number of launches to begin the next sample with."""
-    done = 0
+    """Launch for at least `least_seconds`. Returns the seconds of one launch and the `calls` for the next sample."""
+    launches = 0
     start = time.perf_counter()
     while True:
         for _ in range(calls):
             run()
-        done += calls
+        launches += calls
         elapsed = time.perf_counter() - start
         if elapsed >= least_seconds:
-            one = elapsed / done
-            return one, max(1, math.ceil(least_seconds / one))
-        calls = max(1, math.ceil((least_seconds - elapsed) * done / max(elapsed, 1e-9)))
+            seconds = elapsed / launches
+            return seconds, max(1, math.ceil(least_seconds / seconds))
+        calls = max(1, math.ceil((least_seconds - elapsed) * launches / max(elapsed, 1e-9)))
         calls = min(calls, 1_000_000)
 
 
 def check_and_time(executable: Executable, operands: Operands, expected: Expected, options: Options,
                    best: float = math.inf) -> Measurement:
-    """The measurement of one configuration; `best` is the least time so far, by which hopeless ones are dropped."""
+    """Check and time an executable. `best` is the least time so far, in seconds; much slower ones are dropped early."""
     try:
         checked, first = check(executable, operands, expected)
         if checked.status is not Status.CORRECT:
@@ -132,10 +136,10 @@ def check_and_time(executable: Executable, operands: Operands, expected: Expecte
         least, spent, looked_again = math.inf, 0.0, False
         while len(samples) < options.samples and (not samples or spent < options.longest_seconds or looked_again):
             start = time.perf_counter()
-            one, calls = sample(executable.run, options.sample_seconds, calls)
+            seconds, calls = sample(executable.run, options.sample_seconds, calls)
             spent += time.perf_counter() - start
-            samples.append(one)
-            least = min(least, one)
+            samples.append(seconds)
+            least = min(least, seconds)
             hopeless = least > best * options.drop_factors[min(len(samples), len(options.drop_factors)) - 1]
             if hopeless and looked_again:
                 break
@@ -147,44 +151,44 @@ def check_and_time(executable: Executable, operands: Operands, expected: Expecte
     return Measurement(Status.CORRECT, tuple(samples), checked.error, executable.build_seconds)
 
 
-def interleaved(executables: Sequence[Executable | None], operands: Operands, expected: Expected, rounds: int,
-                options: Options, at: Callable[[int], None] = lambda place: None) -> list[Measurement | None]:
-    """Finalists: each checked again, then `rounds` rounds of one sample each, so that drift meets all alike.
+def time_in_rounds(executables: Sequence[Executable | None], operands: Operands, expected: Expected, rounds: int,
+                   options: Options, at: Callable[[int], None] = lambda index: None) -> list[Measurement | None]:
+    """Check each finalist again, then time all in `rounds` rounds of one sample each: a drift affects all equally.
 
-    Each round has a random order of its own, drawn from `options.order_seed`: in a fixed or rotated one,
-    everybody would always follow the same predecessor, and meet the caches and the clock that this one leaves. A launch
-    before each sample brings back what the others drove out of the caches, so that these times can be compared with
-    those of `check_and_time`. `at` is told which executable runs next. None stays None.
+    Each round has its own random order, drawn from `options.order_seed`. In a fixed or rotated order an executable
+    would always follow the same predecessor, and find the caches and the clock rate that this one leaves. A launch
+    before each sample refills the caches, so that these times can be compared with those of `check_and_time`. `at` is
+    called with the index of the executable that runs next. `None` entries (failed builds) are passed through.
     """
-    found: list[Measurement | None] = []
+    measurements: list[Measurement | None] = []
     calls = [1] * len(executables)
-    for place, executable in enumerate(executables):
+    for index, executable in enumerate(executables):
         if executable is None:
-            found.append(None)
+            measurements.append(None)
             continue
-        at(place)
+        at(index)
         try:
             checked, first = check(executable, operands, expected)
-            calls[place] = max(1, math.ceil(options.sample_seconds / max(first, 1e-7)))
+            calls[index] = max(1, math.ceil(options.sample_seconds / max(first, 1e-7)))
         except LaunchError as error:
             checked = Measurement(Status.RUNTIME, (), None, executable.build_seconds, one_line(error))
-        found.append(checked)
+        measurements.append(checked)
     samples: list[list[float]] = [[] for _ in executables]
     generator = np.random.default_rng(options.order_seed)
     for _ in range(rounds):
-        for place in generator.permutation(len(executables)).tolist():
-            executable, checked_here = executables[place], found[place]
-            if executable is None or checked_here is None or checked_here.status is not Status.CORRECT:
+        for index in generator.permutation(len(executables)).tolist():
+            executable, measurement = executables[index], measurements[index]
+            if executable is None or measurement is None or measurement.status is not Status.CORRECT:
                 continue
-            at(place)
+            at(index)
             try:
                 executable.run()
-                one, calls[place] = sample(executable.run, options.sample_seconds, calls[place])
-                samples[place].append(one)
+                seconds, calls[index] = sample(executable.run, options.sample_seconds, calls[index])
+                samples[index].append(seconds)
             except LaunchError as error:
-                found[place] = Measurement(Status.RUNTIME, (), None, executable.build_seconds, one_line(error))
+                measurements[index] = Measurement(Status.RUNTIME, (), None, executable.build_seconds, one_line(error))
     return [
-        Measurement(Status.CORRECT, tuple(samples[place]), checked.error, checked.build_seconds)
+        Measurement(Status.CORRECT, tuple(samples[index]), checked.error, checked.build_seconds)
         if checked is not None and checked.status is Status.CORRECT else checked
-        for place, checked in enumerate(found)
+        for index, checked in enumerate(measurements)
     ]

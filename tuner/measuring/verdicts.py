@@ -1,4 +1,4 @@
-"""Verdicts in a journal: a verification is kept as one session of records, and answers again where it still may."""
+"""Verdicts in a journal: a verification is stored as one session of records, and reused while it is valid."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from seqtune.kernels.problem import Problem
 from .verification import Verdict, decide
 
 RUN = "verify"  # Record.run
-ALONE, TOGETHER = "alone", "together"  # Record.stage: timed by itself, or in the rounds with the default
+ALONE, TOGETHER = "alone", "together"  # Record.stage: timed alone, or in rounds with the default
 
 
-def keep_verdict(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int], verdict: Verdict,
-                 seconds: float) -> None:
-    """Add a verification's measurements as one session. `seconds` was its budget, `versions` are its kernels'."""
+def store_verdict(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int], verdict: Verdict,
+                  seconds: float) -> None:
+    """Add the measurements of a verification to the journal, as one session.
+
+    `versions` maps the names of its kernels to their versions, and `seconds` is its budget.
+    """
     journal.add_device(device)
     session, when, host = uuid.uuid4().hex, time.time(), platform.node()
     for configuration, measurement in verdict.measurements.items():
@@ -30,17 +33,17 @@ def keep_verdict(journal: Journal, problem: Problem, device: Device, versions: M
             RUN, host, device.fingerprint, session, TOGETHER if configuration in verdict.together else ALONE, seconds))
 
 
-def kept_verdict(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int],
+def find_verdict(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int],
                  candidates: Collection[Configuration], default: Configuration, seconds: float) -> Verdict | None:
-    """The verdict of the newest session that measured all of these, or None.
+    """The verdict of the newest session that measured the default and all these candidates, or None.
 
-    It must have been drawn on this host and machine, with today's toolchain and kernels, and with a budget of at least
-    `seconds`: a short look answers no careful question. Sessions that hold more candidates answer for fewer.
+    The session must be of this host and machine, of the current toolchain and kernel versions, and of a budget of at
+    least `seconds`. A session with more candidates also answers for fewer.
     """
     wanted = list(dict.fromkeys([*candidates, default]))
     sessions: dict[str, list[Record]] = {}
     for record in journal.records(problem, device.key, run=RUN):
-        if _answers_here(record, device) and record.budget >= seconds and record.is_todays(device.toolchain, versions):
+        if _is_of_machine(record, device) and record.budget >= seconds and record.is_todays(device.toolchain, versions):
             sessions.setdefault(record.session, []).append(record)
     for records in sorted(sessions.values(), key=lambda records: records[-1].when, reverse=True):
         verdict = _verdict(records, wanted, default)
@@ -49,7 +52,7 @@ def kept_verdict(journal: Journal, problem: Problem, device: Device, versions: M
     return None
 
 
-def _answers_here(record: Record, device: Device) -> bool:
+def _is_of_machine(record: Record, device: Device) -> bool:
     return bool(record.session) and record.host == platform.node() and record.machine == device.fingerprint
 
 

@@ -1,17 +1,17 @@
 """The measuring worker: a process of its own that opens one backend on one device, so that a kernel may crash or hang.
 
-`python -m seqtune.tuner.measuring.worker` speaks JSON lines with its parent (`runner`), one object a line:
+`python -m seqtune.tuner.measuring.worker` exchanges JSON lines with its parent (`runner`), one object per line:
 
-    parent: {device, backend, operations, kernels, path}  the hello: tables as its own; `backend` is null but in tests
+    parent: {device, backend, operations, kernels, path}  first: the parent's tables; `backend` is null except in tests
     worker: {ready: true, build_allowance: seconds} or {error: text}
     parent: {do: "measure", problem, kernel, configurations, options, best}
-    worker: {prepared}, then per configuration {built} and {measurement}, then {done}
+    worker: {prepared}, then for each configuration {built} and {measurement}, then {done}
     parent: {do: "compare", problem, entries: [[kernel, configuration]...], rounds, options}
-    worker: {prepared}, then {at: place} before each step, then {compared: [measurement or null...]} and {done}
-    parent: {do: "cancel"}                              the worker stops after the configuration at hand
-    worker: {error: text}                               instead of {done}: the request itself is at fault
+    worker: {prepared}, then {at: index} before each step, then {compared: [measurement or null...]} and {done}
+    parent: {do: "cancel"}                              the worker stops after the current configuration
+    worker: {error: text}                               instead of {done}: the request itself is invalid
 
-A missing reply tells the parent which configuration crashed or hung. End of input ends the process, whatever it does.
+From a missing reply the parent infers which configuration crashed or hung. The process ends when its input ends.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from seqtune.kernels.registry import KERNELS, kernel
 from seqtune.kernels.space import SearchSpace
 
 from ..backends.backend import Backend, BuildError, Executable, LaunchError, open_backend
-from .timing import Expected, Options, check_and_time, interleaved, prepare
+from .timing import Expected, Options, check_and_time, prepare, time_in_rounds
 
 Message = dict[str, Any]
 
 
 class Worker:
-    """Answers requests; keeps the operands and the reference of the problem at hand."""
+    """Answers requests, and keeps the operands and the reference of the current problem."""
 
-    def __init__(self, hello: Message, say: Callable[[Message], None], cancelled: Callable[[], bool]) -> None:
+    def __init__(self, hello: Message, send: Callable[[Message], None], cancelled: Callable[[], bool]) -> None:
         self.device = Device.from_json(hello["device"])
-        self.say = say
+        self.send = send
         self.cancelled = cancelled
         factory = resolve(hello["backend"]) if hello["backend"] else open_backend
         assert callable(factory)
@@ -58,26 +58,26 @@ class Worker:
         self._spaces: dict[str, SearchSpace] = {}
 
     def answer(self, request: Message) -> None:
-        """All replies to one request."""
+        """Send all replies to one request."""
         problem, options = Problem.from_json(request["problem"]), Options.from_json(request["options"])
         operands, expected = self._prepare(problem, options.seed)
-        self.say({"prepared": True})
+        self.send({"prepared": True})
         if request["do"] == "measure":
             best = math.inf if request["best"] is None else request["best"]
             for settings in request["configurations"]:
                 if self.cancelled():
                     break
                 configuration = Configuration.of(request["kernel"], settings)
-                found = self._measure(problem, configuration, operands, expected, options, best)
-                best = min(best, found.seconds)
-                self.say({"measurement": found.to_json()})
+                measurement = self._measure(problem, configuration, operands, expected, options, best)
+                best = min(best, measurement.seconds)
+                self.send({"measurement": measurement.to_json()})
         else:
             self._compare(problem, request, operands, expected, options)
-        self.say({"done": True})
+        self.send({"done": True})
 
     def _prepare(self, problem: Problem, seed: int) -> tuple[Operands, Expected]:
         if self._prepared is None or self._prepared[:2] != (problem, seed):
-            self._prepared = None  # frees the old before making the new
+            self._prepared = None  # frees the old operands before making the new ones
             self._spaces = {}
             self._prepared = (problem, seed, *prepare(problem, seed))
         return self._prepared[2], self._prepared[3]
@@ -98,52 +98,52 @@ class Worker:
             return Measurement(Status.RUNTIME, message=one_line(error))
         except SeqtuneError as error:
             return Measurement(Status.CONSTRAINTS, message=one_line(error))
-        except Exception as error:  # a mistake in a kernel's generator fails that configuration, not the run
-            return Measurement(Status.COMPILE, message=one_line(f"{type(error).__name__}: {error}"))
+        except Exception as error:  # a mistake in a kernel's generator fails the configuration, not the run
+            return Measurement(Status.COMPILE, message=_reason(error))
 
     def _measure(self, problem: Problem, configuration: Configuration, operands: Operands, expected: Expected,
                  options: Options, best: float) -> Measurement:
-        built = self._build(problem, configuration)
-        if isinstance(built, Measurement):
-            return built
-        self.say({"built": True})
+        executable = self._build(problem, configuration)
+        if isinstance(executable, Measurement):
+            return executable
+        self.send({"built": True})
         try:
-            return check_and_time(built, operands, expected, options, best)
+            return check_and_time(executable, operands, expected, options, best)
         except Exception as error:
             message = one_line(f"{type(error).__name__}: {error}")
-            return Measurement(Status.RUNTIME, (), None, built.build_seconds, message)
+            return Measurement(Status.RUNTIME, (), None, executable.build_seconds, message)
         finally:
-            built.close()
+            executable.close()
 
     def _compare(self, problem: Problem, request: Message, operands: Operands, expected: Expected,
                  options: Options) -> None:
-        built: list[Executable | None] = []
+        executables: list[Executable | None] = []
         failed: dict[int, Measurement] = {}
-        for place, (name, settings) in enumerate(request["entries"]):
-            self.say({"at": place})
-            found = self._build(problem, Configuration.of(name, settings))
-            if isinstance(found, Measurement):
-                failed[place] = found
-            built.append(None if isinstance(found, Measurement) else found)
+        for index, (name, settings) in enumerate(request["entries"]):
+            self.send({"at": index})
+            result = self._build(problem, Configuration.of(name, settings))
+            if isinstance(result, Measurement):
+                failed[index] = result
+            executables.append(None if isinstance(result, Measurement) else result)
         try:
-            measured = interleaved(built, operands, expected, request["rounds"], options,
-                                   lambda place: self.say({"at": place}))
+            measured = time_in_rounds(executables, operands, expected, request["rounds"], options,
+                                      lambda index: self.send({"at": index}))
         finally:
-            for executable in built:
+            for executable in executables:
                 if executable is not None:
                     executable.close()
-        results = [failed[place] if one is None else one for place, one in enumerate(measured)]
-        self.say({"compared": [one.to_json() for one in results]})
+        results = [failed[index] if measurement is None else measurement for index, measurement in enumerate(measured)]
+        self.send({"compared": [measurement.to_json() for measurement in results]})
 
 
 def main() -> None:
-    """Serves requests from standard input until it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    """Answer the requests on standard input until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent decides
     _die_with_parent()
     channel = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # what libraries print goes to standard error, never into the protocol
+    os.dup2(2, 1)  # output of libraries goes to standard error, never into the protocol
 
-    def say(message: Message) -> None:
+    def send(message: Message) -> None:
         channel.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     requests: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -155,7 +155,7 @@ def main() -> None:
             if message.get("do") == "cancel":
                 cancel.set()
             else:
-                cancel.clear()  # a cancel that came too late for the request before
+                cancel.clear()  # an earlier cancel came after its request had ended
                 requests.put(message)
         os._exit(0)
 
@@ -165,20 +165,25 @@ def main() -> None:
     OPERATIONS.update(hello["operations"])
     KERNELS.update(hello["kernels"])
     try:
-        worker = Worker(hello, say, cancel.is_set)
+        worker = Worker(hello, send, cancel.is_set)
     except Exception as error:
-        say({"error": one_line(error if isinstance(error, SeqtuneError) else f"{type(error).__name__}: {error}")})
+        send({"error": _reason(error)})
         return
-    say({"ready": True, "build_allowance": worker.backend.build_allowance})
+    send({"ready": True, "build_allowance": worker.backend.build_allowance})
     while True:
         try:
             worker.answer(requests.get())
         except Exception as error:
-            say({"error": one_line(error if isinstance(error, SeqtuneError) else f"{type(error).__name__}: {error}")})
+            send({"error": _reason(error)})
+
+
+def _reason(error: Exception) -> str:
+    """The message of an error in one line, with the name of its type unless seqtune raised it."""
+    return one_line(error if isinstance(error, SeqtuneError) else f"{type(error).__name__}: {error}")
 
 
 def _die_with_parent() -> None:
-    """On Linux the kernel kills this process when the parent's thread ends, even where a hung driver holds the GIL."""
+    """End this process when the parent's thread ends, even if a hung driver holds the GIL. This works on Linux only."""
     if sys.platform == "linux":
         set_parent_death_signal = 1
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)

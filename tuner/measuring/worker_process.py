@@ -1,4 +1,4 @@
-"""WorkerProcess: one measuring worker as its parent sees it: started, spoken to in JSON lines, and killed."""
+"""WorkerProcess: starts a measuring worker, exchanges JSON lines with it, and kills it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 import seqtune
 from seqtune.errors import SeqtuneError, UnavailableError, one_line
 
-START_SECONDS = 60.0  # opening a backend; a driver that takes longer hangs
+START_SECONDS = 60.0  # seconds to open a backend; a driver that takes longer hangs
 
 Message = dict[str, Any]
 
@@ -30,10 +30,10 @@ class WorkerLate(Exception):
 
 
 class WorkerProcess:
-    """A worker that opened its backend. Raises UnavailableError where the backend does not open."""
+    """A worker whose backend is open. Raises UnavailableError if the backend does not open."""
 
     def __init__(self, device: str, hello: Message) -> None:
-        self.answered = 0  # measurements that it has returned
+        self.answered = 0  # number of measurements that it has returned
         self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in kill()
         source = str(Path(seqtune.__file__).resolve().parent.parent)
@@ -59,7 +59,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The process's number."""
+        """The process id."""
         return self._process.pid
 
     def send(self, message: Message) -> None:
@@ -75,7 +75,10 @@ class WorkerProcess:
             raise WorkerDied from None
 
     def receive(self, seconds: float) -> Message:
-        """The next message. Raises WorkerLate, WorkerDied, and SeqtuneError with the worker's own words."""
+        """The next message, if it comes within `seconds`.
+
+        Raises WorkerLate, WorkerDied, or SeqtuneError with the error that the worker reports.
+        """
         try:
             message = self._messages.get(timeout=seconds)
         except queue.Empty:
@@ -89,7 +92,7 @@ class WorkerProcess:
         return message
 
     def kill(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         if not self.alive:
             return
         self.alive = False
@@ -100,7 +103,7 @@ class WorkerProcess:
         self._errors.close()
 
     def post_mortem(self) -> str:
-        """How the worker died, with the last line that it wrote to standard error. Reaps the process."""
+        """Reap the process. Returns the cause of its end, with the last line that it wrote to standard error."""
         try:
             code = self._process.wait(timeout=5.0)
         except subprocess.TimeoutExpired:
@@ -117,7 +120,7 @@ class WorkerProcess:
 
 
 def _listen(process: subprocess.Popen[bytes], messages: queue.SimpleQueue[Message | None]) -> None:
-    """Pass the worker's lines on; None when it has ended."""
+    """Put the worker's messages into the queue, and None when the worker has ended."""
     assert process.stdout is not None
     try:
         with process.stdout as lines:

@@ -1,7 +1,7 @@
 """WorkerRequest: one request to a measuring worker with its replies, from preparing the operands to the last answer.
 
-A request is under way until the worker says that it is done, dies, is late and therefore killed, or calls the request
-itself a mistake. Which of these happened is its state, so a caller never has to guess from an exception.
+A request is under way until the worker reports that it is done, dies, exceeds a time limit and is killed, or rejects
+the request. The state of the request records which of these happened, so a caller need not infer it from an exception.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from seqtune.kernels.problem import Problem
 from .timing import Options
 from .worker_process import START_SECONDS, Message, WorkerDied, WorkerLate, WorkerProcess
 
-SLOWEST_GFLOPS = 1.0  # a kernel slower than this on a large problem is given up
-FEWEST_LAUNCHES = 3  # the check, and a sample or two of a kernel that slow
-CANCEL_SECONDS = 5.0  # the longest that a cancelled worker may go on: the user waits
+SLOWEST_GFLOPS = 1.0  # a kernel slower than this on a large problem is killed
+FEWEST_LAUNCHES = 3  # the check, and one or two samples of such a slow kernel
+CANCEL_SECONDS = 5.0  # longest time that a cancelled worker may continue, because the user waits
 
 
-class State(Enum):
-    """How far a request is."""
+class RequestState(Enum):
+    """The state of a request."""
 
     UNDER_WAY = "under way"
     DONE = "done"  # answered in full, refused by the worker, or given up by the parent
@@ -34,7 +34,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds after which a worker that does not answer is given up."""
+    """Seconds after which a worker that has not answered is killed."""
 
     prepare: float  # operands and reference
     build: float
@@ -42,7 +42,7 @@ class Limits:
 
     @classmethod
     def of(cls, problem: Problem, options: Options, build_allowance: float = 0.0) -> Limits:
-        """The limits of a problem; `build_allowance` is its backend's."""
+        """The limits for a problem. `build_allowance` is the backend's, in seconds."""
         flop = problem.names().get("flop")
         launch = flop / (SLOWEST_GFLOPS * 1e9) if isinstance(flop, int) else 0.0
         run = options.run_seconds + FEWEST_LAUNCHES * launch
@@ -51,16 +51,16 @@ class Limits:
 
 
 class WorkerRequest:
-    """A request under way. Leaving its context cancels what is not yet answered.
+    """A request to a worker. Leaving its context cancels the configurations that are not measured yet.
 
-    A lost worker raises nothing: `state` becomes LATE or DEAD, and `failure` says so in a measurement.
+    A lost worker raises no exception: `state` becomes LATE or DEAD, and `failure` returns the measurement to record.
     """
 
     def __init__(self, worker: WorkerProcess, problem: Problem, limits: Limits, message: Message) -> None:
-        self.state = State.UNDER_WAY
-        self.prepared = False  # whether operands and reference are made
-        self.fresh = True  # whether the worker had measured nothing before what it is working on
-        self.at = -1  # the comparison's entry that the worker works on
+        self.state = RequestState.UNDER_WAY
+        self.prepared = False  # whether the worker has made operands and reference
+        self.fresh = True  # whether the worker has measured nothing before the current configuration
+        self.entry = -1  # index of the comparison's entry on which the worker is working
         self._worker, self._problem, self._limits, self._message = worker, problem, limits, message
         self._cause = ""
 
@@ -68,21 +68,21 @@ class WorkerRequest:
         try:
             self._worker.send(self._message)
         except WorkerDied:
-            self._lose(State.DEAD)
+            self._lose(RequestState.DEAD)
         self.prepared = self._reply(self._limits.prepare) is not None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        if self.state is State.UNDER_WAY:
-            self.state = State.DONE
+        if self.state is RequestState.UNDER_WAY:
+            self.state = RequestState.DONE
             if self._message["do"] == "measure":
                 self._cancel()
             else:
                 self._worker.kill()  # a comparison cannot be cancelled
 
     def measurement(self) -> Measurement | None:
-        """The next configuration's measurement; None where the request is over."""
+        """The next configuration's measurement; None if the request is over."""
         message = self._reply(self._limits.build)
         if message is not None and "built" in message:
             message = self._reply(self._limits.run)
@@ -90,60 +90,60 @@ class WorkerRequest:
             return None
         measurement = Measurement.from_json(message["measurement"])
         self._worker.answered += 1
-        if measurement.damaged:  # the next ones need another process
-            self.state = State.DONE
+        if measurement.damaged:  # the next configurations need a new process
+            self.state = RequestState.DONE
             self._worker.kill()
         return measurement
 
     def comparison(self) -> list[Measurement] | None:
-        """All measurements of a comparison; None where the request ended before."""
+        """All measurements of a comparison; None if the request ended early."""
         while (message := self._reply(max(self._limits.build, self._limits.run))) is not None:
             if "compared" in message:
                 self.finish()
                 return [Measurement.from_json(measurement) for measurement in message["compared"]]
-            self.at = message["at"]
+            self.entry = message["at"]
         return None
 
     def finish(self) -> None:
-        """Wait for the worker's word that it is done. A worker lost after its last answer is nobody's failure."""
+        """Wait until the worker reports that it is done. If it dies after its last answer, nothing has failed."""
         self._reply(self._limits.build)
-        self.state = State.DONE
+        self.state = RequestState.DONE
 
     def failure(self) -> Measurement:
-        """What happened to the configuration that the lost worker was working on."""
-        if self.state is State.DEAD:
+        """The measurement of the configuration on which the worker was lost: CRASH or TIMEOUT."""
+        if self.state is RequestState.DEAD:
             return Measurement(Status.CRASH, message=self._cause)
         return Measurement(Status.TIMEOUT, message=(
             f"no answer within {self._limits.build:.0f} s of building or {self._limits.run:.0f} s of running"))
 
     def unprepared(self) -> SeqtuneError:
-        """The error where the operands or the reference cannot be made: no configuration is to blame."""
+        """The error to raise if operands or reference cannot be made: no configuration is to blame."""
         reason = self._cause or f"not within {self._limits.prepare:.0f} s"
         return SeqtuneError(
-            f"the operands of {self._problem.brief()} cannot be prepared ({reason}): is it too large here?")
+            f"the operands of {self._problem.brief()} cannot be prepared ({reason}): is it too large for this machine?")
 
     def _reply(self, seconds: float) -> Message | None:
-        if self.state is not State.UNDER_WAY:
+        if self.state is not RequestState.UNDER_WAY:
             return None
         try:
             return self._worker.receive(seconds)
         except WorkerLate:
-            self._lose(State.LATE)
+            self._lose(RequestState.LATE)
         except WorkerDied:
-            self._lose(State.DEAD)
+            self._lose(RequestState.DEAD)
         except SeqtuneError:  # the request is at fault; the worker has forgotten it
-            self.state = State.DONE
+            self.state = RequestState.DONE
             raise
         return None
 
-    def _lose(self, state: State) -> None:
+    def _lose(self, state: RequestState) -> None:
         self.state, self.fresh = state, self._worker.answered == 0
-        if state is State.DEAD:
+        if state is RequestState.DEAD:
             self._cause = self._worker.post_mortem()
         self._worker.kill()
 
     def _cancel(self) -> None:
-        """Let the worker finish the configuration at hand and forget the rest; kill it where it does not."""
+        """Let the worker finish the current configuration and skip the rest; kill it if it takes too long."""
         deadline = time.monotonic() + min(self._limits.run, CANCEL_SECONDS)
         try:
             self._worker.send({"do": "cancel"})

@@ -1,4 +1,4 @@
-"""Replay answers from records, as if it measured; from Python and on the command line."""
+"""A replay answers from records as if it measured, in Python and on the command line."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def test_what_was_recorded_comes_back_and_the_later_record_counts() -> None:
     records = [record(ONE, 3.0), record(ONE, 2.0), record(TWO, 1.0, "another device")]
     replay = RecordedMeasurer(DEVICE, records, [KERNEL])
     assert PROBLEM in replay
-    found = dict(replay.measure(PROBLEM, [TWO, ONE], Options()))
-    assert found[ONE].seconds == 2.0
-    assert found[TWO].status is Status.RUNTIME
-    assert found[TWO].message == "not recorded on test:1"
-    assert replay.compare(PROBLEM, [TWO, ONE], 3, Options()) == [found[TWO], found[ONE]]
+    measurements = dict(replay.measure(PROBLEM, [TWO, ONE], Options()))
+    assert measurements[ONE].seconds == 2.0
+    assert measurements[TWO].status is Status.RUNTIME
+    assert measurements[TWO].message == "not recorded on test:1"
+    assert replay.compare(PROBLEM, [TWO, ONE], 3, Options()) == [measurements[TWO], measurements[ONE]]
 
 
 def test_another_problem_is_not_recorded() -> None:
     replay = RecordedMeasurer(DEVICE, [record(ONE, 3.0)], [KERNEL])
     other = Problem.make("gemm", m=9, n=4, k=5)
     assert other not in replay
-    ((_, found),) = replay.measure(other, [ONE], Options())
-    assert found.status is Status.RUNTIME
+    ((_, measurement),) = replay.measure(other, [ONE], Options())
+    assert measurement.status is Status.RUNTIME
 
 
 def test_another_kernel_version_or_toolchain_is_not_what_would_run_now() -> None:
     replay = RecordedMeasurer(DEVICE, [record(ONE, 3.0, version=2), record(TWO, 3.0, toolchain="older")], [KERNEL])
     assert PROBLEM not in replay
-    assert {found.status for _, found in replay.measure(PROBLEM, [ONE, TWO], Options())} == {Status.RUNTIME}
+    assert {measurement.status for _, measurement in replay.measure(PROBLEM, [ONE, TWO], Options())} == {Status.RUNTIME}
 
 
 def test_the_finals_are_compared_where_all_were_in_them_else_the_trials() -> None:
@@ -61,7 +61,7 @@ def test_the_finals_are_compared_where_all_were_in_them_else_the_trials() -> Non
 
     def compared(records: list[Record]) -> list[float]:
         measurer = RecordedMeasurer(DEVICE, records, [KERNEL])
-        return [one.seconds for one in measurer.compare(PROBLEM, [ONE, TWO], 3, Options())]
+        return [measurement.seconds for measurement in measurer.compare(PROBLEM, [ONE, TWO], 3, Options())]
 
     assert compared([*trials, *finals]) == [4.0, 3.0]
     assert compared([*trials, finals[0]]) == [1.0, 2.0]
@@ -69,8 +69,8 @@ def test_the_finals_are_compared_where_all_were_in_them_else_the_trials() -> Non
 
 def test_what_was_measured_again_alone_counts_where_it_was_faster() -> None:
     records = [record(ONE, 1.0), record(ONE, 3.0, run="again"), record(TWO, 2.0), record(TWO, 1.5, run="again")]
-    found = dict(RecordedMeasurer(DEVICE, records, [KERNEL]).measure(PROBLEM, [ONE, TWO], Options()))
-    assert [found[one].seconds for one in (ONE, TWO)] == [1.0, 1.5]
+    measurements = dict(RecordedMeasurer(DEVICE, records, [KERNEL]).measure(PROBLEM, [ONE, TWO], Options()))
+    assert [measurements[configuration].seconds for configuration in (ONE, TWO)] == [1.0, 1.5]
 
 
 LLVM = Device("llvm:avx7:3", "llvm", "x86-64", "sse", threads=3, toolchain="of old")
@@ -96,17 +96,17 @@ def test_a_search_is_replayed_on_a_device_that_is_not_here_and_leaves_no_trace(
     before = sorted(tmp_path.iterdir())
     arguments = ["tune", *GEMM, "--strategy", "exhaustive", "--replay", data, "--device", "llvm:avx7"]
     assert main([*arguments, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    (result,) = found["results"]
+    answer = json.loads(capsys.readouterr().out)
+    (result,) = answer["results"]
     space = SearchSpace(kernel("llvm.gemm"), Problem.make("gemm", m=16, n=16, k=16), LLVM)
     assert result["best"]["configuration"] == dict(space[19].settings)
     assert result["best"]["seconds"] == pytest.approx(1e-3 / 20)
-    assert (result["trials"], result["failed"]) == (len(space), 0)  # what is not recorded has not failed
-    assert (found["replayed"], found["journal"], found["device"]) == (data, None, LLVM.name)
-    assert main(["tune", *GEMM, "--trials", "3", "--replay", data]) == 0  # it has one device
+    assert (result["trials"], result["failed"]) == (len(space), 0)  # a configuration without a record has not failed
+    assert (answer["replayed"], answer["journal"], answer["device"]) == (data, None, LLVM.name)
+    assert main(["tune", *GEMM, "--trials", "3", "--replay", data]) == 0  # the data set has one device
     assert "nothing was measured" in capsys.readouterr().out
     assert main(["tune", *GEMM, "--total", "7", "--replay", data, "--json"]) == 0
-    assert [one["trials"] for one in json.loads(capsys.readouterr().out)["results"]] == [7]
+    assert [result["trials"] for result in json.loads(capsys.readouterr().out)["results"]] == [7]
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -117,7 +117,7 @@ def test_a_search_is_replayed_on_a_device_that_is_not_here_and_leaves_no_trace(
 def test_what_cannot_be_replayed_is_refused_in_one_line(
         arguments: list[str], says: str, data: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", *arguments, "--replay", data]) == 2
-    shown = capsys.readouterr()
-    assert says in shown.err
-    assert len(shown.err.splitlines()) == 1
-    assert shown.out == ""
+    printed = capsys.readouterr()
+    assert says in printed.err
+    assert len(printed.err.splitlines()) == 1
+    assert printed.out == ""

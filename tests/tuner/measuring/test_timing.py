@@ -1,4 +1,4 @@
-"""Measuring: the check comes first and misses nothing; every sample is kept."""
+"""Timing: the check comes first and detects every wrong element; every sample is kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqtune.kernels.implementation import Array
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.backends.backend import LaunchError
-from seqtune.tuner.measuring.timing import Options, check_and_time, interleaved, prepare, sample
+from seqtune.tuner.measuring.timing import Options, check_and_time, prepare, sample, time_in_rounds
 
 PROBLEM = Problem.make("gemm", m=6, n=5, k=4, tolerance=1e-3)
 
@@ -54,7 +54,7 @@ class Fake:
         pass
 
 
-def time_one(fake: Fake, best: float = math.inf, **options: int | float) -> Measurement:
+def time_fake(fake: Fake, best: float = math.inf, **options: int | float) -> Measurement:
     operands, expected = prepare(PROBLEM)
     return check_and_time(fake, operands, expected, Options(**options), best)  # type: ignore[arg-type]
 
@@ -62,46 +62,46 @@ def time_one(fake: Fake, best: float = math.inf, **options: int | float) -> Meas
 def test_the_error_is_relative_to_the_largest_reference() -> None:
     operands, expected = prepare(PROBLEM)
     largest = np.abs(operands["x"].astype(np.float64) @ operands["weights"]).max()
-    found = time_one(Fake(slip=1e-4))
-    assert found.error == pytest.approx(1e-4 / largest, rel=0.02)
-    assert found.status is Status.CORRECT
+    measurement = time_fake(Fake(slip=1e-4))
+    assert measurement.error == pytest.approx(1e-4 / largest, rel=0.02)
+    assert measurement.status is Status.CORRECT
     assert expected.scale == pytest.approx(largest, rel=1e-6)
 
 
 @pytest.mark.parametrize("slip", [0.1, -0.1, math.inf, -math.inf, math.nan])
-def test_a_wrong_element_is_found_whatever_its_sign(slip: float) -> None:
+def test_a_wrong_element_is_detected_whatever_its_sign(slip: float) -> None:
     fake = Fake(slip=slip)
-    found = time_one(fake)
-    assert found.status is Status.CORRECTNESS
+    measurement = time_fake(fake)
+    assert measurement.status is Status.CORRECTNESS
     assert fake.launches == 1  # never timed
-    assert found.seconds == math.inf
+    assert measurement.seconds == math.inf
 
 
-def test_the_tolerance_is_the_problems() -> None:
+def test_the_tolerance_is_that_of_the_problem() -> None:
     operands, expected = prepare(Problem.make("gemm", m=6, n=5, k=4, tolerance=0.5))
     assert check_and_time(Fake(slip=0.1), operands, expected, Options()).status is Status.CORRECT
 
 
 @pytest.mark.parametrize("fail", [1, 2])
 def test_a_refused_launch_is_a_runtime_failure(fail: int) -> None:
-    found = time_one(Fake(fail=fail))
-    assert found.status is Status.RUNTIME
-    assert found.message == "refused"
-    assert found.build_seconds == 0.5
+    measurement = time_fake(Fake(fail=fail))
+    assert measurement.status is Status.RUNTIME
+    assert measurement.message == "refused"
+    assert measurement.build_seconds == 0.5
 
 
 def test_every_sample_is_kept() -> None:
-    assert len(time_one(Fake(), samples=7).samples) == 7
+    assert len(time_fake(Fake(), samples=7).samples) == 7
 
 
 def test_a_slow_kernel_gets_fewer_samples_but_at_least_one() -> None:
-    assert len(time_one(Fake(), samples=7, longest_seconds=0.0).samples) == 1
+    assert len(time_fake(Fake(), samples=7, longest_seconds=0.0).samples) == 1
 
 
 def test_a_sample_loops_until_it_is_long_enough() -> None:
     launches = []
-    one, calls = sample(lambda: launches.append(1), 2e-3, 1)
-    assert len(launches) * one >= 2e-3
+    seconds, calls = sample(lambda: launches.append(1), 2e-3, 1)
+    assert len(launches) * seconds >= 2e-3
     assert calls >= 100  # an append takes far below 20 us
     _, again = sample(lambda: launches.append(1), 2e-3, calls)
     assert again >= 100
@@ -112,12 +112,13 @@ def test_finalists_take_turns() -> None:
     fakes = [Fake(log=log, name=name) for name in "abc"]
     wrong = Fake(slip=1.0, log=log, name="w")
     operands, expected = prepare(PROBLEM)
-    places: list[int] = []
-    found = interleaved([*fakes, wrong, None], operands, expected, 3, Options(), places.append)
-    assert [one.status if one else None for one in found] == [Status.CORRECT] * 3 + [Status.CORRECTNESS, None]
-    assert [len(one.samples) for one in found if one] == [3, 3, 3, 0]
-    assert places[:4] == [0, 1, 2, 3]  # the checks
-    assert [sorted(places[begin:begin + 3]) for begin in (4, 7, 10)] == [[0, 1, 2]] * 3
+    indices: list[int] = []
+    measurements = time_in_rounds([*fakes, wrong, None], operands, expected, 3, Options(), indices.append)
+    assert [measurement.status if measurement else None for measurement in measurements] == [
+        Status.CORRECT, Status.CORRECT, Status.CORRECT, Status.CORRECTNESS, None]
+    assert [len(measurement.samples) for measurement in measurements if measurement] == [3, 3, 3, 0]
+    assert indices[:4] == [0, 1, 2, 3]  # the checks
+    assert [sorted(indices[begin:begin + 3]) for begin in (4, 7, 10)] == [[0, 1, 2]] * 3
     assert log.count("w") == 1
 
 
@@ -126,12 +127,12 @@ def test_every_finalist_follows_every_other_one_in_some_round() -> None:
     operands, expected = prepare(PROBLEM)
     orders = []
     for seed in (0, 0, 1):
-        places: list[int] = []
-        interleaved([Fake() for _ in range(4)], operands, expected, 24, Options(order_seed=seed), places.append)
-        orders.append(places[4:])
+        indices: list[int] = []
+        time_in_rounds([Fake() for _ in range(4)], operands, expected, 24, Options(order_seed=seed), indices.append)
+        orders.append(indices[4:])
     rounds = np.array(orders[0]).reshape(24, 4)
-    assert {(int(one), int(other)) for row in rounds for one, other in pairwise(row)} == {
-        (one, other) for one in range(4) for other in range(4) if one != other}
+    assert {(int(former), int(latter)) for row in rounds for former, latter in pairwise(row)} == {
+        (former, latter) for former in range(4) for latter in range(4) if former != latter}
     assert orders[0] == orders[1] != orders[2]
 
 
@@ -160,12 +161,12 @@ class Slow(Fake):
 
 
 def test_one_disturbed_sample_does_not_drop_a_good_candidate() -> None:
-    found = time_one(Slow(first=1, last=2), best=2e-3, samples=5)
-    assert len(found.samples) == 5
-    assert found.samples[0] > 0.05  # the disturbed one is kept
-    assert found.seconds < 2e-3
+    measurement = time_fake(Slow(first=1, last=2), best=2e-3, samples=5)
+    assert len(measurement.samples) == 5
+    assert measurement.samples[0] > 0.05  # the disturbed sample is kept
+    assert measurement.seconds < 2e-3
 
 
 def test_a_hopeless_candidate_is_dropped_at_the_second_look() -> None:
-    found = time_one(Slow(first=1, last=1000), best=1e-4, samples=5)
-    assert len(found.samples) == 2
+    measurement = time_fake(Slow(first=1, last=1000), best=1e-4, samples=5)
+    assert len(measurement.samples) == 2

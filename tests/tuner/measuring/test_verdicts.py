@@ -1,4 +1,4 @@
-"""Verdicts in a journal: which later questions they answer."""
+"""Verdicts in a journal: which later verifications they answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.measuring.verdicts import keep_verdict, kept_verdict
+from seqtune.tuner.measuring.verdicts import find_verdict, store_verdict
 from seqtune.tuner.measuring.verification import Verdict, decide
 
 DEVICE = Device("test:1", "test", "paper", "none", toolchain="t1", l2_bytes=1 << 20)
@@ -24,69 +24,71 @@ DEFAULT, FAST, SLOW, OTHER = (Configuration.of("test.k", {"tile": tile}) for til
 
 
 def verdict() -> Verdict:
-    """Fast beats the default in the rounds; slow was timed alone, if with more samples than any round gives."""
+    """Fast beats the default in the rounds; slow was timed alone, with as many samples."""
     samples = {DEFAULT: (1.0,) * 24, FAST: (0.5,) * 24, SLOW: (0.4,) * 24}
-    return decide({one: Measurement(Status.CORRECT, times, 0.0) for one, times in samples.items()}, DEFAULT,
-                  [DEFAULT, FAST])
+    measured = {configuration: Measurement(Status.CORRECT, times, 0.0) for configuration, times in samples.items()}
+    return decide(measured, DEFAULT, [DEFAULT, FAST])
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
     with Journal(tmp_path / "journal.sqlite") as opened:
-        keep_verdict(opened, PROBLEM, DEVICE, VERSIONS, verdict(), 10.0)
+        store_verdict(opened, PROBLEM, DEVICE, VERSIONS, verdict(), 10.0)
         yield opened
 
 
-def found(journal: Journal, device: Device = DEVICE, seconds: float = 10.0,
+def stored(journal: Journal, device: Device = DEVICE, seconds: float = 10.0,
           candidates: tuple[Configuration, ...] = (FAST, SLOW)) -> Verdict | None:
-    return kept_verdict(journal, PROBLEM, device, VERSIONS, candidates, DEFAULT, seconds)
+    return find_verdict(journal, PROBLEM, device, VERSIONS, candidates, DEFAULT, seconds)
 
 
 def test_a_verdict_comes_back_with_what_was_compared(journal: Journal) -> None:
-    again = found(journal)
+    again = stored(journal)
     assert again is not None
     assert (again.winner, again.significant, again.speedup) == (FAST, True, 2.0)
-    assert set(again.together) == {DEFAULT, FAST}, "as many samples as the others do not make it a comparison"
+    assert set(again.together) == {DEFAULT, FAST}, "an equal number of samples does not make it a comparison"
     assert again.measurements == verdict().measurements
 
 
 def test_a_verdict_answers_for_fewer_candidates_and_not_for_more(journal: Journal) -> None:
-    fewer = found(journal, candidates=(FAST,))
+    fewer = stored(journal, candidates=(FAST,))
     assert fewer is not None
     assert set(fewer.measurements) == {DEFAULT, FAST}
-    assert found(journal, candidates=(FAST, OTHER)) is None
+    assert stored(journal, candidates=(FAST, OTHER)) is None
 
 
 @pytest.mark.parametrize(("seconds", "answers"), [(1.0, True), (10.0, True), (60.0, False)])
 def test_a_verdict_answers_no_question_that_grants_more_time(journal: Journal, seconds: float, answers: bool) -> None:
-    assert (found(journal, seconds=seconds) is not None) == answers
+    assert (stored(journal, seconds=seconds) is not None) == answers
 
 
 def test_a_verdict_of_another_machine_host_or_toolchain_answers_nothing(
         journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     for device in (replace(DEVICE, l2_bytes=1 << 21), replace(DEVICE, toolchain="t2")):
         assert device.key == DEVICE.key
-        assert found(journal, device) is None
-    assert found(journal, replace(DEVICE, peak_gflops=3.0)) is not None, "a measured rate differs from day to day"
+        assert stored(journal, device) is None
+    assert stored(journal, replace(DEVICE, peak_gflops=3.0)) is not None, "a measured rate differs from day to day"
     monkeypatch.setattr(platform, "node", lambda: "elsewhere")
-    assert found(journal) is None
+    assert stored(journal) is None
 
 
 def test_two_sessions_at_the_same_time_are_not_mixed(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither measured fast, slow and other beside each other, though their times are equal."""
+    """No session compared slow and other, although the times of both sessions are equal."""
     monkeypatch.setattr("time.time", lambda: 5.0)
-    for one in (SLOW, OTHER):
-        measured = {one: Measurement(Status.CORRECT, (0.3,) * 24), DEFAULT: Measurement(Status.CORRECT, (1.0,) * 24)}
-        keep_verdict(journal, PROBLEM, DEVICE, VERSIONS, decide(measured, DEFAULT, list(measured)), 10.0)
-    assert found(journal, candidates=(SLOW, OTHER)) is None
-    assert found(journal, candidates=(OTHER,)) is not None
+    for configuration in (SLOW, OTHER):
+        measured = {configuration: Measurement(Status.CORRECT, (0.3,) * 24),
+                    DEFAULT: Measurement(Status.CORRECT, (1.0,) * 24)}
+        store_verdict(journal, PROBLEM, DEVICE, VERSIONS, decide(measured, DEFAULT, list(measured)), 10.0)
+    assert stored(journal, candidates=(SLOW, OTHER)) is None
+    assert stored(journal, candidates=(OTHER,)) is not None
 
 
 def test_records_of_no_session_are_no_verdict(tmp_path: Path) -> None:
-    """Older journals kept none: their verifications stay readable, and are made anew."""
+    """Older journals have no sessions: their verifications stay readable, and are measured again."""
     with Journal(tmp_path / "old.sqlite") as journal:
-        for one in (DEFAULT, FAST):
-            journal.add(Record(PROBLEM, DEVICE.key, 1, one, "t1", Measurement(Status.CORRECT, (1.0,) * 18), 5.0,
-                               "verify", platform.node()))
-        assert found(journal, candidates=(FAST,), seconds=1e-9) is None
+        for configuration in (DEFAULT, FAST):
+            measurement = Measurement(Status.CORRECT, (1.0,) * 18)
+            journal.add(Record(PROBLEM, DEVICE.key, 1, configuration, "t1", measurement, 5.0, "verify",
+                               platform.node()))
+        assert stored(journal, candidates=(FAST,), seconds=1e-9) is None
         assert len(list(journal.records(run="verify"))) == 2

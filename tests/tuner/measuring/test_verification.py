@@ -17,10 +17,10 @@ from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.measuring.verification import (
     ERROR_LEVEL,
     Verdict,
-    chance_not_faster,
     decide,
     holm,
     leads_always,
+    signed_rank_p_value,
     verify,
 )
 
@@ -70,8 +70,8 @@ class NoisyMeasurer:
         for turn in range(min(rounds, 12)):
             for configuration in configurations:
                 samples[configuration].append(self._sample(configuration, 1 + turn / 20))
-        return [self.failing_later.get(configuration, Measurement(Status.CORRECT, tuple(found)))
-                for configuration, found in samples.items()]
+        return [self.failing_later.get(configuration, Measurement(Status.CORRECT, tuple(times)))
+                for configuration, times in samples.items()]
 
 
 def run(truth: Sequence[float], seed: int = 0, failing: Mapping[int, Status] | None = None) -> Verdict:
@@ -115,10 +115,11 @@ class LuckyBuilds(NoisyMeasurer):
     def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
                 options: Options) -> list[Measurement]:
         truth = self.truth
-        self.truth = {one: time * float(np.exp(self.generator.normal(0, 0.02))) for one, time in truth.items()}
-        found = super().compare(problem, configurations, rounds, options)
+        self.truth = {configuration: time * float(np.exp(self.generator.normal(0, 0.02)))
+                      for configuration, time in truth.items()}
+        measurements = super().compare(problem, configurations, rounds, options)
         self.truth = truth
-        return found
+        return measurements
 
 
 def test_lucky_builds_win_seldom() -> None:
@@ -168,34 +169,36 @@ class SlowToBuild(NoisyMeasurer):
     def __init__(self, truth: Mapping[Configuration, float], building: float) -> None:
         super().__init__(truth, 0)
         self.building, self.now = building, 0.0
-        self.asked: list[int] = []
+        self.requested_rounds: list[int] = []
 
     def _sample(self, configuration: Configuration, drift: float) -> float:
         return self.truth[configuration]
 
     def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
                 options: Options) -> list[Measurement]:
-        self.asked.append(rounds)
-        self.now += self.building + rounds * sum(self.truth[one] for one in configurations)
-        return [Measurement(Status.CORRECT, (self.truth[one],) * rounds) for one in configurations]
+        self.requested_rounds.append(rounds)
+        self.now += self.building + rounds * sum(self.truth[configuration] for configuration in configurations)
+        return [Measurement(Status.CORRECT, (self.truth[configuration],) * rounds) for configuration in configurations]
 
 
 def test_what_building_anew_takes_is_part_of_the_budget() -> None:
     for building, expected in ((0.0, 20), (1.0, 7), (60.0, 3)):
         measurer = SlowToBuild({DEFAULT: 0.05, choice(1): 0.04}, building)
         verdict = verify(measurer, PROBLEM, [choice(1)], DEFAULT, seconds=11.0, clock=lambda: measurer.now)  # noqa: B023
-        assert measurer.asked[1:] == [expected] * 5
-        assert {len(one.samples) for one in verdict.measurements.values()} == {6 * expected}, "all batches alike"
+        assert measurer.requested_rounds[1:] == [expected] * 5
+        lengths = {len(measurement.samples) for measurement in verdict.measurements.values()}
+        assert lengths == {6 * expected}, "all batches have the same number of rounds"
         assert verdict.winner == choice(1)
         if expected > 3:
             assert 10.0 < measurer.now < 11.1
 
 
 def test_only_what_ran_in_the_same_rounds_is_paired() -> None:
-    found = {choice(number): Measurement(Status.CORRECT, (time,) * 18) for number, time in enumerate((1.0, 0.5, 0.6))}
-    assert decide(found, DEFAULT, list(found)).winner == choice(1)
-    assert decide(found, DEFAULT, [DEFAULT, choice(2)]).winner == choice(2)
-    assert decide(found, DEFAULT, [choice(1), choice(2)]).winner == DEFAULT
+    measurements = {choice(number): Measurement(Status.CORRECT, (time,) * 18)
+                    for number, time in enumerate((1.0, 0.5, 0.6))}
+    assert decide(measurements, DEFAULT, list(measurements)).winner == choice(1)
+    assert decide(measurements, DEFAULT, [DEFAULT, choice(2)]).winner == choice(2)
+    assert decide(measurements, DEFAULT, [choice(1), choice(2)]).winner == DEFAULT
 
 
 def test_what_a_journal_keeps_gives_the_same_verdict_again() -> None:
@@ -209,19 +212,21 @@ def test_batches_differ_in_the_order_of_building_and_of_the_rounds() -> None:
     candidates = [choice(number) for number in range(1, 6)]
     measurer = NoisyMeasurer(dict.fromkeys([DEFAULT, *candidates], 1.0), 0)
     verify(measurer, PROBLEM, candidates, DEFAULT, seconds=600.0)
-    orders = np.array([one.number("number") for one in measurer.compared]).reshape(6, 6)
+    orders = np.array([configuration.number("number") for configuration in measurer.compared]).reshape(6, 6)
     assert len(set(measurer.order_seeds)) == 6
-    successors = {(int(one), int(other)) for row in orders for one, other in zip(row, np.roll(row, -1), strict=True)}
+    successors = {(int(former), int(latter)) for row in orders
+                  for former, latter in zip(row, np.roll(row, -1), strict=True)}
     assert len(successors) > 12, "rotated, the six of them have six successors"
 
 
 def false_wins(simulations: int) -> int:
-    """How often one of twenty candidates as fast as the default wins, where noise is a tenth and rounds are few."""
+    """Count wins of any of twenty candidates as fast as the default, with noise of a tenth and few rounds."""
     generator, wins = np.random.default_rng(7), 0
     for _ in range(simulations):
         times = np.exp(generator.normal(0, 0.1, (21, 18)))
-        found = {choice(number): Measurement(Status.CORRECT, tuple(row)) for number, row in enumerate(times.tolist())}
-        wins += decide(found, DEFAULT, list(found)).winner != DEFAULT
+        measurements = {choice(number): Measurement(Status.CORRECT, tuple(row))
+                        for number, row in enumerate(times.tolist())}
+        wins += decide(measurements, DEFAULT, list(measurements)).winner != DEFAULT
     return wins
 
 
@@ -230,7 +235,7 @@ def test_a_false_win_is_as_rare_as_stated_for_the_test_and_its_correction(monkey
     allowed = 600 * ERROR_LEVEL  # of 600 simulations, 1, 17 and 60 are won over seeds
     assert false_wins(600) <= allowed
     monkeypatch.setattr(verification, "holm", lambda chances, level: [
-        one for one, chance in chances.items() if chance <= level])
+        configuration for configuration, chance in chances.items() if chance <= level])
     assert false_wins(600) > allowed, "without Holm"
     monkeypatch.setattr(verification, "holm", lambda chances, level: list(chances))
     assert false_wins(600) > 5 * allowed, "without the signed-rank test"
@@ -238,7 +243,7 @@ def test_a_false_win_is_as_rare_as_stated_for_the_test_and_its_correction(monkey
 
 def test_a_lead_in_one_batch_alone_does_not_win() -> None:
     lucky = [2.0] * 15 + [1.0] * 6
-    assert chance_not_faster(lucky, [1.0] * 21) < ERROR_LEVEL
+    assert signed_rank_p_value(lucky, [1.0] * 21) < ERROR_LEVEL
     assert not leads_always(lucky, [1.0] * 21)
 
 
@@ -266,10 +271,10 @@ def test_the_signed_rank_test_agrees_with_counting_all_signs() -> None:
     generator = np.random.default_rng(5)
     lead = generator.normal(0.02, 0.05, 9)
     margin = np.log1p(0.01)
-    found = chance_not_faster(np.exp(lead + margin).tolist(), [1.0] * 9)
+    p_value = signed_rank_p_value(np.exp(lead + margin).tolist(), [1.0] * 9)
     ranks = np.argsort(np.argsort(np.abs(lead))) + 1
-    sums = [sum(rank for place, rank in enumerate(ranks) if signs >> place & 1) for signs in range(2**9)]
-    assert found == pytest.approx(np.mean(np.array(sums) >= ranks[lead > 0].sum()))
+    rank_sums = [sum(rank for index, rank in enumerate(ranks) if signs >> index & 1) for signs in range(2**9)]
+    assert p_value == pytest.approx(np.mean(np.array(rank_sums) >= ranks[lead > 0].sum()))
 
 
 def test_holm_stops_at_the_first_hypothesis_that_stands() -> None:

@@ -1,4 +1,4 @@
-"""The worker and its runner: whatever a kernel does, it is recorded, the run goes on and the parent lives."""
+"""The worker and its runner: whatever a kernel does, it is recorded, the rest is measured and the parent lives."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ QUICK = Options(samples=3, build_seconds=3.0, run_seconds=3.0)
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[Runner]:
-    with Runner(planted.DEVICE, planted.BACKEND, planted.KERNELS, planted.PATH) as found:
-        yield found
+    with Runner(planted.DEVICE, planted.BACKEND, planted.KERNELS, planted.PATH) as opened:
+        yield opened
 
 
 def measured(runner: Runner, *deeds: Configuration) -> list[Measurement]:
-    found = list(runner.measure(planted.PROBLEM, deeds, QUICK))
-    assert [configuration for configuration, _ in found] == list(deeds)
-    return [measurement for _, measurement in found]
+    measurements = list(runner.measure(planted.PROBLEM, deeds, QUICK))
+    assert [configuration for configuration, _ in measurements] == list(deeds)
+    return [measurement for _, measurement in measurements]
 
 
 @pytest.mark.parametrize(("deed", "status", "words"), [
@@ -54,11 +54,11 @@ def measured(runner: Runner, *deeds: Configuration) -> list[Measurement]:
 ])
 def test_a_planted_kernel_is_recorded_with_its_status_and_the_run_goes_on(
         runner: Runner, deed: str, status: Status, words: str) -> None:
-    before, found, after = measured(runner, planted.deed("good"), planted.deed(deed), planted.deed("good", 1))
-    assert (before.status, found.status, after.status) == (Status.CORRECT, status, Status.CORRECT)
-    assert re.match(words, found.message), found.message
-    assert "\n" not in found.message
-    assert bool(found.samples) == (status is Status.CORRECT)
+    before, measurement, after = measured(runner, planted.deed("good"), planted.deed(deed), planted.deed("good", 1))
+    assert (before.status, measurement.status, after.status) == (Status.CORRECT, status, Status.CORRECT)
+    assert re.match(words, measurement.message), measurement.message
+    assert "\n" not in measurement.message
+    assert bool(measurement.samples) == (status is Status.CORRECT)
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,8 @@ def llvm_runner() -> Iterator[Runner]:
     llvm = pytest.importorskip("seqtune.tuner.backends.llvm.backend")
     if llvm.unavailable():
         pytest.skip(llvm.unavailable())
-    with Runner(llvm.devices()[-1], kernels=planted.KERNELS, path=planted.PATH) as found:
-        yield found
+    with Runner(llvm.devices()[-1], kernels=planted.KERNELS, path=planted.PATH) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(("deed", "statuses"), [
@@ -77,54 +77,55 @@ def test_planted_machine_code_is_recorded_with_its_status_and_the_run_goes_on(
         llvm_runner: Runner, deed: str, statuses: str) -> None:
     problem = Problem.make("gemm", m=1, n=1, k=1)
     deeds = [Configuration.of("planted.ir", {"deed": name}) for name in ("good", deed, "good")]
-    before, found, after = (one for _, one in llvm_runner.measure(problem, deeds, QUICK))
-    assert (before.status.value, found.status.value, after.status.value) == ("correct", statuses, "correct")
-    assert found.message
+    before, measurement, after = (measurement for _, measurement in llvm_runner.measure(problem, deeds, QUICK))
+    assert (before.status.value, measurement.status.value, after.status.value) == ("correct", statuses, "correct")
+    assert measurement.message
 
 
 def test_a_configuration_outside_its_space_is_refused_with_the_reason(runner: Runner) -> None:
-    (found,) = measured(runner, planted.deed("good", 300))
-    assert found.status is Status.CONSTRAINTS
-    assert found.message == "more numbers than the problem has (number < m * 16)"
+    (measurement,) = measured(runner, planted.deed("good", 300))
+    assert measurement.status is Status.CONSTRAINTS
+    assert measurement.message == "more numbers than the problem has (number < m * 16)"
 
 
 def test_only_the_crashing_kernel_is_blamed(runner: Runner) -> None:
     deeds = [planted.deed(name, number) for number in range(3) for name in ("good", "segv", "good", "abort")]
-    statuses = [found.status for found in measured(runner, *dict.fromkeys(deeds))]
+    statuses = [measurement.status for measurement in measured(runner, *dict.fromkeys(deeds))]
     assert statuses == [Status.CORRECT, Status.CRASH, Status.CRASH] * 3
 
 
 def test_a_crash_that_an_earlier_kernel_caused_is_not_blamed_on_the_next(runner: Runner) -> None:
-    found = measured(runner, planted.deed("delayed"), planted.deed("good"), planted.deed("segv"))
-    assert [one.status for one in found] == [Status.CORRECT, Status.CORRECT, Status.CRASH]
+    measurements = measured(runner, planted.deed("delayed"), planted.deed("good"), planted.deed("segv"))
+    assert [measurement.status for measurement in measurements] == [Status.CORRECT, Status.CORRECT, Status.CRASH]
 
 
 def test_a_hopeless_candidate_is_dropped_early(runner: Runner) -> None:
     options = Options(samples=6, drop_factors=(8.0, 3.0, 1.3))
     configurations = [planted.deed("good", wait=wait) for wait in (0, 200, 20)]
-    first, slow, again = [one for _, one in runner.measure(planted.PROBLEM, configurations[:2], options)] + [
-        one for _, one in runner.measure(planted.PROBLEM, configurations[2:], options, best=1e-6)]
+    results = [*runner.measure(planted.PROBLEM, configurations[:2], options),
+               *runner.measure(planted.PROBLEM, configurations[2:], options, best=1e-6)]
+    first, slow, again = (measurement for _, measurement in results)
     assert len(first.samples) == 6
     assert len(slow.samples) == 2  # within a batch, the worker knows the best so far
-    assert len(again.samples) == 2  # and is told it otherwise
+    assert len(again.samples) == 2  # and otherwise the request contains it
     assert slow.status is Status.CORRECT
 
 
 def test_samples_take_as_long_as_they_must(runner: Runner) -> None:
-    (found,) = measured(runner, planted.deed("good", wait=2))
-    assert len(found.samples) == QUICK.samples
-    assert found.seconds >= 0.002
-    assert found.error is not None
-    assert found.error < 1e-6
+    (measurement,) = measured(runner, planted.deed("good", wait=2))
+    assert len(measurement.samples) == QUICK.samples
+    assert measurement.seconds >= 0.002
+    assert measurement.error is not None
+    assert measurement.error < 1e-6
 
 
 def test_finalists_are_compared_whatever_they_do(runner: Runner) -> None:
     names = ("good", "wrong", "segv", "overrun", "good", "loop", "compile")
     deeds = [planted.deed(name, number) for number, name in enumerate(names)]
-    found = runner.compare(planted.PROBLEM, deeds, 4, QUICK)
-    assert [one.status.value for one in found] == [
+    measurements = runner.compare(planted.PROBLEM, deeds, 4, QUICK)
+    assert [measurement.status.value for measurement in measurements] == [
         "correct", "correctness", "crash", "correctness", "correct", "timeout", "compile"]
-    assert [len(one.samples) for one in found] == [4, 0, 0, 0, 4, 0, 0]
+    assert [len(measurement.samples) for measurement in measurements] == [4, 0, 0, 0, 4, 0, 0]
 
 
 def test_a_run_that_stops_early_leaves_a_usable_worker(runner: Runner) -> None:
@@ -137,11 +138,11 @@ def test_a_run_that_stops_early_leaves_a_usable_worker(runner: Runner) -> None:
     assert measured(runner, planted.deed("good"))[0].status is Status.CORRECT
 
 
-def test_one_worker_serves_many_problems(runner: Runner) -> None:
+def test_one_worker_measures_many_problems(runner: Runner) -> None:
     for size in (1, 3, 17):
         problem = Problem.make("gemm", m=size, n=5, k=7)
-        ((_, found),) = runner.measure(problem, [planted.deed("good")], QUICK)
-        assert found.status is Status.CORRECT
+        ((_, measurement),) = runner.measure(problem, [planted.deed("good")], QUICK)
+        assert measurement.status is Status.CORRECT
 
 
 def test_a_problem_without_a_reference_is_an_error_in_one_line(runner: Runner) -> None:
@@ -168,19 +169,19 @@ def test_a_slow_kernel_has_time_for_the_check_and_for_samples() -> None:
     assert limits == [pytest.approx(10.0 + 3 * 2.0), 10.0]  # 2 GFLOP at 1 GFLOP/s
 
 
-def test_a_backend_says_how_long_a_build_may_take() -> None:
+def test_a_backend_decides_how_long_a_build_may_take() -> None:
     slow = replace(planted.DEVICE, model="slow to build")
     with Runner(slow, planted.BACKEND, planted.KERNELS, planted.PATH) as runner:
-        (found,) = measured(runner, planted.deed("loop_in_build"))
-    assert found.message == "no answer within 7 s of building or 3 s of running"
+        (measurement,) = measured(runner, planted.deed("loop_in_build"))
+    assert measurement.message == "no answer within 7 s of building or 3 s of running"
 
 
-def test_what_overruns_is_told_by_a_field_and_not_by_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overrun_is_recorded_in_a_field_and_not_only_in_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
     executable = planted.PlantedExecutable("overrun", 0.0, planted.PROBLEM)
     operands, expected = prepare(planted.PROBLEM)
-    found, _ = check(executable, operands, expected)
-    assert found.damaged
-    assert Measurement.from_json(replace(found, message="in other words").to_json()).damaged
+    measurement, _ = check(executable, operands, expected)
+    assert measurement.damaged
+    assert Measurement.from_json(replace(measurement, message="in other words").to_json()).damaged
 
 
 def test_a_crash_after_the_last_answer_is_nobodys_failure(runner: Runner) -> None:
@@ -217,4 +218,4 @@ def test_the_worker_ends_with_its_parent(name: str) -> None:
         worker = psutil.Process(int(parent.stdout.readline()))
         time.sleep(0.1)
         parent.kill()
-    worker.wait(timeout=60.0)  # what was asked for would take 440 s, or for ever
+    worker.wait(timeout=60.0)  # the request would take 440 s, or for ever
