@@ -26,7 +26,7 @@ from .reference import make_operands, reference
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to measure; each default with its reason."""
+    """Options of a measurement. The reason of each default is given next to it."""
 
     samples: int = 10  # the least of 5 is within 3 % of the truth for kernels in the L2 cache; in L3 it takes 10
     sample_seconds: float = 200e-6  # far more than the clock and the call cost, less than a scheduler's time slice
