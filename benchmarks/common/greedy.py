@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from seqtune.data.labels import Labels
 from seqtune.data.queries import Questions
 from seqtune.kernels.kernel import Kernel
-from seqtune.predictor.labels.methods import Answers, Beam, Places, valid
+from seqtune.predictor.labels.methods import Beam, LabelPredictions, ValueIndices, valid
 from seqtune.predictor.sequence.beam import Allowed, NextWord
 
 
@@ -25,16 +25,16 @@ class Greedy:
         self.words = words
         self._beam = Beam(words, width=1)
 
-    def answer(self, labels: Labels, count: int) -> Answers:
+    def predict(self, labels: Labels, count: int) -> LabelPredictions:
         """Propose one configuration for each label; `count` is ignored."""
         parts = [labels.questions.take(rows) for rows in
                  np.array_split(np.arange(len(labels)), len(labels) // 1024 + 1)]
         indices = np.concatenate([self._unchecked(labels.kernel, part) for part in parts])
         rest = np.flatnonzero(~valid(labels.kernel, labels.questions, indices))
         indices[rest] = self._beam.propose(labels.take(rest), 1)[:, 0]
-        return Answers(indices[:, None], None)
+        return LabelPredictions(indices[:, None], None)
 
-    def _unchecked(self, kernel: Kernel, questions: Questions) -> Places:
+    def _unchecked(self, kernel: Kernel, questions: Questions) -> ValueIndices:
         vocabulary, queries = self.words.vocabulary, np.arange(len(questions))
         chosen = self._all(queries, np.array([vocabulary.kernel(kernel.name)]))
         state, _ = self.words.start(questions.pairs(), chosen)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from seqtune.data.labels import Labels, Races
     from seqtune.predictor.labels.checkpoint import LabelCheckpoint
-    from seqtune.predictor.labels.methods import Method
+    from seqtune.predictor.labels.methods import LabelMethod
 
 FEW = 500  # training labels of a solver that is included in the averages
 MANY = 5000  # training labels of a solver that is included in the average of `teacher_forced`
@@ -88,11 +88,11 @@ def judge_all(files: Sequence[Path], checkpoint: LabelCheckpoint, work: Path, me
     fitting = {name: part.known() for name, (part, _) in split.items() if len(part)}
     judged = {name: split[name][1] for name in sorted(fitting, key=lambda name: len(fitting[name]))
               if len(split[name][1])}
-    if any(checkpoint.learned.knows(solver_labels.questions.hashes).mean() > 0.5 for solver_labels in judged.values()):
+    if any(checkpoint.learned.contains(labels.questions.hashes).mean() > 0.5 for labels in judged.values()):
         raise MisuseError("the checkpoint was trained on held-out problems; name another, or leave out --checkpoint")
     networks = network_options(epochs, threads=1)
     options = BaselineOptions(networks, ChainOptions(threads=1), TreeRankerOptions(threads=1))
-    ours: dict[str, Callable[[], Method]] = {
+    ours: dict[str, Callable[[], LabelMethod]] = {
         "seqtune": lambda: Beam(checkpoint.next_word()),
         "transformer": lambda: Beam(LabelWords(checkpoint.model, checkpoint.vocabulary)),
         "chains": lambda: Beam(ChainWords(checkpoint.chains, checkpoint.vocabulary)),
@@ -112,13 +112,14 @@ def judge_all(files: Sequence[Path], checkpoint: LabelCheckpoint, work: Path, me
     return rows, {name.removeprefix("miopen."): len(part) for name, part in fitting.items()}
 
 
-def _stored_rows(work: Path, title: str, judged: Mapping[str, Labels], make: Callable[[], Method]) -> Iterator[Row]:
+def _stored_rows(work: Path, title: str, judged: Mapping[str, Labels],
+                 make: Callable[[], LabelMethod]) -> Iterator[Row]:
     """Yield the rows of a method, from WORK if stored there; the method is trained when the first is missing."""
     from dataclasses import asdict
 
     from seqtune.predictor.labels.scores import judge
 
-    method: Method | None = None
+    method: LabelMethod | None = None
     for name, labels in judged.items():
         path = work / title / f"{name.removeprefix('miopen.')}.json"
         if not path.is_file():
@@ -157,13 +158,14 @@ def choice_rows(races: Races, checkpoint: LabelCheckpoint) -> list[Row]:
     """Evaluate the choice of solvers by device, and that of boosted trees trained on the same solver timings."""
     import numpy as np
 
-    from seqtune.predictor.labels.scores import race_rows
+    from seqtune.predictor.labels.scores import solver_choice_rows
     from seqtune.predictor.labels.solver_choice import TreeChoice, choose
 
     held_out: np.ndarray[Any, Any] = races.questions.held_out
     judged = races.take(np.flatnonzero(held_out))
     trees = TreeChoice(races.take(np.flatnonzero(~held_out)), threads=1).choose(judged)
-    return [row.to_json() for row in race_rows(judged, choose(checkpoint.model, checkpoint.vocabulary, judged), trees)]
+    chosen = choose(checkpoint.model, checkpoint.vocabulary, judged)
+    return [row.to_json() for row in solver_choice_rows(judged, chosen, trees)]
 
 
 def table(means_by_method: Mapping[str, Mapping[str, float]]) -> str:

@@ -109,7 +109,7 @@ def decode(words: NextWord[Any], kernel: Kernel, pairs: Pairs, searched: int, ge
     """Decode with all methods; only the first `searched` pairs with beams."""
     questions = Questions.of(pairs)
     no_labels = np.zeros((len(pairs), len(kernel.parameters)), np.int16)
-    proposed = Greedy(words).answer(Labels(kernel, questions, no_labels), 1).proposed[:, 0]
+    proposed = Greedy(words).predict(Labels(kernel, questions, no_labels), 1).proposed[:, 0]
     count.add("greedy", kernel, [
         (*pair, Configuration.of(kernel.name, {item.name: item.values[index] for item, index in
                                                zip(kernel.parameters, indices, strict=True)}))

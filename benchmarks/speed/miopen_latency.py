@@ -78,7 +78,7 @@ def measure(checkpoint: str, problems: int) -> dict[str, Any]:
         rates, processor = [], []
         for _ in range(BATCHES):
             start, processor_start = time.perf_counter(), time.process_time()
-            greedy.answer(batch, 1)
+            greedy.predict(batch, 1)
             processor.append(BATCH / (time.process_time() - processor_start))
             rates.append(BATCH / (time.perf_counter() - start))
         results[name] = {"beam": milliseconds(partial(_searched, next_word), spaces),

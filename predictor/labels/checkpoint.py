@@ -1,9 +1,9 @@
-"""LabelCheckpoint: a folder with a model of labels, its vocabulary, and the trees beside it, if any.
+"""LabelCheckpoint: a folder with a label model, its vocabulary and, if it has any, its boosted trees.
 
-config.json (dimensions), model.safetensors (weights in 16 bits), seqtune.json (format, vocabulary, kernels, tables of
-solvers, provenance, metrics), and trees.zlib (chains as plain arrays, a compressed safetensors file). As with every
-checkpoint nothing in it is trusted: shapes are compared before anything is loaded, and trees are checked to be trees.
-Predicting with one imports no torch. Raises CheckpointError.
+The files are config.json (dimensions), model.safetensors (weights in 16 bits), seqtune.json (format, vocabulary,
+kernels, tables of solvers, provenance, metrics) and trees.zlib (chains as plain arrays in a compressed safetensors
+file). No content is trusted: shapes are compared before tensors are loaded, and the structure of trees is checked; a
+wrong one raises CheckpointError. Prediction does not import torch.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from ..sequence.beam import WIDTH, NextWord, beam_search
 from ..sequence.mixture import Average
 from ..sequence.vocabulary import Vocabulary
 from ..trees.forest import UNREADABLE, Forest, read_forest
-from .classifier_chain import ChainWords, KernelChain, Link, plain
+from .classifier_chain import ChainWords, KernelChain, ParameterClassifier, as_arrays
 from .inputs import TREE_FEATURES
 from .numpy_translator import ArrayTranslator, Tensors, shapes
 from .seen_problems import LARGEST as LARGEST_LEARNED
-from .seen_problems import Learned
+from .seen_problems import SeenProblems
 
 if TYPE_CHECKING:
     from .translator import LabelTranslator
@@ -49,12 +49,15 @@ if TYPE_CHECKING:
 MODEL_TYPE = "seqtune-label-translator"
 TREES = "trees.zlib"
 MOST_TREES = 300_000_000  # bytes, unpacked
-_MOST_ROWS = 1000  # texts of one solver's table
+_MOST_ROWS = 1000  # rows of one solver's table
 
 
 class _Chain(BaseModel):
-    """The chain of one kernel on one device: per parameter the places that training has seen; one needs no trees.
-    `trees` numbers those that it may share, as a `member`, with other kernels."""
+    """The chain of one kernel on one device in seqtune.json.
+
+    `seen` holds, for each parameter, the indices of the values that training has seen; a single value needs no trees.
+    `trees` is the number of the trees, which kernels of a group can share; `member` numbers the kernel in its group.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -66,7 +69,7 @@ class _Chain(BaseModel):
 
 
 class _About(About):
-    """seqtune.json."""
+    """The content of seqtune.json."""
 
     tables: dict[str, tuple[str, ...]] = Field(max_length=100)
     chains: tuple[_Chain, ...] = Field(max_length=1000)
@@ -77,53 +80,55 @@ class _About(About):
 
 @dataclass
 class LabelCheckpoint:
-    """`state` is the translator's tensors by name; `tables` are texts of the rows of solvers that have some; `chains`
-    are by the names of device and kernel, and `weight` is their share of every word's log-probability, unless `weights`
-    say another for the kernel; `learned` are the problems that it must not be judged on."""
+    """A label model: a translator mixed with chains of boosted trees. See `load` and `save`."""
 
     size: Dimensions
-    state: Tensors
+    state: Tensors  # the translator's tensors by name
     vocabulary: Vocabulary
-    tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    chains: Mapping[tuple[str, str], KernelChain] = field(default_factory=dict)
-    weight: float = 0.5
-    weights: Mapping[str, float] = field(default_factory=dict)
-    learned: Learned = field(default_factory=lambda: Learned.of(np.zeros(0, np.uint64)))
+    tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by solver: the rows of its table as text
+    chains: Mapping[tuple[str, str], KernelChain] = field(default_factory=dict)  # by the names of device and kernel
+    weight: float = 0.5  # of the chains in every word's log-probability, from 0 to 1
+    weights: Mapping[str, float] = field(default_factory=dict)  # the same by kernel, where it differs
+    learned: SeenProblems = field(default_factory=lambda: SeenProblems.of(np.zeros(0, np.uint64)))  # not to judge on
     provenance: Mapping[str, JsonValue] = field(default_factory=dict)
     metrics: Mapping[str, JsonValue] = field(default_factory=dict)
     seed: int = 0
 
     @classmethod
     def load(cls, name: str | Path) -> LabelCheckpoint:
-        """From a folder, or by name, as `Checkpoint.load`."""
+        """Load a checkpoint from a folder, or by the name of a shipped one. Raises CheckpointError."""
         folder = CheckpointFolder.open(name, _About)
         about, vocabulary, size = folder.about, folder.vocabulary, folder.size
         wanted = {name: (list(shape), "F16") for name, shape in shapes(size).items()}
         tensors = folder.tensors(wanted | {"learned": ([about.learned], "U8")})
-        learned = Learned(tensors.pop("learned"))
+        learned = SeenProblems(tensors.pop("learned"))
         if about.learned & (about.learned - 1) or not about.learned:
-            raise CheckpointError(f"{folder.path}: what it has learned from is not kept in a power of two of bytes")
-        found = cls(size, {name: tensor.astype(np.float32) for name, tensor in tensors.items()}, vocabulary,
-                    about.tables, {}, about.weight, about.weights, learned, about.provenance, about.metrics, about.seed)
+            raise CheckpointError(f"{folder.path}: `learned` is {about.learned} bytes, not a power of two")
+        checkpoint = cls(size, {name: tensor.astype(np.float32) for name, tensor in tensors.items()}, vocabulary,
+                         about.tables, {}, about.weight, about.weights, learned, about.provenance, about.metrics,
+                         about.seed)
         if not set(about.weights) <= {declared.name for declared in vocabulary.kernels}:
-            raise CheckpointError(f"{folder.path}: it weighs trees of kernels that it lacks")
-        found.chains = _chains(folder.path / TREES, about.chains, found.kernels())
-        return found
+            raise CheckpointError(f"{folder.path}: `weights` names kernels that the vocabulary lacks")
+        checkpoint.chains = _chains(folder.path / TREES, about.chains, checkpoint.kernels())
+        return checkpoint
 
     def save(self, path: str | Path) -> Path:
-        """Whole or not at all. A folder that is no checkpoint is not overwritten."""
-        shared = {id(chain.links): chain.links for chain in self.chains.values()}
-        number = {key: place for place, key in enumerate(shared)}
+        """Write the checkpoint to a folder, completely or not at all.
+
+        Raises CheckpointError rather than overwrite a folder that is not a checkpoint.
+        """
+        shared = {id(chain.classifiers): chain.classifiers for chain in self.chains.values()}
+        number = {key: index for index, key in enumerate(shared)}
         about = _About(
             **facts(self.vocabulary, self.provenance, self.metrics, self.seed),
             tables=dict(self.tables), weight=self.weight, weights=dict(self.weights), learned=len(self.learned.bits),
-            chains=tuple(_Chain(device=device, kernel=kernel, trees=number[id(chain.links)], member=chain.member,
-                                seen=tuple(tuple(link.seen.tolist()) for link in chain.links))
+            chains=tuple(_Chain(device=device, kernel=kernel, trees=number[id(chain.classifiers)], member=chain.member,
+                                seen=tuple(tuple(classifier.seen.tolist()) for classifier in chain.classifiers))
                          for (device, kernel), chain in self.chains.items()))
         tensors = {name: tensor.astype(np.float16) for name, tensor in self.state.items()}
-        trees = {f"{place}/{column}/{part}": array for place, links in enumerate(shared.values())
-                 for column, link in enumerate(plain(links)) if isinstance(link.trees, Forest)
-                 for part, array in link.trees.arrays().items()}
+        trees = {f"{index}/{column}/{part}": array for index, classifiers in enumerate(shared.values())
+                 for column, classifier in enumerate(as_arrays(classifiers)) if isinstance(classifier.trees, Forest)
+                 for part, array in classifier.trees.arrays().items()}
         with CheckpointFolder.writing(path, {**asdict(self.size), "model_type": MODEL_TYPE}, about) as fresh:
             (fresh / "model.safetensors").write_bytes(
                 save({**tensors, "learned": self.learned.bits}, metadata={"format": "pt"}))
@@ -132,12 +137,12 @@ class LabelCheckpoint:
         return Path(path)
 
     def kernels(self) -> Mapping[str, Kernel]:
-        """The tunable kernels that it speaks of, with the rows of tables that it has seen. Raises CheckpointError."""
+        """The kernels that the model configures by name, with the table rows of training. Raises CheckpointError."""
         return self._kernels
 
     @cached_property
     def _kernels(self) -> Mapping[str, Kernel]:
-        found = {}
+        kernels = {}
         for declared in self.vocabulary.kernels:
             name = declared.name.removeprefix(PREFIX)
             if name in SOLVERS and declared.parameters:
@@ -146,31 +151,34 @@ class LabelCheckpoint:
                     try:
                         solver = solver.with_rows(solver.read(text) for text in self.tables[name][:_MOST_ROWS])
                     except (FormatError, KernelError) as error:
-                        raise CheckpointError(f"its table of {name} is damaged: {error}") from None
-                found[declared.name] = solver.kernel
-        return found
+                        raise CheckpointError(f"the table of {name} is damaged: {error}") from None
+                kernels[declared.name] = solver.kernel
+        return kernels
 
     def kernels_for(self, problem: Problem, device: Device) -> tuple[Kernel, ...]:
-        """Those that solve the problem on the device."""
+        """The kernels of the model that solve the problem on the device."""
         return tuple(kernel for kernel in self.kernels().values() if kernel.why_not(problem, device) is None)
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """The backends of the devices that it was trained for."""
+        """The backends of the devices that the model was trained for."""
         return self.vocabulary.backends
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """The libraries of its kernels."""
+        """The libraries of the model's kernels."""
         return self.vocabulary.libraries
 
     def task(self, problem: Problem, device: Device) -> Task:
-        """The task in MIOpen's terms, with the kernels that it knows or else all. Raises KernelError, ProblemError."""
+        """The task in MIOpen's terms, with the kernels that the model knows or, without any, with all kernels.
+
+        Raises KernelError, ProblemError.
+        """
         problem = as_convnd(problem)
         return Task.of(problem, device, self.kernels_for(problem, device) or None)
 
     def next_word(self) -> NextWord[Any]:
-        """What the beam search asks: the translator, the chains, or both."""
+        """The source of next words for the beam search: the translator, mixed with the chains if there are any."""
         return self._words
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
@@ -179,7 +187,7 @@ class LabelCheckpoint:
 
     @cached_property
     def model(self) -> LabelTranslator:
-        """The translator as training has it."""
+        """The translator as a torch module, as training and benchmarks need it."""
         from .translator import LabelTranslator
 
         return LabelTranslator.of_arrays(self.size, self.state, self.vocabulary)
@@ -206,24 +214,28 @@ def _chains(path: Path, about: Sequence[_Chain], kernels: Mapping[str, Kernel]) 
         arrays = load(unpacked)
     except (SafetensorError, OSError, ValueError, *UNREADABLE, zlib.error) as error:
         raise CheckpointError(f"{path} is no compressed safetensors file ({error!s:.100})") from None
-    found, read = {}, {}
+    chains: dict[tuple[str, str], KernelChain] = {}
+    loaded: dict[Any, tuple[ParameterClassifier, ...]] = {}
     for chain in about:
         name, kernel = chain.kernel, kernels.get(chain.kernel)
         if kernel is None or len(chain.seen) != len(kernel.parameters):
-            raise CheckpointError(f"{path}: its trees of {name:.60} do not fit that kernel's parameters")
-        key = (chain.trees, chain.member is None, chain.seen, tuple(len(one.values) for one in kernel.parameters))
-        if key not in read:
-            read[key] = tuple(_link(path, arrays, chain, column, len(parameter.values))
-                              for column, parameter in enumerate(kernel.parameters))
-        found[chain.device, name] = KernelChain(kernel, read[key], chain.member)
-    return found
+            raise CheckpointError(f"{path}: the trees of {name:.60} do not fit the parameters of that kernel")
+        sizes = tuple(len(parameter.values) for parameter in kernel.parameters)
+        key = (chain.trees, chain.member is None, chain.seen, sizes)
+        if key not in loaded:
+            loaded[key] = tuple(_classifier(path, arrays, chain, column, len(parameter.values))
+                                for column, parameter in enumerate(kernel.parameters))
+        chains[chain.device, name] = KernelChain(kernel, loaded[key], chain.member)
+    return chains
 
 
-def _link(path: Path, arrays: Mapping[str, NDArray[Any]], chain: _Chain, column: int, values: int) -> Link:
+def _classifier(path: Path, arrays: Mapping[str, NDArray[Any]], chain: _Chain, column: int,
+                values: int) -> ParameterClassifier:
     seen = chain.seen[column]
     if list(seen) != sorted(set(seen)) or not seen or seen[0] < 0 or seen[-1] >= values:
-        raise CheckpointError(f"{path}: {chain.kernel:.60} has values that its kernel does not know")
+        raise CheckpointError(f"{path}: the trees of {chain.kernel:.60} choose values that the kernel does not have")
     if len(seen) == 1:
-        return Link(np.array(seen, np.int64), None)
+        return ParameterClassifier(np.array(seen, np.int64), None)
     features = TREE_FEATURES + (chain.member is not None) + column
-    return Link(np.array(seen, np.int64), read_forest(path, arrays, f"{chain.trees}/{column}/", len(seen), features))
+    forest = read_forest(path, arrays, f"{chain.trees}/{column}/", len(seen), features)
+    return ParameterClassifier(np.array(seen, np.int64), forest)

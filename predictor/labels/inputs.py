@@ -1,8 +1,8 @@
-"""Inputs: what models of labels see of a question, for many questions at once.
+"""Inputs: the features of many queries at once, as label models read them.
 
-Convolutions are seen as MIOpen's perf-db keys them: what a pass reads and writes, and of a strided backward pass the
-least input that gives its output, marked as ambiguous, whether or not more is known. Sizes are coded so that
-divisibility shows; what is only large or small (work, bytes) by its logarithm; what is a word by its number.
+A convolution is described as in the keys of MIOpen's perf-db: by what the pass reads and writes. For a strided backward
+pass the input size is the smallest one that gives the output, marked as ambiguous, even if the true size is known.
+Sizes get a code that shows divisibility, magnitudes (work, bytes) their logarithm, words their number.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _HELPERS = (  # names for the expressions below
     ("read_w", f"in_w if {_FORWARD} else out_w"), ("write_w", f"out_w if {_FORWARD} else in_w"),
     ("elements", "{'fp32': 4, 'fp16': 2, 'bf16': 2, 'int8': 1}[dtype]"),
 )
-# token of the source sentence -> sizes in it, by name. A pass reads one image and writes the other; the weight gradient
-# reads both, and counts as one that goes backward.
+# token of the source sentence -> its sizes by name. A pass reads one image and writes the other; the weight gradient
+# reads both and counts as a backward pass.
 SIZES: dict[str, dict[str, str]] = {
     "batch": {"n": "n"},
     "read channels": {"read_c": "read_c", "read_c_group": "read_c // groups"},
@@ -58,11 +58,11 @@ SHARES = ("flop", "output", "weights", "points")  # magnitudes also seen per com
 WORDS = ("direction", "dtype", "layout", "bias")  # of the problem; and the device's architecture
 NUMBERS = tuple(name for sizes in SIZES.values() for name in sizes)
 TOKENS = (*SIZES, "work", "words")
-TWOS = (128, 256, 512, 1024)  # powers of two beyond those in a number's code that sizes are divided by
-CODE = CODE_SIZE + len(TWOS) + 1  # with the count of twos in a number
+TWOS = (128, 256, 512, 1024)  # a number's code also shows divisibility by these powers of two
+CODE = CODE_SIZE + len(TWOS) + 1  # the last one: how often two divides the number
 MAGNITUDE_SIZE = len(MAGNITUDES) + len(FACTS) + len(SHARES)
 
-_PARSED = {name: Expression(text) for name, text in  # of one name, the helper
+_PARSED = {name: Expression(text) for name, text in  # a helper replaces a size of the same name
            (*((name, text) for sizes in SIZES.values() for name, text in sizes.items()), *MAGNITUDES.items(),
             *_HELPERS)}
 _MODULI = {"n": (3, 5), "read_c": (3, 5, 7, 12, 24), "write_c": (3, 5, 7, 12, 20, 24, 28), "read_w": (4, 14, 16, 64),
@@ -76,7 +76,7 @@ TREE_FEATURES = (len(NUMBERS) + sum(map(len, _MODULI.values())) + len(_TWOS) + l
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What is seen of questions. DistinctProblems and devices are seen once, however many questions name them."""
+    """The features of queries. Problems and devices are stored once, however many queries share them."""
 
     table: Floats  # (distinct number, CODE)
     numbers: NDArray[np.int64]  # (problem, NUMBERS) rows of `table`
@@ -84,68 +84,69 @@ class Inputs:
     words: NDArray[np.int64]  # (problem, WORDS)
     facts: Floats  # (device, FACTS)
     architecture: NDArray[np.int64]  # (device,)
-    problem: NDArray[np.int64]  # (question,)
-    device: NDArray[np.int64]  # (question,)
+    problem: NDArray[np.int64]  # (query,)
+    device: NDArray[np.int64]  # (query,)
 
     @classmethod
     def of(cls, questions: Questions, words: Sequence[str]) -> Inputs:
-        """`words` are those of the model's vocabulary; others count as <unknown>, the second."""
+        """Compute the features of queries. `words` are the source words of the model's vocabulary; any other word
+        gets the number of <unknown>, which is 1."""
         questions = questions.compact()
         values, known = _evaluated(questions.problems, (*NUMBERS, *MAGNITUDES))
         count = len(NUMBERS)
         filled = np.where(known, values, np.nan)[:, :count]
         distinct, rows = np.unique(filled, return_inverse=True)
         table = _table([None if np.isnan(value) else int(value) for value in distinct.tolist()])
-        place = {word: number for number, word in enumerate(words)}
+        numbers = {word: number for number, word in enumerate(words)}
         columns = questions.problems.columns
-        said = [[place.get(f"{name}={word}", 1) for word in columns.values[name].tolist()] for name in WORDS]
-        architecture = [place.get(f"architecture={device.architecture}", 1) for device in questions.devices]
+        word_numbers = [[numbers.get(f"{name}={word}", 1) for word in columns.values[name].tolist()] for name in WORDS]
+        architecture = [numbers.get(f"architecture={device.architecture}", 1) for device in questions.devices]
         facts = np.array([_facts(device) for device in questions.devices])
         return cls(table, rows.reshape(filled.shape), _logarithms(values[:, count:], known[:, count:]),
-                   np.array(said).T, _logarithms(facts, np.ones_like(facts, bool)), np.array(architecture),
+                   np.array(word_numbers).T, _logarithms(facts, np.ones_like(facts, bool)), np.array(architecture),
                    questions.problem, questions.device)
 
     def batch(self, rows: NDArray[np.int64]) -> tuple[Floats, Floats, NDArray[np.int64]]:
-        """Of some questions: codes (question, NUMBERS, CODE), magnitudes (question, MAGNITUDE_SIZE) and words
-        (question, WORDS + 1)."""
+        """The features of the queries with these row numbers: codes (query, NUMBERS, CODE), magnitudes
+        (query, MAGNITUDE_SIZE) and words (query, WORDS + 1)."""
         problem, device = self.problem[rows], self.device[rows]
-        of_problem, of_device = self.magnitudes[problem], self.facts[device]
-        share = of_problem[:, _SHARED] - of_device[:, :1]
-        return (self.table[self.numbers[problem]], np.concatenate([of_problem, of_device, share], axis=1),
+        magnitudes, facts = self.magnitudes[problem], self.facts[device]
+        shares = magnitudes[:, _SHARED] - facts[:, :1]
+        return (self.table[self.numbers[problem]], np.concatenate([magnitudes, facts, shares], axis=1),
                 np.concatenate([self.words[problem], self.architecture[device][:, None]], axis=1))
 
 
 def tree_columns(questions: Questions) -> Floats:
-    """(question, feature): what trees see. Words by their number, unknown numbers as -1."""
+    """The features of queries for boosted trees, (query, feature): words as their number, unknown numbers as -1."""
     questions = questions.compact()
     problems, count = questions.problems, len(NUMBERS)
     numbers, known = _evaluated(problems, (*NUMBERS, *MAGNITUDES))
-    found = [np.where(known, numbers, -1)[:, :count]]
+    features = [np.where(known, numbers, -1)[:, :count]]
     for name, moduli in _MODULI.items():
-        place = NUMBERS.index(name)
-        found += [np.where(known[:, place], numbers[:, place] % modulus, -1)[:, None] for modulus in moduli]
+        index = NUMBERS.index(name)
+        features += [np.where(known[:, index], numbers[:, index] % modulus, -1)[:, None] for modulus in moduli]
     for name in _TWOS:
-        found.append(_twos(numbers[:, NUMBERS.index(name)].astype(np.int64))[:, None])
-    found.append(np.where(known, np.log2(np.maximum(numbers, 2.0**-20)), -1)[:, count:])
-    values, features = problems.columns.values, problems.columns.operation.by_name
-    found.append(np.array([[features[name].choices.index(word) for word in values[name].tolist()]
-                           for name in WORDS], float).T)
+        features.append(_twos(numbers[:, NUMBERS.index(name)].astype(np.int64))[:, None])
+    features.append(np.where(known, np.log2(np.maximum(numbers, 2.0**-20)), -1)[:, count:])
+    values, declared = problems.columns.values, problems.columns.operation.by_name
+    features.append(np.array([[declared[name].choices.index(word) for word in values[name].tolist()]
+                              for name in WORDS], float).T)
     facts = np.array([_facts(device) for device in questions.devices])
-    columns = np.concatenate(found, axis=1, dtype=np.float32)
+    columns = np.concatenate(features, axis=1, dtype=np.float32)
     return np.concatenate([columns[questions.problem], facts[questions.device].astype(np.float32)], axis=1)
 
 
 def plain_columns(questions: Questions) -> Floats:
-    """(question, feature): logarithms of sizes and work for measuring how near problems are."""
+    """Logarithms of the sizes of queries, (query, feature), from which the distance of problems is computed."""
     questions = questions.compact()
     numbers, known = _evaluated(questions.problems, _NEAR)
-    found: Floats = np.log2(np.where(known, numbers, 0) + 1).astype(np.float32)
-    return found[questions.problem]
+    logarithms: Floats = np.log2(np.where(known, numbers, 0) + 1).astype(np.float32)
+    return logarithms[questions.problem]
 
 
-@lru_cache(maxsize=1)  # a transformer and trees ask for the same, one after the other
+@lru_cache(maxsize=1)  # the transformer and the trees need the same values, one after the other
 def _evaluated(problems: DistinctProblems, wanted: tuple[str, ...]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The values of expressions by problem, and where all that they name is known. Both (problem, wanted)."""
+    """The values of the expressions, and whether all names in them are known. Both (problem, wanted)."""
     columns = problems.columns
     names: dict[str, Any] = dict(columns.values)
     known: dict[str, Any] = dict(columns.known)
@@ -166,18 +167,18 @@ def _table(values: Sequence[int | None]) -> Floats:
 
 
 def _twos(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How often two divides each, at most ten times; 0 for zero."""
+    """The number of times that two divides each size, at most ten; 0 for zero."""
     return np.asarray(np.log2(np.minimum(sizes & -sizes, 1 << 10) + (sizes == 0)))
 
 
 @lru_cache(maxsize=1000)
 def _facts(device: Device) -> tuple[float, ...]:
     names = {**device.names(), "peak_gflops": device.peak_gflops, "bandwidth_gbs": device.bandwidth_gbs}
-    found = [names.get(name, 0) for name in FACTS]
-    return tuple(float(value) if isinstance(value, int | float) else 0.0 for value in found)
+    facts = [names.get(name, 0) for name in FACTS]
+    return tuple(float(value) if isinstance(value, int | float) else 0.0 for value in facts)
 
 
 def _logarithms(values: NDArray[np.float64], known: NDArray[np.bool_]) -> Floats:
-    """log2 / 8 of what is positive, -1 where not known; zero is as small as an eighth."""
-    found = np.log2(np.maximum(values, 0.125)) / 8
-    return np.where(known, found, -1.0).astype(np.float32)
+    """log2(value) / 8, and -1 where the value is unknown; values below 1/8 count as 1/8."""
+    logarithms = np.log2(np.maximum(values, 0.125)) / 8
+    return np.where(known, logarithms, -1.0).astype(np.float32)

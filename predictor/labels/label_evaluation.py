@@ -1,4 +1,4 @@
-"""Evaluation of a label checkpoint: how many choices of another tuner it tells, and how good its solvers are."""
+"""Evaluation of a label checkpoint: how often it predicts the tuner's configuration, and how fast its solvers are."""
 
 from __future__ import annotations
 
@@ -15,87 +15,92 @@ from ..networks.threads import one_thread
 from ..say import Say, silent
 from .baselines.table import fit_baselines
 from .checkpoint import LabelCheckpoint
-from .methods import Beam, Method
-from .scores import LabelRow, RaceRow, judge, race_rows
-from .solver_choice import Entries, TreeChoice, choose
+from .methods import Beam, LabelMethod
+from .scores import Entries, LabelRow, SolverChoiceRow, judge, solver_choice_rows
+from .solver_choice import TreeChoice, choose
 
-BY = ("direction", "dtype")
+BY = ("direction", "dtype")  # features whose values get a part each
 
 
 def evaluate_labels(checkpoint: LabelCheckpoint, data: Dataset, *, baselines: bool = False, by_feature: bool = False,
-                    progress: Say = silent, warn: Say = silent) -> list[LabelRow | RaceRow]:
-    """Rows per device and solver of a data set's labels, then per device of its races.
+                    progress: Say = silent, warn: Say = silent) -> list[LabelRow | SolverChoiceRow]:
+    """Score a checkpoint: rows by device and solver for the labels of a data set, then by device for its timings.
 
-    Only labels and races that the checkpoint did not learn from are judged. `baselines` are fitted on the rest, except
-    what is held out; `by_feature` adds parts by direction and data type. Raises MisuseError where nothing is left.
+    Only labels and timings that the checkpoint has not learned from are judged. With `baselines` the baselines are
+    fitted on the other ones, except those of held-out problems; `by_feature` adds parts by direction and data type.
+    Raises MisuseError if nothing is left to judge.
     """
-    labels, races = read_labels(data), read_races(data)
+    labels, timings = read_labels(data), read_races(data)
     kernels = checkpoint.kernels()
-    judged = {name: _unlearned(every.spoken_by(kernels[name]), checkpoint)
-              for name, every in labels.items() if name in kernels}
+    judged = {name: _unlearned(kernel_labels.spoken_by(kernels[name]), checkpoint)
+              for name, kernel_labels in labels.items() if name in kernels}
     judged = {name: part for name, part in judged.items() if len(part)}
     checkpoint.vocabulary.check(kernels[name] for name in judged)
-    raced = None if races is None else races.take(np.flatnonzero(~checkpoint.learned.knows(races.hashes)))
-    if not judged and (raced is None or not len(raced)):
+    judged_timings = None if timings is None else timings.take(
+        np.flatnonzero(~checkpoint.learned.contains(timings.hashes)))
+    if not judged and (judged_timings is None or not len(judged_timings)):
         raise MisuseError("nothing to judge: the checkpoint has learned from every problem in these files")
-    left = sum(map(len, labels.values())) - sum(map(len, judged.values()))
-    if left:
-        warn(f"{left} labels are not judged: the checkpoint has learned from their problems, or lacks their solvers")
-    fitting, timed = training_part(
+    skipped = sum(map(len, labels.values())) - sum(map(len, judged.values()))
+    if skipped:
+        warn(f"{skipped} labels are not judged: the checkpoint has learned from their problems, or lacks their solvers")
+    fitting, fitting_timings = training_part(
         {name: _learned_from(labels[name].spoken_by(kernels[name]), checkpoint).known() for name in judged},
-        None if races is None else races.take(np.flatnonzero(checkpoint.learned.knows(races.hashes))))
+        None if timings is None else timings.take(np.flatnonzero(checkpoint.learned.contains(timings.hashes))))
     with one_thread():
-        others = _baselines(judged, fitting, progress, warn) if baselines and judged else {}
-        rows: list[LabelRow | RaceRow] = [
-            *judge(Beam(checkpoint.next_word()), judged, others, BY if by_feature else (), progress)]
-        if raced is not None and len(raced):
+        methods = _baselines(judged, fitting, progress, warn) if baselines and judged else {}
+        rows: list[LabelRow | SolverChoiceRow] = [
+            *judge(Beam(checkpoint.next_word()), judged, methods, BY if by_feature else (), progress)]
+        if judged_timings is not None and len(judged_timings):
             progress("judging the choice of solvers")
-            trees = _tree_choice(raced, timed, warn) if baselines else None
-            rows += race_rows(raced, choose(checkpoint.model, checkpoint.vocabulary, raced), trees)
+            trees = _tree_choice(judged_timings, fitting_timings, warn) if baselines else None
+            chosen = choose(checkpoint.model, checkpoint.vocabulary, judged_timings)
+            rows += solver_choice_rows(judged_timings, chosen, trees)
     return rows
 
 
 def _baselines(judged: Mapping[str, Labels], fitting: Mapping[str, Labels], progress: Say,
-               warn: Say) -> Mapping[str, Method]:
+               warn: Say) -> Mapping[str, LabelMethod]:
     lacking = ", ".join(name for name, part in judged.items() if len(fitting.get(name, ())) < len(part))
     if lacking:
-        warn(f"no baselines: they learn from more labels than are judged; name perf-dbs with those of {lacking}")
+        warn(f"no baselines: they need more labels than are judged; also name perf-dbs with labels of {lacking}")
         return {}
     return fit_baselines(fitting, progress)
 
 
-def _tree_choice(raced: Races, timed: Races | None, warn: Say) -> Entries | None:
-    """The entries that boosted trees choose; None where there are too few times to learn from."""
-    if timed is None or len(timed) < len(raced):
-        warn("no trees beside the choice of solvers: they learn from more times than are judged; name the find-dbs "
-             "that hold them, too")
+def _tree_choice(judged_timings: Races, fitting_timings: Races | None, warn: Say) -> Entries | None:
+    """The entries that boosted trees choose; None if there are too few timings to learn from."""
+    if fitting_timings is None or len(fitting_timings) < len(judged_timings):
+        warn("no boosted trees for the choice of solvers: they need more timings than are judged; also name the "
+             "find-dbs that hold them")
         return None
-    return TreeChoice(timed).choose(raced)
+    return TreeChoice(fitting_timings).choose(judged_timings)
 
 
-def judged_rows(checkpoint: LabelCheckpoint, labels: Mapping[str, Labels], races: Races | None,
+def judged_rows(checkpoint: LabelCheckpoint, labels: Mapping[str, Labels], timings: Races | None,
                 say: Say = silent) -> list[dict[str, Any]]:
-    """The rows on the held-out problems as JSON objects: per device and solver, then per device."""
+    """Score a checkpoint on the held-out problems: JSON objects by device and solver, then by device."""
     kernels = checkpoint.kernels()
-    held_out = {name: one.spoken_by(kernels[name]).split()[1] for name, one in labels.items() if name in kernels}
+    held_out = {name: kernel_labels.spoken_by(kernels[name]).split()[1]
+                for name, kernel_labels in labels.items() if name in kernels}
     rows = [row.to_json() for row in judge(Beam(checkpoint.next_word()), held_out, progress=say)]
-    if races is not None:
-        raced = races.take(np.flatnonzero(races.questions.held_out))
-        rows += [row.to_json() for row in race_rows(raced, choose(checkpoint.model, checkpoint.vocabulary, raced))]
+    if timings is not None:
+        judged_timings = timings.take(np.flatnonzero(timings.questions.held_out))
+        chosen = choose(checkpoint.model, checkpoint.vocabulary, judged_timings)
+        rows += [row.to_json() for row in solver_choice_rows(judged_timings, chosen)]
     return rows
 
 
 def training_part(labels: Mapping[str, Labels],
-                  races: Races | None) -> tuple[dict[str, Labels], Races | None]:
-    """The labels and races of problems that are not held out; kernels without any are left out."""
-    split = {name: one.split()[0] for name, one in labels.items()}
-    kept = None if races is None else races.take(np.flatnonzero(~races.questions.held_out))
-    return {name: one for name, one in split.items() if len(one)}, kept
+                  timings: Races | None) -> tuple[dict[str, Labels], Races | None]:
+    """The labels and timings of problems that are not held out, without kernels that have no such label."""
+    training = {name: kernel_labels.split()[0] for name, kernel_labels in labels.items()}
+    training_timings = None if timings is None else timings.take(np.flatnonzero(~timings.questions.held_out))
+    return {name: part for name, part in training.items() if len(part)}, training_timings
 
 
 def _learned_from(labels: Labels, checkpoint: LabelCheckpoint) -> Labels:
-    return labels.take(np.flatnonzero(checkpoint.learned.knows(labels.questions.hashes)))
+    return labels.take(np.flatnonzero(checkpoint.learned.contains(labels.questions.hashes)))
 
 
 def _unlearned(labels: Labels, checkpoint: LabelCheckpoint) -> Labels:
-    return labels.take(np.flatnonzero(~checkpoint.learned.knows(labels.questions.hashes)))
+    return labels.take(np.flatnonzero(~checkpoint.learned.contains(labels.questions.hashes)))

@@ -15,11 +15,11 @@ from .checkpoint import LabelCheckpoint
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
 
-    from .scores import LabelRow, RaceRow
+    from .scores import LabelRow, SolverChoiceRow
 
 
 class LabelModel(LabelCheckpoint):
-    """A translator trained on the configurations that MIOpen chose, with chains of boosted trees beside it."""
+    """A translator trained on the configurations that MIOpen chose, mixed with chains of boosted trees."""
 
     @classmethod
     def of(cls, checkpoint: LabelCheckpoint) -> Self:
@@ -28,7 +28,7 @@ class LabelModel(LabelCheckpoint):
 
     @classmethod
     def learns_from(cls, data: Dataset) -> bool:
-        """Choices and times of MIOpen's solvers."""
+        """Whether the data set holds choices and times of MIOpen's solvers."""
         from seqtune.data.labels import holds_labels
 
         return holds_labels(data)
@@ -36,7 +36,10 @@ class LabelModel(LabelCheckpoint):
     @classmethod
     def train(cls, data: Dataset, request: TrainingRequest, progress: Callable[[Any], None] | None,
               say: Say) -> tuple[Self, dict[str, Any]]:
-        """As `Model.train`. `refit` finishes the training on the held-out problems, after they were judged."""
+        """Train a model and report on it, see `Model.train`.
+
+        With `refit` the model is judged on the held-out problems, and then trained on them, too.
+        """
         from .label_options import LabelOptions
         from .whole_training import train_whole
 
@@ -48,15 +51,15 @@ class LabelModel(LabelCheckpoint):
 
     def retrain(self, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
                 progress: Callable[[Any], None] | None) -> tuple[Self, dict[str, Any]]:
-        """Raises MisuseError: choices of another tuner are learned anew."""
-        raise MisuseError("a model of MIOpen's labels is not retrained: `seqtune train` learns from old and new ones "
-                          "in one data set")
+        """Raise MisuseError: a label model is always trained from scratch."""
+        raise MisuseError("a model of MIOpen's labels cannot be retrained: merge old and new labels into one data set "
+                          "and use `seqtune train`")
 
     def evaluate(self, data: Dataset, request: EvaluationRequest, progress: Say,
-                 warn: Say) -> Sequence[LabelRow | RaceRow]:
-        """Rows per device and solver of the choices told, then per device of the solvers chosen.
+                 warn: Say) -> Sequence[LabelRow | SolverChoiceRow]:
+        """Score the model: rows by device and solver for its configurations, then by device for its choice of solvers.
 
-        Only what the model did not learn from is judged.
+        Only labels and timings that the model has not learned from are judged. Raises MisuseError.
         """
         from .label_evaluation import evaluate_labels
 

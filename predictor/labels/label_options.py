@@ -8,32 +8,32 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class LabelOptions:
-    """How to train. The defaults suit a quarter of a million labels in 40 minutes on a core."""
+    """Options of a training. With the defaults, 250,000 labels take 40 minutes on one core."""
 
     epochs: int = 18
-    batch: int = 64  # labels of one kernel per step: kernels pull apart, so many small steps beat few large ones
-    least_batch: int = 48
-    steps: int = 24  # an epoch should have so many of a kernel, with batches as small as need be
-    races: float = 0.12  # steps of races per step of labels, where there are any
-    race_batch: int = 256
-    rate: float = 1e-3  # of AdamW at its peak
-    warm_up: float = 0.03  # share of the steps
-    weight_decay: float = 0.05
-    clip: float = 1.0  # norm of the gradient
-    average: float = 0.999  # of the weights per step; the average is judged and kept
+    batch: int = 64  # labels of one kernel per step: gradients of kernels differ, so many small steps are better
+    least_batch: int = 48  # labels per step of a kernel with few labels
+    steps: int = 24  # wanted steps of a kernel per epoch; batches shrink to `least_batch` to reach them
+    races: float = 0.12  # steps on solver timings per step on labels
+    race_batch: int = 256  # queries with timings per step
+    rate: float = 1e-3  # AdamW's learning rate at its peak
+    warm_up: float = 0.03  # share of the steps in which the rate rises
+    weight_decay: float = 0.05  # of matrices
+    clip: float = 1.0  # largest norm of a gradient
+    average: float = 0.999  # decay of the running average of the weights, per step; the average is judged and kept
     smoothing: float = 0.01  # share of the wanted probability spread over a parameter's values: labels are noisy
-    tau: float = 0.05  # of races: a solver this much slower than the best is wanted e times less
-    applies: float = 0.2  # of races: how much it counts that no other solver was timed
-    even: float = 0.9  # a kernel with m labels is shown m ** even times a constant per epoch; 1 shows each label once
-    most: float = 2.0  # but no label more often than this per epoch
-    validation: int = 16  # one problem in so many is set aside to see how the training goes; 0: none
+    tau: float = 0.05  # of timings: a solver slower by this share has 1/e of the target probability
+    applies: float = 0.2  # of timings: weight of the loss term for "the fastest solver is among the timed ones"
+    even: float = 0.9  # a kernel with m labels gets m ** even times a constant per epoch; with 1, each label once
+    most: float = 2.0  # maximum number of times that an epoch shows a label
+    validation: int = 16  # one problem in 16 is used for validation; 0: none
     width: int = 128
     layers: int = 2  # of the encoder, and of the decoder
     heads: int = 4
     hidden: int = 256
     dropout: float = 0.05
-    bf16: bool = True  # matrix products in 16 bits: it pays where the processor multiplies them in hardware
+    bf16: bool = True  # matrix products in 16 bits: faster on processors with bfloat16 instructions
     seed: int = 0
     threads: int = 2
-    state: Path | None = None  # folder in which the training is kept and from which it is resumed
-    save_every: int = 1  # epochs
+    state: Path | None = None  # folder to which the training is saved and from which it is resumed
+    save_every: int = 1  # epochs between two saved states

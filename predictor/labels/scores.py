@@ -1,4 +1,4 @@
-"""Judge: how often a method tells a tuner's choice, over the free parameters of each solver."""
+"""Scores of a method: how often it predicts the configuration that a tuner chose, and how good its solvers are."""
 
 from __future__ import annotations
 
@@ -10,130 +10,136 @@ import numpy as np
 from seqtune.data.labels import Labels, Races
 from seqtune.kernels.miopen.solver import PREFIX
 
-from .methods import Answers, Method, valid
+from .methods import LabelMethod, LabelPredictions, valid
 
-TOP = 5
+TOP = 5  # proposals that are scored
+
+Entries = np.ndarray[tuple[int], np.dtype[np.int64]]  # numbers of entries in the timings
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Shares over labels. `exact`: the first proposal is the label; `exact_top5`: one of five is; `per_parameter`: of
-    the parameters in the first proposal; `teacher_forced`: of the parameters after the true values before them, None
-    where a method cannot say. `invalid`: proposals outside of the space."""
+    """How well a method predicts labels: shares from 0 to 1 of labels or of their parameters."""
 
-    n: int
-    exact: float
-    exact_top5: float
-    per_parameter: float
-    teacher_forced: float | None
-    invalid: int
+    n: int  # labels
+    exact: float  # share of labels that are the first proposal
+    exact_top5: float  # share of labels that are among the first five proposals
+    per_parameter: float  # share of parameters that are right in the first proposal
+    teacher_forced: float | None  # share of parameters that are right after the true values before them; None for a
+                                  # method that does not predict value by value
+    invalid: int  # proposals that are outside of the search space
 
     @classmethod
-    def of(cls, labels: Labels, answers: Answers) -> Score:
-        """Of at least one label."""
+    def of(cls, labels: Labels, predictions: LabelPredictions) -> Score:
+        """Score the predictions for at least one label."""
         wanted = labels.places[:, None, :]
-        same = np.asarray((answers.proposed == wanted) & (wanted >= 0))
+        proposed = predictions.proposed
+        same = np.asarray((proposed == wanted) & (wanted >= 0))
         whole = np.asarray(same.all(axis=2))
-        there = np.asarray((answers.proposed >= 0).all(axis=2))
-        invalid = sum(int((there[:, rank] & ~valid(labels.kernel, labels.questions, answers.proposed[:, rank])).sum())
-                      for rank in range(there.shape[1]))
+        present = np.asarray((proposed >= 0).all(axis=2))
+        invalid = sum(int((present[:, rank] & ~valid(labels.kernel, labels.questions, proposed[:, rank])).sum())
+                      for rank in range(present.shape[1]))
+        teacher_forced = None if predictions.correct is None else float(predictions.correct.mean())
         return cls(len(labels), float(whole[:, 0].mean()), float(whole[:, :TOP].any(axis=1).mean()),
-                   float(same[:, 0].mean()), None if answers.told is None else float(answers.told.mean()), invalid)
+                   float(same[:, 0].mean()), teacher_forced, invalid)
 
 
 @dataclass(frozen=True, slots=True)
 class LabelRow:
-    """One line of the table: a device and a solver; `baselines` by name, `parts` by `direction=...` and `dtype=...`."""
+    """The scores on the labels of one device and solver."""
 
     device: str
     solver: str
     score: Score
-    baselines: Mapping[str, Score] = field(default_factory=dict)
-    parts: Mapping[str, Score] = field(default_factory=dict)
+    baselines: Mapping[str, Score] = field(default_factory=dict)  # by name
+    parts: Mapping[str, Score] = field(default_factory=dict)  # by feature and value: `direction=...`, `dtype=...`
 
     def to_json(self) -> dict[str, object]:
-        """A JSON object, the score's fields beside device and solver."""
-        found: dict[str, object] = {"device": self.device, "solver": self.solver, **asdict(self.score)}
+        """A JSON object with the device, the solver and the fields of the score."""
+        result: dict[str, object] = {"device": self.device, "solver": self.solver, **asdict(self.score)}
         if self.baselines:
-            found["baselines"] = {name: asdict(score) for name, score in self.baselines.items()}
+            result["baselines"] = {name: asdict(score) for name, score in self.baselines.items()}
         if self.parts:
-            found["parts"] = {name: asdict(score) for name, score in self.parts.items()}
-        return found
+            result["parts"] = {name: asdict(score) for name, score in self.parts.items()}
+        return result
 
 
-def judge(method: Method, labels: Mapping[str, Labels], baselines: Mapping[str, Method] | None = None,
+def judge(method: LabelMethod, labels: Mapping[str, Labels], baselines: Mapping[str, LabelMethod] | None = None,
           by: tuple[str, ...] = (), progress: Callable[[str], None] = lambda step: None) -> list[LabelRow]:
-    """A row per device and solver; `by` names features of problems (direction, dtype) whose values get a part each."""
+    """Score a method: a row per device and solver. `by` names features of problems (direction, dtype); each of their
+    values gets a part in the row."""
     rows = []
-    for name, every in labels.items():
-        for number, device in enumerate(every.questions.devices):
-            mine = every.take(np.flatnonzero(every.questions.device == number))
-            if not len(mine):
+    for name, kernel_labels in labels.items():
+        for number, device in enumerate(kernel_labels.questions.devices):
+            judged = kernel_labels.take(np.flatnonzero(kernel_labels.questions.device == number))
+            if not len(judged):
                 continue
-            progress(f"judging {len(mine)} labels of {name.removeprefix(PREFIX)} on {device.name}")
-            answers = method.answer(mine, TOP)
+            progress(f"judging {len(judged)} labels of {name.removeprefix(PREFIX)} on {device.name}")
+            predictions = method.predict(judged, TOP)
             rows.append(LabelRow(
-                device.name, name.removeprefix(PREFIX), Score.of(mine, answers),
-                {title: Score.of(mine, other.answer(mine, TOP)) for title, other in (baselines or {}).items()},
-                {part: score for word in by for part, score in _parts(mine, answers, word)}))
+                device.name, name.removeprefix(PREFIX), Score.of(judged, predictions),
+                {title: Score.of(judged, other.predict(judged, TOP)) for title, other in (baselines or {}).items()},
+                {part: score for feature in by for part, score in _parts(judged, predictions, feature)}))
     return rows
 
 
-def _parts(labels: Labels, answers: Answers, word: str) -> list[tuple[str, Score]]:
-    values = labels.questions.problems.columns.values[word][labels.questions.problem]
-    found = []
+def _parts(labels: Labels, predictions: LabelPredictions, feature: str) -> list[tuple[str, Score]]:
+    values = labels.questions.problems.columns.values[feature][labels.questions.problem]
+    parts = []
     for value in np.unique(values):
         rows = np.flatnonzero(values == value)
-        part = Answers(answers.proposed[rows], None if answers.told is None else answers.told[rows])
-        found.append((f"{word}={value}", Score.of(labels.take(rows), part)))
-    return found
+        part = LabelPredictions(predictions.proposed[rows],
+                                None if predictions.correct is None else predictions.correct[rows])
+        parts.append((f"{feature}={value}", Score.of(labels.take(rows), part)))
+    return parts
 
 
 @dataclass(frozen=True, slots=True)
-class RaceRow:
-    """One line of the solver choice. Shares are geometric means of the best solver's time over the chosen one's."""
+class SolverChoiceRow:
+    """The scores of the solver choice on one device.
+
+    The share of a problem is the time of its fastest solver divided by the time of the chosen one; the shares here are
+    geometric means over problems.
+    """
 
     device: str
-    n: int
+    n: int  # problems
     top1: float  # share of problems whose fastest solver was chosen
     share: float
-    default_share: float  # of always the solver that wins most often among those that apply
-    trees_share: float | None = None  # of a classifier of boosted trees, where asked for
+    default_share: float  # share of always choosing the solver that is fastest most often, among those that apply
+    trees_share: float | None = None  # share of a classifier of boosted trees; None if there is none
 
     def to_json(self) -> dict[str, object]:
-        """A flat JSON object; what was not asked for is left out."""
+        """A flat JSON object without the fields that are None."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-def race_rows(races: Races, chosen: np.ndarray[tuple[int], np.dtype[np.int64]],
-              trees: np.ndarray[tuple[int], np.dtype[np.int64]] | None = None) -> list[RaceRow]:
-    """A row per device; `chosen[i]` is the entry that was chosen in race i."""
-    best = np.minimum.reduceat(races.seconds, races.starts[:-1])
-    owner = np.repeat(np.arange(len(races)), np.diff(races.starts))
-    won = races.seconds <= best[owner]
+def solver_choice_rows(timings: Races, chosen: Entries, trees: Entries | None = None) -> list[SolverChoiceRow]:
+    """Score the choice of solvers: a row per device. `chosen[i]` is the chosen entry of the timings of query i."""
+    best = np.minimum.reduceat(timings.seconds, timings.starts[:-1])
+    owner = np.repeat(np.arange(len(timings)), np.diff(timings.starts))
+    fastest = timings.seconds <= best[owner]
     rows = []
-    for number, device in enumerate(races.questions.devices):
-        mine = np.flatnonzero(races.questions.device == number)
-        if not len(mine):
+    for number, device in enumerate(timings.questions.devices):
+        queries = np.flatnonzero(timings.questions.device == number)
+        if not len(queries):
             continue
-        wins = np.bincount(races.solver[won & (races.questions.device[owner] == number)],
-                           minlength=len(races.names)).astype(float)
-        usual = first_best(races, wins[races.solver])
+        wins = np.bincount(timings.solver[fastest & (timings.questions.device[owner] == number)],
+                           minlength=len(timings.names)).astype(float)
+        most_frequent = first_best(timings, wins[timings.solver])
 
-        def share(entries: np.ndarray[tuple[int], np.dtype[np.int64]],
-                  mine: np.ndarray[tuple[int], np.dtype[np.int64]] = mine) -> float:
-            return float(np.exp(np.log(best[mine] / races.seconds[entries[mine]]).mean()))
+        def share(entries: Entries, queries: Entries = queries) -> float:
+            return float(np.exp(np.log(best[queries] / timings.seconds[entries[queries]]).mean()))
 
-        rows.append(RaceRow(device.name, len(mine), float(won[chosen[mine]].mean()), share(chosen), share(usual),
-                            None if trees is None else share(trees)))
+        rows.append(SolverChoiceRow(device.name, len(queries), float(fastest[chosen[queries]].mean()), share(chosen),
+                                    share(most_frequent), None if trees is None else share(trees)))
     return rows
 
 
-def first_best(races: Races, scores: np.ndarray[tuple[int], np.dtype[np.floating]]
-               ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Per race the entry with the highest score, the first of equals."""
-    lengths = np.diff(races.starts)
-    top = np.repeat(np.maximum.reduceat(scores, races.starts[:-1]), lengths)
+def first_best(timings: Races, scores: np.ndarray[tuple[int], np.dtype[np.floating]]) -> Entries:
+    """The entry with the highest score of each query's timings, the first among equals: (query,)."""
+    lengths = np.diff(timings.starts)
+    top = np.repeat(np.maximum.reduceat(scores, timings.starts[:-1]), lengths)
     entries = np.flatnonzero(scores >= top)
-    owner = np.repeat(np.arange(len(races)), lengths)[entries]
+    owner = np.repeat(np.arange(len(timings)), lengths)[entries]
     return entries[np.unique(owner, return_index=True)[1]]

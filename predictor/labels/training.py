@@ -1,4 +1,4 @@
-"""Training of a network on labels of all kernels and devices, and on races of their solvers."""
+"""Training of a network on the labels of all kernels and devices, and on the timings of their solvers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..networks.dimensions import Dimensions
 from ..sequence.vocabulary import Vocabulary
 from ..training.loop import Batch, Course, OnProgress, Verdict, fit
 from ..training.state import TrainingState, describe
-from .label_lessons import LabelLesson, RaceLesson, Rows, Sentences
+from .label_examples import ExampleSet, LabelExamples, Rows, SolverTimingExamples
 from .label_options import LabelOptions
 from .translator import LabelTranslator, SentenceModel
 
@@ -30,133 +30,148 @@ Net = TypeVar("Net", bound=nn.Module)
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
-    """What a training ends with."""
+class LabelTrainingResult:
+    """A trained model, its vocabulary and a report of its training."""
 
     model: SentenceModel
     vocabulary: Vocabulary
     report: dict[str, Any]
 
 
-Make = Callable[[Dimensions, Vocabulary], SentenceModel]
+ModelFactory = Callable[[Dimensions, Vocabulary], SentenceModel]
 
 
-def vocabulary_of(labels: Mapping[str, Labels], races: Races | None) -> Vocabulary:
-    """The words of all kernels and devices; solvers that are only raced are kernels without parameters."""
-    kernels = [one.kernel for one in labels.values()]
-    devices = [device for one in labels.values() for device in one.questions.devices]
-    if races is not None:
-        kernels += [Kernel(name, "convnd", (BACKEND,), (), (), ()) for name in races.names if name not in labels]
-        devices += races.questions.devices
+def vocabulary_of(labels: Mapping[str, Labels], timings: Races | None) -> Vocabulary:
+    """The vocabulary of all kernels and devices. Solvers with timings but no labels are kernels without parameters."""
+    kernels = [kernel_labels.kernel for kernel_labels in labels.values()]
+    devices = [device for kernel_labels in labels.values() for device in kernel_labels.questions.devices]
+    if timings is not None:
+        kernels += [Kernel(name, "convnd", (BACKEND,), (), (), ()) for name in timings.names if name not in labels]
+        devices += timings.questions.devices
     built = Vocabulary.build(kernels, dict.fromkeys(devices))
-    return Vocabulary(built.names, built.words, built.targets, built.kernels)  # what words settle is not seen
+    return Vocabulary(built.names, built.words, built.targets, built.kernels)  # without derived quantities
 
 
-def train(labels: Mapping[str, Labels], races: Races | None = None, options: LabelOptions | None = None,
-          on_progress: OnProgress | None = None, start: Trained | None = None,
-          make: Make = LabelTranslator, say: Callable[[str], None] = lambda step: None) -> Trained:
-    """Learns from all labels and races given. `start` goes on from another training's weights and keeps its words."""
+def train(labels: Mapping[str, Labels], timings: Races | None = None, options: LabelOptions | None = None,
+          on_progress: OnProgress | None = None, start: LabelTrainingResult | None = None,
+          make: ModelFactory = LabelTranslator, say: Callable[[str], None] = lambda step: None) -> LabelTrainingResult:
+    """Train a model on labels by kernel and on timings of solvers.
+
+    `start` continues from the weights of another training and keeps its vocabulary. Raises MisuseError without labels,
+    and FormatError where the folder of states holds another training.
+    """
     options = options or LabelOptions()
     if not labels:
-        raise MisuseError("there are no labels to learn from: find-dbs hold solvers' times alone; import perf-dbs, too")
-    vocabulary = vocabulary_of(labels, races) if start is None else start.vocabulary
+        raise MisuseError("there are no labels to learn from: find-dbs hold only times of solvers; import perf-dbs")
+    vocabulary = vocabulary_of(labels, timings) if start is None else start.vocabulary
     torch.manual_seed(options.seed)
     size = Dimensions.of(vocabulary, width=options.width, layers=options.layers, heads=options.heads,
                          hidden=options.hidden, dropout=options.dropout, word_dropout=0.02)
     model = make(size if start is None else start.model.size, vocabulary)
     if start is not None:
         model.load_state_dict(start.model.state_dict())
-    parts = {name: set_aside(one, options.validation) for name, one in labels.items()}
-    lessons = {name: Sentences.of(fitting, vocabulary) for name, (fitting, _) in parts.items() if len(fitting)}
-    judged = {name: Sentences.of(aside, vocabulary) for name, (_, aside) in parts.items() if len(aside) >= 20}
-    race = None if races is None else RaceLesson.of(races, vocabulary)
-    state = fit_lessons(model, lessons, judged, race, options, fingerprint(model, labels, races, options), on_progress,
-                        say)
-    report = {"labels": sum(map(len, labels.values())), "races": 0 if races is None else len(races),
-              "kernels": len(labels), "parameters": sum(one.numel() for one in model.parameters()),
+    parts = {name: split_validation(kernel_labels, options.validation) for name, kernel_labels in labels.items()}
+    examples = {name: LabelExamples.of(fitting, vocabulary) for name, (fitting, _) in parts.items() if len(fitting)}
+    validation = {name: LabelExamples.of(held_back, vocabulary)  # fewer than 20 give only noise
+                  for name, (_, held_back) in parts.items() if len(held_back) >= 20}
+    timing_examples = None if timings is None else SolverTimingExamples.of(timings, vocabulary)
+    state = fit_examples(model, examples, validation, timing_examples, options,
+                         fingerprint(model, labels, timings, options), on_progress, say)
+    report = {"labels": sum(map(len, labels.values())), "races": 0 if timings is None else len(timings),
+              "kernels": len(labels), "parameters": sum(tensor.numel() for tensor in model.parameters()),
               "epochs": state.epoch, "history": state.history}
-    return Trained(state.kept.eval(), vocabulary, report)
+    return LabelTrainingResult(state.kept.eval(), vocabulary, report)
 
 
-def fit_lessons(model: Net, lessons: Mapping[str, LabelLesson[Net]], judged: Mapping[str, LabelLesson[Net]],
-                race: LabelLesson[Net] | None, options: LabelOptions, fingerprint: str = "",
-                on_progress: OnProgress | None = None,
-                say: Callable[[str], None] = lambda step: None) -> TrainingState[Net]:
-    """Train any model on lessons, judged on others after every epoch. Without those the latest average is kept."""
-    course = Course(lambda generator: _batches(lessons, race, options, generator),
-                    (lambda average: _judge(average, judged)) if judged else None)
+def fit_examples(model: Net, examples: Mapping[str, ExampleSet[Net]], validation: Mapping[str, ExampleSet[Net]],
+                 timing_examples: ExampleSet[Net] | None, options: LabelOptions, fingerprint: str = "",
+                 on_progress: OnProgress | None = None,
+                 say: Callable[[str], None] = lambda step: None) -> TrainingState[Net]:
+    """Train any model on examples by kernel, and judge it on the validation examples after every epoch.
+
+    Without validation examples the averaged weights of the last epoch are kept.
+    """
+    course = Course(lambda generator: _batches(examples, timing_examples, options, generator),
+                    (lambda average: _judge(average, validation)) if validation else None)
     return fit(model, course, options, fingerprint, on_progress, say)
 
 
-def _batches(lessons: Mapping[str, LabelLesson[Net]], race: LabelLesson[Net] | None, options: LabelOptions,
+def _batches(examples: Mapping[str, ExampleSet[Net]], timing_examples: ExampleSet[Net] | None, options: LabelOptions,
              generator: np.random.Generator) -> list[Batch[Net]]:
-    """The batches of an epoch. Small lessons are shown more often than their share."""
+    """The batches of an epoch. Kernels with few labels get more than their share."""
 
-    def batch(lesson: LabelLesson[Net], rows: Rows) -> Batch[Net]:
+    def batch(example_set: ExampleSet[Net], rows: Rows) -> Batch[Net]:
         def loss(model: Net) -> Tensor:
             with torch.autocast("cpu", torch.bfloat16, enabled=options.bf16):
-                return lesson.loss(model, rows, options)
+                return example_set.loss(model, rows, options)
 
-        return Batch(loss, 0 if lesson is race else len(rows))
+        return Batch(loss, 0 if example_set is timing_examples else len(rows))
 
     batches: list[Batch[Net]] = []
-    counts = shown([len(lesson) for lesson in lessons.values()], options.even, options.most)
-    for lesson, count in zip(lessons.values(), counts, strict=True):
-        rounds = math.ceil(count / len(lesson))
-        order = np.concatenate([generator.permutation(len(lesson)) for _ in range(rounds)])[:count]
+    counts = labels_per_epoch([len(example_set) for example_set in examples.values()], options.even, options.most)
+    for example_set, count in zip(examples.values(), counts, strict=True):
+        rounds = math.ceil(count / len(example_set))
+        order = np.concatenate([generator.permutation(len(example_set)) for _ in range(rounds)])[:count]
         size = min(options.batch, max(options.least_batch, count // options.steps))
-        batches += [batch(lesson, rows) for rows in np.array_split(order, math.ceil(count / size))]
-    if race is not None:
+        batches += [batch(example_set, rows) for rows in np.array_split(order, math.ceil(count / size))]
+    if timing_examples is not None:
         for _ in range(math.ceil(options.races * len(batches))):
-            batches.append(batch(race, generator.integers(0, len(race), min(options.race_batch, len(race)))))
+            batches.append(batch(timing_examples, generator.integers(
+                0, len(timing_examples), min(options.race_batch, len(timing_examples)))))
     return [batches[number] for number in generator.permutation(len(batches))]
 
 
-def shown(sizes: Sequence[int], even: float, most: float) -> list[int]:
-    """How many labels of each kernel an epoch shows: altogether about as many as there are, of small kernels more than
-    their share, since all kernels count alike.
+def labels_per_epoch(sizes: Sequence[int], even: float, most: float) -> list[int]:
+    """The number of labels of each kernel in an epoch.
 
-    >>> shown([10_000, 100], 0.5, 3.0)
+    The total is about the number of labels. Kernels with few labels get more than their share, since every kernel has
+    the same weight in the evaluation.
+
+    >>> labels_per_epoch([10_000, 100], 0.5, 3.0)
     [7106, 300]
     """
-    usual = sum(sizes) / len(sizes)
-    return [round(min(most * size, size**even * usual ** (1 - even))) for size in sizes]
+    mean = sum(sizes) / len(sizes)
+    return [round(min(most * size, size**even * mean ** (1 - even))) for size in sizes]
 
 
 @torch.inference_mode()
-def _judge(model: Net, judged: Mapping[str, LabelLesson[Net]]) -> Verdict:
-    """Nats per choice (`validation`) and the share told right, as means over lessons."""
+def _judge(model: Net, validation: Mapping[str, ExampleSet[Net]]) -> Verdict:
+    """The loss in nats per value (`validation`) and the share of right values, as means over kernels."""
     model.eval()
     means = []
-    for lesson in judged.values():
-        parts = np.array_split(np.arange(len(lesson)), math.ceil(len(lesson) / 512))
-        nats, right, count = np.sum([lesson.judge(model, rows) for rows in parts], axis=0).tolist()
+    for example_set in validation.values():
+        parts = np.array_split(np.arange(len(example_set)), math.ceil(len(example_set) / 512))
+        nats, right, count = np.sum([example_set.judge(model, rows) for rows in parts], axis=0).tolist()
         means.append((nats / count, right / count))
     nats, right = np.mean(means, axis=0).tolist()
     return Verdict({"validation": nats, "right": right})
 
 
-def set_aside(labels: Labels, share: int) -> tuple[Labels, Labels]:
-    """All labels but those of one problem in `share`, and those; by the problems' hashes, as what is held out."""
+def split_validation(labels: Labels, share: int) -> tuple[Labels, Labels]:
+    """Split labels by the hash of their problem: training labels, and those of one problem in `share` for validation.
+
+    A share of 0 puts all labels into training.
+    """
     hashes = labels.questions.hashes // np.uint64(1000)
-    aside = hashes % np.uint64(share) == 0 if share else np.zeros(len(hashes), np.bool_)
-    return labels.take(np.flatnonzero(~aside)), labels.take(np.flatnonzero(aside))
+    validation = hashes % np.uint64(share) == 0 if share else np.zeros(len(hashes), np.bool_)
+    return labels.take(np.flatnonzero(~validation)), labels.take(np.flatnonzero(validation))
 
 
-def fingerprint(model: nn.Module, labels: Mapping[str, Labels], races: Races | None, options: LabelOptions) -> str:
-    """Of a training that begins with this model: a hash of its weights, the options, and all that it learns from."""
-    found = hashlib.sha256(repr({name: value for name, value in describe(options).items()
-                                 if name not in ("state", "save_every", "threads")}).encode())
+def fingerprint(model: nn.Module, labels: Mapping[str, Labels], timings: Races | None, options: LabelOptions) -> str:
+    """Identify a training that begins with this model: a hash of its weights, the options and the training data."""
+    digest = hashlib.sha256(repr({name: value for name, value in describe(options).items()
+                                  if name not in ("state", "save_every", "threads")}).encode())
     for name, tensor in model.state_dict().items():
-        found.update(name.encode() + tensor.numpy().tobytes())
-    for one in labels.values():
-        found.update(repr((one.kernel.name, one.kernel.parameters)).encode() + one.places.tobytes())
-        found.update(_asked(one.questions))
-    if races is not None:
-        found.update(repr(races.names).encode() + races.solver.tobytes() + races.starts.tobytes()
-                     + races.seconds.tobytes() + _asked(races.questions))
-    return found.hexdigest()
+        digest.update(name.encode() + tensor.numpy().tobytes())
+    for kernel_labels in labels.values():
+        kernel = kernel_labels.kernel
+        digest.update(repr((kernel.name, kernel.parameters)).encode() + kernel_labels.places.tobytes())
+        digest.update(_query_bytes(kernel_labels.questions))
+    if timings is not None:
+        digest.update(repr(timings.names).encode() + timings.solver.tobytes() + timings.starts.tobytes()
+                      + timings.seconds.tobytes() + _query_bytes(timings.questions))
+    return digest.hexdigest()
 
 
-def _asked(questions: Questions) -> bytes:
+def _query_bytes(questions: Questions) -> bytes:
     return repr(questions.devices).encode() + questions.device.tobytes() + questions.hashes.tobytes()

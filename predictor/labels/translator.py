@@ -1,11 +1,10 @@
-"""LabelTranslator: an encoder-decoder transformer from a short source sentence to a tuner's choice.
+"""LabelTranslator: an encoder-decoder transformer from a short source sentence to the configuration a tuner chose.
 
-It has the blocks of `seqtune.predictor.times.translator` and a source of eight tokens (batch, channels and images of
-what is read and written, filter, work, words) instead of one per fact, and its target words mean the same for every
-problem; so a label costs a tenth of what it costs there, and a quarter of a million of them can be learned from on two
-cores.
-The decoder reads the kernel's word and the values so far; <begin> alone asks which solver is fastest.
-Shapes: B questions, N numbers, T words read, V words of the vocabulary, W width, C code.
+It has the layers of `seqtune.predictor.times.translator`. Its source has eight tokens (batch, channels read and
+written, images read and written, filter, work, words) instead of one per fact, and a target word means the same for
+every problem. A label therefore costs a tenth of what it costs there, and two cores can learn from 250,000 labels.
+The decoder reads the kernel's word and the values so far; after <begin> alone it predicts the fastest solver.
+Shapes: B queries, N numbers, T words read, V words of the vocabulary, W width, C code.
 """
 
 from __future__ import annotations
@@ -35,24 +34,24 @@ from .inputs import CODE, MAGNITUDE_SIZE, NUMBERS, SIZES, TOKENS, Floats, Inputs
 from .short_attention import ByteDropout, ShortAttention
 
 
-class Source(NamedTuple):
-    """A batch of questions as tensors."""
+class LabelSource(NamedTuple):
+    """A batch of queries as tensors."""
 
     codes: Tensor  # (B, N, C)
     magnitudes: Tensor  # (B, MAGNITUDE_SIZE)
     words: Tensor  # (B, WORDS + 1) int64
 
     @classmethod
-    def of(cls, inputs: Inputs, rows: NDArray[np.int64]) -> Source:
-        """Some of the questions."""
-        found, magnitudes, words = inputs.batch(rows)
-        return cls(torch.from_numpy(found), torch.from_numpy(magnitudes), torch.from_numpy(words))
+    def of(cls, inputs: Inputs, rows: NDArray[np.int64]) -> LabelSource:
+        """The queries with these row numbers."""
+        number_codes, magnitudes, words = inputs.batch(rows)
+        return cls(torch.from_numpy(number_codes), torch.from_numpy(magnitudes), torch.from_numpy(words))
 
 
-class Reader(nn.Module):
-    """The source sentence: each number through a map of its own, summed by token, then a small network."""
+class SourceEmbedding(nn.Module):
+    """Embeds the source sentence: a linear map per number, summed by token, then a small network."""
 
-    belongs: Tensor  # (TOKENS, N) 1 where the number belongs to the token
+    belongs: Tensor  # (TOKENS, N): 1 where the number belongs to the token, else 0
 
     def __init__(self, size: Dimensions) -> None:
         super().__init__()
@@ -66,23 +65,23 @@ class Reader(nn.Module):
         belongs = torch.tensor([[float(name in SIZES.get(token, ())) for name in NUMBERS] for token in TOKENS])
         self.register_buffer("belongs", belongs, persistent=False)
 
-    def forward(self, source: Source) -> Tensor:
-        """(B, TOKENS, W)."""
+    def forward(self, source: LabelSource) -> Tensor:
+        """Embed a batch of queries: (B, TOKENS, W)."""
         words = source.words
         if self.training:
             words = torch.where(torch.rand(words.shape) < self.size.word_dropout, UNKNOWN, words)
         numbers = torch.bmm(source.codes.transpose(0, 1), self.number).transpose(0, 1)  # (B, N, W)
         tokens = self.belongs @ numbers + self.token
-        own = torch.zeros_like(tokens)
-        own[:, TOKENS.index("work")] = self.work(source.magnitudes)
-        own[:, TOKENS.index("words")] = self.word(words).sum(1)
-        tokens = tokens + own
+        without_numbers = torch.zeros_like(tokens)
+        without_numbers[:, TOKENS.index("work")] = self.work(source.magnitudes)
+        without_numbers[:, TOKENS.index("words")] = self.word(words).sum(1)
+        tokens = tokens + without_numbers
         mixed: Tensor = tokens + self.mix(F.gelu(tokens))
         return mixed
 
 
 class TargetVectors(nn.Module):
-    """The vectors of the target vocabulary: a word's own, its parameter's, and a view of its value's code."""
+    """Embeds target words: the sum of a vector for the word, one for its parameter, and a map of its value's code."""
 
     codes: Tensor  # (V, C)
     groups: Tensor  # (V,)
@@ -97,47 +96,50 @@ class TargetVectors(nn.Module):
             nn.init.normal_(embedding.weight, std=0.1)
 
     def forward(self, words: Tensor) -> Tensor:
-        """(...,) -> (..., W)."""
+        """Embed words: (...,) -> (..., W)."""
         group = self.group(self.groups[words])
         vectors: Tensor = self.word(words) + group + self.mix(F.gelu(self.code(self.codes[words]) + group))
         return vectors
 
 
 class SentenceModel(nn.Module):
-    """What is trained on sentences and asked for next words. `asked` vectors read words in, `answered` ones score them:
-    to have said a value and to be about to say it are different things."""
+    """A model that is trained on sentences and scores next words.
+
+    `asked` embeds the words that the decoder reads, `answered` the words that it scores: a value that was chosen and a
+    value that may be chosen next have different meanings.
+    """
 
     def __init__(self, size: Dimensions, vocabulary: Vocabulary) -> None:
         super().__init__()
         self.size = size
         self.asked, self.answered = TargetVectors(size, vocabulary), TargetVectors(size, vocabulary)
 
-    def encode(self, source: Source) -> Pairs:
-        """What the decoder needs of the source: tensors whose first axis is the question."""
+    def encode(self, source: LabelSource) -> Pairs:
+        """The tensors of the source that the decoder reads; their first axis is the query."""
         raise NotImplementedError
 
     def decode(self, words: Tensor, memory: Pairs, past: Pairs = ()) -> tuple[Tensor, Pairs]:
-        """Words (B, T) -> states (B, T, W) after each, and a past with which one more word goes on."""
+        """Read words (B, T): the states after each word (B, T, W), and the past from which to read one more word."""
         raise NotImplementedError
 
     def score(self, states: Tensor, words: Tensor) -> Tensor:
-        """States (B, W) and the words (K,) that may follow -> scores (B, K)."""
+        """Score the words (K,) that may follow states (B, W): scores (B, K)."""
         scores: Tensor = states @ self.answered(words).T / math.sqrt(self.size.width)
         return scores
 
-    def forward(self, source: Source, said: Tensor, following: Sequence[Tensor]) -> list[Tensor]:
-        """Teacher forcing for sentences of one kernel: `said` (B, T) is read, `following[t]` may come after t + 1
-        words. Scores (B, K_t) per step."""
-        states, _ = self.decode(said, self.encode(source))
+    def forward(self, source: LabelSource, prefix: Tensor, following: Sequence[Tensor]) -> list[Tensor]:
+        """Teacher forcing for sentences of one kernel: read `prefix` (B, T), and for each step t score the words
+        `following[t]` (K_t,), which may come after t + 1 words. Scores (B, K_t) per step."""
+        states, _ = self.decode(prefix, self.encode(source))
         return [self.score(states[:, step], words) for step, words in enumerate(following)]
 
 
 class LabelTranslator(SentenceModel):
-    """The transformer. Its past is keys and values per layer, as is its memory."""
+    """The transformer. Its memory and its past are keys and values for each decoder layer."""
 
     def __init__(self, size: Dimensions, vocabulary: Vocabulary) -> None:
         super().__init__(size, vocabulary)
-        self.reader = Reader(size)
+        self.reader = SourceEmbedding(size)
         self.encoder = nn.ModuleList(EncoderLayer(size, ShortAttention, ByteDropout) for _ in range(size.layers))
         self.encoded = nn.LayerNorm(size.width)
         self.position = nn.Embedding(size.longest, size.width)
@@ -147,17 +149,17 @@ class LabelTranslator(SentenceModel):
 
     @classmethod
     def of_arrays(cls, size: Dimensions, state: Mapping[str, Floats], vocabulary: Vocabulary) -> LabelTranslator:
-        """From what `arrays` gives."""
-        found = cls(size, vocabulary)
-        found.load_state_dict({name: torch.from_numpy(array) for name, array in state.items()})
-        return found.eval()
+        """Build a model from its state as arrays by name (see `arrays`), in evaluation mode."""
+        model = cls(size, vocabulary)
+        model.load_state_dict({name: torch.from_numpy(array) for name, array in state.items()})
+        return model.eval()
 
     def arrays(self) -> dict[str, Floats]:
-        """Its state, from which `seqtune.predictor.labels.numpy_translator` predicts without torch."""
+        """The state as arrays by name. `seqtune.predictor.labels.numpy_translator` predicts from it without torch."""
         return {name: tensor.detach().float().cpu().numpy() for name, tensor in self.state_dict().items()}
 
-    def encode(self, source: Source) -> Pairs:
-        """Keys and values of the source for every layer of the decoder."""
+    def encode(self, source: LabelSource) -> Pairs:
+        """The keys and values of the source for every layer of the decoder."""
         x = self.reader(source)
         for layer in self.encoder:
             x = layer(x, None)
@@ -165,10 +167,12 @@ class LabelTranslator(SentenceModel):
         return tuple(layer.cross.pairs(x) for layer in self.decoder)  # type: ignore[union-attr, operator]
 
     def decode(self, words: Tensor, memory: Pairs, past: Pairs = ()) -> tuple[Tensor, Pairs]:
-        """Words (B, T) -> states (B, T, W) after each, and keys and values so far; `past` goes on after an earlier
-        call with one more word."""
-        done = past[0][0].shape[2] if past else 0
-        x = self.asked(words) + self.position(torch.arange(done, done + words.shape[1]))
+        """Read words (B, T): the states after each word (B, T, W), and the keys and values so far.
+
+        `past` is what an earlier call returned; T must then be 1.
+        """
+        read = past[0][0].shape[2] if past else 0
+        x = self.asked(words) + self.position(torch.arange(read, read + words.shape[1]))
         so_far = []
         for number, layer in enumerate(self.decoder):
             x, pair = layer(x, memory[number], None, past[number] if past else None)
@@ -178,13 +182,13 @@ class LabelTranslator(SentenceModel):
 
 
 class LabelWords:
-    """A model of sentences as a `NextWord` of the beam search; it is put into evaluation mode."""
+    """Adapts a SentenceModel to the beam search (`NextWord`); the model is put into evaluation mode."""
 
     def __init__(self, model: SentenceModel, vocabulary: Vocabulary) -> None:
         self.model = model.eval()
         self.vocabulary = vocabulary
         with torch.inference_mode():
-            self._answers = model.answered(torch.arange(len(vocabulary.targets)))
+            self._target_vectors = model.answered(torch.arange(len(vocabulary.targets)))
 
     @torch.inference_mode()
     def start(self, questions: Sequence[tuple[Problem, Device]] | Questions,
@@ -194,7 +198,7 @@ class LabelWords:
         <begin> is read for these scores alone: it belongs to no hypothesis's past.
         """
         inputs = Inputs.of(Questions.of(questions), self.vocabulary.words)
-        hypotheses = Hypotheses.of(self.model.encode(Source.of(inputs, np.arange(len(questions)))))
+        hypotheses = Hypotheses.of(self.model.encode(LabelSource.of(inputs, np.arange(len(questions)))))
         states, _ = self.model.decode(torch.full((len(questions), 1), BEGIN), hypotheses.memory)
         return hypotheses, self._scores(states, allowed)
 
@@ -207,7 +211,7 @@ class LabelWords:
         return replace(state, past=past), self._scores(states, allowed)
 
     def _scores(self, states: Tensor, allowed: Allowed) -> Scores:
-        vectors = self._answers[torch.from_numpy(allowed.words)]
+        vectors = self._target_vectors[torch.from_numpy(allowed.words)]
         scores = (states[:, 0][torch.from_numpy(allowed.after)] * vectors).sum(-1) / math.sqrt(self.model.size.width)
-        found: Scores = scores.numpy()
-        return found
+        result: Scores = scores.numpy()
+        return result

@@ -1,4 +1,4 @@
-"""Training of a whole label checkpoint: the transformer, the trees beside it, their weights, and the finish."""
+"""Training of a whole label checkpoint: the transformer, the boosted trees, their weights, and the final epochs."""
 
 from __future__ import annotations
 
@@ -20,71 +20,74 @@ from .checkpoint import LabelCheckpoint
 from .label_evaluation import judged_rows, training_part
 from .label_options import LabelOptions
 from .mixture_weights import Chains, best_weights, grow
-from .seen_problems import Learned
-from .training import Trained, set_aside, train
+from .seen_problems import SeenProblems
+from .training import LabelTrainingResult, split_validation, train
 from .translator import LabelTranslator
 
-FINISH_EPOCHS, FINISH_RATE = 3, 0.2  # on all problems, after the training on most; the rate as a share of that before
+FINISH_EPOCHS, FINISH_RATE = 3, 0.2  # on all problems; the rate is a share of the training's
 
 
 def train_whole(data: Dataset, options: LabelOptions, *, everything: bool = False, trees: bool = True,
                 progress: Callable[[Progress], None] | None = None,
                 say: Say = silent) -> tuple[LabelCheckpoint, dict[str, Any]]:
-    """Train on a data set's labels and races, except those of the held-out tenth of the problems.
+    """Train on the labels and timings of a data set, except those of the held-out tenth of the problems.
 
-    Returns the checkpoint and a report. With `trees` chains of boosted trees stand beside the transformer. With
-    `everything` the checkpoint is judged on the held-out problems (its metrics keep the figures), then finished on all
-    problems, and its trees are grown from all.
+    Returns the checkpoint and a report. With `trees` chains of boosted trees are mixed with the transformer. With
+    `everything` the checkpoint is judged on the held-out problems (its metrics keep the scores), then trained for
+    FINISH_EPOCHS on all problems, and its trees are grown on all problems. Raises MisuseError, FormatError.
     """
     say("reading the labels")
-    labels, races = read_labels(data), read_races(data)
-    fitting, timed = training_part(labels, races)
-    trained = train(fitting, timed, options, progress, say=say)
+    labels, timings = read_labels(data), read_races(data)
+    fitting, fitting_timings = training_part(labels, timings)
+    trained = train(fitting, fitting_timings, options, progress, say=say)
     assert isinstance(trained.model, LabelTranslator)
     chains: Chains = {}
     weight = 0.5
     weights: dict[str, float] = {}
     if trees:
-        known = {name: one.known() for name, one in fitting.items()}
-        parts = {name: set_aside(one, options.validation) for name, one in known.items()}
+        known = {name: kernel_labels.known() for name, kernel_labels in fitting.items()}
+        parts = {name: split_validation(kernel_labels, options.validation) for name, kernel_labels in known.items()}
         if options.validation:
-            say("growing trees on a part, to weigh them")
+            say("growing trees on a part of the labels, to choose their weights")
             chains = grow({name: part for name, (part, _) in parts.items()}, options.threads, options.seed)
             weight, weights = best_weights(trained.model, trained.vocabulary, chains,
-                                           {name: aside for name, (_, aside) in parts.items()})
+                                           {name: validation for name, (_, validation) in parts.items()})
         say("growing trees")
         chains = grow(known, options.threads, options.seed)
     metrics = {name: value for name, value in trained.report.items() if name != "history"}
     provenance: dict[str, Any] = {"source": data.provenance.get("source", ""), "options": describe(options)}
-    found = LabelCheckpoint(trained.model.size, trained.model.arrays(), trained.vocabulary, tables_of(data), chains,
-                            weight, weights, _learned(fitting, timed), provenance, metrics, options.seed)
+    checkpoint = LabelCheckpoint(trained.model.size, trained.model.arrays(), trained.vocabulary, tables_of(data),
+                                 chains, weight, weights, _learned(fitting, fitting_timings), provenance, metrics,
+                                 options.seed)
     if everything:
-        found = _finished(found, labels, races, options, progress, say)
-    return found, trained.report
+        checkpoint = _finished(checkpoint, labels, timings, options, progress, say)
+    return checkpoint, trained.report
 
 
-def _finished(found: LabelCheckpoint, labels: dict[str, Labels], races: Races | None, options: LabelOptions,
+def _finished(checkpoint: LabelCheckpoint, labels: dict[str, Labels], timings: Races | None, options: LabelOptions,
               progress: Callable[[Progress], None] | None, say: Say) -> LabelCheckpoint:
-    """The checkpoint after it has learned from the held-out problems, too, on which it is judged before."""
+    """Judge the checkpoint on the held-out problems, then train it on all problems."""
     with one_thread():
-        held_out: Any = judged_rows(found, labels, races, say)
-    every = {name: one for name, one in labels.items() if name in found.kernels()}
-    say("finishing on everything")
+        held_out: Any = judged_rows(checkpoint, labels, timings, say)
+    known_labels = {name: kernel_labels for name, kernel_labels in labels.items() if name in checkpoint.kernels()}
+    say("finishing on all problems")
     finish = replace(options, epochs=FINISH_EPOCHS, rate=options.rate * FINISH_RATE, validation=0,
                      state=None if options.state is None else options.state / "finish")
-    trained = train(every, races, finish, progress, Trained(found.model, found.vocabulary, {}), say=say)
+    start = LabelTrainingResult(checkpoint.model, checkpoint.vocabulary, {})
+    trained = train(known_labels, timings, finish, progress, start, say=say)
     assert isinstance(trained.model, LabelTranslator)
-    chains = found.chains
+    chains = checkpoint.chains
     if chains:
-        say("growing trees on everything")
-        chains = grow({name: one.known() for name, one in every.items()}, options.threads, options.seed)
+        say("growing trees on all problems")
+        chains = grow({name: kernel_labels.known() for name, kernel_labels in known_labels.items()}, options.threads,
+                      options.seed)
     learned = {name: trained.report[name] for name in ("labels", "races")}
-    return replace(found, state=trained.model.arrays(), chains=chains, learned=_learned(every, races),
-                   provenance={**found.provenance, "finished": {"epochs": FINISH_EPOCHS, "rate": finish.rate,
+    return replace(checkpoint, state=trained.model.arrays(), chains=chains, learned=_learned(known_labels, timings),
+                   provenance={**checkpoint.provenance, "finished": {"epochs": FINISH_EPOCHS, "rate": finish.rate,
                                                                 "on": "held-out problems, too", **learned}},
-                   metrics={**found.metrics, "held_out": held_out})
+                   metrics={**checkpoint.metrics, "held_out": held_out})
 
 
-def _learned(labels: dict[str, Labels], races: Races | None) -> Learned:
-    hashes = [one.questions.hashes for one in labels.values()]
-    return Learned.of(np.concatenate(hashes if races is None else [*hashes, races.hashes]))
+def _learned(labels: dict[str, Labels], timings: Races | None) -> SeenProblems:
+    hashes = [kernel_labels.questions.hashes for kernel_labels in labels.values()]
+    return SeenProblems.of(np.concatenate(hashes if timings is None else [*hashes, timings.hashes]))

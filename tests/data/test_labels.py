@@ -15,11 +15,11 @@ from seqtune.data.labels import Labels, Races, read_labels, read_races
 from seqtune.data.queries import DistinctProblems, Questions
 from seqtune.kernels.miopen.gpus import device
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.labels.baselines.lookup import Majority, Nearest
+from seqtune.predictor.labels.baselines.lookup import Majority, NearestLabels
 from seqtune.predictor.labels.inputs import NUMBERS, TREE_FEATURES, Inputs, tree_columns
-from seqtune.predictor.labels.methods import Answers, valid
-from seqtune.predictor.labels.scores import Score, first_best, judge, race_rows
-from seqtune.predictor.labels.seen_problems import Learned
+from seqtune.predictor.labels.methods import LabelPredictions, valid
+from seqtune.predictor.labels.scores import Score, first_best, judge, solver_choice_rows
+from seqtune.predictor.labels.seen_problems import SeenProblems
 from tests.support.miopen_files import LABELS, NEW_FIND, perf_text
 from tests.support.planted_labels import find_file, perf_files
 
@@ -123,7 +123,7 @@ def test_the_share_of_a_choice_is_what_its_times_say() -> None:
     races = Races(("a", "b"), questions, np.array([0, 2, 4, 5]), np.array([0, 1, 0, 1, 1]),
                   np.array([1.0, 2.0, 1.0, 4.0, 3.0]))
     assert first_best(races, -races.seconds).tolist() == [0, 2, 4]
-    (row,) = race_rows(races, np.array([1, 2, 4]))
+    (row,) = solver_choice_rows(races, np.array([1, 2, 4]))
     assert row.n == 3
     assert row.top1 == pytest.approx(2 / 3)
     assert row.share == pytest.approx(0.5 ** (1 / 3))
@@ -134,7 +134,8 @@ def test_the_share_of_a_choice_is_what_its_times_say() -> None:
 def test_baselines_look_up_what_training_has_seen(labels: dict[str, Labels]) -> None:
     parts = {name: some.split() for name, some in labels.items()}
     fitting, judged = ({name: part[side] for name, part in parts.items()} for side in (0, 1))
-    rows = {(row.device, row.solver): row for row in judge(Nearest(fitting), judged, {"majority": Majority(fitting)})}
+    rows = {(row.device, row.solver): row
+            for row in judge(NearestLabels(fitting), judged, {"majority": Majority(fitting)})}
     assert set(rows) == {("miopen:gfx906_60", "ConvMlirIgemmFwd"), ("miopen:gfx906_60", "ConvBinWinogradRxSf2x3"),
                          ("miopen:gfx900_56", "ConvBinWinogradRxSf2x3")}
     winograd = rows["miopen:gfx900_56", "ConvBinWinogradRxSf2x3"]
@@ -154,7 +155,7 @@ def test_what_lies_outside_of_its_space_is_counted(labels: dict[str, Labels]) ->
     wrong[:3] = [0, 2, 2, 0, 1, 1]
     wrong[3] = [2, 0, 0, 0, 0, 0]  # 256 threads cannot split so small tiles
     proposed = np.stack([wrong, np.full_like(wrong, -1)], axis=1)
-    score = Score.of(some, Answers(proposed, None))
+    score = Score.of(some, LabelPredictions(proposed, None))
     assert score.invalid == 1
     assert score.teacher_forced is None
     assert score.exact == pytest.approx(1 - 4 / len(some), abs=4 / len(some))
@@ -163,19 +164,19 @@ def test_what_lies_outside_of_its_space_is_counted(labels: dict[str, Labels]) ->
 def test_what_was_learned_from_is_known_and_little_else() -> None:
     generator = np.random.default_rng(0)
     hashes = generator.integers(0, 2**64, 5000, dtype=np.uint64)
-    learned = Learned.of(hashes[:3000])
-    assert learned.knows(hashes[:3000]).all()
-    assert learned.knows(hashes[3000:]).mean() < 0.03
+    learned = SeenProblems.of(hashes[:3000])
+    assert learned.contains(hashes[:3000]).all()
+    assert learned.contains(hashes[3000:]).mean() < 0.03
     assert len(learned.bits) <= 2 * 3000
-    assert not Learned.of(np.zeros(0, np.uint64)).knows(hashes).any()
+    assert not SeenProblems.of(np.zeros(0, np.uint64)).contains(hashes).any()
 
 
 def test_who_has_learned_a_problems_times_has_not_learned_its_labels(tmp_path: Path) -> None:
     races = read_races(read_files([find_file(tmp_path)])[0])
     assert races is not None
-    learned = Learned.of(races.hashes)
-    assert learned.knows(races.hashes).all()
-    assert learned.knows(races.questions.hashes).mean() < 0.1
+    learned = SeenProblems.of(races.hashes)
+    assert learned.contains(races.hashes).all()
+    assert learned.contains(races.questions.hashes).mean() < 0.1
 
 
 def test_a_find_db_and_a_perf_db_agree_on_what_is_held_out(tmp_path: Path) -> None:

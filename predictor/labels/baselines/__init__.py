@@ -1,1 +1,1 @@
-"""Baselines of label models: what another tuner's choices can be told by without a transformer."""
+"""Baselines of label models: methods that predict another tuner's choices without a transformer."""

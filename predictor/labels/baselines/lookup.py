@@ -1,4 +1,4 @@
-"""Baselines that look labels up: the commonest of the device, and that of the most similar problem."""
+"""Baselines that look labels up: the most frequent labels of the device, and those of the most similar problems."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from numpy.typing import NDArray
 from seqtune.data.labels import Labels
 
 from ..inputs import plain_columns
-from ..methods import Answers, Places
+from ..methods import LabelPredictions, ValueIndices
 
 _Group = tuple[str, str]  # names of device and kernel
 
 
 def by_device(fitting: Mapping[str, Labels]) -> dict[_Group, Labels]:
-    """The labels of each kernel, apart by device."""
+    """Split the labels of each kernel by device: labels by the names of device and kernel."""
     return {(device.name, name): labels.take(np.flatnonzero(labels.questions.device == number))
             for name, labels in fitting.items() for number, device in enumerate(labels.questions.devices)
             if (labels.questions.device == number).any()}
 
 
 class Majority:
-    """The commonest labels of the device and kernel; after a true prefix, the commonest next value there."""
+    """Predicts the most frequent labels of the device and kernel; after true values, the most frequent next value."""
 
     def __init__(self, fitting: Mapping[str, Labels]) -> None:
         self._counts: dict[_Group, Counter[tuple[int, ...]]] = {
             group: Counter(map(tuple, labels.places.tolist())) for group, labels in by_device(fitting).items()}
 
-    def answer(self, labels: Labels, count: int) -> Answers:
+    def predict(self, labels: Labels, count: int) -> LabelPredictions:
         proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
-        told = np.zeros(labels.places.shape, np.bool_)
+        correct = np.zeros(labels.places.shape, np.bool_)
         for number, device in enumerate(labels.questions.devices):
             rows = np.flatnonzero(labels.questions.device == number)
             counts = self._counts.get((device.name, labels.kernel.name), Counter())
@@ -42,63 +42,66 @@ class Majority:
             for label, times in counts.items():
                 for column, value in enumerate(label):
                     following.setdefault(label[:column], Counter())[value] += times
-            usual = {prefix: values.most_common(1)[0][0] for prefix, values in following.items()}
+            most_frequent = {prefix: values.most_common(1)[0][0] for prefix, values in following.items()}
             for row in rows:
                 label = tuple(labels.places[row].tolist())
-                told[row] = [usual.get(label[:column]) == value for column, value in enumerate(label)]
-        return Answers(proposed, told)
+                correct[row] = [most_frequent.get(label[:column]) == value for column, value in enumerate(label)]
+        return LabelPredictions(proposed, correct)
 
 
-class Nearest:
-    """The labels of the nearest problems on the same device: least squares between logarithms of sizes, each by its
-    spread; words must agree before sizes count."""
+class NearestLabels:
+    """Predicts the labels of the nearest problems on the same device.
+
+    The distance is the sum of squared differences of log sizes, each divided by its standard deviation. Problems with
+    another direction, data type or layout come after all others.
+    """
 
     block = 512  # labels compared at once
-    apart = 1e6  # squared distance of another direction, data type or layout
+    word_distance = 1e6  # added to the squared distance for another direction, data type or layout
 
     def __init__(self, fitting: Mapping[str, Labels]) -> None:
-        self._known = {}
+        self._groups = {}
         for group, labels in by_device(fitting).items():
             points = plain_columns(labels.questions)
             scale = points.std(axis=0)
             scale[scale == 0] = 1.0
-            self._known[group] = (points / scale, scale, _words(labels), labels.places)
+            self._groups[group] = (points / scale, scale, _words(labels), labels.places)
 
     def neighbours(self, labels: Labels, device: str, rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-        """The places of the nearest training labels of the group, nearest first: (row, `most` or all)."""
-        points, scale, words, _ = self._known[device, labels.kernel.name]
+        """The row numbers of the nearest training labels on the device, nearest first: (row, min(most, labels))."""
+        points, scale, words, _ = self._groups[device, labels.kernel.name]
         part = labels.take(rows)
-        mine, said = plain_columns(part.questions) / scale, _words(part)
+        queries, query_words = plain_columns(part.questions) / scale, _words(part)
         square = (points**2).sum(axis=1)
-        found = []
+        neighbours = []
         for begin in range(0, len(rows), self.block):
-            few = mine[begin:begin + self.block]
-            distance = square - 2 * few @ points.T + (few**2).sum(axis=1, keepdims=True)
-            distance += self.apart * (said[begin:begin + self.block, None] != words[None])
+            block = queries[begin:begin + self.block]
+            distance = square - 2 * block @ points.T + (block**2).sum(axis=1, keepdims=True)
+            distance += self.word_distance * (query_words[begin:begin + self.block, None] != words[None])
             near = np.argpartition(distance, min(most, len(points)) - 1, axis=1)[:, :most]
             order = np.argsort(np.take_along_axis(distance, near, axis=1), axis=1, kind="stable")
-            found.append(np.take_along_axis(near, order, axis=1))
-        return np.concatenate(found)
+            neighbours.append(np.take_along_axis(near, order, axis=1))
+        return np.concatenate(neighbours)
 
-    def places(self, device: str, kernel: str) -> Places:
-        """The labels of a group, in the order that `neighbours` counts them."""
-        return self._known[device, kernel][3]
+    def value_indices(self, device: str, kernel: str) -> ValueIndices:
+        """The training labels of a device and kernel (label, parameter), as `neighbours` numbers them."""
+        return self._groups[device, kernel][3]
 
-    def answer(self, labels: Labels, count: int) -> Answers:
+    def predict(self, labels: Labels, count: int) -> LabelPredictions:
         proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
         for number, device in enumerate(labels.questions.devices):
             rows = np.flatnonzero(labels.questions.device == number)
-            if not len(rows) or (device.name, labels.kernel.name) not in self._known:
+            if not len(rows) or (device.name, labels.kernel.name) not in self._groups:
                 continue
-            known = self.places(device.name, labels.kernel.name)
+            training = self.value_indices(device.name, labels.kernel.name)
             for row, near in zip(rows, self.neighbours(labels, device.name, rows, 4 * count), strict=True):
-                distinct = list(dict.fromkeys(map(tuple, known[near].tolist())))[:count]
+                distinct = list(dict.fromkeys(map(tuple, training[near].tolist())))[:count]
                 proposed[row, :len(distinct)] = distinct
-        return Answers(proposed, None)
+        return LabelPredictions(proposed, None)
 
 
 def _words(labels: Labels) -> NDArray[np.int64]:
-    """One number per label for its direction, data type and layout together."""
+    """Encode the direction, data type and layout of each label as one number, (label,)."""
     questions = labels.questions.compact()
     values, features = questions.problems.columns.values, questions.problems.columns.operation.by_name
     number = np.zeros(len(questions.problems.problems), np.int64)

@@ -1,7 +1,7 @@
-"""Rankers: whole configurations of a kernel judged at once, by two towers or by boosted trees.
+"""Rankers: two towers and boosted trees that score whole configurations of a kernel.
 
-Alone they are baselines that choose among the configurations that training has seen; behind a beam they reorder what it
-proposes (`seqtune.predictor.labels.methods.Beam`).
+Alone they are baselines that choose among the configurations that training has seen; with a beam search they reorder
+its proposals (`seqtune.predictor.labels.methods.Beam`).
 """
 
 from __future__ import annotations
@@ -24,81 +24,81 @@ from ...networks.dimensions import Dimensions
 from ...sequence.vocabulary import Vocabulary
 from ..classifier_chain import with_values
 from ..inputs import TOKENS, Floats, Inputs, tree_columns
-from ..label_lessons import Rows
+from ..label_examples import Rows
 from ..label_options import LabelOptions
-from ..methods import Answers, Places, Ranker, valid
-from ..training import fingerprint, fit_lessons, vocabulary_of
-from ..translator import Reader, Source, TargetVectors
-from .lookup import Majority, Nearest
+from ..methods import LabelPredictions, LabelRanker, ValueIndices, valid
+from ..training import fingerprint, fit_examples, vocabulary_of
+from ..translator import LabelSource, SourceEmbedding, TargetVectors
+from .lookup import Majority, NearestLabels
 
 
-class Candidates:
-    """A ranker as a Method: the best of the configurations seen in training that are valid."""
+class RankedLabels:
+    """Predicts the configurations that a ranker scores highest among the valid ones that training has seen."""
 
-    looked_at = 24  # best ones whose validity is checked before five are taken
+    checked = 24  # best configurations whose validity is checked to find five
 
-    def __init__(self, ranker: Ranker, seen: Mapping[str, Places]) -> None:
+    def __init__(self, ranker: LabelRanker, seen: Mapping[str, ValueIndices]) -> None:
         self._ranker, self._seen = ranker, seen
 
-    def answer(self, labels: Labels, count: int) -> Answers:
+    def predict(self, labels: Labels, count: int) -> LabelPredictions:
         seen = self._seen.get(labels.kernel.name)
         proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
         if seen is None:
-            return Answers(proposed, None)
+            return LabelPredictions(proposed, None)
         for begin in range(0, len(labels), 256):
             rows = np.arange(begin, min(begin + 256, len(labels)))
             part = labels.questions.take(rows)
-            every = np.broadcast_to(seen, (len(rows), *seen.shape))
-            scores = self._ranker.rank(labels.kernel, part, every)
-            best = np.argsort(-scores, axis=1, kind="stable")[:, :self.looked_at]
+            candidates = np.broadcast_to(seen, (len(rows), *seen.shape))
+            scores = self._ranker.rank(labels.kernel, part, candidates)
+            best = np.argsort(-scores, axis=1, kind="stable")[:, :self.checked]
             taken = np.zeros(len(rows), int)
             for rank in range(best.shape[1]):
                 chosen = seen[best[:, rank]]
                 fits = np.flatnonzero(valid(labels.kernel, part, chosen) & (taken < count))
                 proposed[rows[fits], taken[fits]] = chosen[fits]
                 taken[fits] += 1
-        return Answers(proposed, None)
+        return LabelPredictions(proposed, None)
 
 
-def seen_places(fitting: Mapping[str, Labels]) -> dict[str, Places]:
-    """The distinct labels of each kernel, on any device."""
+def seen_labels(fitting: Mapping[str, Labels]) -> dict[str, ValueIndices]:
+    """The distinct labels of each kernel on any device, (label, parameter)."""
     return {name: np.unique(labels.places, axis=0) for name, labels in fitting.items()}
 
 
-class Towers(nn.Module):
-    """One tower reads the question, one the configuration; their product is the score."""
+class TwoTowerNetwork(nn.Module):
+    """Two towers: one embeds the query, the other the configuration; the product of their vectors is the score."""
 
     def __init__(self, size: Dimensions, vocabulary: Vocabulary) -> None:
         super().__init__()
-        self.reader, self.value = Reader(size), TargetVectors(size, vocabulary)
+        self.reader, self.value = SourceEmbedding(size), TargetVectors(size, vocabulary)
         self.question = nn.Sequential(nn.Linear(len(TOKENS) * size.width, size.hidden), nn.GELU(),
                                       nn.Dropout(size.dropout), nn.Linear(size.hidden, size.hidden), nn.GELU(),
                                       nn.Dropout(size.dropout), nn.Linear(size.hidden, size.width))
         self.configuration = nn.Sequential(nn.Linear(size.width, size.hidden), nn.GELU(),
                                            nn.Linear(size.hidden, size.width))
 
-    def asked(self, source: Source, kernel: Tensor) -> Tensor:
-        """(B, W) of questions about the kernel of that word."""
-        found: Tensor = self.question((self.reader(source) + self.value(kernel)).flatten(1))
-        return found
+    def query_vectors(self, source: LabelSource, kernel: Tensor) -> Tensor:
+        """Embed queries for the kernel with that word: (B, W)."""
+        vectors: Tensor = self.question((self.reader(source) + self.value(kernel)).flatten(1))
+        return vectors
 
-    def answers(self, words: Tensor) -> Tensor:
-        """(..., W) of configurations (..., parameter) by the words of their values."""
-        found: Tensor = self.configuration(self.value(words).sum(-2))
-        return found
+    def configuration_vectors(self, words: Tensor) -> Tensor:
+        """Embed configurations given by the words of their values (..., parameter): (..., W)."""
+        vectors: Tensor = self.configuration(self.value(words).sum(-2))
+        return vectors
 
 
 @dataclass(frozen=True, eq=False)
-class _Matching:
-    """A lesson: which of all configurations of the kernel is the label?"""
+class _MatchingExamples:
+    """Labels of one kernel as the towers learn from them: which of the distinct labels is the one of the query?"""
 
     inputs: Inputs
-    kernel: Tensor  # () its word
+    kernel: Tensor  # () the word of the kernel
     words: Tensor  # (configuration, parameter)
-    wanted: NDArray[np.int64]  # (label,)
+    wanted: NDArray[np.int64]  # (label,) number of the right configuration
 
     @classmethod
-    def of(cls, labels: Labels, vocabulary: Vocabulary) -> _Matching:
+    def of(cls, labels: Labels, vocabulary: Vocabulary) -> _MatchingExamples:
         distinct, wanted = np.unique(labels.places, axis=0, return_inverse=True)
         return cls(Inputs.of(labels.questions, vocabulary.words), torch.tensor(vocabulary.kernel(labels.kernel.name)),
                    words_of(labels.kernel, distinct, vocabulary), wanted.reshape(-1))
@@ -106,78 +106,79 @@ class _Matching:
     def __len__(self) -> int:
         return len(self.wanted)
 
-    def _scores(self, model: Towers, rows: Rows) -> tuple[Tensor, Tensor]:
-        asked = model.asked(Source.of(self.inputs, rows), self.kernel)
-        return asked @ model.answers(self.words).T / 8, torch.from_numpy(self.wanted[rows])
+    def _scores(self, model: TwoTowerNetwork, rows: Rows) -> tuple[Tensor, Tensor]:
+        queries = model.query_vectors(LabelSource.of(self.inputs, rows), self.kernel)
+        return queries @ model.configuration_vectors(self.words).T / 8, torch.from_numpy(self.wanted[rows])
 
-    def loss(self, model: Towers, rows: Rows, options: LabelOptions) -> Tensor:
+    def loss(self, model: TwoTowerNetwork, rows: Rows, options: LabelOptions) -> Tensor:
         scores, wanted = self._scores(model, rows)
         return F.cross_entropy(scores, wanted, label_smoothing=options.smoothing)
 
-    def judge(self, model: Towers, rows: Rows) -> tuple[float, float, int]:
+    def judge(self, model: TwoTowerNetwork, rows: Rows) -> tuple[float, float, int]:
         scores, wanted = self._scores(model, rows)
         return float(F.cross_entropy(scores, wanted, reduction="sum")), float((scores.argmax(1) == wanted).sum()), len(
             rows)
 
 
-def words_of(kernel: Kernel, places: Places, vocabulary: Vocabulary) -> Tensor:
-    """The target words (..., parameter) of values in these places, those of -1 being any."""
-    return torch.from_numpy(np.stack([words[places[..., column]] for column, words
+def words_of(kernel: Kernel, indices: ValueIndices, vocabulary: Vocabulary) -> Tensor:
+    """The target words of values given by their indices, both (..., parameter). The word for -1 is arbitrary."""
+    return torch.from_numpy(np.stack([words[indices[..., column]] for column, words
                                       in enumerate(vocabulary.places(kernel.name))], axis=-1))
 
 
-class TwoTowers:
-    """Towers as a Ranker."""
+class TwoTowerRanker:
+    """Ranks configurations by the score of a TwoTowerNetwork."""
 
-    def __init__(self, model: Towers, vocabulary: Vocabulary) -> None:
+    def __init__(self, model: TwoTowerNetwork, vocabulary: Vocabulary) -> None:
         self._model, self._vocabulary = model.eval(), vocabulary
 
     @classmethod
-    def fit(cls, fitting: Mapping[str, Labels], options: LabelOptions) -> TwoTowers:
-        """On labels of all kernels and devices."""
+    def fit(cls, fitting: Mapping[str, Labels], options: LabelOptions) -> TwoTowerRanker:
+        """Fit the network to labels of all kernels and devices."""
         torch.manual_seed(options.seed)
         vocabulary = vocabulary_of(fitting, None)
         size = Dimensions.of(vocabulary, width=options.width, hidden=options.hidden, dropout=options.dropout)
-        lessons = {name: _Matching.of(labels, vocabulary) for name, labels in fitting.items()}
-        model = Towers(size, vocabulary)
-        state = fit_lessons(model, lessons, {}, None, options, fingerprint(model, fitting, None, options))
+        examples = {name: _MatchingExamples.of(labels, vocabulary) for name, labels in fitting.items()}
+        model = TwoTowerNetwork(size, vocabulary)
+        state = fit_examples(model, examples, {}, None, options, fingerprint(model, fitting, None, options))
         return cls(state.kept, vocabulary)
 
     @torch.inference_mode()
-    def rank(self, kernel: Kernel, questions: Questions, places: Places) -> Floats:
+    def rank(self, kernel: Kernel, questions: Questions, indices: ValueIndices) -> Floats:
         inputs = Inputs.of(questions, self._vocabulary.words)
-        asked = self._model.asked(Source.of(inputs, np.arange(len(questions))),
-                                  torch.tensor(self._vocabulary.kernel(kernel.name)))
-        if places.strides[0] == 0:  # the same configurations for every question
-            found = asked @ self._model.answers(words_of(kernel, places[0], self._vocabulary)).T
+        queries = self._model.query_vectors(LabelSource.of(inputs, np.arange(len(questions))),
+                                            torch.tensor(self._vocabulary.kernel(kernel.name)))
+        if indices.strides[0] == 0:  # the same configurations for every query
+            configurations = self._model.configuration_vectors(words_of(kernel, indices[0], self._vocabulary))
+            scores = queries @ configurations.T
         else:
-            answers = self._model.answers(words_of(kernel, places, self._vocabulary))
-            found = (asked[:, None] * answers).sum(-1)
-        return np.asarray((found / 8).numpy(), np.float32)
+            configurations = self._model.configuration_vectors(words_of(kernel, indices, self._vocabulary))
+            scores = (queries[:, None] * configurations).sum(-1)
+        return np.asarray((scores / 8).numpy(), np.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class TreeRankerOptions:
-    """How the trees grow, and what they are shown beside each label."""
+    """Options of the trees, and of the configurations that they learn to tell from the labels."""
 
     rivals: int = 8  # other configurations per label: half from similar problems, half common ones
     rounds: int = 150
     depth: int = 8
-    rate: float = 0.15
-    most: int = 20_000  # labels of one kernel; more cost time and say little
+    rate: float = 0.15  # learning rate
+    most: int = 20_000  # labels of one kernel: more take time and hardly help
     threads: int = 2
     seed: int = 0
 
 
 class TreeRanker:
-    """Boosted trees that tell labels from rivals, given the question and the configuration; a model per kernel.
+    """Boosted trees that classify configurations as the label of a query or a rival; one model per kernel.
 
-    Alone (as a Method) they choose among the labels of similar problems and the commonest ones.
+    As a LabelMethod they choose among the labels of similar problems and the most frequent labels.
     """
 
     def __init__(self, fitting: Mapping[str, Labels], options: TreeRankerOptions | None = None) -> None:
         self.options = options or TreeRankerOptions()
-        self._near, self._common = Nearest(fitting), Majority(fitting)
+        self._near, self._common = NearestLabels(fitting), Majority(fitting)
         self._models = {name: self._fit(labels) for name, labels in fitting.items()}
 
     def _fit(self, labels: Labels) -> Any:
@@ -198,31 +199,34 @@ class TreeRanker:
                             seed=options.seed)
         return boosting.grow(np.concatenate(parts), np.concatenate(wanted))
 
-    def candidates(self, labels: Labels, count: int, without_first: bool = False) -> Places:
-        """Labels of the nearest problems (but the nearest, which may be the problem itself), then the commonest."""
-        half = count // 2
-        near = self._near.answer(labels, half + without_first).proposed[:, int(without_first):]
-        return np.concatenate([near, self._common.answer(labels, count - half).proposed], axis=1)
+    def candidates(self, labels: Labels, count: int, without_first: bool = False) -> ValueIndices:
+        """Labels of the nearest problems, then the most frequent labels: (label, count, parameter).
 
-    def rank(self, kernel: Kernel, questions: Questions, places: Places) -> Floats:
+        `without_first` leaves out the nearest problem, which in training is the problem itself.
+        """
+        half = count // 2
+        near = self._near.predict(labels, half + without_first).proposed[:, int(without_first):]
+        return np.concatenate([near, self._common.predict(labels, count - half).proposed], axis=1)
+
+    def rank(self, kernel: Kernel, questions: Questions, indices: ValueIndices) -> Floats:
         columns = tree_columns(questions)
-        found = np.full(places.shape[:2], -30, np.float32)
+        scores = np.full(indices.shape[:2], -30, np.float32)
         model = self._models.get(kernel.name)
         if model is not None:
-            for rank in range(places.shape[1]):
-                rows = np.flatnonzero((places[:, rank] >= 0).all(axis=1))
-                found[rows, rank] = model.inplace_predict(with_values(columns[rows], kernel, places[rows, rank]),
-                                                          predict_type="margin")
-        return found
+            for rank in range(indices.shape[1]):
+                rows = np.flatnonzero((indices[:, rank] >= 0).all(axis=1))
+                scores[rows, rank] = model.inplace_predict(with_values(columns[rows], kernel, indices[rows, rank]),
+                                                           predict_type="margin")
+        return scores
 
-    def answer(self, labels: Labels, count: int) -> Answers:
-        found = self.candidates(labels, 40)
-        scores = self.rank(labels.kernel, labels.questions, found)
-        for rank in range(found.shape[1]):
-            scores[~valid(labels.kernel, labels.questions, found[:, rank]), rank] = -np.inf
-        for rank in range(1, found.shape[1]):  # of equal ones, the first
-            scores[(found[:, :rank] == found[:, rank, None]).all(axis=2).any(axis=1), rank] = -np.inf
+    def predict(self, labels: Labels, count: int) -> LabelPredictions:
+        candidates = self.candidates(labels, 40)
+        scores = self.rank(labels.kernel, labels.questions, candidates)
+        for rank in range(candidates.shape[1]):
+            scores[~valid(labels.kernel, labels.questions, candidates[:, rank]), rank] = -np.inf
+        for rank in range(1, candidates.shape[1]):  # keep the first of equal configurations
+            scores[(candidates[:, :rank] == candidates[:, rank, None]).all(axis=2).any(axis=1), rank] = -np.inf
         best = np.argsort(-scores, axis=1, kind="stable")[:, :count]
-        proposed = np.take_along_axis(found, best[:, :, None], axis=1)
+        proposed = np.take_along_axis(candidates, best[:, :, None], axis=1)
         proposed[np.take_along_axis(scores, best, axis=1) == -np.inf] = -1
-        return Answers(proposed, None)
+        return LabelPredictions(proposed, None)

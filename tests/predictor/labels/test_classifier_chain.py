@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from seqtune.predictor.labels.baselines.lookup import by_device
-from seqtune.predictor.labels.classifier_chain import ChainWords, KernelChain, plain
+from seqtune.predictor.labels.classifier_chain import ChainWords, KernelChain, as_arrays
 from seqtune.predictor.labels.methods import Beam
 from seqtune.predictor.labels.scores import judge
 from seqtune.predictor.labels.training import vocabulary_of
@@ -18,7 +18,7 @@ def test_trees_as_arrays_say_what_xgboost_says(label_parts: Parts) -> None:
 
     some = label_parts[0][MLIR]
     chain = KernelChain.fit(some, TREES)
-    arrays = KernelChain(chain.kernel, plain(chain.links))
+    arrays = KernelChain(chain.kernel, as_arrays(chain.classifiers))
     columns = tree_columns(some.questions)
     for column in range(some.places.shape[1]):
         fast = chain.logs(columns, some.places[:, :column])

@@ -28,7 +28,7 @@ def test_a_checkpoint_says_the_same_after_it_was_saved(label_checkpoint: Path, t
     loaded = LabelCheckpoint.load(label_checkpoint)
     again = LabelCheckpoint.load(loaded.save(tmp_path / "copy"))
     some = label_parts[1][MLIR]
-    first, second = (Beam(one.next_word()).answer(some, 5).proposed for one in (loaded, again))
+    first, second = (Beam(one.next_word()).predict(some, 5).proposed for one in (loaded, again))
     assert (first == second).all()
     assert load_checkpoint(label_checkpoint).vocabulary == loaded.vocabulary
 

@@ -20,8 +20,8 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.labels.baselines.rankers import TreeRankerOptions
 from seqtune.predictor.labels.baselines.table import BaselineOptions, fit_baselines
 from seqtune.predictor.labels.checkpoint import LabelCheckpoint
-from seqtune.predictor.labels.methods import Beam, Places
-from seqtune.predictor.labels.scores import judge, race_rows
+from seqtune.predictor.labels.methods import Beam, ValueIndices
+from seqtune.predictor.labels.scores import judge, solver_choice_rows
 from seqtune.predictor.labels.solver_choice import TreeChoice, choose
 from seqtune.predictor.labels.training import vocabulary_of
 from seqtune.predictor.sequence.beam import beam_search
@@ -68,7 +68,7 @@ class Likes:
     def __init__(self, sign: int) -> None:
         self.sign = sign
 
-    def rank(self, kernel: Kernel, questions: Questions, places: Places) -> Any:
+    def rank(self, kernel: Kernel, questions: Questions, places: ValueIndices) -> Any:
         return np.float32(self.sign) * places.sum(axis=2)
 
 
@@ -76,7 +76,7 @@ def test_a_ranker_reorders_what_the_beam_proposes(label_parts: Parts) -> None:
     words = Fixed(vocabulary_of(label_parts[0], None), lambda words: words * 0.0)
     some = label_parts[1][MLIR]
     for sign in (-1, 1):
-        sums = Beam(words, ranker=Likes(sign), trust=100.0).answer(some, 5).proposed.sum(axis=2) * sign
+        sums = Beam(words, ranker=Likes(sign), trust=100.0).predict(some, 5).proposed.sum(axis=2) * sign
         assert (np.diff(sums, axis=1) <= 0).all()
 
 
@@ -84,7 +84,7 @@ def test_greedy_batches_say_what_look_ahead_says(label_checkpoint: Path, label_p
     loaded = LabelCheckpoint.load(label_checkpoint)
     for words in (loaded.next_word(), Fixed(loaded.vocabulary, lambda words: words * -1.0)):  # the second runs out
         for some in label_parts[1].values():
-            quick = Greedy(words).answer(some, 1).proposed
+            quick = Greedy(words).predict(some, 1).proposed
             assert (quick == Beam(words, width=1).propose(some, 1)).all()
             assert (quick >= 0).all()
 
@@ -107,7 +107,7 @@ def test_the_choice_of_solvers_learns_who_wins(label_checkpoint: Path, label_dat
                                                                         races.questions.held_out))
     loaded = LabelCheckpoint.load(label_checkpoint)
     chosen = choose(loaded.model, loaded.vocabulary, held_out)
-    (row,) = race_rows(held_out, chosen, TreeChoice(training, rounds=10, threads=1).choose(held_out))
+    (row,) = solver_choice_rows(held_out, chosen, TreeChoice(training, rounds=10, threads=1).choose(held_out))
     assert row.top1 > 0.9
     assert row.share > 0.95 > row.default_share
     assert row.trees_share is not None

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from seqtune.errors import FormatError
-from seqtune.predictor.labels.baselines.rankers import TwoTowers
+from seqtune.predictor.labels.baselines.rankers import TwoTowerRanker
 from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 from seqtune.predictor.labels.methods import Beam
 from seqtune.predictor.labels.mixture_weights import best_weights
@@ -78,9 +78,9 @@ def test_a_training_is_not_resumed_with_anything_else(label_parts: Parts,
             train({MLIR: other}, None, options)
     with pytest.raises(FormatError, match="other data"):
         train({MLIR: labels}, None, options, start=first)
-    TwoTowers.fit({MLIR: labels}, replace(options, state=tmp_path / "towers"))
+    TwoTowerRanker.fit({MLIR: labels}, replace(options, state=tmp_path / "towers"))
     with pytest.raises(FormatError, match="other data"):
-        TwoTowers.fit({MLIR: others[0]}, replace(options, state=tmp_path / "towers"))
+        TwoTowerRanker.fit({MLIR: others[0]}, replace(options, state=tmp_path / "towers"))
 
 
 def test_trees_count_by_half_where_nothing_was_set_aside(label_parts: Parts) -> None:

@@ -80,7 +80,7 @@ def test_arrays_give_the_probabilities_of_the_model(size: dict[str, int]) -> Non
     for task in tasks[1::8]:  # and one at a time
         beam_search_many(both, [task], 4, 4)
     asked = solved(KERNELS[0], columns, gpus(), 50, generator)
-    Greedy(both).answer(Labels(KERNELS[0], Questions.of(asked), np.zeros((len(asked), 8), np.int16)), 1)
+    Greedy(both).predict(Labels(KERNELS[0], Questions.of(asked), np.zeros((len(asked), 8), np.int16)), 1)
     assert both.compared > 5000
     assert both.worst < 1e-4
 
