@@ -1,4 +1,4 @@
-"""Small data sets of labels, and what learned from them for seconds."""
+"""Small data sets of labels, and a checkpoint that is trained on them in seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqtune.predictor.labels.whole_training import train_whole
 QUICK = LabelOptions(epochs=25, width=32, heads=2, layers=1, hidden=64, batch=64, rate=6e-3, average=0.9, dropout=0.0,
                      threads=1, validation=0, most=10.0, even=0.8, races=0.25, race_batch=512, smoothing=0.05,
                      bf16=False)
-Parts = tuple[dict[str, Labels], dict[str, Labels]]  # to learn from, and to judge with
+Parts = tuple[dict[str, Labels], dict[str, Labels]]  # for training, and for evaluation
 TREES = ChainOptions(rounds=15, rate=0.3, depth=4, threads=1)
 MLIR, WINOGRAD = "miopen.ConvMlirIgemmFwd", "miopen.ConvBinWinogradRxSf2x3"
 
@@ -27,15 +27,15 @@ def read(files: list[Path]) -> Dataset:
 
 
 def parts(data: Dataset) -> Parts:
-    """Split the labels of every kernel: to learn from, and to judge with."""
-    every = {name: labels.split() for name, labels in read_labels(data).items()}
-    return {name: part[0] for name, part in every.items()}, {name: part[1] for name, part in every.items()}
+    """Split the labels of every kernel into those for training and those for evaluation."""
+    split = {name: labels.split() for name, labels in read_labels(data).items()}
+    return {name: part[0] for name, part in split.items()}, {name: part[1] for name, part in split.items()}
 
 
 def trained(data: Dataset, folder: Path) -> Path:
-    """Train a small translator and small trees, and save them in the folder."""
+    """Train a small translator and small trees, and save them as a checkpoint in the folder."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seqtune.predictor.labels.classifier_chain.ChainOptions", lambda **given: TREES)
+        patch.setattr("seqtune.predictor.labels.classifier_chain.ChainOptions", lambda **options: TREES)
         checkpoint, report = train_whole(data, QUICK)
     checkpoint.save(folder)
     assert report["races"] > 100

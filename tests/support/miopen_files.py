@@ -1,4 +1,4 @@
-"""Small files of MIOpen's forms, made here."""
+"""Small files in MIOpen's formats."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from seqtune.data.formats.miopen_export import _SCHEMA
 from seqtune.data.formats.miopen_terms import COLUMNS
 
-# key as MIOpen's text form writes it -> labels; layout, type and direction last
+# key as in MIOpen's text files -> labels by solver; the key ends in layout, data type and direction
 LABELS: dict[str, dict[str, str]] = {
     "2x64x28x28x1x1x1x1x256x32x0x0x0x1x1x0x1x1x0x0x1xNCHWxFP32xF": {
         "ConvAsm1x1U": "1,16,4,16,1,2,1,2", "ConvOclDirectFwd1x1": "1,64,1,1,1,1,16,64,0"},
     "2x256x28x28x1x1x1x1x64x32x0x0x0x1x1x0x1x1x0x0x1xNCHWxFP32xB": {"ConvAsm1x1U": "2,16,5,16,2,2,1,2"},
-    # backward with a stride of two: an input of 55 or 56
+    # backward with a stride of two: the input size is 55 or 56
     "2x256x28x28x1x1x1x1x64x32x0x0x0x2x2x0x1x1x0x0x1xNCHWxFP32xB": {"ConvAsm1x1U": "2,16,5,16,2,2,1,2"},
     "2x256x28x28x1x1x1x1x64x32x0x0x0x2x2x0x1x1x0x0x1xNCHWxFP32xW": {"ConvAsmBwdWrW1x1": "4,4,2,1,2,1,2,4,0,1"},
     "2x64x56x56x1x3x3x1x64x16x1x1x0x1x1x0x1x1x0x0x1xNCHWxFP32xF": {
@@ -45,22 +45,24 @@ OLD_FIND = ("64-28-28-1x1-256-28-28-32-0x0-1x1-1x1-0-NCHW-FP32-F=miopenConvoluti
 
 
 def perf_text(path: Path, labels: dict[str, dict[str, str]]) -> Path:
+    """Write a perf-db as text."""
     path.write_text("".join(
-        f"{key}={';'.join(f'{solver}:{params}' for solver, params in some.items())}\n" for key, some in labels.items()))
+        f"{key}={';'.join(f'{solver}:{params}' for solver, params in solvers.items())}\n"
+        for key, solvers in labels.items()))
     return path
 
 
 def perf_db(path: Path, labels: dict[str, dict[str, str]], more: Iterable[str] = ()) -> Path:
-    """As SQLite; `.bz2` in the name compresses it; `more` are statements that follow."""
+    """Write a perf-db as SQLite, compressed if the name ends in `.bz2`; then run the SQL statements `more` on it."""
     plain = path.with_suffix("") if path.suffix == ".bz2" else path
     connection = sqlite3.connect(plain)
     for statement in _SCHEMA:
         connection.execute(statement)
-    for place, (key, some) in enumerate(labels.items(), 1):
+    for row, (key, solvers) in enumerate(labels.items(), 1):
         connection.execute(f"INSERT INTO config(id, {','.join(COLUMNS)}) VALUES({','.join('?' * (len(COLUMNS) + 1))})",
-                           [place, *key.split("x")])
-        for solver, params in some.items():
-            connection.execute("INSERT INTO perf_db(solver, config, params) VALUES(?, ?, ?)", (solver, place, params))
+                           [row, *key.split("x")])
+        for solver, params in solvers.items():
+            connection.execute("INSERT INTO perf_db(solver, config, params) VALUES(?, ?, ?)", (solver, row, params))
     for statement in more:
         connection.execute(statement)
     connection.commit()

@@ -1,4 +1,4 @@
-"""Labels and times of solvers that follow rules, as files of MIOpen's forms."""
+"""Labels and timings of solvers that follow simple rules, in MIOpen's file formats."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ SIZES = [(7, 7), (14, 14), (28, 28), (56, 56), (13, 17)]
 
 
 def mlir(k: int, pixels: int) -> str:
-    """Blocks are the largest that divide the channels; small images have small ones."""
+    """A label of ConvMlirIgemmFwd: the largest block that divides the channels, and small blocks for small images."""
     m = next(block for block in (128, 64, 32) if k % block == 0)
     n = 32 if pixels < 100 else 64 if pixels < 1000 else 128
     return f"{128 if m * n >= 4096 else 64},{m},{n},8,{4 if m >= 64 else 2},2"
 
 
 def groups(n: int, units: int) -> str:
-    """Winograd's work-groups: all compute units for large batches."""
+    """A label of ConvBinWinogradRxSf2x3: all compute units for large batches, half of them for small ones."""
     return str(units if n >= 16 else units // 2)
 
 
 def perf_files(folder: Path, count: int = 300, seed: int = 0) -> list[Path]:
-    """Perf-dbs of two GPUs with `count` problems, one label per problem and solver."""
+    """Write perf-dbs of two GPUs with `count` random problems and one label per problem and solver."""
     generator = np.random.default_rng(seed)
     labels: dict[str, dict[str, dict[str, str]]] = {"gfx906_60": {}, "gfx900_56": {}}
     for _ in range(count):
@@ -36,11 +36,11 @@ def perf_files(folder: Path, count: int = 300, seed: int = 0) -> list[Path]:
         labels["gfx906_60"][key] = {"ConvBinWinogradRxSf2x3": groups(n, 60)}
         if direction == "F":
             labels["gfx906_60"][key]["ConvMlirIgemmFwd"] = mlir(k, h * w)
-    return [perf_text(folder / f"{name}.HIP.udb.txt", some) for name, some in labels.items()]
+    return [perf_text(folder / f"{name}.HIP.udb.txt", device_labels) for name, device_labels in labels.items()]
 
 
 def find_file(folder: Path, count: int = 200, seed: int = 1) -> Path:
-    """A find-db in which a matrix product wins small batches, and Winograd the others."""
+    """Write a find-db in which a matrix product is fastest for small batches, and Winograd for the others."""
     generator = np.random.default_rng(seed)
     lines = {}
     for _ in range(count):

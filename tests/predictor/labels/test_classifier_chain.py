@@ -1,4 +1,4 @@
-"""Trees in a chain, one a parameter: as arrays, and what they learn."""
+"""Classifier chains: their trees as arrays, and the rule that they learn."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from seqtune.predictor.trees.forest import Forest
 from tests.support.label_toys import MLIR, TREES, Parts
 
 
-def test_trees_as_arrays_say_what_xgboost_says(label_parts: Parts) -> None:
+def test_trees_as_arrays_score_values_as_xgboost_does(label_parts: Parts) -> None:
     from seqtune.predictor.labels.inputs import tree_columns
 
-    some = label_parts[0][MLIR]
-    chain = KernelChain.fit(some, TREES)
+    labels = label_parts[0][MLIR]
+    chain = KernelChain.fit(labels, TREES)
     arrays = KernelChain(chain.kernel, as_arrays(chain.classifiers))
-    columns = tree_columns(some.questions)
-    for column in range(some.places.shape[1]):
-        fast = chain.logs(columns, some.places[:, :column])
-        slow = arrays.logs(columns, some.places[:, :column])
+    columns = tree_columns(labels.questions)
+    for column in range(labels.places.shape[1]):
+        fast = chain.logs(columns, labels.places[:, :column])
+        slow = arrays.logs(columns, labels.places[:, :column])
         np.testing.assert_allclose(fast, slow, atol=3e-3)  # leaves have 11 bits
 
 
-def test_a_chain_learns_a_rule_and_its_beam_keeps_to_the_space(
-        label_parts: Parts) -> None:
+def test_a_chain_learns_a_rule_and_its_beam_proposes_only_valid_configurations(label_parts: Parts) -> None:
     fitting, judged = label_parts
-    chains = {group: KernelChain.fit(some, TREES) for group, some in by_device(fitting).items()}
+    chains = {group: KernelChain.fit(labels, TREES) for group, labels in by_device(fitting).items()}
     words = ChainWords(chains, vocabulary_of(fitting, None))
     for row in judge(Beam(words), judged):
         assert row.score.invalid == 0

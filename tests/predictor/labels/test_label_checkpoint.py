@@ -1,4 +1,4 @@
-"""The checkpoint of labels: it says the same after it was saved, and a damaged one is refused."""
+"""Label checkpoints: a saved one makes the same proposals, and a damaged one is refused."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ from seqtune.predictor.trees.forest import read_arrays
 from tests.support.label_toys import MLIR, Parts
 
 
-def test_a_checkpoint_says_the_same_after_it_was_saved(label_checkpoint: Path, tmp_path: Path,
-                                                       label_parts: Parts) -> None:
+def test_a_checkpoint_makes_the_same_proposals_after_it_was_saved(label_checkpoint: Path, tmp_path: Path,
+                                                                  label_parts: Parts) -> None:
     loaded = LabelCheckpoint.load(label_checkpoint)
     again = LabelCheckpoint.load(loaded.save(tmp_path / "copy"))
-    some = label_parts[1][MLIR]
-    first, second = (Beam(one.next_word()).predict(some, 5).proposed for one in (loaded, again))
+    labels = label_parts[1][MLIR]
+    first, second = (Beam(checkpoint.next_word()).predict(labels, 5).proposed for checkpoint in (loaded, again))
     assert (first == second).all()
     assert load_checkpoint(label_checkpoint).vocabulary == loaded.vocabulary
 
 
 @pytest.mark.parametrize("damage", ["left", "feature", "coded", "missing", "roots"])
-def test_trees_that_are_none_are_refused(damage: str, label_checkpoint: Path, tmp_path: Path) -> None:
+def test_inconsistent_trees_are_refused(damage: str, label_checkpoint: Path, tmp_path: Path) -> None:
     copy = LabelCheckpoint.load(label_checkpoint).save(tmp_path / "copy")
     trees = load(zlib.decompress((copy / PACKED).read_bytes()))
     name = next(key for key in trees if key.endswith(f"/{damage}") or damage == "missing")
     if damage == "missing":
         del trees[name]
     elif damage == "coded":
-        trees[name][:] = 0xFFFF  # no number, and no threshold
+        trees[name][:] = 0xFFFF  # neither a number nor a threshold
     elif damage == "roots":
         trees[name][-1] = 10**6
     else:
         trees[name][0] = 250
     (copy / PACKED).write_bytes(zlib.compress(save(trees)))
-    undigested(copy)
+    remove_digests(copy)
     with pytest.raises(CheckpointError, match=r"trees\.zlib: its trees are"):
         LabelCheckpoint.load(copy)
 
 
 def test_trees_of_a_type_that_numpy_lacks_are_refused(label_checkpoint: Path, tmp_path: Path) -> None:
     copy = LabelCheckpoint.load(label_checkpoint).save(tmp_path / "copy")
-    undigested(copy)
+    remove_digests(copy)
     for kind in (torch.bfloat16, torch.float8_e4m3fn):
         (copy / PACKED).write_bytes(zlib.compress(save({"0/0/value": torch.zeros(2).to(kind)})))
         save_file({"0/value": torch.zeros(2).to(kind)}, tmp_path / "trees.safetensors")
@@ -64,8 +64,8 @@ def test_trees_of_a_type_that_numpy_lacks_are_refused(label_checkpoint: Path, tm
             LabelCheckpoint.load(copy)
 
 
-def undigested(folder: Path) -> None:
-    """Leaves out the digests, as who forges a checkpoint would."""
+def remove_digests(folder: Path) -> None:
+    """Remove the digests, as somebody who forges a checkpoint would."""
     about = json.loads((folder / "seqtune.json").read_text())
     assert set(about.pop("sha256")) == {"model.safetensors", PACKED}
     (folder / "seqtune.json").write_text(json.dumps(about))
@@ -78,18 +78,18 @@ def test_a_flipped_bit_in_weights_or_trees_is_found(name: str, label_checkpoint:
     content = bytearray((copy / name).read_bytes())
     content[-200] ^= 1
     (copy / name).write_bytes(content)
-    asked = ["predict", "conv2d n=32 c=64 h=28 k=96 r=3 pad=1", "--device", "miopen:gfx906_60", "--checkpoint"]
-    assert main([*asked, str(copy)]) == 2
-    told = capsys.readouterr().err
-    assert len(told.splitlines()) == 1
-    assert f"{name} is not the file" in told
+    arguments = ["predict", "conv2d n=32 c=64 h=28 k=96 r=3 pad=1", "--device", "miopen:gfx906_60", "--checkpoint"]
+    assert main([*arguments, str(copy)]) == 2
+    message = capsys.readouterr().err
+    assert len(message.splitlines()) == 1
+    assert f"{name} is not the file" in message
 
 
-def test_trees_that_unpack_to_more_than_any_are_refused(label_checkpoint: Path, tmp_path: Path,
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trees_that_unpack_to_too_many_bytes_are_refused(label_checkpoint: Path, tmp_path: Path,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     copy = LabelCheckpoint.load(label_checkpoint).save(tmp_path / "copy")
     (copy / PACKED).write_bytes(zlib.compress(bytes(50_000_000)))
-    undigested(copy)
+    remove_digests(copy)
     monkeypatch.setattr("seqtune.predictor.labels.checkpoint.MOST_TREES", 1_000_000)
     tracemalloc.start()
     with pytest.raises(CheckpointError, match=r"trees\.zlib unpacks to more than"):
@@ -108,7 +108,7 @@ def test_a_damaged_checkpoint_of_labels_is_refused_in_one_line(label_checkpoint:
         assert "\n" not in str(caught.value)
 
 
-def test_a_shipped_checkpoint_whose_tables_or_trees_are_gone_is_refused(tmp_path: Path) -> None:
+def test_a_shipped_checkpoint_without_its_tables_or_trees_is_refused(tmp_path: Path) -> None:
     copy = shutil.copytree(find("miopen"), tmp_path / "copy")
     text = (copy / "seqtune.json").read_text()
     about = json.loads(text)

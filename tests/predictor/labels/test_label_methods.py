@@ -1,4 +1,4 @@
-"""Methods that answer with labels: beams over several sources, rankers, greedy decoding, baselines."""
+"""Methods that predict labels: beams over several sources of next words, rankers, greedy decoding, baselines."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from seqtune.data.labels import read_races
 from seqtune.data.queries import Questions
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.labels.baselines.rankers import TreeRankerOptions
 from seqtune.predictor.labels.baselines.table import BaselineOptions, fit_baselines
 from seqtune.predictor.labels.checkpoint import LabelCheckpoint
@@ -32,7 +33,7 @@ from tests.support.tasks import task_of
 
 
 class Fixed:
-    """Next words whose scores are what a function of the word says."""
+    """A source of next words whose scores are a function of the word."""
 
     vocabulary: Any
 
@@ -46,65 +47,70 @@ class Fixed:
         return None, self._score(allowed.words).astype(np.float32)
 
 
-def test_an_average_of_sources_is_one_source(label_parts: Parts) -> None:
+def test_an_average_of_equal_sources_proposes_as_one_source_does(label_parts: Parts) -> None:
     vocabulary = vocabulary_of(label_parts[0], None)
     up, down = (Fixed(vocabulary, lambda words, sign=sign: sign * np.sin(words * 12.9)) for sign in (1, -1))
-    problem, place = label_parts[0][MLIR].questions.pairs()[0]
-    task = task_of(SearchSpace(label_parts[0][MLIR].kernel, problem, place))
+    problem, device = label_parts[0][MLIR].questions.pairs()[0]
+    task = task_of(SearchSpace(label_parts[0][MLIR].kernel, problem, device))
     silent = Fixed(vocabulary, lambda words: words * np.nan)
     blend = Average([(up, 3.0), (up, 1.0), (silent, 9.0)])
     alone, same = beam_search(up, task, 8, 5), beam_search(blend, task, 8, 5)
-    assert [one.configuration for one in alone] == [one.configuration for one in same]
-    assert [one.probability for one in alone] == pytest.approx([one.probability for one in same], rel=1e-4)
+    assert [candidate.configuration for candidate in alone] == [candidate.configuration for candidate in same]
+    assert probabilities(alone) == pytest.approx(probabilities(same), rel=1e-4)
     even = beam_search(Average([(up, 1.0), (down, 1.0)]), task, len(task), len(task))
     flat = beam_search(Fixed(vocabulary, lambda words: words * 0.0), task, len(task), len(task))
-    assert sum(one.probability or 0 for one in even) == pytest.approx(1.0, abs=1e-5)
-    assert [one.probability for one in even] == pytest.approx([one.probability for one in flat], rel=1e-4)
+    assert sum(probabilities(even)) == pytest.approx(1.0, abs=1e-5)
+    assert probabilities(even) == pytest.approx(probabilities(flat), rel=1e-4)
+
+
+def probabilities(candidates: Sequence[Candidate]) -> list[float]:
+    """The probability of each candidate, 0 if unknown."""
+    return [candidate.probability or 0.0 for candidate in candidates]
 
 
 class Likes:
-    """A ranker that wants small or large values."""
+    """A ranker that prefers large values (sign 1) or small ones (sign -1)."""
 
     def __init__(self, sign: int) -> None:
         self.sign = sign
 
-    def rank(self, kernel: Kernel, questions: Questions, places: ValueIndices) -> Any:
-        return np.float32(self.sign) * places.sum(axis=2)
+    def rank(self, kernel: Kernel, questions: Questions, indices: ValueIndices) -> Any:
+        return np.float32(self.sign) * indices.sum(axis=2)
 
 
-def test_a_ranker_reorders_what_the_beam_proposes(label_parts: Parts) -> None:
+def test_a_ranker_reorders_the_proposals_of_a_beam(label_parts: Parts) -> None:
     words = Fixed(vocabulary_of(label_parts[0], None), lambda words: words * 0.0)
-    some = label_parts[1][MLIR]
+    labels = label_parts[1][MLIR]
     for sign in (-1, 1):
-        sums = Beam(words, ranker=Likes(sign), trust=100.0).predict(some, 5).proposed.sum(axis=2) * sign
-        assert (np.diff(sums, axis=1) <= 0).all()
+        proposed = Beam(words, ranker=Likes(sign), trust=100.0).predict(labels, 5).proposed
+        assert (np.diff(proposed.sum(axis=2) * sign, axis=1) <= 0).all()
 
 
-def test_greedy_batches_say_what_look_ahead_says(label_checkpoint: Path, label_parts: Parts) -> None:
+def test_greedy_batches_propose_what_look_ahead_proposes(label_checkpoint: Path, label_parts: Parts) -> None:
     loaded = LabelCheckpoint.load(label_checkpoint)
-    for words in (loaded.next_word(), Fixed(loaded.vocabulary, lambda words: words * -1.0)):  # the second runs out
-        for some in label_parts[1].values():
-            quick = Greedy(words).predict(some, 1).proposed
-            assert (quick == Beam(words, width=1).propose(some, 1)).all()
+    for words in (loaded.next_word(), Fixed(loaded.vocabulary, lambda words: words * -1.0)):  # needs look-ahead
+        for labels in label_parts[1].values():
+            quick = Greedy(words).predict(labels, 1).proposed
+            assert (quick == Beam(words, width=1).propose(labels, 1)).all()
             assert (quick >= 0).all()
 
 
 def test_every_baseline_learns_the_rule_to_some_degree(label_parts: Parts) -> None:
     options = BaselineOptions(replace(QUICK, epochs=6), TREES, TreeRankerOptions(rounds=10, threads=1))
-    found = fit_baselines(label_parts[0], options=options)
-    rows = judge(found.pop("majority"), label_parts[1], found)
-    for name in ("nearest", "trees", "trees_beam", "tree_ranker"):  # the two that are no trees take longer
+    methods = fit_baselines(label_parts[0], options=options)
+    rows = judge(methods.pop("majority"), label_parts[1], methods)
+    for name in ("nearest", "trees", "trees_beam", "tree_ranker"):  # the two networks need longer training
         better = [row.baselines[name].exact > row.score.exact for row in rows]
         assert sum(better) >= 2, name
     for name in ("trees", "trees_beam", "tree_ranker", "two_towers", "lstm"):
         assert all(row.baselines[name].invalid == 0 for row in rows)
 
 
-def test_the_choice_of_solvers_learns_who_wins(label_checkpoint: Path, label_data: Dataset) -> None:
-    races = read_races(label_data)
-    assert races is not None
-    training, held_out = (races.take(np.flatnonzero(side)) for side in (~races.questions.held_out,
-                                                                        races.questions.held_out))
+def test_the_choice_of_solvers_learns_which_is_fastest(label_checkpoint: Path, label_data: Dataset) -> None:
+    timings = read_races(label_data)
+    assert timings is not None
+    training, held_out = (timings.take(np.flatnonzero(side)) for side in (~timings.questions.held_out,
+                                                                          timings.questions.held_out))
     loaded = LabelCheckpoint.load(label_checkpoint)
     chosen = choose(loaded.model, loaded.vocabulary, held_out)
     (row,) = solver_choice_rows(held_out, chosen, TreeChoice(training, rounds=10, threads=1).choose(held_out))
@@ -117,7 +123,7 @@ def test_the_choice_of_solvers_learns_who_wins(label_checkpoint: Path, label_dat
 
 
 def test_baselines_do_not_learn_from_what_is_judged(label_checkpoint: Path, tmp_path: Path) -> None:
-    strangers = perf_files(tmp_path, seed=5)  # of which the checkpoint has seen next to none
+    strangers = perf_files(tmp_path, seed=5)  # the checkpoint has seen next to none of these problems
     notes: list[str] = []
     rows = evaluate(strangers, form="miopen", checkpoint=label_checkpoint, baselines=True,
                     warn=notes.append).to_json()["rows"]

@@ -1,4 +1,4 @@
-"""Training a translator on labels: what it learns, and how it is resumed."""
+"""Training a translator on labels: the rule that it learns, and how the training is resumed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from seqtune.predictor.training.loop import Progress
 from tests.support.label_toys import MLIR, QUICK, Parts
 
 
-def test_a_translator_learns_all_solvers_and_devices_at_once(
-        label_checkpoint: Path, label_parts: Parts) -> None:
+def test_a_translator_learns_all_solvers_and_devices_at_once(label_checkpoint: Path, label_parts: Parts) -> None:
     loaded = LabelCheckpoint.load(label_checkpoint)
     torch.manual_seed(0)
     untrained = LabelTranslator(loaded.model.size, loaded.vocabulary).eval()
@@ -35,7 +34,7 @@ def test_a_translator_learns_all_solvers_and_devices_at_once(
     assert exact_share(alone) > exact_share(before) + 0.4
     assert exact_share(with_trees) > exact_share(alone) - 0.05
     for row in alone:
-        if row.solver == "ConvBinWinogradRxSf2x3":  # two words decide: the batch and the GPU
+        if row.solver == "ConvBinWinogradRxSf2x3":  # depends only on the batch and the GPU
             assert row.score.exact > 0.9, row
 
 
@@ -44,53 +43,52 @@ def exact_share(rows: Sequence[LabelRow]) -> float:
     return float(np.mean([row.score.exact for row in rows]))
 
 
-def test_the_same_seed_gives_the_same_weights_and_an_interrupted_training_goes_on(
-        label_parts: Parts, tmp_path: Path) -> None:
-    few = replace(QUICK, epochs=3, validation=5, state=tmp_path / "state")
-    told: list[Progress] = []
+def test_the_same_seed_gives_the_same_weights_and_an_interrupted_training_resumes(label_parts: Parts,
+                                                                                  tmp_path: Path) -> None:
+    options = replace(QUICK, epochs=3, validation=5, state=tmp_path / "state")
+    epochs: list[Progress] = []
 
     def stop(progress: Progress) -> None:
-        told.append(progress)
-        if progress.epoch == 2 and len(told) == 2:
+        epochs.append(progress)
+        if progress.epoch == 2 and len(epochs) == 2:
             raise KeyboardInterrupt
 
-    train(label_parts[0], None, few, stop)
-    said: list[str] = []
-    resumed = train(label_parts[0], None, few, told.append, say=said.append)
-    assert said == ["going on after epoch 2 of 3"]
-    whole = train(label_parts[0], None, replace(few, state=None))
-    assert [progress.epoch for progress in told] == [1, 2, 3]
-    assert set(told[-1].figures) == {"validation", "right"}
-    for one, other in zip(resumed.model.parameters(), whole.model.parameters(), strict=True):
-        torch.testing.assert_close(one, other)
+    train(label_parts[0], None, options, stop)
+    messages: list[str] = []
+    resumed = train(label_parts[0], None, options, epochs.append, say=messages.append)
+    assert messages == ["going on after epoch 2 of 3"]
+    whole = train(label_parts[0], None, replace(options, state=None))
+    assert [progress.epoch for progress in epochs] == [1, 2, 3]
+    assert set(epochs[-1].figures) == {"validation", "right"}
+    for resumed_weights, weights in zip(resumed.model.parameters(), whole.model.parameters(), strict=True):
+        torch.testing.assert_close(resumed_weights, weights)
 
 
-def test_a_training_is_not_resumed_with_anything_else(label_parts: Parts,
-                                                      tmp_path: Path) -> None:
+def test_a_training_is_not_resumed_with_other_data(label_parts: Parts, tmp_path: Path) -> None:
     labels, options = label_parts[0][MLIR], replace(QUICK, epochs=1, state=tmp_path / "state")
     first = train({MLIR: labels}, None, options)
-    wider = tuple(replace(one, compute_units=one.compute_units + 4) for one in labels.questions.devices)
-    others = (replace(labels, questions=replace(labels.questions, devices=wider)),
-              replace(labels, questions=labels.questions.take(np.roll(np.arange(len(labels)), 1))),
-              replace(labels, places=labels.places[::-1].copy()))
-    for other in others:
+    wider = tuple(replace(device, compute_units=device.compute_units + 4) for device in labels.questions.devices)
+    changed = (replace(labels, questions=replace(labels.questions, devices=wider)),
+               replace(labels, questions=labels.questions.take(np.roll(np.arange(len(labels)), 1))),
+               replace(labels, places=labels.places[::-1].copy()))
+    for changed_labels in changed:
         with pytest.raises(FormatError, match="other data"):
-            train({MLIR: other}, None, options)
+            train({MLIR: changed_labels}, None, options)
     with pytest.raises(FormatError, match="other data"):
         train({MLIR: labels}, None, options, start=first)
     TwoTowerRanker.fit({MLIR: labels}, replace(options, state=tmp_path / "towers"))
     with pytest.raises(FormatError, match="other data"):
-        TwoTowerRanker.fit({MLIR: others[0]}, replace(options, state=tmp_path / "towers"))
+        TwoTowerRanker.fit({MLIR: changed[0]}, replace(options, state=tmp_path / "towers"))
 
 
-def test_trees_count_by_half_where_nothing_was_set_aside(label_parts: Parts) -> None:
+def test_trees_have_half_of_the_weight_without_validation_labels(label_parts: Parts) -> None:
     trained = train({MLIR: label_parts[0][MLIR]}, None, replace(QUICK, epochs=1))
-    nothing = {name: labels.take(np.zeros(0, np.int64)) for name, labels in label_parts[0].items()}
-    assert best_weights(trained.model, trained.vocabulary, {}, nothing) == (0.5, {})
+    validation = {name: labels.take(np.zeros(0, np.int64)) for name, labels in label_parts[0].items()}
+    assert best_weights(trained.model, trained.vocabulary, {}, validation) == (0.5, {})
 
 
-def test_a_model_goes_on_from_another(label_parts: Parts) -> None:
+def test_a_training_starts_from_the_weights_of_another(label_parts: Parts) -> None:
     first = train({MLIR: label_parts[0][MLIR]}, None, replace(QUICK, epochs=1))
     again = train({MLIR: label_parts[0][MLIR]}, None, replace(QUICK, epochs=1, rate=1e-9), start=first)
-    for one, other in zip(first.model.parameters(), again.model.parameters(), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+    for first_weights, weights in zip(first.model.parameters(), again.model.parameters(), strict=True):
+        torch.testing.assert_close(first_weights, weights, atol=1e-4, rtol=1e-4)

@@ -1,4 +1,4 @@
-"""A translator of labels on NumPy arrays says what it says in PyTorch, and never anything invalid."""
+"""ArrayTranslator gives the probabilities of the PyTorch model, and never proposes an invalid configuration."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from seqtune.predictor.sequence.vocabulary import Vocabulary
 from tests.support.interpreter import loaded_after
 from tests.support.tasks import task_of
 
-KERNELS = [find_solver(name).kernel for name in SOLVERS if "GTC" not in name]  # those get their rows from labels
+KERNELS = [find_solver(name).kernel for name in SOLVERS if "GTC" not in name]  # the others get their rows from labels
 SIZES = [{"width": 32, "heads": 2, "layers": 1, "hidden": 64}, {"width": 48, "heads": 4, "layers": 3, "hidden": 40}]
 
 
 class Both:
-    """A NextWord that asks both, and notes how far apart the probabilities are that they give."""
+    """A source of next words that compares the log-probabilities of the PyTorch model and of its arrays."""
 
     def __init__(self, size: dict[str, int]) -> None:
         torch.manual_seed(0)
@@ -40,28 +40,29 @@ class Both:
         self.vocabulary = Vocabulary(built.names, built.words, built.targets, built.kernels)
         self.model = LabelTranslator(Dimensions.of(self.vocabulary, **size), self.vocabulary)
         for name, weight in self.model.named_parameters():
-            if "norm" in name or "coded" in name:  # which begin as ones and zeros
+            if "norm" in name or "coded" in name:  # training starts them at ones and zeros
                 torch.nn.init.normal_(weight, mean=float(name.endswith("weight")), std=0.3)
-        self._one = LabelWords(self.model, self.vocabulary)
-        self._other = ArrayTranslator(self.model.size, self.model.arrays(), self.vocabulary)
+        self._model = LabelWords(self.model, self.vocabulary)
+        self._arrays = ArrayTranslator(self.model.size, self.model.arrays(), self.vocabulary)
         self.worst, self.compared = 0.0, 0
 
     def start(self, questions: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[Any, Scores]:
-        return self._answer(self._one.start(questions, allowed), self._other.start(questions, allowed), allowed)
+        return self._compare(self._model.start(questions, allowed), self._arrays.start(questions, allowed), allowed)
 
     def advance(self, state: Any, said: Allowed, allowed: Allowed) -> tuple[Any, Scores]:
-        return self._answer(self._one.advance(state[0], said, allowed), self._other.advance(state[1], said, allowed),
-                            allowed)
+        return self._compare(self._model.advance(state[0], said, allowed),
+                             self._arrays.advance(state[1], said, allowed), allowed)
 
-    def _answer(self, one: tuple[Any, Scores], other: tuple[Any, Scores], allowed: Allowed) -> tuple[Any, Scores]:
-        apart = np.abs(logs(one[1], allowed) - logs(other[1], allowed))
-        self.worst, self.compared = max(self.worst, float(apart.max())), self.compared + len(apart)
-        return (one[0], other[0]), one[1]
+    def _compare(self, model: tuple[Any, Scores], arrays: tuple[Any, Scores], allowed: Allowed) -> tuple[Any, Scores]:
+        differences = np.abs(logs(model[1], allowed) - logs(arrays[1], allowed))
+        self.worst = max(self.worst, float(differences.max()))
+        self.compared += len(differences)
+        return (model[0], arrays[0]), model[1]
 
 
 def logs(scores: Scores, allowed: Allowed) -> NDArray[np.float64]:
-    """Log-probabilities among the words that may follow the same hypothesis."""
-    rows = [scores[allowed.after == one].astype(np.float64) for one in np.unique(allowed.after)]
+    """The log-probabilities among the words that may follow the same hypothesis."""
+    rows = [scores[allowed.after == hypothesis].astype(np.float64) for hypothesis in np.unique(allowed.after)]
     return np.concatenate([row - row.max() - np.log(np.exp(row - row.max()).sum()) for row in rows])
 
 
@@ -73,25 +74,25 @@ def test_arrays_give_the_probabilities_of_the_model(size: dict[str, int]) -> Non
     tasks = []
     for kernel in KERNELS:
         for problem, device in solved(kernel, columns, gpus(), 2, generator):
-            others = (one for one in KERNELS[:5] if one != kernel and one.why_not(problem, device) is None)
-            tasks.append(task_of(*(SearchSpace(one, problem, device) for one in (kernel, *others))))
+            rivals = (rival for rival in KERNELS[:5] if rival != kernel and rival.why_not(problem, device) is None)
+            tasks.append(task_of(*(SearchSpace(solver, problem, device) for solver in (kernel, *rivals))))
     tasks = [task for task in tasks if len(task)]
-    beam_search_many(both, tasks[::2], 4, 4)  # many questions at once,
+    beam_search_many(both, tasks[::2], 4, 4)  # many queries at once,
     for task in tasks[1::8]:  # and one at a time
         beam_search_many(both, [task], 4, 4)
-    asked = solved(KERNELS[0], columns, gpus(), 50, generator)
-    Greedy(both).predict(Labels(KERNELS[0], Questions.of(asked), np.zeros((len(asked), 8), np.int16)), 1)
+    queries = solved(KERNELS[0], columns, gpus(), 50, generator)
+    Greedy(both).predict(Labels(KERNELS[0], Questions.of(queries), np.zeros((len(queries), 8), np.int16)), 1)
     assert both.compared > 5000
     assert both.worst < 1e-4
 
 
-def test_the_shapes_of_a_state_are_told_without_torch() -> None:
+def test_the_shapes_of_a_state_are_computed_without_torch() -> None:
     for size in SIZES:
         model = Both(size).model
-        assert shapes(model.size) == {name: tuple(one.shape) for name, one in model.state_dict().items()}
+        assert shapes(model.size) == {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
 
 
-def test_the_gelu_of_arrays_is_that_of_the_normal_distribution() -> None:
+def test_the_gelu_of_arrays_uses_the_normal_distribution() -> None:
     x = np.linspace(-12, 12, 20001, dtype=np.float32)
     wanted = torch.nn.functional.gelu(torch.from_numpy(x).double()).numpy()
     assert np.abs(gelu(x) - wanted).max() < 1e-6
