@@ -22,7 +22,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.membership import Membership
 from seqtune.kernels.miopen.gpus import device as gpu
 from seqtune.kernels.miopen.gpus import device_of, is_known
-from seqtune.kernels.miopen.solver import PREFIX, SOLVERS, Solver, Written, find_solver
+from seqtune.kernels.miopen.solver import PREFIX, SOLVERS, Solver, WrittenField, find_solver
 from seqtune.kernels.miopen.xdlops_tables import RowSolver
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
@@ -214,7 +214,7 @@ def _settings(solver: Solver, labels: pd.DataFrame, problems: ProblemColumns, de
         solver = solver.with_rows(solver.read(text) for text in table.values())
     member = Membership(solver.kernel, problems.take(indices), device, free)
     for written in solver.fields:
-        if isinstance(written, Written) and not written.ignored and written.name in columns:
+        if isinstance(written, WrittenField) and not written.ignored and written.name in columns:
             equal = member.evaluate(written.expression) == columns[written.name]
             member.require(equal, f"{written.name} is not what the other parameters tell")
     for reason in member.reasons:

@@ -1,7 +1,7 @@
 """MIOpen's tunable solvers as kernel families, and the text form of their configurations.
 
-A solver's kernel family is named `miopen.<solver>`. It has the free parameters only; the other values that MIOpen
-writes are constant, follow from the free ones, or are ignored by the solver (`Written`). Facts are those of MIOpen 3.3
+A solver's kernel family is named `miopen.<solver>` and has only the free parameters. The other values that MIOpen
+writes are constant, follow from the free ones, or are ignored by the solver (`WrittenField`). Facts are from MIOpen 3.3
 (2d1fd997).
 """
 
@@ -35,7 +35,7 @@ class Tunable:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenField:
     """A value that MIOpen writes although it is not a free parameter."""
 
     name: str
@@ -45,10 +45,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Solver:
-    """A tunable solver: its kernel family, and the fields of its text form in order (parameters, or `Written`)."""
+    """A tunable solver: its kernel family, and the fields of its text form in order (parameters, or `WrittenField`)."""
 
     kernel: Kernel
-    fields: tuple[str | Written, ...]
+    fields: tuple[str | WrittenField, ...]
 
     @property
     def name(self) -> str:
@@ -96,8 +96,8 @@ def solver(name: str, fields: str, tunables: Sequence[Tunable], constraints: Ite
         parameters=[Parameter(tunable.name, tuple(tunable.values), tunable.meaning) for tunable in tunables],
         derived=derived, solves=solves, constraints=constraints, prior=[*tried, *prior],
         default={tunable.name: value for tunable, value in zip(tunables, default, strict=True)})
-    not_free = {word: Written(word, Expression(text)) for word, text in (written or {}).items()}
-    not_free |= {word: Written(word, Expression(text), True) for word, text in (ignored or {}).items()}
+    not_free = {word: WrittenField(word, Expression(text)) for word, text in (written or {}).items()}
+    not_free |= {word: WrittenField(word, Expression(text), True) for word, text in (ignored or {}).items()}
     return Solver(kernel, tuple(not_free.get(word, word) for word in fields.split()))
 
 

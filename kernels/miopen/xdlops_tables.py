@@ -26,7 +26,7 @@ from .solver import (
     Condition,
     Solver,
     Tunable,
-    Written,
+    WrittenField,
     dtypes,
     solver,
 )
@@ -127,7 +127,7 @@ def _declare(name: str, direction: Condition, meaning: str, constraints: Iterabl
         solves=(direction, TWO_D, dtypes("fp32", "fp16", "bf16"), ONE_GROUP, NO_BIAS,
                 ("matrix_units == 1", "it needs matrix units")),
         derived=derived, prior=prior)
-    fields = tuple(name if name in ("gks", "row") else Written(name, Expression(name)) for name in _TEXT)
+    fields = tuple(name if name in ("gks", "row") else WrittenField(name, Expression(name)) for name in _TEXT)
     return RowSolver(declared.kernel, fields)
 
 

@@ -20,7 +20,7 @@ from seqtune.data.formats.miopen_import import read_files, solver_of, tables_of
 from seqtune.data.formats.miopen_terms import COLUMNS, miopen_terms
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.membership import Membership
-from seqtune.kernels.miopen.solver import SOLVERS, Written
+from seqtune.kernels.miopen.solver import SOLVERS, WrittenField
 from seqtune.kernels.miopen.xdlops_tables import RowSolver
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.space import SearchSpace
@@ -104,8 +104,8 @@ def test_a_space_says_what_the_declared_facts_say(imported: tuple[Dataset, Count
             drawn = generator.choice(np.intersect1d(parameter.values, allowed + own.tolist()), len(own))
             settings[parameter.name] = np.where(generator.random(len(own)) < 0.2, drawn, own)
         member = Membership(solver.kernel, problems, device, settings)
-        written = {one.name: member.evaluate(one.expression) for one in solver.fields if isinstance(one, Written)}
-        ignored = {one.name for one in solver.fields if isinstance(one, Written) and one.ignored}
+        written = {one.name: member.evaluate(one.expression) for one in solver.fields if isinstance(one, WrittenField)}
+        ignored = {one.name for one in solver.fields if isinstance(one, WrittenField) and one.ignored}
         verdict = _verdict(facts, problems, {**settings, **written}, ignored, device.name.removeprefix("miopen:"))
         ours = np.array([reason is None for reason in member.reasons])
         assert (verdict == ours).all(), (name, device.name, int((verdict & ~ours).sum()), int((ours & ~verdict).sum()))

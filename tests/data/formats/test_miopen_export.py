@@ -1,4 +1,4 @@
-"""What is exported is what MIOpen reads."""
+"""Export for MIOpen: the written files are those that MIOpen reads."""
 
 from __future__ import annotations
 
