@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def request_for(name: str, folder: Path) -> tuple[ExportRequest, Dataset]:
-    """What the format can write of the folder, and that as a data set."""
+    """A request for the contents of the folder that the format can write, and the expected data set."""
     if "journal" in format_of(name, "write").takes:
         return ExportRequest(journal=folder / "journal.sqlite"), Dataset.read(folder / "trials.parquet")
     return ExportRequest(data=folder / "labels.parquet"), Dataset.read(folder / "labels.parquet")

@@ -1,4 +1,4 @@
-"""What a kernel family generates belongs to its version: records of another text must not count as today's."""
+"""Generated sources belong to the version of their kernel family: records of another text must not count as today's."""
 
 from __future__ import annotations
 

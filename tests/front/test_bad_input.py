@@ -265,7 +265,7 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
 
 
 def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """What lies in a folder, with modification times."""
+    """The files of a folder with their modification times."""
     return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
             for path in folder.rglob("*")}
 

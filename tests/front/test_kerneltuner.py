@@ -21,7 +21,7 @@ INSTALLED = importlib.util.find_spec("kernel_tuner") is not None
 
 
 class Searchspace:
-    """What is used of Kernel Tuner's."""
+    """The part of Kernel Tuner's search space that the strategy uses."""
 
     tune_params = VALUES
 

@@ -101,7 +101,7 @@ class FakeRunner:
 
 
 def live(monkeypatch: pytest.MonkeyPatch, finals: Mapping[Configuration, float]) -> list[float]:
-    """What a live evaluation takes the TRIALS to be."""
+    """The measurements that a live evaluation receives for TRIALS."""
     monkeypatch.setattr("seqtune.predictor.times.live.Runner", FakeRunner)
     monkeypatch.setattr(FakeRunner, "finals", finals)
     with LiveMeasure(WIDE, silent) as measure:

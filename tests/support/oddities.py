@@ -72,7 +72,7 @@ def _product(pick: Pick) -> dict[str, int | str]:
 
 
 def _convolution(pick: Pick) -> dict[str, int | str]:
-    """Of any kind, or of one that some families are for."""
+    """Draw a convolution of any kind, or of a kind that special families are for."""
     groups = pick(1, 1, 1, 2, 3)
     c, k = groups * pick(1, 2, 3, 4, 5, 8, 16), groups * pick(1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 33, 48, 70)
     some: dict[str, int | str] = {

@@ -24,7 +24,7 @@ CONFIGURATIONS = [
 
 
 def milliseconds(block: int, tile: int, order: int, device: str = "fast") -> float:
-    """What a configuration takes."""
+    """The time of a configuration."""
     shift = 0.0 if device == "fast" else 0.25
     return 1.0 + abs(block - 64) / 32 + abs(tile - 2) * (0.5 + shift) + (1 - order) * 0.125
 

@@ -65,7 +65,7 @@ def registered() -> Iterator[None]:
 
 @dataclass
 class Data:
-    """What the predictor asks of a data set."""
+    """The part of a data set that the predictor uses."""
 
     frame: pd.DataFrame
     devices: dict[str, Device]
@@ -131,6 +131,6 @@ def data(count: int = 40, held_out: int = 12, sampled: int = 120, devices: tuple
 
 
 def time_of(problem: Problem, device: Device, configuration: Configuration) -> float:
-    """What "measuring" one configuration finds."""
+    """The synthetic time of a configuration."""
     space = SearchSpace(DIRECT, problem, device)
     return float(seconds(space)[space.row(configuration)])

@@ -100,7 +100,7 @@ class Dice:
         self.vocabulary, self.seed, self.scale = vocabulary, seed, scale
 
     def _scores(self, said: tuple[object, ...]) -> np.ndarray:
-        """Of all target words, allowed or not."""
+        """Scores of all target words, allowed or not."""
         generator = np.random.default_rng(zlib.crc32(repr((said, self.seed)).encode()))
         return generator.normal(0, self.scale, len(self.vocabulary.targets)).astype(np.float32)
 

@@ -136,7 +136,7 @@ def test_a_checkpoint_of_another_vocabulary_says_what_differs(folder: Path) -> N
 
 
 class Trap:
-    """What a pickle could do to us."""
+    """A pickle that runs code when it is loaded."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return (os.mkdir, ("sprung",))

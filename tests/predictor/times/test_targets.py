@@ -1,4 +1,4 @@
-"""What the translator is asked to say after each prefix, and the measured tasks it comes from."""
+"""Targets of the translator after each prefix, and the measured tasks behind them."""
 
 from __future__ import annotations
 
