@@ -13,7 +13,7 @@ from seqtune.__main__ import main
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Runs a command that must succeed; gives its one JSON object."""
+    """Run a command that must succeed, and return its JSON object."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
     def call(*arguments: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The Python front."""
+"""The Python functions of the front."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_linear_layer_is_a_matrix_product() -> None:
 @pytest.mark.parametrize(("problem", "says"), [
     (nn.Conv2d(3, 8, 3), "needs input_shape"), (nn.ReLU(), "a ReLU is not a problem"), (7, "a int is not a problem"),
     ({"type": 3}, "the type of a problem is a word"), ("", "no problem")])
-def test_what_is_no_problem_is_refused(problem: object, says: str) -> None:
+def test_an_object_that_is_not_a_problem_is_refused(problem: object, says: str) -> None:
     with pytest.raises(ProblemError, match=says):
         as_problem(problem)
 
@@ -132,7 +132,7 @@ def planted_runner() -> Runner:
 
 
 def test_a_planted_wrong_candidate_never_wins() -> None:
-    """The default sleeps a millisecond; what is faster is wrong in every way that there is."""
+    """The default sleeps a millisecond; every faster candidate is wrong, each in another way."""
     wrong = [planted.deed(name) for name in ("wrong", "nan", "unwritten", "overrun", "compile", "launch", "segv")]
     with planted_runner() as runner:
         verdict = verify(runner, planted.PROBLEM, wrong, planted.deed("good", wait=1), seconds=1.0)

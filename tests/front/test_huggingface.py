@@ -45,7 +45,7 @@ def translator() -> Translator:
 
 
 def assert_same_beams(folder: Path, tasks: Sequence[Task], width: int) -> None:
-    """`generate` finds what our beam search finds, with the same log-probabilities."""
+    """Check that `generate` finds the results of our beam search, with the same log-probabilities."""
     model, checkpoint = transformers.AutoModel.from_pretrained(folder), Checkpoint.load(folder)
     sentences = huggingface.sentences(folder, tasks)
     answer = model.generate(**sentences.arguments(), num_beams=width, num_return_sequences=width,
@@ -93,7 +93,7 @@ def test_other_models_and_generating_without_sentences_are_refused(translator: T
 
 
 def inputs() -> tuple[Source, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """A source per convolution, two words read, what they settle and what every next word would settle."""
+    """A source per convolution, two words, their derived quantities, and those of every possible next word."""
     source = Source.of(Batch.of([VOCABULARY.source(problem, DEVICE) for problem in CONVOLUTIONS]))
     generator = torch.Generator().manual_seed(0)
     count, targets, derived = len(CONVOLUTIONS), len(VOCABULARY.targets), len(VOCABULARY.derived)

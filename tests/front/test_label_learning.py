@@ -25,7 +25,7 @@ from tests.support.label_toys import QUICK, TREES, WINOGRAD
 def test_a_prediction_names_the_solver_and_its_parameters(label_checkpoint: Path) -> None:
     answer = predict("conv2d n=32 c=64 h=28 k=96 r=3 pad=1", device="miopen:gfx906_60", checkpoint=label_checkpoint,
                      top=3)
-    assert answer.candidates[0].configuration.kernel == WINOGRAD  # which wins where batches are large
+    assert answer.candidates[0].configuration.kernel == WINOGRAD  # the fastest solver for large batches
     assert answer.candidates[0].configuration["n_groups"] == 60
     with pytest.raises(MisuseError, match="cannot be run here"):
         predict("conv2d c=64 h=28 k=96 r=3 pad=1", device="miopen:gfx906_60", checkpoint=label_checkpoint, verify=True)

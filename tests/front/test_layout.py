@@ -1,4 +1,4 @@
-"""Packaging: nothing heavy is loaded unasked, and the wheel carries every folder."""
+"""Packaging: heavy packages are loaded only when needed, and the wheel contains every folder."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 def shipped(floor: str) -> list[Path]:
-    """Every file of a floor that a user needs."""
+    """All files of a floor that a user needs."""
     return sorted(path for path in (ROOT / floor).rglob("*")
                   if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith("."))
 

@@ -39,7 +39,7 @@ def test_tuning_is_resumed_and_its_journal_becomes_a_data_set_a_checkpoint_and_a
     held_out.write_text("gemm m=24 n=32 k=16\ngemm m=48 n=32 k=16\n")
     report = run("export", "--journal", str(journal), "--out", str(data), "--hold-out", str(held_out))
     assert report["problems"] == 6
-    assert Dataset.read(data).provenance == {"journal": "journal.sqlite"}  # whose machine it was is nobody's business
+    assert Dataset.read(data).provenance == {"journal": "journal.sqlite"}  # no name of a machine or path
     report = run("train", str(data), "--out", str(made), "--epochs", "2", "--extra", "0")
     assert (report["problems"], report["epochs"]) == (4, 2)
     table = run("evaluate", str(data), "--checkpoint", str(made), "--methods", "seq2seq,random,default")["rows"]

@@ -15,7 +15,7 @@ from seqtune.pytorch.optimized import Optimized, optimize
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """PyTorch's own operations on one: on a busy machine two wait for each other."""
+    """Run PyTorch's own operations on one thread: on a busy machine two threads wait for each other."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -138,7 +138,7 @@ def test_where_a_model_cannot_be_exported_its_parts_are(quick: Callable[..., Opt
 
 
 class Viewing(nn.Module):
-    """Takes for granted that tensors are contiguous."""
+    """A module that needs contiguous tensors."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Which kernels a model gets; and nothing that cannot be done is done silently."""
+"""The kernels that a model gets; a layer that cannot be tuned is reported."""
 
 from __future__ import annotations
 
