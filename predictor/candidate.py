@@ -10,12 +10,12 @@ from seqtune.kernels.kernel import Configuration
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A proposed configuration and its log-probability among all valid ones of its task."""
+    """A proposed configuration and its log-probability among all valid configurations of its task."""
 
     configuration: Configuration
-    log_probability: float | None = None  # None where a predictor ranks without probabilities
+    log_probability: float | None = None  # None if the predictor ranks without probabilities
 
     @property
     def probability(self) -> float | None:
-        """The probability, in [0, 1]; None where it is not known."""
+        """The probability in [0, 1], or None if it is unknown."""
         return None if self.log_probability is None else math.exp(min(0.0, self.log_probability))

@@ -1,8 +1,8 @@
-"""CheckpointFolder: what checkpoints of every kind share. A folder is found by name, written whole or not at all, and
-read with bounds.
+"""CheckpointFolder: the folder format that checkpoints of every kind share.
 
-Imports no torch. Nothing in a checkpoint is trusted: only JSON and safetensors are read, sizes are bounded, and every
-tensor's shape is compared with the configuration before anything is loaded. Raises CheckpointError.
+A folder is found by path or by name, and written as a whole or not at all. Its content is not trusted: only JSON and
+safetensors are read, sizes are bounded, and every tensor's shape is compared with the configuration before a tensor is
+loaded. This module does not import torch. Raises CheckpointError.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from seqtune.errors import CheckpointError
 from .networks.dimensions import Dimensions
 from .sequence.declaration import Declaration
 from .sequence.numeric_codes import codes
-from .sequence.vocabulary import MOST_WORDS, Vocabulary
+from .sequence.vocabulary import MAX_WORDS, Vocabulary
 
 MODEL_TYPE = "seqtune-translator"
 SHIPPED = Path(__file__).parent / "checkpoints"
-MOST_DERIVED = 10_000  # names of derived quantities
+MAX_DERIVED = 10_000  # number of derived quantities
 LARGEST_JSON = 50_000_000  # bytes
 LARGEST_WEIGHTS = 2_000_000_000  # bytes
 
@@ -40,15 +40,15 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Config(BaseModel):
-    """config.json; what transformers adds to it is ignored."""
+    """The fields of config.json; other fields, which transformers adds, are ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    names: int = Field(ge=2, le=MOST_WORDS)
-    words: int = Field(ge=2, le=MOST_WORDS)
-    targets: int = Field(ge=2, le=MOST_WORDS)
-    groups: int = Field(ge=2, le=MOST_WORDS)
-    derived: int = Field(ge=0, le=MOST_DERIVED)
+    names: int = Field(ge=2, le=MAX_WORDS)
+    words: int = Field(ge=2, le=MAX_WORDS)
+    targets: int = Field(ge=2, le=MAX_WORDS)
+    groups: int = Field(ge=2, le=MAX_WORDS)
+    derived: int = Field(ge=0, le=MAX_DERIVED)
     longest: int = Field(ge=1, le=1000)
     code: int = Field(ge=1, le=10_000)
     quantities: int = Field(ge=1, le=10_000)
@@ -72,10 +72,10 @@ class WordLists(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    names: tuple[str, ...] = Field(max_length=MOST_WORDS)
-    words: tuple[str, ...] = Field(max_length=MOST_WORDS)
-    targets: tuple[str, ...] = Field(max_length=MOST_WORDS)
-    derived: tuple[str, ...] = Field(max_length=MOST_DERIVED)
+    names: tuple[str, ...] = Field(max_length=MAX_WORDS)
+    words: tuple[str, ...] = Field(max_length=MAX_WORDS)
+    targets: tuple[str, ...] = Field(max_length=MAX_WORDS)
+    derived: tuple[str, ...] = Field(max_length=MAX_DERIVED)
 
 
 class About(BaseModel):
@@ -86,7 +86,7 @@ class About(BaseModel):
     format: Literal[1]
     vocabulary: WordLists
     kernels: tuple[Declaration, ...] = Field(max_length=10_000)
-    sha256: dict[str, str] = Field(default={}, max_length=10)  # of the files beside; older checkpoints have none
+    sha256: dict[str, str] = Field(default={}, max_length=10)  # by file name; empty in older checkpoints
     provenance: dict[str, JsonValue]
     metrics: dict[str, JsonValue]
     seed: int
@@ -97,7 +97,7 @@ _About = TypeVar("_About", bound=About)
 
 @dataclass(frozen=True)
 class CheckpointFolder(Generic[_About]):
-    """A folder with config.json, seqtune.json and model.safetensors, the first two read and checked."""
+    """A folder with config.json, seqtune.json and model.safetensors; the JSON files are already read and checked."""
 
     path: Path
     about: _About
@@ -106,7 +106,7 @@ class CheckpointFolder(Generic[_About]):
 
     @classmethod
     def open(cls, name: str | Path, kind: type[_About]) -> CheckpointFolder[_About]:
-        """The checkpoint given by folder or by name; `kind` is its seqtune.json. Raises CheckpointError."""
+        """Open a checkpoint, given by path or name; `kind` is the type of its seqtune.json. Raises CheckpointError."""
         path = find(name)
         about = read_json(path / "seqtune.json", kind)
         vocabulary = _make_vocabulary(about.vocabulary, about.kernels, path / "seqtune.json")
@@ -116,13 +116,14 @@ class CheckpointFolder(Generic[_About]):
 
     @property
     def weights(self) -> Path:
-        """The file of tensors."""
+        """The path of the file of tensors."""
         return self.path / "model.safetensors"
 
     def tensors(self, wanted: Mapping[str, tuple[list[int], str]]) -> dict[str, NDArray[Any]]:
-        """The weights, which must have just these names, shapes and types, and all files be as they were written.
+        """Read the weights.
 
-        Raises CheckpointError.
+        Raises CheckpointError if their names, shapes and types are not exactly `wanted`, or if a file has changed since
+        it was written.
         """
         tensors = read_tensors(self.weights, wanted)
         check_digests(self.path, self.about.sha256)
@@ -131,8 +132,11 @@ class CheckpointFolder(Generic[_About]):
     @staticmethod
     @contextmanager
     def writing(path: str | Path, config: Mapping[str, Any], about: About) -> Iterator[Path]:
-        """A fresh folder that already has its config.json, to write the other files into; it becomes `path` as a whole
-        or not at all, with a seqtune.json that holds the files' digests. Raises CheckpointError."""
+        """Yield a new folder that contains config.json; the caller writes the other files into it.
+
+        Then a seqtune.json with the files' digests is added and the folder is renamed to `path`. After an error `path`
+        is as before. Raises CheckpointError.
+        """
         with replacing(Path(path)) as fresh:
             (fresh / "config.json").write_text(json.dumps(config, indent=1) + "\n")
             yield fresh
@@ -142,7 +146,7 @@ class CheckpointFolder(Generic[_About]):
 
 def facts(vocabulary: Vocabulary, provenance: Mapping[str, JsonValue], metrics: Mapping[str, JsonValue],
           seed: int) -> dict[str, Any]:
-    """The fields of `About` for a vocabulary and a training."""
+    """The values of the fields of `About` for a vocabulary and a training."""
     words = WordLists(names=vocabulary.names, words=vocabulary.words, targets=vocabulary.targets,
                       derived=vocabulary.derived)
     return {"format": 1, "vocabulary": words, "kernels": vocabulary.kernels, "provenance": dict(provenance),
@@ -151,11 +155,13 @@ def facts(vocabulary: Vocabulary, provenance: Mapping[str, JsonValue], metrics: 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A fresh folder to write a checkpoint into, then renamed to `path`: a reader sees the old one or the new one,
-    never half. (Between two renames there is none for an instant; the old one is then beside it, named `.old`.)
+    """Yield a new folder to write a checkpoint into, then rename it to `path`.
 
-    A folder that is no checkpoint is not overwritten. Tensors are to be written as bytes: `save_file` of safetensors
-    lets only the owner read them. Raises CheckpointError.
+    A reader sees the old checkpoint or the new one, never a part. Between the two renames `path` is absent for an
+    instant, and the old checkpoint is in the same parent folder with a name that ends in `.old`.
+
+    A folder that is not a checkpoint is not overwritten. Write tensors as bytes: files written by safetensors'
+    `save_file` can be read only by their owner. Raises CheckpointError.
     """
     if path.exists() and not (path / "seqtune.json").is_file() and (not path.is_dir() or any(path.iterdir())):
         raise CheckpointError(f"{path} exists and is no checkpoint; remove it or choose another folder")
@@ -175,47 +181,47 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of each file of weights or trees of a checkpoint."""
+    """The SHA-256 of each file of weights or trees in a checkpoint folder, by file name."""
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())
             if path.suffix in (".safetensors", ".zlib") and path.is_file()}
 
 
 def check_digests(folder: Path, wanted: Mapping[str, str]) -> None:
-    """Refuse a file that is not as it was written, such as one with a flipped bit, which no check of shapes finds."""
+    """Raise CheckpointError for a file that has changed since it was written, as by a flipped bit."""
     if wanted:
-        found = digests(folder)
-        for name in [*wanted, *found]:
-            if found.get(name) != wanted.get(name):
+        actual = digests(folder)
+        for name in [*wanted, *actual]:
+            if actual.get(name) != wanted.get(name):
                 raise CheckpointError(f"{folder / name[:80]} is not the file that seqtune.json was written with: it is "
                                       "damaged, or another's; copy the whole checkpoint again")
 
 
 def model_type(folder: Path) -> str:
-    """What kind of model a checkpoint's config.json names; of one without a word, this module's."""
+    """The `model_type` in a checkpoint's config.json; MODEL_TYPE if the field is missing."""
     return read_json(folder / "config.json", _Kind).model_type
 
 
 def user_folder() -> Path:
-    """Where the user's own checkpoints are kept by name."""
+    """The folder that holds the user's own checkpoints by name."""
     return Path(user_data_dir("seqtune")) / "checkpoints"
 
 
 def find(name: str | Path) -> Path:
-    """The folder of a checkpoint given by path or by name. Raises CheckpointError."""
+    """The folder of a checkpoint, given by path or by name. Raises CheckpointError if there is none."""
     plain = isinstance(name, str) and name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0"}
     folders = [SHIPPED / name, user_folder() / name, Path(name)] if plain else [Path(name)]
-    with suppress(OSError, ValueError):  # a name that no file system takes
+    with suppress(OSError, ValueError):  # a name that no file system accepts
         for folder in folders:
             if folder.is_dir():
                 return folder
-    known = sorted({path.name for parent in (SHIPPED, user_folder()) if parent.is_dir()
+    names = sorted({path.name for parent in (SHIPPED, user_folder()) if parent.is_dir()
                     for path in parent.iterdir() if path.is_dir() and not path.name.startswith(".")})
     raise CheckpointError(f"no checkpoint {str(name)!r:.200}: not a folder, and the named ones are "
-                          f"{', '.join(known) or 'none'} (seqtune train makes one)")
+                          f"{', '.join(names) or 'none'} (seqtune train makes one)")
 
 
 def read_json(path: Path, kind: type[_Model]) -> _Model:
-    """A checked JSON file of a checkpoint. Raises CheckpointError."""
+    """Read and check a JSON file of a checkpoint. Raises CheckpointError."""
     try:
         if not path.is_file():
             raise CheckpointError(f"{path.parent} is no checkpoint: {path.name} is missing")
@@ -231,7 +237,7 @@ def read_json(path: Path, kind: type[_Model]) -> _Model:
 
 
 def _make_vocabulary(words: WordLists, declared: Sequence[Declaration], path: Path) -> Vocabulary:
-    """A checked vocabulary; `path` is named where it is not sound."""
+    """Make a vocabulary and check it; the error names `path`."""
     kernels = tuple(kernel.name for kernel in declared)
     begins = {words.names[:2] == ("<pad>", "<unknown>"), words.words[:2] == ("<pad>", "<unknown>"),
               words.targets[:2] == ("<pad>", "<begin>")}
@@ -248,18 +254,21 @@ def _make_vocabulary(words: WordLists, declared: Sequence[Declaration], path: Pa
 
 
 def _check_size(folder: Path, size: Dimensions, vocabulary: Vocabulary) -> None:
-    """Refuses dimensions that do not fit the vocabulary or each other."""
-    fits = Dimensions.of(vocabulary)
+    """Raise CheckpointError for dimensions that fit neither the vocabulary nor each other."""
+    needed = Dimensions.of(vocabulary)
     for name in ("names", "words", "targets", "groups", "derived", "longest", "code", "quantities"):
-        found, wanted = getattr(size, name), getattr(fits, name)
-        if found != wanted and not (name == "longest" and found > wanted):
-            raise CheckpointError(f"{folder}: config.json says {name}={found}, its vocabulary needs {wanted}")
+        actual, wanted = getattr(size, name), getattr(needed, name)
+        if actual != wanted and not (name == "longest" and actual > wanted):
+            raise CheckpointError(f"{folder}: config.json has {name}={actual}, its vocabulary needs {wanted}")
     if size.width % size.heads:
         raise CheckpointError(f"{folder}: width {size.width} is not a multiple of heads {size.heads}")
 
 
 def read_tensors(path: Path, wanted: Mapping[str, tuple[list[int], str]]) -> dict[str, NDArray[Any]]:
-    """The tensors of a safetensors file, which must have just these names, shapes and types, and be finite."""
+    """Read the tensors of a safetensors file.
+
+    Raises CheckpointError if their names, shapes and types are not exactly `wanted`, or if a value is not finite.
+    """
     try:
         if path.stat().st_size > LARGEST_WEIGHTS:
             raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's")
@@ -281,5 +290,6 @@ def read_tensors(path: Path, wanted: Mapping[str, tuple[list[int], str]]) -> dic
     return tensors
 
 
-def _shape(found: tuple[list[int], str] | None) -> str:
-    return "absent" if found is None else f"{found[1]}{found[0]}"
+def _shape(tensor: tuple[list[int], str] | None) -> str:
+    """The type and shape of a tensor as text."""
+    return "absent" if tensor is None else f"{tensor[1]}{tensor[0]}"

@@ -30,14 +30,15 @@ MODELS: dict[str, str] = {
     "seqtune-translator": "seqtune.predictor.times.times_model:TimesModel",
     "seqtune-label-translator": "seqtune.predictor.labels.label_model:LabelModel",
 }
-# Checkpoints that are shipped with seqtune -> the backends that they speak for
+# Name of a checkpoint shipped with seqtune -> the backends that it predicts for
 SHIPPED: dict[str, tuple[str, ...]] = {"default": ("llvm", "opencl"), "miopen": ("miopen",)}
 
+
 class Predictor(Protocol):
-    """Proposes configurations without measuring: every model and every baseline."""
+    """The interface of every model and every baseline: propose configurations without measuring."""
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
-        """For each task at least one and at most `count` distinct configurations of it, best first.
+        """Propose at least one and at most `count` distinct configurations for each task, best first.
 
         The proposals for a task do not depend on the other tasks.
         """
@@ -45,63 +46,63 @@ class Predictor(Protocol):
 
 
 class ResultRow(Protocol):
-    """One line of an evaluation's table."""
+    """A row of an evaluation's table."""
 
     def to_json(self) -> dict[str, Any]:
-        """A flat JSON object."""
+        """The row as a flat JSON object."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingRequest:
-    """What a user asks of a training; None leaves a number to the kind of model."""
+    """A user's request for a training; where a number is None, the kind of model chooses it."""
 
     epochs: int | None = None
-    extra: int | None = None  # problems that a teacher labels, in addition to those of the data set
-    refit: bool = False  # in the end also learn from the problems that were set aside
+    extra_problems: int | None = None  # problems that a teacher labels, in addition to those of the data set
+    refit: bool = False  # finally train again, on the validation problems too
     state: Path | None = None  # folder of an unfinished training, to resume it
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRequest:
-    """What a user asks of an evaluation. A kind of model raises MisuseError for what it does not offer."""
+    """A user's request for an evaluation. A kind of model raises MisuseError for an option that it does not offer."""
 
-    methods: tuple[str, ...] | None = None  # some of the kind's methods; None: all
-    questions: tuple[tuple[Problem, Device], ...] | None = None  # measured on the spot instead of looked up
-    baselines: bool = False  # also fit what is too slow to be fitted every time
-    by_feature: bool = False  # also judge the parts of the data set that share a direction or a data type
+    methods: tuple[str, ...] | None = None  # names from the kind's methods; None: all of them
+    queries: tuple[tuple[Problem, Device], ...] | None = None  # measured now; None: look up recorded times
+    baselines: bool = False  # also fit the baselines that take long
+    by_feature: bool = False  # also judge each direction and each data type separately
 
 
 class Model(Predictor, Protocol):
-    """A trained predictor, with the words, backends and kernels that it speaks of."""
+    """A trained predictor with its vocabulary and the backends and kernels that it was trained for."""
 
     vocabulary: Vocabulary
-    provenance: Mapping[str, Any]  # what it was trained on
-    metrics: Mapping[str, Any]  # how well it did then
+    provenance: Mapping[str, Any]  # data and options of the training
+    metrics: Mapping[str, Any]  # results at the end of the training
 
     @property
     def backends(self) -> Collection[str]:
-        """The backends of the devices that it was trained for."""
+        """The backends of the devices that the model was trained for."""
         ...
 
     @property
     def libraries(self) -> Collection[str]:
-        """The libraries of its kernels: what stands before the dot in their names."""
+        """The libraries of the model's kernels: the part of their names before the dot."""
         ...
 
     @property
     def tables(self) -> Mapping[str, Sequence[str]]:
-        """The rows of those kernels whose configurations come from a table, as text by kernel."""
+        """The rows, as text, of each kernel whose configurations come from a table; by the kernel's name."""
         ...
 
     def task(self, problem: Problem, device: Device) -> Task:
-        """The task of a problem on a device in terms of the kernels that it speaks of. Raises KernelError."""
+        """The task of a problem on a device with the kernels that the model knows. Raises KernelError."""
         ...
 
     @classmethod
     def load(cls, name: str | Path) -> Self:
-        """From a folder, or by name. Raises CheckpointError."""
+        """Read the model from a folder, given by path or by name. Raises CheckpointError."""
         ...
 
     def save(self, path: str | Path) -> Path:
@@ -110,38 +111,38 @@ class Model(Predictor, Protocol):
 
     @classmethod
     def learns_from(cls, data: Dataset) -> bool:
-        """Whether this kind of model can be trained and judged on the data set."""
+        """Return whether this kind of model can be trained and evaluated on the data set."""
         ...
 
     @classmethod
     def train(cls, data: Dataset, request: TrainingRequest, progress: Callable[[Any], None] | None,
               say: Say) -> tuple[Self, dict[str, Any]]:
-        """A model trained on the training part of a data set, and a report for JSON."""
+        """Train a model on the training part of a data set; return it and a report that JSON can hold."""
         ...
 
     def retrain(self, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
                 progress: Callable[[Any], None] | None) -> tuple[Self, dict[str, Any]]:
-        """A model adapted to new records that does not forget the old ones, and a report for JSON.
+        """Adapt the model to new records without forgetting the old ones; return it and a report that JSON can hold.
 
-        With `scratch` the report also compares a training on the new records alone. Raises MisuseError.
+        With `scratch` the report also contains the results of a training on the new records alone. Raises MisuseError.
         """
         ...
 
     def evaluate(self, data: Dataset, request: EvaluationRequest, progress: Say, warn: Say) -> Sequence[ResultRow]:
-        """The rows of a table that compares it with other methods on problems it did not learn from."""
+        """The rows of a table that compares the model with other methods on problems that it was not trained on."""
         ...
 
 
 def model_class(name: str) -> type[Model]:
-    """The class of a kind of model. Raises CheckpointError where the table lacks it."""
+    """The class of a kind of model. Raises CheckpointError if MODELS does not contain the name."""
     if name not in MODELS:
         raise CheckpointError(f"no model type {name!r:.60} is known here; there are {', '.join(MODELS)}")
-    found: Any = resolve(MODELS[name])
-    return found  # type: ignore[no-any-return]
+    model: Any = resolve(MODELS[name])
+    return model  # type: ignore[no-any-return]
 
 
 def load_model(name: str | Path) -> Model:
-    """The model in a checkpoint folder, which is given by path or by name. Raises CheckpointError."""
+    """Read the model in a checkpoint folder, given by path or by name. Raises CheckpointError."""
     from .checkpoint_folder import find, model_type
 
     folder = find(name)
@@ -149,7 +150,7 @@ def load_model(name: str | Path) -> Model:
 
 
 def learner(data: Dataset) -> type[Model]:
-    """The kind of model that learns from a data set. Raises MisuseError where none does."""
+    """The kind of model that can be trained on a data set. Raises MisuseError if there is none."""
     for name in MODELS:
         kind = model_class(name)
         if kind.learns_from(data):
@@ -158,7 +159,7 @@ def learner(data: Dataset) -> type[Model]:
 
 
 def shipped_for(backend: str) -> str:
-    """The name of the shipped checkpoint that speaks for a backend. Raises CheckpointError."""
+    """The name of the shipped checkpoint that predicts for a backend. Raises CheckpointError."""
     for name, backends in SHIPPED.items():
         if backend in backends:
             return name
@@ -166,7 +167,7 @@ def shipped_for(backend: str) -> str:
 
 
 def shipped_learner(data: Dataset) -> str:
-    """The name of the shipped checkpoint whose kind of model learns from a data set. Raises CheckpointError."""
+    """The name of the shipped checkpoint whose kind of model can be trained on a data set. Raises CheckpointError."""
     from .checkpoint_folder import find, model_type
 
     for name in SHIPPED:

@@ -108,7 +108,7 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
     _check_learns(model, dataset, checkpoint, data)
     request = EvaluationRequest(
         methods=(methods,) if isinstance(methods, str) else None if methods is None else tuple(methods),
-        questions=_questions(problems, device) if live and device is not None else None,
+        queries=_questions(problems, device) if live and device is not None else None,
         baselines=baselines, by_feature=by_feature)
     return Evaluation(tuple(model.evaluate(dataset, request, progress, warn)))
 

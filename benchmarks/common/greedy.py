@@ -39,12 +39,12 @@ class Greedy:
         chosen = self._all(queries, np.array([vocabulary.kernel(kernel.name)]))
         state, _ = self.words.start(questions.pairs(), chosen)
         indices = np.empty((len(questions), len(kernel.parameters)), np.int16)
-        for column, words in enumerate(vocabulary.places(kernel.name)):
+        for column, words in enumerate(vocabulary.value_words(kernel.name)):
             allowed = self._all(queries, words)
             state, scores = self.words.advance(state, chosen, allowed)
             best = scores.reshape(len(questions), len(words)).argmax(axis=1)
             indices[:, column] = best
-            chosen = Allowed(queries, words[best], allowed.settled[queries])
+            chosen = Allowed(queries, words[best], allowed.resolved[queries])
         return indices
 
     def _all(self, queries: NDArray[np.int64], words: NDArray[np.int64]) -> Allowed:

@@ -189,7 +189,7 @@ class ChainWords:
         self._index_of: dict[str, tuple[Words, ...]] = {}  # by kernel, for each parameter: word -> value index or -1
         for kernel in vocabulary.kernels:
             inverse = []
-            for words in vocabulary.places(kernel.name):
+            for words in vocabulary.value_words(kernel.name):
                 indices = np.full(len(vocabulary.targets), -1, np.int64)
                 indices[words] = np.arange(len(words))
                 inverse.append(indices)

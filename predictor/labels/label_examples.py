@@ -54,7 +54,7 @@ class LabelExamples:
         """Convert labels; those with a value that the kernel does not know are left out."""
         labels = labels.known()
         name = labels.kernel.name
-        choices = vocabulary.places(name)
+        choices = vocabulary.value_words(name)
         words = np.stack([np.full(len(labels), vocabulary.kernel(name)),
                           *(words[labels.places[:, column]] for column, words in enumerate(choices))], axis=1)
         return cls(Inputs.of(labels.questions, vocabulary.words), words,

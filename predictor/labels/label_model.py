@@ -63,7 +63,7 @@ class LabelModel(LabelCheckpoint):
         """
         from .label_evaluation import evaluate_labels
 
-        if request.methods is not None or request.questions is not None:
+        if request.methods is not None or request.queries is not None:
             raise MisuseError("--methods, --live and --problems are for data sets of measurements")
         return evaluate_labels(self, data, baselines=request.baselines, by_feature=request.by_feature,
                                progress=progress, warn=warn)

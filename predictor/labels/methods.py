@@ -123,9 +123,9 @@ class Beam:
         vocabulary = self.words.vocabulary
         grammars = [Grammar(vocabulary, [spaces[row]]) for row in rows]
         prefixes = [Prefix(0, 0, len(spaces[row]), 0) for row in rows]
-        kernel, choices = vocabulary.kernel(labels.kernel.name), vocabulary.places(labels.kernel.name)
+        kernel, choices = vocabulary.kernel(labels.kernel.name), vocabulary.value_words(labels.kernel.name)
         allowed = Allowed(np.arange(len(rows)), np.full(len(rows), kernel),
-                          np.concatenate([grammar.settled([prefix])
+                          np.concatenate([grammar.resolved([prefix])
                                           for grammar, prefix in zip(grammars, prefixes, strict=True)]))
         state, _ = self.words.start([(spaces[row].problem, spaces[row].device) for row in rows], allowed)
         chosen, impossible = allowed, np.zeros(len(rows), np.bool_)
@@ -134,7 +134,7 @@ class Beam:
             lengths = [len(next_words) for next_words, _ in following]
             allowed = Allowed(np.repeat(np.arange(len(rows)), lengths),
                               np.concatenate([next_words for next_words, _ in following]),
-                              np.concatenate([grammar.settled(after) for grammar, (_, after)
+                              np.concatenate([grammar.resolved(after) for grammar, (_, after)
                                               in zip(grammars, following, strict=True)]))
             state, scores = self.words.advance(state, chosen, allowed)
             true_rows, end = [], 0

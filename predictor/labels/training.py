@@ -20,7 +20,7 @@ from seqtune.kernels.miopen.solver import BACKEND
 
 from ..networks.dimensions import Dimensions
 from ..sequence.vocabulary import Vocabulary
-from ..training.loop import Batch, Course, OnProgress, Verdict, fit
+from ..training.loop import Batch, Course, OnProgress, Validation, fit
 from ..training.state import TrainingState, describe
 from .label_examples import ExampleSet, LabelExamples, Rows, SolverTimingExamples
 from .label_options import LabelOptions
@@ -135,7 +135,7 @@ def labels_per_epoch(sizes: Sequence[int], even: float, most: float) -> list[int
 
 
 @torch.inference_mode()
-def _judge(model: Net, validation: Mapping[str, ExampleSet[Net]]) -> Verdict:
+def _judge(model: Net, validation: Mapping[str, ExampleSet[Net]]) -> Validation:
     """The loss in nats per value (`validation`) and the share of right values, as means over kernels."""
     model.eval()
     means = []
@@ -144,7 +144,7 @@ def _judge(model: Net, validation: Mapping[str, ExampleSet[Net]]) -> Verdict:
         nats, right, count = np.sum([example_set.judge(model, rows) for rows in parts], axis=0).tolist()
         means.append((nats / count, right / count))
     nats, right = np.mean(means, axis=0).tolist()
-    return Verdict({"validation": nats, "right": right})
+    return Validation({"validation": nats, "right": right})
 
 
 def split_validation(labels: Labels, share: int) -> tuple[Labels, Labels]:

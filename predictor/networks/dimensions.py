@@ -11,7 +11,7 @@ from ..sequence.vocabulary import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class Dimensions:
-    """Sizes of a Translator. The first eight follow from the vocabulary and from its numeric codes (`of`)."""
+    """The sizes of a translator. The first eight follow from the vocabulary and its numeric codes (see `of`)."""
 
     names: int
     words: int
@@ -22,16 +22,16 @@ class Dimensions:
     code: int
     quantities: int
     width: int = 128
-    layers: int = 3  # of the encoder, and of the decoder
+    layers: int = 3  # in the encoder and again in the decoder
     heads: int = 4
-    hidden: int = 256  # of the feed-forward blocks
+    hidden: int = 256  # width of the feed-forward blocks
     dropout: float = 0.1
     word_dropout: float = 0.05  # source words read as <unknown> in training, so that <unknown> gets a meaning
     number_dropout: float = 0.01  # the same for numbers
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, **options: Any) -> Dimensions:
-        """Sized for a vocabulary; `options` are the fields from `width` on."""
+        """The dimensions for a vocabulary; `options` are values of the fields from `width` on."""
         return cls(len(vocabulary.names), len(vocabulary.words), len(vocabulary.targets),
                    len(vocabulary.parameter_names), len(vocabulary.derived), vocabulary.longest, CODE_SIZE,
                    len(vocabulary.quantities), **options)

@@ -1,4 +1,4 @@
-"""Threads: how many of them torch computes with."""
+"""Threads: the number of threads that torch computes with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch compute on one thread: in small networks two wait for each other longer than they compute."""
+    """Make torch compute on one thread inside the context: in small networks, threads mostly wait for each other."""
     import torch
 
     threads = torch.get_num_threads()

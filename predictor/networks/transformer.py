@@ -1,4 +1,4 @@
-"""Transformer: attention and the encoder and decoder layers that every model here is built from."""
+"""Transformer: attention, and the encoder and decoder layers of every transformer in this package."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from .dimensions import Dimensions
 
-Pairs = tuple[tuple[Tensor, Tensor], ...]  # per decoder layer: keys and values, each (B, heads, positions, W / heads)
+Pairs = tuple[tuple[Tensor, Tensor], ...]  # for each layer: keys and values, both (B, heads, positions, W / heads)
 
 
 class Attention(nn.Module):
-    """Multi-head attention whose keys and values are made apart, so that they can be kept."""
+    """Multi-head attention. Keys and values are computed separately, so that a decoder can keep them."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -22,18 +22,22 @@ class Attention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def pairs(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of x (B, positions, W)."""
+        """Compute the keys and values of x (B, positions, W), both (B, heads, positions, W / heads)."""
         count, length, _ = x.shape
         keys, values = self.pair(x).view(count, length, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
         return keys, values
 
     def forward(self, x: Tensor, pair: tuple[Tensor, Tensor], mask: Tensor | None = None,
                 causal: bool = False) -> Tensor:
-        """x (B, T, W) attends to the pair's positions where `mask` (broadcast to B, heads, T, positions) is True."""
+        """Let x (B, T, W) attend to the keys and values of `pair` and return (B, T, W).
+
+        Only positions where `mask` (broadcast to B, heads, T, positions) is True are seen; with `causal`, a position
+        sees itself and earlier ones.
+        """
         count, length, width = x.shape
         query = self.query(x).view(count, length, self.heads, -1).transpose(1, 2)
-        found = F.scaled_dot_product_attention(query, pair[0], pair[1], attn_mask=mask, is_causal=causal)
-        out: Tensor = self.out(found.transpose(1, 2).reshape(count, length, width))
+        values = F.scaled_dot_product_attention(query, pair[0], pair[1], attn_mask=mask, is_causal=causal)
+        out: Tensor = self.out(values.transpose(1, 2).reshape(count, length, width))
         return out
 
 
@@ -42,7 +46,7 @@ def _feed_forward(size: Dimensions) -> nn.Sequential:
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention over the source, then a feed-forward block."""
+    """A layer of the encoder: self-attention over the source, then a feed-forward block."""
 
     def __init__(self, size: Dimensions, attention: type[Attention] = Attention,
                  dropout: type[nn.Dropout] = nn.Dropout) -> None:
@@ -52,14 +56,14 @@ class EncoderLayer(nn.Module):
         self.drop = dropout(size.dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """(B, S, W) -> (B, S, W)."""
+        """Compute (B, S, W) from x (B, S, W); `mask` is as in `Attention`."""
         normed = self.norm1(x)
         x = x + self.drop(self.attention(normed, self.attention.pairs(normed), mask))
         return x.add(self.drop(self.feed(self.norm2(x))))
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention over the words so far, attention to the source, then a feed-forward block."""
+    """A layer of the decoder: self-attention over the words, attention to the source, then a feed-forward block."""
 
     def __init__(self, size: Dimensions, attention: type[Attention] = Attention,
                  dropout: type[nn.Dropout] = nn.Dropout) -> None:
@@ -70,12 +74,15 @@ class DecoderLayer(nn.Module):
 
     def forward(self, x: Tensor, memory: tuple[Tensor, Tensor], mask: Tensor | None,
                 past: tuple[Tensor, Tensor] | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """(B, T, W) -> (B, T, W) and the keys and values of all words so far. With a past, T is 1."""
+        """Compute (B, T, W) from x (B, T, W), and the keys and values of all words so far.
+
+        `memory` holds the keys and values of the source, `past` those of earlier words. With a past, T is 1.
+        """
         normed = self.norm1(x)
         pair = self.attention.pairs(normed)
         if past is not None:
             pair = (torch.cat((past[0], pair[0]), dim=2), torch.cat((past[1], pair[1]), dim=2))
         x = x + self.drop(self.attention(normed, pair, causal=past is None))
-        asked = self.norm2(x).reshape(memory[0].shape[0], -1, x.shape[2])  # sentences of one source ask it together
-        x = x + self.drop(self.cross(asked, memory, mask).reshape(x.shape))
+        states = self.norm2(x).reshape(memory[0].shape[0], -1, x.shape[2])  # joins the sentences of one source
+        x = x + self.drop(self.cross(states, memory, mask).reshape(x.shape))
         return x + self.drop(self.feed(self.norm3(x))), pair

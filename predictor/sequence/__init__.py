@@ -1,1 +1,1 @@
-"""What all models of sentences share: vocabulary, constrained beam search, numeric codes."""
+"""Sentences for every model: vocabulary, constrained beam search, numeric codes."""

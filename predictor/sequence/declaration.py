@@ -1,4 +1,4 @@
-"""Declaration: what a checkpoint knows of a kernel, and how it differs from the kernel here."""
+"""Declaration: a checkpoint's copy of a kernel's declaration, and its comparison with the installed kernel."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from seqtune.kernels.kernel import Kernel, Setting
 
 
 class Declaration(BaseModel):
-    """What a checkpoint knows of a kernel. Constraints are kept to be read, not compared: the words still fit when
-    they change, since every space is enumerated anew. Derived quantities are compared: the model sees their values."""
+    """A checkpoint's copy of a kernel's declaration.
+
+    Constraints are stored for readers and not compared: when they change, spaces are enumerated with the new ones and
+    the words still fit. Derived quantities are compared, since the model sees their values.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -24,7 +27,7 @@ class Declaration(BaseModel):
 
     @classmethod
     def of(cls, kernel: Kernel) -> Declaration:
-        """The declaration of a kernel as it is now."""
+        """The declaration of an installed kernel."""
         return cls(
             name=kernel.name, problem_type=kernel.operation, version=kernel.version,
             parameters=tuple((parameter.name, parameter.values) for parameter in kernel.parameters),
@@ -33,25 +36,25 @@ class Declaration(BaseModel):
 
 
 def differences(declarations: Iterable[Declaration], kernels: Iterable[Kernel]) -> list[str]:
-    """How the kernels here differ from the declared ones of a checkpoint, as text; empty where all are alike."""
+    """The differences between installed kernels and a checkpoint's declarations, as text; empty if there are none."""
     declared = {kernel.name: kernel for kernel in declarations}
-    found: list[str] = []
+    texts: list[str] = []
     for kernel in kernels:
         here, there = Declaration.of(kernel), declared.get(kernel.name)
         if there is None:
-            found.append(f"{kernel.name} is not in it")
+            texts.append(f"{kernel.name} is not in it")
             continue
         if here.version != there.version:
-            found.append(f"{kernel.name} has version {there.version} in it and {here.version} here")
+            texts.append(f"{kernel.name} has version {there.version} in it and {here.version} here")
         ours, theirs = dict(here.parameters), dict(there.parameters)
         if tuple(ours) != tuple(theirs):
-            found.append(f"{kernel.name} has the parameters {' '.join(theirs)} in it and {' '.join(ours)} here")
-        found += [f"{kernel.name}.{name} has the values {_brief(theirs[name])} in it and {_brief(values)} here"
+            texts.append(f"{kernel.name} has the parameters {' '.join(theirs)} in it and {' '.join(ours)} here")
+        texts += [f"{kernel.name}.{name} has the values {_brief(theirs[name])} in it and {_brief(values)} here"
                   for name, values in ours.items() if name in theirs and theirs[name] != values]
         if here.derived != there.derived:
             changed = dict(set(here.derived) ^ set(there.derived)) or dict(here.derived)
-            found.append(f"{kernel.name} derives other quantities in it than here ({', '.join(sorted(changed))})")
-    return found
+            texts.append(f"{kernel.name} derives other quantities in it than here ({', '.join(sorted(changed))})")
+    return texts
 
 
 def _brief(values: Sequence[Setting]) -> str:

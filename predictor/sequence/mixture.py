@@ -1,4 +1,4 @@
-"""Average: several sources of next words as one."""
+"""Average: the weighted mean of several sources of next words."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .vocabulary import Vocabulary
 
 @dataclass(frozen=True, eq=False)
 class Blend:
-    """Where an average stands: what its parts say, and how much they count. (hypothesis, part)"""
+    """The state of an average: the states of its parts, and their weights."""
 
     states: tuple[Any, ...]
-    weights: NDArray[np.float64]
-    named: bool  # whether the kernels' words have been said
+    weights: NDArray[np.float64]  # (hypothesis, part)
+    named: bool  # whether the hypotheses have their kernels' words
 
 
 class Average:
-    """Several sources of next words as one: the weighted mean of their log-probabilities.
+    """A source of next words: the weighted mean of the log-probabilities of several sources.
 
-    A source without an opinion on what follows a hypothesis scores NaN there, and doesn't count. Once the kernel is
-    named, its own weights (`by_kernel`, of all parts in their order) replace the parts' usual ones.
+    A source that cannot score the words after a hypothesis gives NaN there and does not count. After the kernel's word,
+    the weights in `by_kernel` (by the kernel's name, one for each part) replace the parts' own weights.
     """
 
     def __init__(self, parts: Sequence[tuple[NextWord[Any], float]],
@@ -41,32 +41,33 @@ class Average:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """That of all parts."""
+        """The vocabulary, which all parts share."""
         return self._parts[0].vocabulary
 
-    def start(self, questions: Any, allowed: Allowed) -> tuple[Blend, Scores]:
-        """One empty hypothesis per question."""
-        questions = Questions.of(questions)
-        return _blend([part.start(questions, allowed) for part in self._parts],
-                      np.tile(self._usual, (len(questions), 1)), allowed, False)
+    def start(self, queries: Any, allowed: Allowed) -> tuple[Blend, Scores]:
+        """Begin one hypothesis without words for each query, and score the words allowed first."""
+        queries = Questions.of(queries)
+        return _blend([part.start(queries, allowed) for part in self._parts],
+                      np.tile(self._usual, (len(queries), 1)), allowed, False)
 
-    def advance(self, state: Blend, said: Allowed, allowed: Allowed) -> tuple[Blend, Scores]:
-        """New hypotheses: each an old one with one more word."""
-        weights = state.weights[said.after] if state.named else self._weights[said.words]
-        return _blend([part.advance(one, said, allowed) for part, one in zip(self._parts, state.states, strict=True)],
+    def advance(self, state: Blend, words: Allowed, allowed: Allowed) -> tuple[Blend, Scores]:
+        """Continue hypotheses with one more word each, and score the words allowed next."""
+        weights = state.weights[words.after] if state.named else self._weights[words.words]
+        return _blend([part.advance(inner, words, allowed)
+                       for part, inner in zip(self._parts, state.states, strict=True)],
                       weights, allowed, True)
 
 
-def _blend(found: Sequence[tuple[Any, Scores]], weights: NDArray[np.float64], allowed: Allowed,
+def _blend(results: Sequence[tuple[Any, Scores]], weights: NDArray[np.float64], allowed: Allowed,
            named: bool) -> tuple[Blend, Scores]:
     starts = np.flatnonzero(np.concatenate(([True], allowed.after[1:] != allowed.after[:-1])))
     lengths = np.diff(np.append(starts, len(allowed.after)))
     total, counted = np.zeros(len(allowed.after)), np.zeros(len(allowed.after))
-    for part, (_, scores) in enumerate(found):
+    for part, (_, scores) in enumerate(results):
         shifted = scores - np.repeat(np.maximum.reduceat(scores, starts), lengths)
         logs = shifted - np.repeat(np.log(np.add.reduceat(np.exp(shifted), starts)), lengths)
         weight = weights[allowed.after, part]
         total += np.where(np.isnan(logs), 0, weight * logs)
         counted += weight * ~np.isnan(logs)
-    return Blend(tuple(state for state, _ in found), weights, named), np.asarray(
+    return Blend(tuple(state for state, _ in results), weights, named), np.asarray(
         total / np.maximum(counted, 1e-6), np.float32)

@@ -1,8 +1,7 @@
 """Numeric codes: a number as a vector that shows its magnitude (smooth) and its divisibility (exact).
 
-A tile of 14 suits a row of 56 and a tile of 16 does not: a network that sees 56 only as a magnitude cannot know. The
-same code describes problem features, device facts and the values of tuning parameters, so values never seen in
-training still have a meaning.
+A tile of 14 suits a row of 56 and a tile of 16 does not, which a magnitude alone does not show. The same code describes
+problem features, device facts and values of tuning parameters, so a value that training did not contain has a meaning.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.operations.feature import Value
 
-MODULI = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96)  # tile and vector sizes that kernels like
-SMALL = 16  # numbers 1..SMALL also have a place of their own
+MODULI = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96)  # frequent sizes of tiles and vectors
+SMALL = 16  # each of the numbers 1..SMALL has its own position in the code
 OCTAVES = np.arange(-14.0, 44.0, 2.0)  # centres of bumps over log2: 1e-4 (a tolerance) to 2**42 (work, in flop)
 
 _FLAGS = 4  # unknown, whole number, zero, negative
@@ -26,14 +25,17 @@ Codes = NDArray[np.float32]  # (number, CODE_SIZE)
 
 
 def codes(values: Sequence[Value]) -> Codes:
-    """One row per value. `None` sets the unknown flag alone; a word gives zeros (its meaning is its embedding)."""
-    found = np.zeros((len(values), CODE_SIZE), dtype=np.float32)
-    unknown = [place for place, value in enumerate(values) if value is None]
-    found[unknown, 0] = 1.0
-    places = [place for place, value in enumerate(values) if isinstance(value, int | float)]
-    if places:
-        found[places] = _codes(np.array([float(values[place]) for place in places]))  # type: ignore[arg-type]
-    return found
+    """The code of each value, (value, CODE_SIZE).
+
+    `None` sets only the flag for unknown values. A word gives zeros, since its embedding has its meaning.
+    """
+    rows = np.zeros((len(values), CODE_SIZE), dtype=np.float32)
+    unknown = [index for index, value in enumerate(values) if value is None]
+    rows[unknown, 0] = 1.0
+    numbers = [index for index, value in enumerate(values) if isinstance(value, int | float)]
+    if numbers:
+        rows[numbers] = _codes(np.array([float(values[index]) for index in numbers]))  # type: ignore[arg-type]
+    return rows
 
 
 def _codes(numbers: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,5 +1,4 @@
-"""Baselines: what a prediction must be compared with. Each is fitted on measured tasks and proposes
-configurations.
+"""Baselines: simple predictors to compare a model with. Each is fitted to measured tasks and proposes configurations.
 
 A new baseline is one class here and one line in BASELINES.
 """
@@ -23,90 +22,95 @@ from ..candidate import Candidate
 from ..model import Predictor
 from ..trees.cost_trees import Trees
 
-Wish = tuple[str, dict[str, Setting]]  # a kernel's name and settings that need not be valid
+Preference = tuple[str, dict[str, Setting]]  # a kernel's name and settings, which need not be valid
 
 
 class Default:
-    """The safe default alone, whatever the number asked for."""
+    """The baseline that proposes only the safe default."""
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
         return [[Candidate(task.default)] for task in tasks]
 
 
 class Fixed:
-    """The configurations that serve the device's training problems best: a greedy portfolio, made legal.
+    """The baseline that proposes the same configurations for all problems of an operation: a greedy portfolio.
 
-    The first is the one with the best geometric mean over the training problems of that type; each next one adds most
-    to the mean of the best so far. Training problems were sampled, so what was not measured is filled in by trees
-    fitted on the same training rows: without that most candidates would be judged on a handful of problems.
+    The first configuration has the best geometric mean speed over the device's training problems; each next one
+    improves the mean of the best so far most. Configurations that are invalid for a problem are replaced by the nearest
+    valid ones. Training problems have only some of their configurations measured, so trees fitted to the same rows
+    estimate the other times; else most candidates would be compared on a few problems.
     """
 
-    candidates = 150  # looked at in full: those with the best mean where they are valid as they are
-    length = 16  # of the portfolio: more than are asked for, since made legal some become equal
+    candidates = 150  # compared in full: those with the best mean among the problems for which they are valid
+    length = 16  # of the portfolio: more than are requested, since some become equal when they are made valid
 
     def __init__(self, fitting: Sequence[MeasuredTask], trees: Trees) -> None:
         groups: dict[tuple[str, str], list[MeasuredTask]] = {}
         for measured in fitting:
             groups.setdefault((measured.device.name, measured.problem.type), []).append(measured)
-        self._portfolios = {group: self._portfolio(found, trees) for group, found in groups.items()}
+        self._portfolios = {group: self._portfolio(tasks, trees) for group, tasks in groups.items()}
 
-    def _portfolio(self, fitting: list[MeasuredTask], trees: Trees) -> list[Wish]:
-        seen: dict[tuple[str, str], Wish] = {}
+    def _portfolio(self, fitting: list[MeasuredTask], trees: Trees) -> list[Preference]:
+        distinct: dict[tuple[str, str], Preference] = {}
         for measured in fitting:
             for number in np.flatnonzero(measured.known).tolist():
                 configuration = measured.task[number]
-                seen.setdefault((configuration.kernel, configuration.key),
-                                (configuration.kernel, dict(configuration.settings)))
-        wishes = list(seen.values())
+                distinct.setdefault((configuration.kernel, configuration.key),
+                                    (configuration.kernel, dict(configuration.settings)))
+        preferences = list(distinct.values())
         filled = [-np.log1p(trees.fill(measured)) for measured in fitting]
-        direct = np.full((len(wishes), len(fitting)), np.nan)
+        direct = np.full((len(preferences), len(fitting)), np.nan)
         for column, (measured, scores) in enumerate(zip(fitting, filled, strict=True)):
             for kernel in measured.task.kernels:
-                chosen = np.array([index for index, wish in enumerate(wishes) if wish[0] == kernel.name], int)
-                numbers = measured.task.numbers(kernel.name, [wishes[index][1] for index in chosen])
+                chosen = np.array([index for index, (name, _) in enumerate(preferences) if name == kernel.name], int)
+                numbers = measured.task.numbers(kernel.name, [preferences[index][1] for index in chosen])
                 direct[chosen[numbers >= 0], column] = scores[numbers[numbers >= 0]]
-        # for this first cut, a wish that is not valid as it is counts as the problem's average one
+        # in this first selection, a preference that is not valid for a problem has the problem's average score
         missing = np.nanmean(direct, axis=0)
         hopeful = np.where(np.isnan(direct), missing, direct).mean(axis=1)
         chosen = np.argsort(-hopeful, kind="stable")[:self.candidates]
-        scores = np.array([[self._legal_score(wishes[place], measured, log_shares) for measured, log_shares
-                            in zip(fitting, filled, strict=True)] for place in chosen])
+        scores = np.array([[self._valid_score(preferences[index], measured, log_shares) for measured, log_shares
+                            in zip(fitting, filled, strict=True)] for index in chosen])
         best = np.full(len(fitting), -np.inf)
-        portfolio: list[Wish] = []
+        portfolio: list[Preference] = []
         for _ in range(min(self.length, len(chosen))):
             gains = np.maximum(scores, best).mean(axis=1)
             pick = int(np.argmax(gains))
-            portfolio.append(wishes[chosen[pick]])
+            portfolio.append(preferences[chosen[pick]])
             best = np.maximum(best, scores[pick])
             scores[pick] = -np.inf
         return portfolio
 
     @staticmethod
-    def _legal_score(wish: Wish, measured: MeasuredTask, log_shares: Floats) -> float:
+    def _valid_score(preference: Preference, measured: MeasuredTask, log_shares: Floats) -> float:
+        """The log share of the valid configuration nearest to a preference."""
         for space, part in measured.task.parts():
-            if space.kernel.name == wish[0]:
-                return float(log_shares[part][nearest_row(space, wish[1])])
+            if space.kernel.name == preference[0]:
+                return float(log_shares[part][nearest_row(space, preference[1])])
         return float(log_shares[measured.task.number(measured.task.default)])
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
-        return [made_legal(self._portfolios.get((task.device.name, task.problem.type), []), task, count)
+        return [nearest_valid(self._portfolios.get((task.device.name, task.problem.type), []), task, count)
                 for task in tasks]
 
 
 class Nearest:
-    """The best measured configurations of the training problem most like this one on the same device, made legal."""
+    """The baseline that proposes the best configurations of the most similar training problem on the same device.
+
+    Configurations that are invalid for a problem are replaced by the nearest valid ones.
+    """
 
     def __init__(self, fitting: Sequence[MeasuredTask]) -> None:
         self._groups: dict[tuple[str, str], list[MeasuredTask]] = {}
         for measured in fitting:
             self._groups.setdefault((measured.device.name, measured.problem.type), []).append(measured)
-        self._points = {group: np.array([_point(measured.problem) for measured in found])
-                        for group, found in self._groups.items()}
+        self._points = {group: np.array([_point(measured.problem) for measured in tasks])
+                        for group, tasks in self._groups.items()}
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
-        return [made_legal(self._wishes(task), task, count) for task in tasks]
+        return [nearest_valid(self._preferences(task), task, count) for task in tasks]
 
-    def _wishes(self, task: Task) -> list[Wish]:
+    def _preferences(self, task: Task) -> list[Preference]:
         group = task.device.name, task.problem.type
         if group not in self._groups:
             return []
@@ -116,13 +120,13 @@ class Nearest:
         distance = (((points - _point(task.problem)) / scale) ** 2).sum(axis=1)
         neighbour = self._groups[group][int(np.argmin(distance))]
         order = np.argsort(np.where(np.isnan(neighbour.seconds), np.inf, neighbour.seconds), kind="stable")
-        good = order[:int(np.isfinite(neighbour.seconds).sum())][:50]
-        best = [neighbour.task[number] for number in good.tolist()]
+        fastest = order[:int(np.isfinite(neighbour.seconds).sum())][:50]
+        best = [neighbour.task[number] for number in fastest.tolist()]
         return [(configuration.kernel, dict(configuration.settings)) for configuration in best]
 
 
 class TreesMethod:
-    """Every valid configuration scored by trees; the best scores."""
+    """The baseline that scores every valid configuration with trees and proposes the best."""
 
     def __init__(self, trees: Trees) -> None:
         self._trees = trees
@@ -134,10 +138,10 @@ class TreesMethod:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """How a baseline is fitted, and what it promises."""
+    """A function that fits a baseline, and a property of its proposals."""
 
-    fit: Callable[[Sequence[MeasuredTask], Callable[[], Trees]], Predictor]  # the second makes trees, once for all
-    fills: bool  # it proposes fewer than asked for only where the task has fewer
+    fit: Callable[[Sequence[MeasuredTask], Callable[[], Trees]], Predictor]  # the second argument fits trees once
+    fills: bool  # whether it proposes fewer than `count` only if the task has fewer
 
 
 BASELINES: Mapping[str, Baseline] = {
@@ -149,42 +153,46 @@ BASELINES: Mapping[str, Baseline] = {
 
 
 def random_log_share(shares: Floats, count: int) -> float:
-    """Exact expectation of the log of the best of `count` shares drawn without replacement.
+    """The exact expectation of the log of the best of `count` shares drawn without replacement.
 
     The i-th smallest of m (from 1) is the best of n with probability C(i-1, n-1) / C(m, n).
     """
     ordered = np.log(np.sort(shares))
     total, count = len(ordered), min(count, len(ordered))
-    ways = [_log_choose(place, count - 1) - _log_choose(total, count) for place in range(count - 1, total)]
-    return float(np.exp(ways) @ ordered[count - 1:])
+    log_probabilities = [_log_choose(index, count - 1) - _log_choose(total, count)
+                         for index in range(count - 1, total)]
+    return float(np.exp(log_probabilities) @ ordered[count - 1:])
 
 
 def _log_choose(total: int, count: int) -> float:
     return lgamma(total + 1) - lgamma(count + 1) - lgamma(total - count + 1)
 
 
-def made_legal(wishes: Iterable[Wish], task: Task, count: int) -> list[Candidate]:
-    """The nearest valid configuration of each wish, distinct, up to `count`; the default where no wish fits."""
-    found: dict[Configuration, None] = {}
+def nearest_valid(preferences: Iterable[Preference], task: Task, count: int) -> list[Candidate]:
+    """The nearest valid configurations of the preferences, distinct, up to `count`.
+
+    The default configuration is the only candidate if the task has no kernel of a preference.
+    """
+    configurations: dict[Configuration, None] = {}
     by_name = {space.kernel.name: space for space in task.spaces}
-    for name, wish in wishes:
-        if name in by_name and len(found) < count:
-            found.setdefault(by_name[name][nearest_row(by_name[name], wish)])
-    return [Candidate(configuration) for configuration in found or [task.default]]
+    for name, settings in preferences:
+        if name in by_name and len(configurations) < count:
+            configurations.setdefault(by_name[name][nearest_row(by_name[name], settings)])
+    return [Candidate(configuration) for configuration in configurations or [task.default]]
 
 
-def nearest_row(space: SearchSpace, wish: Mapping[str, Setting]) -> int:
-    """The row that `SearchSpace.nearest` gives; quick where the wish is valid as it is."""
-    row = int(space.find([wish])[0])
-    return row if row >= 0 else space.row(space.nearest(wish))
+def nearest_row(space: SearchSpace, settings: Mapping[str, Setting]) -> int:
+    """The row of the configuration that `SearchSpace.nearest` gives; fast if the settings are valid."""
+    row = int(space.find([settings])[0])
+    return row if row >= 0 else space.row(space.nearest(settings))
 
 
 def _point(problem: Problem) -> NDArray[np.float64]:
-    """Features and derived quantities as numbers: sizes by their logarithm, words by which they are, unknown as 0."""
-    found = []
+    """The names of a problem as numbers: sizes by their logarithm, words by a hash, unknown values as 0."""
+    numbers = []
     for value in problem.names().values():
         if isinstance(value, int | float):
-            found.append(np.log2(value + 1.0))
+            numbers.append(np.log2(value + 1.0))
         else:
-            found.append(0.0 if value is None else float(zlib.crc32(str(value).encode()) % 97))
-    return np.array(found)
+            numbers.append(0.0 if value is None else float(zlib.crc32(str(value).encode()) % 97))
+    return np.array(numbers)

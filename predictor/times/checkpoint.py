@@ -1,9 +1,8 @@
-"""Checkpoint: a folder with a trained translator, its vocabulary and where it came from.
+"""Checkpoint: a trained translator with its vocabulary and ranker, stored in a folder.
 
-config.json (dimensions), model.safetensors (weights), seqtune.json (format, vocabulary, kernels, provenance, metrics),
-and trees.safetensors where a ranker puts the translator's proposals in order.
-Reading one imports no transformers. Nothing in it is trusted: only safetensors are read, sizes are bounded, and every
-tensor's shape is compared with the configuration before anything is loaded. Raises CheckpointError.
+The folder contains config.json (dimensions), model.safetensors (weights), seqtune.json (format, vocabulary, kernels,
+provenance, metrics) and, if there is a ranker, trees.safetensors. Its content is not trusted: see
+`seqtune.predictor.checkpoint_folder`. Reading a checkpoint does not import transformers. Raises CheckpointError.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _DTYPES = {torch.float32: "F32", torch.int64: "I64"}
 
 
 class _About(About):
-    """seqtune.json."""
+    """The fields of seqtune.json."""
 
     trees: dict[str, tuple[Annotated[int, Field(ge=1, le=256)], Annotated[int, Field(ge=1, le=100)]]] = Field(
         default={}, max_length=10_000)
@@ -44,8 +43,10 @@ class _About(About):
 
 @dataclass
 class Checkpoint:
-    """A translator with its vocabulary, and what puts its proposals in order. `provenance` says what it was trained on,
-    `metrics` how well it did."""
+    """A translator with its vocabulary and the ranker of its proposals.
+
+    `provenance` describes the data and options of the training, `metrics` its results; both are JSON objects.
+    """
 
     model: Translator
     vocabulary: Vocabulary
@@ -56,7 +57,10 @@ class Checkpoint:
 
     @classmethod
     def load(cls, name: str | Path = "default") -> Checkpoint:
-        """From a folder, or by name: shipped with seqtune or kept in the user's data folder. Raises CheckpointError."""
+        """Read a checkpoint from a folder, or by name: a shipped one, or one in the user's data folder.
+
+        Raises CheckpointError.
+        """
         folder = CheckpointFolder.open(name, _About)
         about, vocabulary = folder.about, folder.vocabulary
         if {name for kernel in about.kernels for name, _ in kernel.derived} - set(vocabulary.derived):
@@ -66,7 +70,10 @@ class Checkpoint:
         return cls(model, vocabulary, about.provenance, about.metrics, about.seed, ranker)
 
     def save(self, path: str | Path) -> Path:
-        """Whole or not at all. A folder that is no checkpoint is not overwritten."""
+        """Write the checkpoint as a whole or not at all; return the path. Raises CheckpointError.
+
+        A folder that is not a checkpoint is not overwritten.
+        """
         config = {**asdict(self.model.size), "model_type": MODEL_TYPE, "architectures": ["TranslatorModel"]}
         about = _About(**facts(self.vocabulary, self.provenance, self.metrics, self.seed),
                        trees={} if self.ranker is None else self.ranker.about)
@@ -79,42 +86,42 @@ class Checkpoint:
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """The backends of the devices that it was trained for."""
+        """The backends of the devices that the translator was trained for."""
         return self.vocabulary.backends
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """The libraries of its kernels."""
+        """The libraries of the vocabulary's kernels."""
         return self.vocabulary.libraries
 
     @property
     def tables(self) -> Mapping[str, Sequence[str]]:
-        """No kernel of it takes its configurations from a table."""
+        """The rows of kernels whose configurations come from a table; this kind of model has none."""
         return {}
 
     def task(self, problem: Problem, device: Device) -> Task:
-        """The task with all kernels that are registered for the device. Raises KernelError."""
+        """The task of a problem with all kernels that are registered for the device. Raises KernelError."""
         return Task.of(problem, device)
 
     def next_word(self) -> TranslatorWords:
-        """What the beam search asks."""
+        """The source of next words for the beam search."""
         return TranslatorWords(self.model, self.vocabulary)
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
-        """The beam's most probable configurations of each task, put in order by the ranker.
+        """Propose the beam's most probable configurations of each task, ordered by the ranker.
 
-        Tasks are searched one after another: in a batch the last digits of a score depend on the other tasks.
+        Tasks are searched one after another: in a batch, the last digits of a score depend on the other tasks.
         """
-        return [self._proposed(task, count) for task in tasks]
+        return [self._propose(task, count) for task in tasks]
 
-    def _proposed(self, task: Task, count: int) -> list[Candidate]:
+    def _propose(self, task: Task, count: int) -> list[Candidate]:
         width = max(WIDTH if self.ranker is None else PROPOSALS, count)
         candidates = beam_search(self.next_word(), task, width, width)
         return (candidates if self.ranker is None else self.ranker.reorder(task, candidates))[:count]
 
 
 class Undrawn(TorchFunctionMode):
-    """Leaves new weights as they are: drawing random ones on the meta device would import torch._dynamo (0.8 s)."""
+    """A mode that leaves new weights as they are: drawing them on the meta device imports torch._dynamo (0.8 s)."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__module__", None) == "torch.nn.init":
@@ -123,13 +130,13 @@ class Undrawn(TorchFunctionMode):
 
 
 def _weights(folder: CheckpointFolder[_About]) -> Translator:
-    """A Translator with the weights of the folder, every shape compared before any is read."""
+    """Read a Translator's weights from the folder. Every shape is compared before a tensor is read."""
     with torch.device("meta"), Undrawn():
         model = Translator(folder.size)
     arrays = folder.tensors({name: (list(tensor.shape), _DTYPES[tensor.dtype])
                              for name, tensor in model.state_dict().items()})
     model.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()}, assign=True)
-    for name, meaning in described(folder.vocabulary).items():
-        if not torch.allclose(model.get_buffer(name), meaning, atol=1e-4):
-            raise CheckpointError(f"{folder.weights}: its target words do not mean what its vocabulary says")
+    for name, expected in described(folder.vocabulary).items():
+        if not torch.allclose(model.get_buffer(name), expected, atol=1e-4):
+            raise CheckpointError(f"{folder.weights}: its codes of target words differ from its vocabulary")
     return model.eval()

@@ -1,4 +1,4 @@
-"""Decoding: a Translator as the beam search asks it, one word at a time."""
+"""Decoding: a Translator as the beam search's source of next words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqtune.kernels.problem import Problem
 
 from ..networks.hypotheses import Hypotheses
 from ..sequence.beam import Allowed, Scores
-from ..sequence.vocabulary import BEGIN, Batch, Vocabulary
+from ..sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
 from .translator import Memory, Source, Translator
 
 
@@ -26,7 +26,7 @@ class DecodingState:
 
 
 class TranslatorWords:
-    """The Translator as a `NextWord` of the beam search; it is put into evaluation mode."""
+    """A Translator as a `NextWord` of the beam search; the constructor puts it into evaluation mode."""
 
     def __init__(self, model: Translator, vocabulary: Vocabulary) -> None:
         self.model = model.eval()
@@ -35,7 +35,7 @@ class TranslatorWords:
     @torch.inference_mode()
     def start(self, queries: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[DecodingState, Scores]:
         """Begin one hypothesis without words for each query, and score the words allowed first."""
-        batch = Batch.of([self.vocabulary.source(problem, device) for problem, device in queries])
+        batch = SourceBatch.of([self.vocabulary.source(problem, device) for problem, device in queries])
         memory = self.model.encode(Source.of(batch))
         hypotheses = Hypotheses.of(memory.pairs, memory.mask)
         resolved = np.full((len(queries), len(self.vocabulary.derived)), np.nan, np.float32)
@@ -51,9 +51,9 @@ class TranslatorWords:
         """Read one word for each hypothesis and score the words allowed next."""
         model, memory, hypotheses = self.model, state.memory, state.hypotheses
         vectors = memory.look_up(torch.from_numpy(hypotheses.owners), torch.from_numpy(words.words))
-        x = model.settled(vectors, torch.from_numpy(words.settled))
+        x = model.settled(vectors, torch.from_numpy(words.resolved))
         states, past = model.decode(x[:, None], *hypotheses.selected, hypotheses.past or None)
         after = torch.from_numpy(allowed.after)
         vectors = memory.look_up(torch.from_numpy(hypotheses.owners[allowed.after]), torch.from_numpy(allowed.words))
-        scores = model.settled.score(states[:, 0], after, vectors, torch.from_numpy(allowed.settled))
+        scores = model.settled.score(states[:, 0], after, vectors, torch.from_numpy(allowed.resolved))
         return replace(state, hypotheses=replace(hypotheses, past=past)), scores.numpy()

@@ -1,4 +1,4 @@
-"""Live: what an evaluation asks for, measured on the spot."""
+"""LiveMeasure: measurements for an evaluation that does not look up recorded times."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from seqtune.tuner.measuring.timing import Options
 
 
 class LiveMeasure:
-    """Measures what an evaluation asks for; the fastest are run again, interleaved, and that time counts."""
+    """A measurer for live evaluations; the fastest configurations are measured again, interleaved."""
 
-    finalists = 12  # more than any method proposes, so that a method's own best is among them
-    rounds = 16  # the least of 16 interleaved samples is right within 3 % even for cache-bound kernels
+    finalists = 12  # more than any method proposes, so that each method's best is among them
+    rounds = 16  # the minimum of 16 interleaved samples is within 3 % even for cache-bound kernels
 
     def __init__(self, device: Device, progress: Callable[[str], None]) -> None:
         self.runner = Runner(device)
@@ -31,17 +31,18 @@ class LiveMeasure:
         self.runner.close()
 
     def __call__(self, problem: Problem, device: Device, wanted: Sequence[Configuration]) -> list[Measurement]:
-        found: dict[Configuration, Measurement] = {}
+        measurements: dict[Configuration, Measurement] = {}
         for configuration, measurement in self.runner.measure(problem, list(wanted), Options()):
-            found[configuration] = measurement
-            self.progress(f"{problem.brief()}: measured {len(found)} of {len(wanted)}")
-        best = sorted((one for one in found if found[one].status is Status.CORRECT), key=lambda one: found[one].seconds)
-        best = best[:self.finalists]
+            measurements[configuration] = measurement
+            self.progress(f"{problem.brief()}: measured {len(measurements)} of {len(wanted)}")
+        correct = [configuration for configuration, measurement in measurements.items()
+                   if measurement.status is Status.CORRECT]
+        best = sorted(correct, key=lambda configuration: measurements[configuration].seconds)[:self.finalists]
         if best:
             finals = dict(zip(best, self.runner.compare(problem, best, self.rounds, Options()), strict=True))
             floor = min(measurement.seconds for measurement in finals.values())
-            for one, measurement in found.items():  # a lucky trial does not beat the best of the finals
+            for configuration, measurement in measurements.items():  # a lucky trial must not beat the finals' best
                 if measurement.seconds < floor < math.inf:
-                    found[one] = replace(measurement, samples=(floor,))
-            found.update(finals)
-        return [found[configuration] for configuration in wanted]
+                    measurements[configuration] = replace(measurement, samples=(floor,))
+            measurements.update(finals)
+        return [measurements[configuration] for configuration in wanted]

@@ -1,8 +1,8 @@
 """TranslatorModel: the Translator as a Hugging Face model that `generate` can decode.
 
-It reads and writes the same config.json and model.safetensors as `checkpoint`, which does so without importing
+It reads and writes the same config.json and model.safetensors as `checkpoint`, which does not need to import
 transformers (3 s).
-Shapes as in `translator`: B problems, S source positions, T target words, V target vocabulary, D derived quantities.
+Shapes: B problems, S source positions, T target words, V target vocabulary, D derived quantities.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _SMALLEST = {"names": 2, "words": 2, "targets": 2, "groups": 2, "derived": 0, "l
 
 
 class TranslatorConfig(PretrainedConfig):  # type: ignore[misc]
-    """The fields of Dimensions, under the same names."""
+    """The dimensions of a Translator as a configuration: the fields have the same names as those of Dimensions."""
 
     model_type = MODEL_TYPE
 
-    def __init__(self, **given: Any) -> None:
-        size = Dimensions(**_SMALLEST | {field.name: given.pop(field.name) for field in fields(Dimensions)
-                                         if field.name in given})
-        super().__init__(**{"is_encoder_decoder": True, **given})
+    def __init__(self, **fields_given: Any) -> None:
+        size = Dimensions(**_SMALLEST | {field.name: fields_given.pop(field.name) for field in fields(Dimensions)
+                                         if field.name in fields_given})
+        super().__init__(**{"is_encoder_decoder": True, **fields_given})
         for name, value in asdict(size).items():
             setattr(self, name, value)
 
     @classmethod
     def of(cls, size: Dimensions) -> TranslatorConfig:
-        """The configuration of a Translator of those dimensions."""
+        """The configuration of a Translator of these dimensions."""
         return cls(**asdict(size))
 
     @property
@@ -51,7 +51,7 @@ class TranslatorConfig(PretrainedConfig):  # type: ignore[misc]
 
 
 class _Encoder(nn.Module):
-    """The encoder under the interface that `generate` calls once per problem."""
+    """The encoder with the interface that `generate` calls once for each problem."""
 
     def __init__(self, translator: Translator) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class _Encoder(nn.Module):
 
 
 class TranslatorModel(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
-    """Owns the children of a Translator, so that the names of the weights are the same in both."""
+    """A Hugging Face model that owns the children of a Translator, so that both name their weights equally."""
 
     config_class = TranslatorConfig
     main_input_name = "names"
@@ -76,69 +76,70 @@ class TranslatorModel(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
         self.post_init()
 
     def _adopt(self, translator: Translator) -> None:
-        """Take over the children of a Translator."""
+        """Make the children of a Translator children of this model."""
         for name, child in translator.named_children():
             self.add_module(name, child)
         self._inner = (translator,)  # in a tuple: not a child, or every weight would have two names
-        self.encoder.main_input_name = self.main_input_name  # `generate` asks the encoder for it
+        self.encoder.main_input_name = self.main_input_name  # which `generate` reads from the encoder
 
     @classmethod
     def of(cls, translator: Translator) -> TranslatorModel:
-        """A view of a Translator: the same weights, not a copy."""
+        """Wrap a Translator; the weights are shared, not copied."""
         model = cls(TranslatorConfig.of(translator.size))
         model._adopt(translator)
         return model
 
     @property
     def translator(self) -> Translator:
-        """The Translator within, with the same weights and in the same mode (training or not)."""
+        """The wrapped Translator, with the same weights and in the same mode (training or evaluation)."""
         return self._inner[0].train(self.training)
 
     def _init_weights(self, module: nn.Module) -> None:
-        """The Translator has drawn its own."""
+        """Do nothing: the Translator has initialised its weights."""
 
     def get_encoder(self, modality: str | None = None) -> nn.Module:
-        """The encoder for `generate`; the translator has but one."""
+        """The encoder for `generate`; `modality` is ignored, since there is only one encoder."""
         return _Encoder(self.translator)
 
     def prepare_inputs_for_generation(self, input_ids: Tensor, next_sequence_length: int | None = None,
                                       sentences: Sentences | None = None, **kwargs: Any) -> dict[str, Any]:
-        """The arguments of `forward` for the next word after `input_ids` (sentence, T), as `sentences` allow it.
+        """The arguments of `forward` for the next word after `input_ids` (sentence, T), which belong to `sentences`.
 
-        The name `kwargs` makes `generate` accept the arguments of `forward`.
+        `generate` accepts the arguments of `forward` because this parameter has the name `kwargs`. Raises MisuseError
+        without `sentences`.
         """
         if sentences is None:
-            raise MisuseError("generate was not told which sentences are valid; call it with "
+            raise MisuseError("generate needs the valid sentences; call it with "
                               "**Sentences(vocabulary, tasks).arguments()")
-        settled, following = sentences.settled(input_ids)
+        resolved, following = sentences.resolved(input_ids)
         names = ("encoder_outputs", "words", "codes", "mask", "quantities")
-        return {"decoder_input_ids": input_ids, "settled": settled, "following": following,
+        return {"decoder_input_ids": input_ids, "resolved": resolved, "following": following,
                 **{name: kwargs.get(name) for name in names}}
 
     def forward(self, names: Tensor | None = None, words: Tensor | None = None, codes: Tensor | None = None,
                 mask: Tensor | None = None, quantities: Tensor | None = None, decoder_input_ids: Tensor | None = None,
-                settled: Tensor | None = None, following: Tensor | None = None,
+                resolved: Tensor | None = None, following: Tensor | None = None,
                 encoder_outputs: BaseModelOutput | None = None, **ignored: Any) -> Seq2SeqLMOutput:
         """Logits (B, K, V) of every target word after each of the last K words of `decoder_input_ids` (B, T).
 
-        The first five arguments are the fields of a Source. `settled` (B, T, D) is log2 of the derived quantities that
-        the words read have settled, `following` (B, K, V, D) what each word would settle; NaN where not settled.
+        The first five arguments are the fields of a Source. `resolved` (B, T, D) is log2 of the derived quantities that
+        the words resolve, `following` (B, K, V, D) that of those that each next word would resolve; NaN elsewhere.
         """
         assert mask is not None
         assert quantities is not None
         assert decoder_input_ids is not None
-        assert settled is not None
+        assert resolved is not None
         assert following is not None
         model = self.translator
         if encoder_outputs is None:
             assert names is not None
             encoder_outputs = _Encoder(model)(names, words, codes, mask, quantities)
         memory = model.memory(encoder_outputs.last_hidden_state, mask, quantities)
-        count, kept, targets = following.shape[:3]
+        count, steps, targets = following.shape[:3]
         owners = torch.arange(count, device=mask.device)
-        x = model.settled(memory.look_up(owners[:, None], decoder_input_ids), settled)
-        states = model.decode(x, memory.pairs, memory.mask)[0][:, -kept:].flatten(0, 1)  # (B * K, W)
-        after = torch.arange(count * kept, device=mask.device).repeat_interleave(targets)
-        vectors = memory.vectors[:, None].expand(-1, kept, -1, -1).flatten(0, 2)
+        x = model.settled(memory.look_up(owners[:, None], decoder_input_ids), resolved)
+        states = model.decode(x, memory.pairs, memory.mask)[0][:, -steps:].flatten(0, 1)  # (B * K, W)
+        after = torch.arange(count * steps, device=mask.device).repeat_interleave(targets)
+        vectors = memory.vectors[:, None].expand(-1, steps, -1, -1).flatten(0, 2)
         scores = model.settled.score(states, after, vectors, following.flatten(0, 2))
-        return Seq2SeqLMOutput(logits=scores.view(count, kept, targets))
+        return Seq2SeqLMOutput(logits=scores.view(count, steps, targets))

@@ -1,8 +1,9 @@
 """Retraining: adapts a checkpoint to new records (a new device, a new kernel) without forgetting the old ones.
 
-New lessons are mixed with rehearsed old ones, the vocabulary grows where there are new words, and the teacher knows
-both: what it learned of old devices helps where a new one has few measurements. Where no target word is new, most of
-what a rehearsed lesson wants is what the old checkpoint says: fitting the same lessons anew would but stir its answers.
+New examples are mixed with rehearsed old ones, the vocabulary gets the new words, and the teacher is fitted to both, so
+that times of old devices help on a new device with few measurements. If no target word is new, the wanted
+probabilities of a rehearsed example come mostly from the old checkpoint (the anchor): refitting the same examples would
+only perturb its answers.
 """
 
 from __future__ import annotations
@@ -24,27 +25,29 @@ from ..training.loop import OnProgress
 from ..training.state import describe
 from ..trees.ranker import Ranker
 from .checkpoint import Checkpoint
-from .evaluation import COUNTS, judged
-from .lessons import held_out_problems, make_lessons, make_teacher, words_of
+from .evaluation import COUNTS, judge
 from .training import fit, train
+from .training_examples import held_out_problems, make_examples, make_teacher, words_of
 from .training_options import TrainingOptions
 
-# Fewer epochs at a lower rate than a first training, and no early stopping: a handful of new problems is too few to
-# split, and the average of the weights is steady.
+# Fewer epochs at a lower rate than a first training, and no early stopping: new problems are too few to split off
+# validation problems, and the average of the weights changes slowly.
 RETRAINING = TrainingOptions(epochs=20, rate=4e-4, validation=0.0, extra=3000)
 
-ANCHORED = 0.7  # of what a rehearsed lesson wants is the old checkpoint's answer; the rest lets noise be mended
+ANCHORED = 0.7  # share of the old checkpoint in a rehearsed example's probabilities; the rest can correct its errors
 
-MOST_REPEATS = 4  # of new lessons in an epoch, towards as many new ones as rehearsed ones
+MAX_REPEATS = 4  # repeats of new examples in an epoch, to have about as many new as rehearsed ones
 
 
 def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: TrainingOptions = RETRAINING,
             on_progress: OnProgress | None = None, scratch: bool = True) -> tuple[Checkpoint, dict[str, Any]]:
-    """A new checkpoint, and a report: shares on held-out problems of the new and of the old devices, before and after,
-    beside a training from scratch on the same new records alone (unless `scratch` is False).
+    """Adapt a checkpoint to new records; return the new checkpoint and a report that JSON can hold.
 
-    What the new records hold out is not rehearsed, and what is near to a problem that the old ones hold out is not
-    learned from: `left_out` counts such problems."""
+    The report has the shares on held-out problems of the new and of the old records, before and after. With `scratch`
+    it also has those of a training on the new records alone. Held-out problems of the new records are not rehearsed.
+    New problems near to a held-out problem of the old records are not used; `left_out` is their number. Raises
+    MisuseError if no training problem is left.
+    """
     began = time.monotonic()
     fresh = measured_tasks(new, held_out=False)
     if not fresh:
@@ -56,23 +59,23 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
     if not fresh:
         raise MisuseError(f"all {len(left_out)} training problems of the new records are, or nearly are, held out by "
                           "the old ones; nothing to adapt to: measure other problems, too")
-    labels = {(measured.problem.key, measured.device.key) for measured in fresh}
+    relearned = {(measured.problem.key, measured.device.key) for measured in fresh}
     unseen = {problem.key for problem in held_out_problems(new)}
     old = [measured for measured in measured_tasks(rehearsal, held_out=False)
-           if (measured.problem.key, measured.device.key) not in labels and measured.problem.key not in unseen]
+           if (measured.problem.key, measured.device.key) not in relearned and measured.problem.key not in unseen]
     vocabulary = checkpoint.vocabulary.extended(*words_of([*fresh, *old]))
     torch.manual_seed(options.seed)
     model = checkpoint.model.grown(vocabulary)
     teacher = make_teacher([*old, *fresh], options)
     avoid = list(dict.fromkeys([*held_out_problems(new), *old_held_out]))
     half = replace(options, extra=options.extra // 2)
-    lessons = make_lessons(fresh, teacher, vocabulary, half, avoid)
-    rehearsed = make_lessons(old, teacher, vocabulary, half, avoid) if old else []
-    rehearsed = [replace(lesson, anchored=ANCHORED) for lesson in rehearsed]
-    repeats = min(MOST_REPEATS, max(1, round(len(rehearsed) / len(lessons))))
-    same = len(vocabulary.targets) == len(checkpoint.vocabulary.targets)  # else what was right may be so no longer
+    examples = make_examples(fresh, teacher, vocabulary, half, avoid)
+    rehearsed = make_examples(old, teacher, vocabulary, half, avoid) if old else []
+    rehearsed = [replace(example, anchored=ANCHORED) for example in rehearsed]
+    repeats = min(MAX_REPEATS, max(1, round(len(rehearsed) / len(examples))))
+    same = len(vocabulary.targets) == len(checkpoint.vocabulary.targets)  # new words may be better
     anchor = checkpoint.model.grown(vocabulary).eval() if same else None
-    state = fit(model, vocabulary, rehearsed + lessons * repeats, [], options, on_progress, began, anchor=anchor)
+    state = fit(model, vocabulary, rehearsed + examples * repeats, [], options, on_progress, began, anchor=anchor)
     report: dict[str, Any] = {
         "new_problems": len({measured.problem.key for measured in fresh}), "left_out": len(left_out),
         "new_cases": len(fresh), "old_cases": len(old),
@@ -87,8 +90,8 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
         alone = replace(options, epochs=2 * options.epochs, rate=TrainingOptions().rate, width=size.width,
                         layers=size.layers, heads=size.heads, hidden=size.hidden, dropout=size.dropout)
         compared["scratch"], _ = train(new, alone, on_progress, left_out)
-    report["new"] = {name: shares(found, new) for name, found in compared.items()}
-    report["old"] = {name: shares(found, rehearsal) for name, found in compared.items() if name != "scratch"}
+    report["new"] = {name: shares(candidate, new) for name, candidate in compared.items()}
+    report["old"] = {name: shares(candidate, rehearsal) for name, candidate in compared.items() if name != "scratch"}
     report["seconds"] = time.monotonic() - began
     provenance = {**checkpoint.provenance, "retrained_on": {
         "devices": report["new_devices"], "problems": report["new_problems"], "options": describe(options)}}
@@ -97,14 +100,17 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
 
 def shares(checkpoint: Checkpoint, data: Data,
            counts: Sequence[int] = COUNTS) -> dict[str, dict[str, float]] | None:
-    """Share by device, then by number measured, on the held-out problems; None where it lacks a kernel's words."""
+    """The checkpoint's share on the held-out problems by device, then by number of measured proposals.
+
+    None if the vocabulary lacks a kernel of the data set.
+    """
     try:
-        found = judged(data, checkpoint, counts)
+        results = judge(data, checkpoint, counts)
     except CheckpointError:
         return None
     table: dict[str, dict[str, float]] = {}
-    for device in dict.fromkeys(outcome.device for outcome in found):
-        mine = [outcome.log_shares for outcome in found if outcome.device == device]
-        table[device] = {str(count): math.exp(float(np.mean([logs["seq2seq", count] for logs in mine])))
+    for device in dict.fromkeys(outcome.device for outcome in results):
+        log_shares = [outcome.log_shares for outcome in results if outcome.device == device]
+        table[device] = {str(count): math.exp(float(np.mean([logs["seq2seq", count] for logs in log_shares])))
                          for count in counts}
     return table

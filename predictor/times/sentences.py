@@ -1,8 +1,8 @@
 """Sentences: the valid target sentences of some tasks, as the arguments of Hugging Face's `generate`.
 
 `generate` runs an ordinary beam search over the target vocabulary. The search spaces decide which words may follow
-(`allowed`), probabilities are renormalised over those words, and a finished sentence goes on with <pad> at no cost
-until the longest one has ended. That is the search of `seqtune.predictor.sequence.beam`, so the beams are the same.
+(`allowed`), probabilities are renormalised over those words, and a finished sentence continues with <pad> at no cost
+until the longest one has ended. `seqtune.predictor.sequence.beam` searches in the same way, so the beams are equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from seqtune.kernels.task import Task
 
 from ..sequence.beam import Grammar, Prefix
 from ..sequence.derived_quantities import Quantities
-from ..sequence.vocabulary import BEGIN, PAD, Batch, Vocabulary
+from ..sequence.vocabulary import BEGIN, PAD, SourceBatch, Vocabulary
 from .translator import Source
 
 
@@ -29,10 +29,10 @@ from .translator import Source
 class _Node:
     """A beginning of a sentence and the words that may follow it."""
 
-    settled: Quantities  # (T, derived) by the words so far, <begin> included
+    resolved: Quantities  # (T, derived) resolved by the words so far, <begin> included
     words: NDArray[np.int64]  # (word,) allowed next
-    prefixes: tuple[Prefix, ...]  # (word,) with that word; the last prefix again where the sentence has ended
-    following: Quantities  # (word, derived) what each word settles
+    prefixes: tuple[Prefix, ...]  # (word,) the prefix with that word; the same prefix if the sentence has ended
+    following: Quantities  # (word, derived) resolved by each word
 
 
 class Sentences:
@@ -46,42 +46,48 @@ class Sentences:
 
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of `generate`, to which `num_beams` and `num_return_sequences` can be added."""
-        source = Source.of(Batch.of([self.vocabulary.source(task.problem, task.device) for task in self.tasks]))
+        source = Source.of(SourceBatch.of([self.vocabulary.source(task.problem, task.device) for task in self.tasks]))
         return {**source._asdict(), "sentences": self, "prefix_allowed_tokens_fn": self.allowed,
                 "decoder_start_token_id": BEGIN, "pad_token_id": PAD, "max_length": self.vocabulary.longest + 1,
                 "renormalize_logits": True, "length_penalty": 0.0, "use_cache": False}
 
     def allowed(self, task: int, words: Tensor) -> list[int]:
-        """The words that may follow those said (T,), <begin> first: `prefix_allowed_tokens_fn`."""
-        found: list[int] = self._node((task, *words.tolist())).words.tolist()
-        return found
+        """The words that may follow `words` (T,), which begin with <begin>: `prefix_allowed_tokens_fn`."""
+        following: list[int] = self._node((task, *words.tolist())).words.tolist()
+        return following
 
-    def settled(self, words: Tensor) -> tuple[Tensor, Tensor]:
-        """The quantities that words (sentence, T) settle, (sentence, T, D), and those that each target word would
-        settle next, (sentence, 1, V, D). Each task has equally many sentences, in order."""
+    def resolved(self, words: Tensor) -> tuple[Tensor, Tensor]:
+        """The quantities that words (sentence, T) resolve, and those that each target word would resolve next.
+
+        Their shapes are (sentence, T, D) and (sentence, 1, V, D). Each task has equally many sentences, in order.
+        """
         each = len(words) // len(self.tasks)
         nodes = [self._node((number // each, *row)) for number, row in enumerate(words.tolist())]
         following = np.full((len(nodes), 1, len(self.vocabulary.targets), len(self.vocabulary.derived)), np.nan,
                             np.float32)
         for number, node in enumerate(nodes):
             following[number, 0, node.words] = node.following
-        return (torch.from_numpy(np.stack([node.settled for node in nodes])).to(words.device),
+        return (torch.from_numpy(np.stack([node.resolved for node in nodes])).to(words.device),
                 torch.from_numpy(following).to(words.device))
 
     def configurations(self, sequences: Tensor) -> list[list[Configuration]]:
-        """The configurations of each task from what `generate` returns, best first. Where there are fewer sentences
-        than beams, the rest of the beams repeat some or stay empty (-1 for each word); these are left out."""
+        """The configurations of each task in the result of `generate`, best first.
+
+        If there are fewer sentences than beams, further beams repeat a sentence or are empty (-1 for each word); these
+        are left out.
+        """
         each = len(sequences) // len(self.tasks)
-        found: list[dict[Configuration, None]] = [{} for _ in self.tasks]
+        configurations: list[dict[Configuration, None]] = [{} for _ in self.tasks]
         for number, row in enumerate(sequences.tolist()):
             if row[-1] < 0:
                 continue
             node = self._node((number // each, *row))
-            found[number // each].setdefault(self._grammars[number // each].configuration(node.prefixes[0]))
-        return [list(configurations) for configurations in found]
+            configuration = self._grammars[number // each].configuration(node.prefixes[0])
+            configurations[number // each].setdefault(configuration)
+        return [list(distinct) for distinct in configurations]
 
     def _node(self, key: tuple[int, ...]) -> _Node:
-        """The node of a task's number, <begin> and words."""
+        """The node for a task's number, <begin> and words; nodes are kept."""
         node = self._nodes.get(key)
         if node is None:
             node = self._nodes[key] = self._make(key)
@@ -90,14 +96,14 @@ class Sentences:
     def _make(self, key: tuple[int, ...]) -> _Node:
         task, *words = key
         grammar = self._grammars[task]
-        nothing = np.full((1, len(self.vocabulary.derived)), np.nan, np.float32)
+        unresolved = np.full((1, len(self.vocabulary.derived)), np.nan, np.float32)
         if len(words) == 1:
-            prefix, settled = grammar.root, nothing
+            prefix, resolved = grammar.root, unresolved
         else:
             before = self._node(key[:-1])
             index = before.words.tolist().index(words[-1])
-            prefix, settled = before.prefixes[index], np.concatenate([before.settled, before.following[[index]]])
+            prefix, resolved = before.prefixes[index], np.concatenate([before.resolved, before.following[[index]]])
         if prefix.space >= 0 and prefix.column == len(grammar.spaces[prefix.space].kernel.parameters):
-            return _Node(settled, np.array([PAD]), (prefix,), nothing)
+            return _Node(resolved, np.array([PAD]), (prefix,), unresolved)
         following, prefixes = grammar.follow(prefix)
-        return _Node(settled, following, tuple(prefixes), grammar.settled(prefixes))
+        return _Node(resolved, following, tuple(prefixes), grammar.resolved(prefixes))

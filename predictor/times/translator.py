@@ -1,12 +1,13 @@
 """Translator: a small encoder-decoder transformer from source sentences to target sentences, in plain PyTorch.
 
-Pre-norm blocks on `scaled_dot_product_attention` (which export to ONNX). A target word's vector is the sum of its own
-embedding, its parameter's embedding and a small network's view of its value's numeric code and of how the value fits
-the problem's quantities (what a tile of 14 wastes in a row of 56). The same vectors read words in and score them
-(logit = state · vector), so a value that was rare in training borrows from its neighbours.
-What a word would settle (a tile's accumulators, the waste of a row: see
-`seqtune.predictor.sequence.derived_quantities`) joins its vector there, so only words that the search space allows are
-ever scored.
+It has pre-norm blocks on `scaled_dot_product_attention`, which can be exported to ONNX. A target word's vector is the
+sum of its own embedding, its parameter's embedding and the output of a small network, whose input is the value's
+numeric code and how the value fits the problem's quantities (such as the waste of a tile of 14 in a row of 56). The
+same vectors embed the words that are read and score the next words (logit = state · vector), so a value that is rare
+in training benefits from similar values.
+The derived quantities that a word resolves (a tile's accumulators, the waste of a row: see
+`seqtune.predictor.sequence.derived_quantities`) are added to its vector. They come from the search space, so only words
+that it allows are scored. The attribute `settled` holds the layer for them; its name is part of the checkpoint format.
 Shapes: B sentences, S source positions, T target words, V target vocabulary, D derived quantities, W width.
 """
 
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 from ..networks.dimensions import Dimensions
 from ..networks.transformer import DecoderLayer, EncoderLayer, Pairs, _feed_forward
 from ..sequence.numeric_codes import codes
-from ..sequence.vocabulary import PAD, UNKNOWN, Batch, Vocabulary
+from ..sequence.vocabulary import PAD, UNKNOWN, SourceBatch, Vocabulary
 
 
 class Source(NamedTuple):
@@ -36,34 +37,35 @@ class Source(NamedTuple):
     quantities: Tensor  # (B, Q)
 
     @classmethod
-    def of(cls, batch: Batch) -> Source:
-        """Shares the batch's memory."""
+    def of(cls, batch: SourceBatch) -> Source:
+        """Make tensors that share the batch's memory."""
         return cls(torch.from_numpy(batch.names), torch.from_numpy(batch.words), torch.from_numpy(batch.codes),
                    torch.from_numpy(batch.mask), torch.from_numpy(batch.quantities))
 
 
 class Choices(NamedTuple):
-    """Words to be scored, and after what."""
+    """Words to be scored, with the positions that they follow."""
 
-    place: Tensor  # (R,) int64: sentence * T + number of the last word before it
+    position: Tensor  # (R,) int64: sentence * T + index of the word before
     words: Tensor  # (R,) int64
-    settled: Tensor  # (R, D) log2 of the derived quantities settled once the word is said, NaN where not settled
+    resolved: Tensor  # (R, D) log2 of the derived quantities resolved once the word is added; NaN if not resolved
 
 
 class Memory(NamedTuple):
-    """What the decoder needs of the encoded source."""
+    """The encoded source for the decoder."""
 
-    pairs: Pairs
+    pairs: Pairs  # keys and values of the source for each layer of the decoder
     mask: Tensor  # (B, 1, 1, S) bool
-    vectors: Tensor  # (B, V, W) of the target words, as the problem sees them
+    vectors: Tensor  # (B, V, W) vectors of the target words, which depend on the problem
 
     def look_up(self, owners: Tensor, words: Tensor) -> Tensor:
-        """Vectors (..., W) of `words` as the sources `owners` see them."""  # F.embedding: its gradient is repeatable
+        """The vectors (..., W) of `words` (...) for the sources with indices `owners` (...)."""
+        # F.embedding, since its gradient is the same in every run
         return F.embedding(owners * self.vectors.shape[1] + words, self.vectors.flatten(0, 1))
 
 
 class SourceWords(nn.Module):
-    """The input embedding: name + word, and both together with the number through a small network."""
+    """The embedding of source positions: name + word, and these with the number through a small network."""
 
     def __init__(self, size: Dimensions) -> None:
         super().__init__()
@@ -74,44 +76,44 @@ class SourceWords(nn.Module):
             nn.init.normal_(embedding.weight, std=0.1)
 
     def forward(self, source: Source) -> Tensor:
-        """(B, S, W)."""
+        """Embed a source: (B, S, W). In training, some words and numbers are replaced by unknown ones."""
         words, codes = source.words, source.codes
         if self.training:
-            gone = torch.rand(words.shape, device=words.device)
-            words = torch.where((words != PAD) & (gone < self.size.word_dropout), UNKNOWN, words)
+            drawn = torch.rand(words.shape, device=words.device)
+            words = torch.where((words != PAD) & (drawn < self.size.word_dropout), UNKNOWN, words)
             unknown = torch.zeros(self.size.code, device=codes.device)
             unknown[0] = 1.0
-            hidden = (words == PAD) & source.mask & (gone < self.size.number_dropout)
+            hidden = (words == PAD) & source.mask & (drawn < self.size.number_dropout)
             codes = torch.where(hidden[..., None], unknown, codes)
-        known = self.name(source.names) + self.word(words)
-        mixed: Tensor = known + self.mix(F.gelu(self.code(codes) + known))
+        embedded = self.name(source.names) + self.word(words)
+        mixed: Tensor = embedded + self.mix(F.gelu(self.code(codes) + embedded))
         return mixed
 
 
-FIT_SIZE = 4  # numbers per pair of quantity and value
+FIT_SIZE = 4  # numbers for each pair of quantity and value
 
 
 def fits(quantities: Tensor, values: Tensor) -> Tensor:
-    """Quantities (B, Q) against values (V,) -> (B, V, Q * FIT_SIZE).
+    """Compare quantities (B, Q) with values (V,): (B, V, Q * FIT_SIZE).
 
-    log2(q / v) / 8, the share kept when q is rounded up to a multiple of v, whether v divides q, whether one v covers
-    q. Zeros where either is not positive.
+    For a quantity q and a value v the numbers are log2(q / v) / 8, q relative to the next multiple of v, whether v
+    divides q, and whether v >= q. They are zeros if q or v is not positive.
     """
     q, v = quantities[:, None, :], values[None, :, None]
     present = (q > 0) & (v > 0)
     q, v = torch.where(present, q, 1.0), torch.where(present, v, 1.0)
     times = torch.ceil(q / v)
-    kept = q / (times * v)
-    found = torch.stack([torch.log2(q / v) / 8, kept, (kept == 1).to(q.dtype), (times == 1).to(q.dtype)], dim=-1)
-    return (found * present[..., None]).flatten(2)
+    share = q / (times * v)
+    numbers = torch.stack([torch.log2(q / v) / 8, share, (share == 1).to(q.dtype), (times == 1).to(q.dtype)], dim=-1)
+    return (numbers * present[..., None]).flatten(2)
 
 
 class TargetWords(nn.Module):
-    """The vectors of the target vocabulary; its buffers come from the vocabulary and are saved with it."""
+    """The vectors of the target words. Its buffers come from the vocabulary and are saved with the weights."""
 
     codes: Tensor  # (V, CODE_SIZE)
-    values: Tensor  # (V,) 0 for words that are no positive number
-    groups: Tensor  # (V,)
+    values: Tensor  # (V,) 0 for words whose value is not a positive number
+    groups: Tensor  # (V,) index of the word's parameter
 
     def __init__(self, size: Dimensions) -> None:
         super().__init__()
@@ -125,57 +127,61 @@ class TargetWords(nn.Module):
             nn.init.normal_(embedding.weight, std=0.1)
 
     def forward(self, quantities: Tensor) -> Tensor:
-        """(B, Q) -> (B, V, W)."""
+        """The vectors (B, V, W) of the target words for problems with these quantities (B, Q)."""
         group = self.group(self.groups)
-        seen = self.fit(fits(quantities, self.values)) + self.code(self.codes) + group
-        vectors: Tensor = self.word.weight + group + self.mix(F.gelu(seen))
+        inputs = self.fit(fits(quantities, self.values)) + self.code(self.codes) + group
+        vectors: Tensor = self.word.weight + group + self.mix(F.gelu(inputs))
         return vectors
 
 
-SETTLED_SIZE = 6  # numbers per derived quantity
+RESOLVED_SIZE = 6  # numbers for each derived quantity
 
 
-def settled_codes(settled: Tensor) -> Tensor:
-    """log2 of derived quantities (..., D) -> (..., D * SETTLED_SIZE); zeros where NaN.
+def resolved_codes(resolved: Tensor) -> Tensor:
+    """The codes (..., D * RESOLVED_SIZE) of derived quantities, given by their log2 (..., D); zeros for NaN.
 
-    Whether it is settled, its magnitude, twice its log2 near 1 (waste and idleness), whether it is 1, its inverse where
-    above 1, and the quantity itself where at most 32 (registers).
+    The numbers of a quantity are: 1, its magnitude, twice its log2 limited to +-1 (for waste and idle threads), whether
+    it is 1, the smaller of 1 and its inverse, and the quantity itself up to 32 (for registers).
     """
-    known = ~torch.isnan(settled)
-    octave = torch.where(known, settled, 0.0)
-    found = torch.stack([
+    present = ~torch.isnan(resolved)
+    octave = torch.where(present, resolved, 0.0)
+    numbers = torch.stack([
         torch.ones_like(octave), octave / 8, 2 * octave.clamp(-1, 1), (octave.abs() < 1e-3).to(octave.dtype),
         torch.exp2(-octave.clamp(min=0)), torch.exp2(octave.clamp(max=5)) / 16], dim=-1)
-    return (found * known[..., None]).flatten(-2)
+    return (numbers * present[..., None]).flatten(-2)
 
 
-class SettledWords(nn.Module):
-    """A target word's vector together with what the word settles: as it is read, and as it is scored."""
+class ResolvedWords(nn.Module):
+    """The combination of a target word's vector with the quantities that the word resolves, for reading and scoring."""
 
     def __init__(self, size: Dimensions) -> None:
         super().__init__()
-        self.quantity = nn.Parameter(torch.empty(size.derived, SETTLED_SIZE, size.width))
-        nn.init.normal_(self.quantity, std=0.1)  # by nn.init, which loading a checkpoint leaves out (see `Undrawn`)
+        self.quantity = nn.Parameter(torch.empty(size.derived, RESOLVED_SIZE, size.width))
+        nn.init.normal_(self.quantity, std=0.1)  # by nn.init, which `Undrawn` skips when a checkpoint is loaded
         self.read, self.ask = nn.Linear(size.width, size.width), nn.Linear(size.width, size.width)
         self.answer = _feed_forward(size)
 
-    def forward(self, vectors: Tensor, settled: Tensor) -> Tensor:
-        """As the decoder reads them. (..., W), (..., D) -> (..., W)"""
-        mixed: Tensor = vectors + self.read(F.gelu(self._seen(vectors, settled)))
+    def forward(self, vectors: Tensor, resolved: Tensor) -> Tensor:
+        """The vectors (..., W) that the decoder reads, from word vectors (..., W) and resolved quantities (..., D)."""
+        mixed: Tensor = vectors + self.read(F.gelu(self._combined(vectors, resolved)))
         return mixed
 
-    def score(self, states: Tensor, place: Tensor, vectors: Tensor, settled: Tensor) -> Tensor:
-        """Words (R, W) after states (places, W), with what they settle (R, D): the state asks about it. (R,)"""
-        asked = F.embedding(place, self.ask(states))
-        vectors = vectors + self.answer(F.gelu(self._seen(vectors, settled) + asked))
-        return (F.embedding(place, states) * vectors).sum(-1) / math.sqrt(states.shape[-1])
+    def score(self, states: Tensor, position: Tensor, vectors: Tensor, resolved: Tensor) -> Tensor:
+        """Score words after the decoder's states (positions, W): (R,).
 
-    def _seen(self, vectors: Tensor, settled: Tensor) -> Tensor:
-        return settled_codes(settled) @ self.quantity.flatten(0, 1) + vectors
+        Word r has the vector `vectors[r]`, resolves the quantities `resolved[r]` and follows the state with the index
+        `position[r]`. Shapes: `position` (R,), `vectors` (R, W), `resolved` (R, D).
+        """
+        queries = F.embedding(position, self.ask(states))
+        vectors = vectors + self.answer(F.gelu(self._combined(vectors, resolved) + queries))
+        return (F.embedding(position, states) * vectors).sum(-1) / math.sqrt(states.shape[-1])
+
+    def _combined(self, vectors: Tensor, resolved: Tensor) -> Tensor:
+        return resolved_codes(resolved) @ self.quantity.flatten(0, 1) + vectors
 
 
 class Translator(nn.Module):
-    """Everything below is a child module, so that the pretrained wrapper can own the same children."""
+    """The whole network. Its parts are child modules, so that the Hugging Face model can own the same children."""
 
     def __init__(self, size: Dimensions) -> None:
         super().__init__()
@@ -184,7 +190,7 @@ class Translator(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(size) for _ in range(size.layers))
         self.encoded = nn.LayerNorm(size.width)
         self.target = TargetWords(size)
-        self.settled = SettledWords(size)
+        self.settled = ResolvedWords(size)
         self.position = nn.Embedding(size.longest, size.width)
         self.decoder = nn.ModuleList(DecoderLayer(size) for _ in range(size.layers))
         self.decoded = nn.LayerNorm(size.width)
@@ -192,18 +198,20 @@ class Translator(nn.Module):
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, **options: Any) -> Translator:
-        """A new, untrained one; `options` are fields of Dimensions."""
+        """Make an untrained translator; `options` are fields of Dimensions."""
         return cls(Dimensions.of(vocabulary, **options)).describe(vocabulary)
 
     def describe(self, vocabulary: Vocabulary) -> Translator:
-        """Fills in what the target words mean."""
+        """Fill the buffers that describe the target words; return the translator."""
         for name, tensor in described(vocabulary).items():
             self.get_buffer(name).copy_(tensor)
         return self
 
     def grown(self, vocabulary: Vocabulary) -> Translator:
-        """A copy with room for an extended vocabulary. New source words begin as <unknown>, new quantities without
-        influence."""
+        """A copy for an extended vocabulary.
+
+        New source words begin with the weights of <unknown>, new quantities with weights of 0.
+        """
         size = Dimensions.of(vocabulary)
         size = replace(self.size, names=size.names, words=size.words, targets=size.targets, groups=size.groups,
                        derived=size.derived, quantities=size.quantities,
@@ -215,17 +223,17 @@ class Translator(nn.Module):
                 embedding.weight.copy_(old.weight[UNKNOWN].expand_as(embedding.weight))
             other.settled.quantity.zero_()
             other.target.fit.weight.zero_()
-            found = self.state_dict()
+            weights = self.state_dict()
             for name, tensor in other.state_dict().items():
-                tensor[tuple(slice(length) for length in found[name].shape)] = found[name]
+                tensor[tuple(slice(length) for length in weights[name].shape)] = weights[name]
         return other.describe(vocabulary).train(self.training)
 
     def encode(self, source: Source) -> Memory:
-        """Read the source once; its keys and values serve every step of every hypothesis."""
+        """Encode the source. The result is used in every step of every hypothesis."""
         return self.memory(self.read(source), source.mask, source.quantities)
 
     def read(self, source: Source) -> Tensor:
-        """The encoder's states (B, S, W)."""
+        """The encoder's states (B, S, W) for a source."""
         x = self.source(source)
         for layer in self.encoder:
             x = layer(x, source.mask[:, None, None, :])
@@ -233,15 +241,15 @@ class Translator(nn.Module):
         return states
 
     def memory(self, states: Tensor, mask: Tensor, quantities: Tensor) -> Memory:
-        """Keys and values from the encoder's states (B, S, W) and their mask (B, S), and the target words' vectors."""
+        """The decoder's memory from the encoder's states (B, S, W), their mask (B, S) and the quantities (B, Q)."""
         pairs = tuple(layer.cross.pairs(states) for layer in self.decoder)  # type: ignore[union-attr, operator]
         return Memory(pairs, mask[:, None, None, :], self.target(quantities))
 
     def decode(self, x: Tensor, pairs: Pairs, mask: Tensor | None, past: Pairs | None = None) -> tuple[Tensor, Pairs]:
-        """Words as read (B, T, W) -> states (B, T, W) after each, and the keys and values so far.
+        """Read words (B, T, W): the states (B, T, W) after each word, and the keys and values of all words so far.
 
-        `past` continues an earlier call with one more word (T = 1). Where the memory's pairs and mask have fewer
-        sources than there are sentences (in training), each source has equally many sentences, in order.
+        `past` continues an earlier call with one more word (T = 1). If the memory's pairs and mask have fewer sources
+        than there are sentences (in training), each source has equally many sentences, in order.
         """
         done = 0 if past is None else past[0][0].shape[2]
         x = x + self.position(torch.arange(done, done + x.shape[1], device=x.device))
@@ -252,21 +260,23 @@ class Translator(nn.Module):
         decoded: Tensor = self.decoded(x)
         return decoded, tuple(so_far)
 
-    def forward(self, source: Source, words: Tensor, settled: Tensor, choices: Choices) -> Tensor:
-        """Teacher forcing. `words` (B, T) begin with <begin> and leave out the last; `settled` (B, T, D) is what they
-        settle. Scores (R,) of the choices: log-probabilities up to a constant per place."""
+    def forward(self, source: Source, words: Tensor, resolved: Tensor, choices: Choices) -> Tensor:
+        """Score the choices with teacher forcing: (R,), log-probabilities up to a constant for each position.
+
+        `words` (B, T) begin with <begin> and lack the last word; `resolved` (B, T, D) are the quantities they resolve.
+        """
         memory = self.encode(source)
         each = words.shape[0] // memory.vectors.shape[0]  # sentences of one source
         owners = torch.arange(words.shape[0], device=words.device)[:, None] // each
-        x = self.settled(memory.look_up(owners, words), settled)
+        x = self.settled(memory.look_up(owners, words), resolved)
         states = self.decode(x, memory.pairs, memory.mask)[0].flatten(0, 1)
-        vectors = memory.look_up(choices.place // (words.shape[1] * each), choices.words)
-        scores: Tensor = self.settled.score(states, choices.place, vectors, choices.settled)
+        vectors = memory.look_up(choices.position // (words.shape[1] * each), choices.words)
+        scores: Tensor = self.settled.score(states, choices.position, vectors, choices.resolved)
         return scores
 
 
 def described(vocabulary: Vocabulary) -> dict[str, Tensor]:
-    """The buffers that say what the target words mean, by their names in the state."""
+    """The buffers that describe the target words, by their names in the state."""
     values = vocabulary.target_values()
     numbers = [float(value) if isinstance(value, int | float) and value > 0 else 0.0 for value in values]
     return {"target.codes": torch.from_numpy(codes(values)), "target.values": torch.tensor(numbers),

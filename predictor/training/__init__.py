@@ -1,1 +1,1 @@
-"""What all training shares: the loop, the learning rate and the state it resumes from."""
+"""Training of every network: the loop, the learning rate, and the state from which it resumes."""

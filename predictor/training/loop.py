@@ -1,6 +1,6 @@
-"""Loop: the training loop of every network here.
+"""Loop: the training loop of every network in this package.
 
-What differs between models comes in as a `Course`: the batches of an epoch and how the result is judged.
+The parts that differ between models are passed as a `Course`: the batches of an epoch and the validation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Net = TypeVar("Net", bound=nn.Module)
 
 
 class LoopOptions(Protocol):
-    """The options that every training has."""
+    """The options that every training has. Their defaults belong to each kind of model."""
 
     @property
     def epochs(self) -> int: ...
@@ -45,7 +45,7 @@ class LoopOptions(Protocol):
 
     @property
     def average(self) -> float:
-        """The decay of the running average of the weights, per step; the average is judged and kept."""
+        """The decay of the running average of the weights, per step. The average is validated and kept."""
 
     @property
     def seed(self) -> int: ...
@@ -55,11 +55,11 @@ class LoopOptions(Protocol):
 
     @property
     def state(self) -> Path | None:
-        """The folder in which the training is kept and from which it is resumed."""
+        """The folder in which the state of the training is saved and from which it is resumed."""
 
     @property
     def save_every(self) -> int:
-        """Epochs between two saved states."""
+        """The number of epochs between two saved states."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +67,27 @@ class Batch(Generic[Net]):
     """The examples of one step."""
 
     loss: Callable[[Net], Tensor]  # mean nats per example
-    examples: int  # weight in the mean loss of the epoch; 0 leaves the batch out of it
+    examples: int  # weight in the mean loss of the epoch; with 0 the batch does not count there
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The judgement of the averaged weights after an epoch."""
+class Validation:
+    """The result of validating the averaged weights after an epoch."""
 
-    figures: Mapping[str, float]  # by name, for people and for the history
-    score: float | None = None  # a higher one is better; None: the latest epoch counts as the best
+    figures: Mapping[str, float]  # by name, for the progress line and the history
+    score: float | None = None  # higher is better; None: the latest epoch counts as the best
 
 
 @dataclass(frozen=True, slots=True)
 class Course(Generic[Net]):
-    """What a training learns from, how it is judged and when it stops."""
+    """The examples of a training, its validation and the conditions under which it stops."""
 
     batches: Callable[[np.random.Generator], Sequence[Batch[Net]]]  # of one epoch, in their order
-    validate: Callable[[Net], Verdict] | None = None
+    validate: Callable[[Net], Validation] | None = None
     patience: int | None = None  # epochs without a better score after which training stops
     until: int | None = None  # stop the same schedule after this many epochs, without keeping states
     second_decay: float = 0.99  # AdamW's decay of squared gradients
-    fused: bool = True  # AdamW in one pass over all weights: quicker, and rounds differently
+    fused: bool = True  # AdamW in one pass over all weights: faster, and rounds differently
     first_step: int = 0  # the number that the running average gives to the first step
 
 
@@ -99,13 +99,13 @@ class Progress:
     epoch: int
     epochs: int
     loss: float  # mean nats per example
-    best_epoch: int  # whose weights are kept so far
+    best_epoch: int  # the epoch whose weights are kept so far
     seconds: float  # since the training began
     figures: Mapping[str, float] = field(default_factory=dict)  # of the validation problems, where there are any
 
     @property
     def text(self) -> str:
-        """One line for people."""
+        """The state as one line of text."""
         figures = "".join(f", {name} {value:.4f}" for name, value in self.figures.items())
         best = "" if self.best_epoch == self.epoch else f" (best in epoch {self.best_epoch})"
         loss = f"loss {self.loss:.4f}{figures}{best}"
@@ -118,30 +118,30 @@ OnProgress = Callable[[Progress], None]
 def fit(model: Net, course: Course[Net], options: LoopOptions, fingerprint: str = "",
         on_progress: OnProgress | None = None, say: Callable[[str], None] = lambda step: None,
         began: float | None = None) -> TrainingState[Net]:
-    """Train a model; the result's `kept` is what to use. Ctrl-C ends the training after at least one epoch.
+    """Train a model and return the final state, whose `kept` is the trained network.
 
-    The same seed, data and machine give the same weights. `fingerprint` tells apart the trainings that a folder of
-    states could hold; `began` is when the seconds of the progress start (`time.monotonic`). Raises FormatError where
-    the folder of states holds another training.
+    Ctrl-C ends the training after at least one epoch. The same seed, data and machine give the same weights.
+    `fingerprint` identifies the training in a folder of states; `began` is the `time.monotonic` from which progress
+    counts its seconds. Raises FormatError if the folder of states holds another training.
     """
     began = time.monotonic() if began is None else began
     state = TrainingState.begin(model, _optimizer(model, course, options))
     folder = options.state if course.until is None else None
     if folder is not None and state.load(folder, fingerprint):
-        say(f"going on after epoch {state.epoch} of {options.epochs}")
+        say(f"resuming after epoch {state.epoch} of {options.epochs}")
     stage, epochs = ("training", options.epochs) if course.until is None else ("refitting", course.until)
     threads = torch.get_num_threads()
     torch.set_num_threads(options.threads)
     try:
         while state.epoch < epochs and not _stalled(state, course):
             loss = _epoch(state, course, options)
-            verdict = Verdict({}) if course.validate is None else course.validate(state.average)
-            state.finish_epoch(loss, verdict.figures, verdict.score)
+            validation = Validation({}) if course.validate is None else course.validate(state.average)
+            state.finish_epoch(loss, validation.figures, validation.score)
             if folder is not None and state.epoch % options.save_every == 0:
                 state.save(folder, fingerprint)
             if on_progress is not None:
                 on_progress(Progress(stage, state.epoch, epochs, loss, state.best_epoch, time.monotonic() - began,
-                                     verdict.figures))
+                                     validation.figures))
     except KeyboardInterrupt:
         if not state.epoch:
             raise
@@ -160,12 +160,12 @@ def _optimizer(model: nn.Module, course: Course[Net], options: LoopOptions) -> t
 
 
 def _stalled(state: TrainingState[Net], course: Course[Net]) -> bool:
-    """Whether the score has not improved for as many epochs as the course has patience for."""
+    """Return whether the last `course.patience` epochs brought no better score."""
     return course.patience is not None and state.epoch - state.best_epoch >= course.patience
 
 
 def _epoch(state: TrainingState[Net], course: Course[Net], options: LoopOptions) -> float:
-    """Train one epoch, seeded by its number so that a resumed training goes on the same way; return the mean loss."""
+    """Train one epoch and return its mean loss. The seed depends on the epoch, so a resumed training gives the same."""
     generator = np.random.default_rng([options.seed, 2, state.epoch])
     torch.manual_seed(options.seed * 1_000_003 + state.epoch)
     batches = course.batches(generator)

@@ -1,7 +1,7 @@
-"""Training states: everything needed to go on with a training as if it had never stopped. Safetensors and JSON alone.
+"""TrainingState: everything needed to resume a training as if it had not stopped.
 
-A folder holds state.safetensors, written aside and renamed, not by safetensors itself, whose files only their owner may
-read; what is no tensor is JSON in its metadata.
+A folder holds the file state.safetensors, whose metadata contains the numbers and the history as JSON. It is written
+under another name and then renamed; safetensors' own `save_file` would make it readable by its owner only.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Model = TypeVar("Model", bound=nn.Module)
 
 @dataclass
 class TrainingState(Generic[Model]):
-    """A training between two epochs. `history` has one entry per finished epoch."""
+    """A training between two epochs. `history` has one entry for each finished epoch."""
 
     model: Model
-    average: Model  # of the weights, over the last steps: what is judged and kept
+    average: Model  # the running average of the weights, which is validated and kept
     optimizer: torch.optim.AdamW
     best: Model
     epoch: int = 0
@@ -49,7 +49,7 @@ class TrainingState(Generic[Model]):
         return self.best if self.best_epoch else self.average
 
     def finish_epoch(self, loss: float, figures: Mapping[str, float], score: float | None) -> None:
-        """Count one more epoch and keep its averaged weights if their score (None: the epoch's number) is the best."""
+        """Count an epoch, and keep its averaged weights if their score is the best (None: the epoch's number)."""
         self.epoch += 1
         self.history.append({"loss": loss, **figures})
         score = float(self.epoch) if score is None else score
@@ -58,13 +58,13 @@ class TrainingState(Generic[Model]):
             self.best.load_state_dict(self.average.state_dict())
 
     def save(self, folder: Path, fingerprint: str) -> None:
-        """Writes the state of this training, replacing an older one. Raises SeqtuneError where that fails."""
+        """Write the state to a folder, replacing an older one. Raises SeqtuneError if that fails."""
         tensors: dict[str, Tensor] = {}
         for part in ("model", "average", "best"):
             for name, tensor in getattr(self, part).state_dict().items():
                 tensors[f"{part}/{name}"] = tensor.detach().clone().contiguous()
-        for number, found in self.optimizer.state_dict()["state"].items():
-            for name, tensor in found.items():
+        for number, moments in self.optimizer.state_dict()["state"].items():
+            for name, tensor in moments.items():
                 tensors[f"optimizer/{number}/{name}"] = tensor.clone().contiguous()
         facts = {"fingerprint": fingerprint, "epoch": self.epoch, "best_epoch": self.best_epoch,
                  "best_score": self.best_score if self.best_epoch else None, "history": self.history}
@@ -73,15 +73,17 @@ class TrainingState(Generic[Model]):
             with replacing(folder / "state.safetensors") as scratch:
                 scratch.write_bytes(save(tensors, metadata={"facts": json.dumps(facts)}))
         except (OSError, SeqtuneError, SafetensorError) as error:
-            raise SeqtuneError(f"cannot keep the training in {folder}: {error!s:.100}") from None
+            raise SeqtuneError(f"cannot save the training state in {folder}: {error!s:.100}") from None
 
     def load(self, folder: Path, fingerprint: str) -> bool:
-        """Takes up a saved state; False where the folder holds none. Raises FormatError where it is of another training
-        (other data, options or vocabulary) or damaged."""
+        """Read a saved state and return True, or return False if the folder holds none.
+
+        Raises FormatError if the state belongs to another training (other data, options or vocabulary) or is damaged.
+        """
         state = folder / "state.safetensors"
         if not state.is_file():
             return False
-        advice = f"remove {folder} to begin anew, or choose another folder"
+        advice = f"remove {folder} to start again, or choose another folder"
         try:
             with safe_open(state, framework="pt") as file:
                 facts = json.loads((file.metadata() or {})["facts"])
@@ -89,9 +91,9 @@ class TrainingState(Generic[Model]):
                 raise FormatError(f"{folder} holds a training with other data, options or vocabulary; {advice}")
             tensors = load_file(state)
             for part in ("model", "average", "best"):
-                own = {name.partition("/")[2]: tensor for name, tensor in tensors.items()
-                       if name.startswith(f"{part}/")}
-                getattr(self, part).load_state_dict(own)
+                weights = {name.partition("/")[2]: tensor for name, tensor in tensors.items()
+                           if name.startswith(f"{part}/")}
+                getattr(self, part).load_state_dict(weights)
             moments: dict[int, dict[str, Tensor]] = {}
             for name, tensor in tensors.items():
                 if name.startswith("optimizer/"):
@@ -107,6 +109,6 @@ class TrainingState(Generic[Model]):
 
 
 def describe(options: object) -> dict[str, object]:
-    """A frozen dataclass of options as JSON, without paths: where someone keeps a training is nobody's business."""
-    given: dict[str, object] = asdict(options)  # type: ignore[call-overload]
-    return {name: value for name, value in given.items() if not isinstance(value, Path)}
+    """The fields of a dataclass of options as a JSON object, without paths, which are private to a machine."""
+    fields: dict[str, object] = asdict(options)  # type: ignore[call-overload]
+    return {name: value for name, value in fields.items() if not isinstance(value, Path)}

@@ -1,1 +1,1 @@
-"""Boosted trees: fitted cost models, their compact form and the ranker of a beam."""
+"""Boosted trees: cost models, their compact form, and the ranker of the beam's proposals."""

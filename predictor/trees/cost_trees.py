@@ -1,8 +1,9 @@
-"""Trees: boosted regression trees that score every configuration of a space, a baseline and the translator's teacher.
+"""Trees: boosted regression trees that score every configuration of a space.
 
-One model per kernel family, over all devices: it predicts log(time / best time of the problem) from parameter values,
-the kernel's derived quantities, problem features, device facts, and how much each size wastes when it is cut into
-pieces as long as a parameter says. Trees find no divisibility by themselves, so they are shown it.
+They are a baseline, the teacher of the translator, and the ranker of its proposals. Each kernel family has one model
+for all devices. It predicts log(time / best time of the problem) from parameter values, the kernel's derived
+quantities, problem features, device facts, and the padding of each size when it is cut into tiles as long as a
+parameter's value: trees cannot compute divisibility themselves.
 """
 
 from __future__ import annotations
@@ -24,51 +25,52 @@ if TYPE_CHECKING:
 
     from seqtune.kernels.task import Floats, MeasuredTask
 
-UNKNOWN = -1.0  # of a feature that a problem lacks: no true one is negative
+UNKNOWN = -1.0  # the number for a feature that a problem lacks; features are never negative
 
 
 @dataclass(frozen=True, slots=True)
 class TreesOptions:
-    """How the trees grow."""
+    """The settings of the trees. Defaults were chosen on validation problems."""
 
-    rounds: int = 400  # trees; with the rate below more changes little
-    depth: int = 6  # interactions of a tile, two sizes, a vector width and registers; deeper ones did worse
+    rounds: int = 400  # trees; at the rate below, more change little
+    depth: int = 6  # allows interactions of a tile, two sizes, a vector width and registers; deeper trees were worse
     rate: float = 0.06
     subsample: float = 0.8
-    columns: float = 0.6  # share of features seen by a tree
-    least_weight: float = 3.0  # per leaf: rows are noisy by a few percent
-    focus: float = 1.0  # a row weighs (best/time) ** focus: being right among the fast ones is what counts
-    worst: float = 2.5  # log ratios are cut here: how bad the hopeless are is no use
-    models: int = 3  # trained with different seeds and averaged: cheap, and better than one
+    columns: float = 0.6  # share of the features that a tree sees
+    least_weight: float = 3.0  # minimum weight of a leaf, since times have a few percent of noise
+    focus: float = 1.0  # a row has the weight (best/time) ** focus: accuracy among fast configurations matters
+    worst: float = 2.5  # larger log ratios count as this: differences among slow configurations do not matter
+    models: int = 3  # trained with different seeds and averaged, which is better than one
     threads: int = 2
     seed: int = 0
 
 
 def features(space: SearchSpace) -> NDArray[np.float32]:
-    """(row, feature). Features are the same for all spaces of a kernel family."""
+    """The features (row, feature) of a space's configurations; all spaces of a kernel family have the same ones."""
     count, problem = len(space), space.problem
     columns: list[NDArray[np.float32]] = []
     numeric: list[NDArray[np.float32]] = []
-    found = space.columns()
-    for place, parameter in enumerate(space.kernel.parameters):
+    values_by_name = space.columns()
+    for index, parameter in enumerate(space.kernel.parameters):
         if all(isinstance(value, int) for value in parameter.values):
-            columns.append(found[parameter.name].astype(np.float32))
+            columns.append(values_by_name[parameter.name].astype(np.float32))
             if max(int(value) for value in parameter.values) > 2:
                 numeric.append(columns[-1])
         else:
-            columns.append(space.rows[:, place].astype(np.float32))
+            columns.append(space.rows[:, index].astype(np.float32))
     for name, _ in space.kernel.derived:
-        if found[name].dtype.kind in "biuf":
-            columns.append(found[name].astype(np.float32))
-        else:  # a word
-            columns.append(np.unique(found[name], return_inverse=True)[1].astype(np.float32))
+        values = values_by_name[name]
+        if values.dtype.kind in "biuf":
+            columns.append(values.astype(np.float32))
+        else:  # words
+            columns.append(np.unique(values, return_inverse=True)[1].astype(np.float32))
     names = problem.names()
     fixed = encode_facts(problem, space.device, "vector_floats", UNKNOWN)
     for name in operation(problem.type).tiled_sizes:
         size = names.get(name)
         if isinstance(size, int) and size > 0:
-            for values in numeric:
-                tiles, padded = tiling(size, values)
+            for lengths in numeric:
+                tiles, padded = tiling(size, lengths)
                 columns += [padded, tiles]
         else:
             columns += [np.full(count, UNKNOWN, np.float32)] * (2 * len(numeric))
@@ -76,7 +78,7 @@ def features(space: SearchSpace) -> NDArray[np.float32]:
 
 
 class Trees:
-    """Fitted on the measured rows of the tasks given, and on nothing else."""
+    """Trees fitted to the measured configurations of some tasks."""
 
     def __init__(self, fitting: Sequence[MeasuredTask], options: TreesOptions | None = None) -> None:
         self.options = options or TreesOptions()
@@ -84,9 +86,9 @@ class Trees:
         for measured in fitting:
             ratios = np.minimum(np.log(measured.seconds / measured.best), self.options.worst)
             for space, part in measured.task.parts():
-                known = ~np.isnan(ratios[part])
-                if known.any():
-                    kernels.setdefault(space.kernel.name, []).append((features(space)[known], ratios[part][known]))
+                rows = ~np.isnan(ratios[part])  # the measured ones
+                if rows.any():
+                    kernels.setdefault(space.kernel.name, []).append((features(space)[rows], ratios[part][rows]))
         self.models = {name: self._fit(parts) for name, parts in kernels.items()}
 
     def _fit(self, parts: list[tuple[NDArray[np.float32], Floats]]) -> list[xgboost.Booster]:
@@ -101,29 +103,36 @@ class Trees:
                                      np.exp(-options.focus * target), options.models)
 
     def knows(self, kernel: Kernel) -> bool:
-        """Whether there were measurements of that kernel family."""
+        """Return whether the trees were fitted to measurements of the kernel family."""
         return kernel.name in self.models
 
     def predict(self, spaces: Sequence[SearchSpace]) -> Floats:
-        """log(time / best) over all rows of the spaces; families never seen come last."""
-        found: list[Floats] = []
+        """Predict log(time / best) for all rows of the spaces, one space after the other.
+
+        The rows of a kernel family without measurements get the worst value.
+        """
+        predictions: list[Floats] = []
         for space in spaces:
             models = self.models.get(space.kernel.name)
             if models is None:
-                found.append(np.full(len(space), self.options.worst))
+                predictions.append(np.full(len(space), self.options.worst))
                 continue
             rows = features(space)
-            found.append(np.mean([model.inplace_predict(rows) for model in models], axis=0, dtype=np.float64))
-        return np.concatenate(found)
+            ratios = [model.inplace_predict(rows) for model in models]
+            predictions.append(np.mean(ratios, axis=0, dtype=np.float64))
+        return np.concatenate(predictions)
 
     def fill(self, measured: MeasuredTask, trust: float = 1.0) -> Floats:
-        """time/best - 1 for every row: measured where it was (blended with the prediction where `trust` < 1),
-        predicted elsewhere, the prediction shifted so that it agrees with the task's measurements on average."""
+        """Estimate time/best - 1 for every configuration of a task, (configuration,).
+
+        Measured configurations keep their time (with `trust` < 1, blended with the prediction). The others get the
+        prediction, shifted so that it agrees with the task's measurements on average.
+        """
         predicted = self.predict(measured.task.spaces)
         logs = np.log(measured.seconds)
         good = np.isfinite(logs)
         if good.any():
-            weights = np.exp(-2 * np.minimum(predicted[good], self.options.worst))  # agree among the fast ones
+            weights = np.exp(-2 * np.minimum(predicted[good], self.options.worst))  # fast ones count most
             logs = np.where(good, trust * logs + (1 - trust) * (predicted + np.average(
                 logs[good] - predicted[good], weights=weights)), logs)
             predicted = predicted + np.average(np.log(measured.seconds[good]) - predicted[good], weights=weights)

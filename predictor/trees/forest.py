@@ -1,8 +1,9 @@
 """Forest: boosted trees as plain arrays, evaluated with NumPy, so that a checkpoint can hold them.
 
-A node is inner where `left` is positive: rows whose feature is below `value` go to `left`, others to `left + 1`. Else
-it is a leaf, and `value` is what the tree says, to 11 bits. Tree t speaks for class t % classes.
-A file keeps four bytes per node: its feature, `left`, and 16 bits that are a leaf's value or number a threshold.
+A node with a positive `left` is an inner node: rows whose feature is below `value` go to node `left`, others to
+`left + 1`. Any other node is a leaf, and `value` is the tree's prediction with 11 significant bits. Tree t belongs to
+class t % classes. A file has four bytes for each node: the feature, `left`, and 16 bits that are the value of a leaf or
+the index of a threshold.
 """
 
 from __future__ import annotations
@@ -22,35 +23,37 @@ from safetensors.numpy import load_file
 from seqtune.errors import CheckpointError
 
 Floats = NDArray[np.float32]
-MOST_NODES = 50_000_000
+MAX_NODES = 50_000_000
 LARGEST_FILE = 500_000_000  # bytes
-DEEPEST = 64
-UNREADABLE = (AttributeError, KeyError, TypeError)  # what safetensors raises for types that NumPy lacks
+MAX_DEPTH = 64
+UNREADABLE = (AttributeError, KeyError, TypeError)  # raised by safetensors for types that NumPy lacks
 
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Node arrays of all trees one after the other; `left` counts from the tree's own first node."""
+    """The nodes of all trees, one tree after the other; `left` counts from the first node of its tree."""
 
     classes: int
-    roots: NDArray[np.int32]  # (tree,) first node
+    roots: NDArray[np.int32]  # (tree,) index of the first node
     feature: NDArray[np.uint8]  # (node,)
-    value: Floats  # (node,) threshold or leaf
+    value: Floats  # (node,) threshold, or the prediction of a leaf
     left: NDArray[np.uint16]  # (node,) 0 at a leaf
 
     @cached_property
     def _descent(self) -> tuple[NDArray[np.int32], Floats]:
-        """Per node the left one of its two heirs and the threshold from which on it's the other; a leaf is its own heir
-        from NaN on, so never."""
-        place = np.arange(len(self.value), dtype=np.int32)
-        tree = np.repeat(self.roots, np.diff(np.append(self.roots, len(place))))
+        """The index of each node's left child and the threshold from which rows go to the right child.
+
+        A leaf is its own child, with a threshold of NaN, so a descent stays there.
+        """
+        index = np.arange(len(self.value), dtype=np.int32)
+        tree = np.repeat(self.roots, np.diff(np.append(self.roots, len(index))))
         inner = self.left > 0
-        return (np.where(inner, tree + self.left.astype(np.int32), place),
+        return (np.where(inner, tree + self.left.astype(np.int32), index),
                 np.where(inner, self.value, np.float32(np.nan)))
 
     @classmethod
     def of(cls, booster: Any, classes: int) -> Forest:
-        """From an xgboost Booster without categories, trained on columns without missing values."""
+        """Convert an xgboost Booster, trained without categories and without missing values."""
         model = json.loads(bytes(booster.save_raw("json")))
         roots, parts = [0], []
         for tree in model["learner"]["gradient_booster"]["model"]["trees"]:
@@ -61,24 +64,24 @@ class Forest:
         return cls(classes, np.array(roots[:-1], np.int32), feature, value, left)
 
     def margins(self, rows: Floats) -> Floats:
-        """(row, feature) -> (row, class): scores before the softmax, up to a constant per row."""
+        """Score rows (row, feature): (row, class), before the softmax and up to a constant in each row."""
         following, threshold = self._descent
         values = np.ascontiguousarray(rows).ravel()
-        first = np.arange(len(rows))[:, None] * rows.shape[1]  # place of a row's first value
+        first = np.arange(len(rows))[:, None] * rows.shape[1]  # index of a row's first value
         node = np.broadcast_to(self.roots.astype(np.int64), (len(rows), len(self.roots)))
-        for _ in range(DEEPEST):
+        for _ in range(MAX_DEPTH):
             before, node = node, np.add(following[node], values[first + self.feature[node]] >= threshold[node],
                                         dtype=np.int64)
             if np.array_equal(before, node):
                 break
-        found: Floats = self.value[node].reshape(len(rows), -1, self.classes).sum(axis=1)
-        return found
+        margins: Floats = self.value[node].reshape(len(rows), -1, self.classes).sum(axis=1)
+        return margins
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What `read` reads. Trees are at most seven deep."""
+        """The arrays for `read`. Trees must have a depth of at most seven."""
         inner = self.left > 0
         thresholds, numbers = np.unique(self.value[inner], return_inverse=True)
-        assert self.left.max() < 1 << 8  # what a file's types hold
+        assert self.left.max() < 1 << 8  # the types in a file hold no more
         assert len(thresholds) <= 1 << 16
         coded = np.where(inner, 0, self.value).astype(np.float16).view(np.uint16)
         coded[inner] = numbers
@@ -86,37 +89,37 @@ class Forest:
                 "thresholds": thresholds}
 
     @classmethod
-    def read(cls, found: Mapping[str, NDArray[Any]], classes: int, features: int) -> Forest:
-        """From foreign arrays. Raises CheckpointError where they are no trees over so many features."""
+    def read(cls, arrays: Mapping[str, NDArray[Any]], classes: int, features: int) -> Forest:
+        """Check arrays and make a forest. Raises CheckpointError unless they are trees over `features` columns."""
         wanted = {"roots": np.int32, "feature": np.uint8, "coded": np.uint16, "left": np.uint8,
                   "thresholds": np.float32}
-        if set(found) != set(wanted) or any(found[name].dtype != kind or found[name].ndim != 1
-                                            for name, kind in wanted.items()):
-            raise CheckpointError("its trees are not the arrays that trees need")
-        coded, left, thresholds = found["coded"], found["left"].astype(np.uint16), found["thresholds"]
+        if set(arrays) != set(wanted) or any(arrays[name].dtype != kind or arrays[name].ndim != 1
+                                             for name, kind in wanted.items()):
+            raise CheckpointError(f"its trees are not the arrays {', '.join(wanted)} of their types")
+        coded, left, thresholds = arrays["coded"], arrays["left"].astype(np.uint16), arrays["thresholds"]
         inner = left > 0
         if len(coded) != len(left) or (inner.any() and int(coded[inner].max()) >= len(thresholds)):
-            raise CheckpointError("its trees are no trees")
+            raise CheckpointError("its tree arrays are inconsistent (threshold index out of range)")
         value = coded.view(np.float16).astype(np.float32)
         value[inner] = thresholds[coded[inner]]
-        forest = cls(classes, found["roots"], found["feature"], value, left)
+        forest = cls(classes, arrays["roots"], arrays["feature"], value, left)
         nodes, trees = len(forest.value), len(forest.roots)
-        sound = 0 < nodes <= MOST_NODES and {len(forest.feature), len(forest.left)} == {nodes} and trees > 0
+        sound = 0 < nodes <= MAX_NODES and {len(forest.feature), len(forest.left)} == {nodes} and trees > 0
         sound = sound and classes > 0 and trees % classes == 0 and forest.roots[0] == 0
         sound = sound and bool((np.diff(forest.roots) > 0).all()) and int(forest.roots[-1]) < nodes
         sound = sound and bool(np.isfinite(forest.value).all()) and int(forest.feature.max()) < features
         if sound:  # children follow their parents within the tree, so every descent ends
             sizes = np.diff(np.append(forest.roots, nodes))
             tree = np.repeat(np.arange(trees), sizes)
-            place, size = np.arange(nodes) - forest.roots[tree], sizes[tree]
-            sound = bool(((forest.left > place) & (forest.left + 1 < size))[inner].all())
+            index, size = np.arange(nodes) - forest.roots[tree], sizes[tree]
+            sound = bool(((forest.left > index) & (forest.left + 1 < size))[inner].all())
         if not sound:
-            raise CheckpointError("its trees are no trees")
+            raise CheckpointError("its tree arrays are inconsistent (a child, feature, root or value is out of range)")
         return forest
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Those of a safetensors file of trees. Raises CheckpointError."""
+    """Read the arrays of a safetensors file of trees. Raises CheckpointError."""
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's trees")
@@ -128,22 +131,25 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def read_forest(path: Path, arrays: Mapping[str, NDArray[Any]], prefix: str, classes: int, features: int) -> Forest:
-    """The Forest whose arrays' names begin so among a file's. Raises CheckpointError, naming the file."""
-    mine = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+    """Make the forest from those arrays of a file whose names begin with `prefix`.
+
+    Raises CheckpointError with the file's name.
+    """
+    parts = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     try:
-        return Forest.read(mine, classes, features)
+        return Forest.read(parts, classes, features)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from None
 
 
 def _tree(tree: Mapping[str, Any]) -> tuple[NDArray[np.uint8], Floats, NDArray[np.uint16]]:
-    """Nodes in breadth-first order, so that siblings lie side by side."""
+    """The features, values and left children of a tree's nodes in breadth-first order: siblings are adjacent."""
     left, right = tree["left_children"], tree["right_children"]
-    order, place = [0], 0
+    order, index = [0], 0
     first: dict[int, int] = {}
-    while place < len(order):
-        node = order[place]
-        place += 1
+    while index < len(order):
+        node = order[index]
+        index += 1
         if left[node] >= 0:
             first[node] = len(order)
             order += [left[node], right[node]]

@@ -1,8 +1,8 @@
-"""Ranker: boosted trees, small enough for a checkpoint, that put in order what the translator's beam proposes.
+"""Ranker: boosted trees, small enough for a checkpoint, that order the proposals of the translator's beam.
 
-The translator finds, among twenty thousand, the few configurations that are worth a look; which of these is fastest the
-trees know better, since they see each one whole, with all that derives from it. A proposal's probability is multiplied
-by exp(-predicted log(time / best) / TAU): where they find two alike, the translator decides.
+The translator selects a few good configurations among many thousands. The trees are better at ordering these few, since
+they see each configuration whole, with all derived quantities. A proposal's probability is multiplied by
+exp(-predicted log(time / best) / TAU); where the trees predict equal times, the translator decides.
 """
 
 from __future__ import annotations
@@ -23,26 +23,29 @@ from ..candidate import Candidate
 from .cost_trees import Trees, features
 from .forest import Forest, read_arrays, read_forest
 
-PROPOSALS = 32  # of the beam, for the ranker to choose from; more change little
-TAU = 0.01  # 1 % slower is e times less probable; anything from half to twice that serves as well
+PROPOSALS = 32  # number of the beam's proposals that are ordered; more change little
+TAU = 0.01  # 1 % slower is e times less probable; half of it or twice as much gives about the same
 
 
 @dataclass(frozen=True, eq=False)
 class Ranker:
-    """By kernel the number of features that its trees know, and forests of which the mean counts."""
+    """The number of features and the forests of each kernel; the mean of its forests is the prediction."""
 
     features: Mapping[str, int]
     forests: Mapping[str, tuple[Forest, ...]]
 
     @classmethod
     def of(cls, trees: Trees) -> Ranker:
-        """What fitted trees say."""
+        """Make a ranker from fitted trees."""
         return cls({name: models[0].num_features() for name, models in trees.models.items()},
                    {name: tuple(Forest.of(model, 1) for model in models) for name, models in trees.models.items()})
 
     @classmethod
     def read(cls, path: Path, about: Mapping[str, tuple[int, int]]) -> Ranker:
-        """From a foreign file; `about` has each kernel's numbers of features and of forests. Raises CheckpointError."""
+        """Read a ranker from a file, whose content is checked. Raises CheckpointError.
+
+        `about` maps a kernel's name to its number of features and its number of forests.
+        """
         arrays = read_arrays(path)
         return cls({name: features for name, (features, _) in about.items()},
                    {name: tuple(read_forest(path, arrays, f"{name}/{number}/", 1, features) for number in range(count))
@@ -50,33 +53,35 @@ class Ranker:
 
     @property
     def about(self) -> dict[str, tuple[int, int]]:
-        """What `read` needs to know."""
+        """The argument `about` of `read`."""
         return {name: (self.features[name], len(forests)) for name, forests in self.forests.items()}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What `read` reads from a safetensors file."""
+        """The arrays to write to a safetensors file for `read`."""
         return {f"{name}/{number}/{part}": array for name, forests in self.forests.items()
                 for number, forest in enumerate(forests) for part, array in forest.arrays().items()}
 
     def reorder(self, task: Task, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The same candidates, most probable first; together they stay as probable as they were. Nothing changes where
-        a kernel among them has no trees."""
+        """Order candidates with the trees, most probable first; the sum of their probabilities does not change.
+
+        The candidates are returned unchanged if one of their kernels has no trees.
+        """
         by_name = {space.kernel.name: space for space in task.spaces}
         kernels = [candidate.configuration.kernel for candidate in candidates]
         if not set(kernels) <= set(self.forests):
             return list(candidates)
         slowness = np.empty(len(candidates))
         for name in dict.fromkeys(kernels):
-            mine = [place for place, kernel in enumerate(kernels) if kernel == name]
-            slowness[mine] = self._slowness(by_name[name], [candidates[place] for place in mine])
+            indices = [index for index, kernel in enumerate(kernels) if kernel == name]
+            slowness[indices] = self._slowness(by_name[name], [candidates[index] for index in indices])
         before = np.array([candidate.log_probability for candidate in candidates], np.float64)
         after = before - slowness / TAU
         after += np.logaddexp.reduce(before) - np.logaddexp.reduce(after)
-        return [replace(candidates[place], log_probability=float(after[place]))
-                for place in np.argsort(-after, kind="stable")]
+        return [replace(candidates[index], log_probability=float(after[index]))
+                for index in np.argsort(-after, kind="stable")]
 
     def _slowness(self, space: SearchSpace, candidates: Sequence[Candidate]) -> NDArray[np.float64]:
-        """Predicted log(time / best)."""
+        """Predict log(time / best) of the candidates, which belong to one space. (candidate,)"""
         rows = np.array([space.row(candidate.configuration) for candidate in candidates])
         chosen = np.unique(rows)
         keep = np.zeros(len(space), np.bool_)
@@ -84,7 +89,7 @@ class Ranker:
         table = features(space.only(keep))
         name = space.kernel.name
         if table.shape[1] != self.features[name]:
-            raise CheckpointError(f"the checkpoint's trees of {name} know {self.features[name]} features, there are "
-                                  f"{table.shape[1]} here: it is of another version; train it anew")
-        found = np.stack([forest.margins(table)[:, 0] for forest in self.forests[name]]).mean(axis=0, dtype=np.float64)
-        return np.asarray(found)[np.searchsorted(chosen, rows)]
+            raise CheckpointError(f"the checkpoint's trees of {name} have {self.features[name]} features, this "
+                                  f"version computes {table.shape[1]}: train the checkpoint again")
+        margins = np.stack([forest.margins(table)[:, 0] for forest in self.forests[name]])
+        return np.asarray(margins.mean(axis=0, dtype=np.float64))[np.searchsorted(chosen, rows)]

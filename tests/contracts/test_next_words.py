@@ -68,9 +68,9 @@ def allowed_after(source: NextWord[Any], tasks: Sequence[Task], prefixes: Sequen
     """The words that may follow these prefixes, one for each task, and what they lead to."""
     grammars = [Grammar(source.vocabulary, task.spaces) for task in tasks]
     following = [grammar.follow(prefix) for grammar, prefix in zip(grammars, prefixes, strict=True)]
-    settled = [grammar.settled(after) for grammar, (_, after) in zip(grammars, following, strict=True)]
+    resolved = [grammar.resolved(after) for grammar, (_, after) in zip(grammars, following, strict=True)]
     owners = np.repeat(np.arange(len(tasks)), [len(words) for words, _ in following])
-    return (Allowed(owners, np.concatenate([words for words, _ in following]), np.concatenate(settled)),
+    return (Allowed(owners, np.concatenate([words for words, _ in following]), np.concatenate(resolved)),
             [prefix for _, after in following for prefix in after])
 
 

@@ -17,7 +17,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.sequence.beam import beam_search
-from seqtune.predictor.sequence.vocabulary import BEGIN, Batch, Vocabulary
+from seqtune.predictor.sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
 from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.translator import Choices, Source, Translator
 
@@ -86,15 +86,15 @@ def test_without_a_beam_generate_takes_the_likeliest_allowed_word_each_time(
 def test_other_models_and_generating_without_sentences_are_refused(translator: Translator) -> None:
     with pytest.raises(CheckpointError):
         huggingface.sentences("miopen", TASKS)
-    source = Source.of(Batch.of([VOCABULARY.source(CONVOLUTIONS[0], DEVICE)]))
-    with pytest.raises(MisuseError, match="which sentences are valid"):
+    source = Source.of(SourceBatch.of([VOCABULARY.source(CONVOLUTIONS[0], DEVICE)]))
+    with pytest.raises(MisuseError, match="needs the valid sentences"):
         huggingface.TranslatorModel.of(translator).generate(
             **source._asdict(), decoder_start_token_id=BEGIN, max_length=5, use_cache=False)
 
 
 def inputs() -> tuple[Source, torch.Tensor, torch.Tensor, torch.Tensor]:
     """A source per convolution, two words, their derived quantities, and those of every possible next word."""
-    source = Source.of(Batch.of([VOCABULARY.source(problem, DEVICE) for problem in CONVOLUTIONS]))
+    source = Source.of(SourceBatch.of([VOCABULARY.source(problem, DEVICE) for problem in CONVOLUTIONS]))
     generator = torch.Generator().manual_seed(0)
     count, targets, derived = len(CONVOLUTIONS), len(VOCABULARY.targets), len(VOCABULARY.derived)
     return (source, torch.full((count, 2), BEGIN), torch.randn((count, 2, derived), generator=generator),
@@ -103,7 +103,7 @@ def inputs() -> tuple[Source, torch.Tensor, torch.Tensor, torch.Tensor]:
 
 def test_the_pretrained_model_and_the_checkpoint_read_each_other(translator: Translator, tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    source, words, settled, following = inputs()
+    source, words, resolved, following = inputs()
     targets = len(VOCABULARY.targets)
     choices = Choices(torch.arange(words.numel()).repeat_interleave(targets),
                       torch.arange(targets).repeat(words.numel()), following.flatten(0, 2))
@@ -111,12 +111,12 @@ def test_the_pretrained_model_and_the_checkpoint_read_each_other(translator: Tra
     pretrained = transformers.AutoModelForSeq2SeqLM.from_pretrained(ours).eval()
     assert list(pretrained.state_dict()) == list(translator.state_dict())
     with torch.inference_mode():
-        wanted = translator(source, words, settled, choices)
-        logits = pretrained(*source, decoder_input_ids=words, settled=settled, following=following).logits
+        wanted = translator(source, words, resolved, choices)
+        logits = pretrained(*source, decoder_input_ids=words, resolved=resolved, following=following).logits
         torch.testing.assert_close(logits.flatten(), wanted)
         huggingface.TranslatorModel.of(translator).save_pretrained(theirs)
         (theirs / "seqtune.json").write_bytes((ours / "seqtune.json").read_bytes())
-        torch.testing.assert_close(Checkpoint.load(theirs).model(source, words, settled, choices), wanted)
+        torch.testing.assert_close(Checkpoint.load(theirs).model(source, words, resolved, choices), wanted)
 
 
 def test_the_pretrained_model_trains_the_translator_itself(translator: Translator) -> None:
@@ -124,8 +124,8 @@ def test_the_pretrained_model_trains_the_translator_itself(translator: Translato
     assert translator.source.training
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     before = translator.target.word.weight.detach().clone()
-    source, words, settled, following = inputs()
-    model(*source, decoder_input_ids=words, settled=settled, following=following).logits.square().sum().backward()
+    source, words, resolved, following = inputs()
+    model(*source, decoder_input_ids=words, resolved=resolved, following=following).logits.square().sum().backward()
     optimizer.step()
     assert not torch.equal(before, translator.target.word.weight)
     assert model.translator is translator

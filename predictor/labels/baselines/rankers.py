@@ -123,7 +123,7 @@ class _MatchingExamples:
 def words_of(kernel: Kernel, indices: ValueIndices, vocabulary: Vocabulary) -> Tensor:
     """The target words of values given by their indices, both (..., parameter). The word for -1 is arbitrary."""
     return torch.from_numpy(np.stack([words[indices[..., column]] for column, words
-                                      in enumerate(vocabulary.places(kernel.name))], axis=-1))
+                                      in enumerate(vocabulary.value_words(kernel.name))], axis=-1))
 
 
 class TwoTowerRanker:

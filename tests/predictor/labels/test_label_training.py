@@ -56,7 +56,7 @@ def test_the_same_seed_gives_the_same_weights_and_an_interrupted_training_resume
     train(label_parts[0], None, options, stop)
     messages: list[str] = []
     resumed = train(label_parts[0], None, options, epochs.append, say=messages.append)
-    assert messages == ["going on after epoch 2 of 3"]
+    assert messages == ["resuming after epoch 2 of 3"]
     whole = train(label_parts[0], None, replace(options, state=None))
     assert [progress.epoch for progress in epochs] == [1, 2, 3]
     assert set(epochs[-1].figures) == {"validation", "right"}

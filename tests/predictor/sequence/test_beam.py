@@ -105,7 +105,7 @@ class Dice:
         return generator.normal(0, self.scale, len(self.vocabulary.targets)).astype(np.float32)
 
     def _of(self, state: list[tuple[object, ...]], allowed: Allowed) -> np.ndarray:
-        assert allowed.settled.shape == (len(allowed.words), len(self.vocabulary.derived))
+        assert allowed.resolved.shape == (len(allowed.words), len(self.vocabulary.derived))
         assert set(allowed.after.tolist()) == set(range(len(state))), "every hypothesis has a word that may follow"
         table = np.stack([self._scores(said) for said in state])
         return np.asarray(table[allowed.after, allowed.words])

@@ -11,7 +11,7 @@ from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import KERNELS, kernel, kernels_for
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.sequence.derived_quantities import LEAST, MOST, Settled, settling_columns
+from seqtune.predictor.sequence.derived_quantities import MAX_LOG2, MIN_LOG2, ResolvedQuantities, resolving_columns
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 
 DEVICE = Device("toy:a", "toy", "arch1", "simd", threads=2)
@@ -25,23 +25,23 @@ PROBLEM = Problem.make("conv2d", c=64, h=58, w=58, k=48, r=3, s=3)
 
 
 def test_a_quantity_is_settled_with_the_last_parameter_that_it_needs_even_through_others() -> None:
-    assert settling_columns(TOY) == {"per_thread": -1, "area": 0, "loop": 2, "volume": 2, "early": 0}
+    assert resolving_columns(TOY) == {"per_thread": -1, "area": 0, "loop": 2, "volume": 2, "early": 0}
 
 
 def test_quantities_are_given_as_log2_once_settled_and_words_never() -> None:
     vocabulary, space = Vocabulary.build([TOY], [DEVICE]), SearchSpace(TOY, PROBLEM, DEVICE)
-    settled, row = Settled(space, vocabulary), len(space) - 1  # tile=7 depth=2
+    resolved, row = ResolvedQuantities(space, vocabulary), len(space) - 1  # tile=7 depth=2
     for column, wanted in ((-1, {"per_thread": 28}), (0, {"per_thread": 28, "area": 49, "early": 77}),
                            (2, {"per_thread": 28, "area": 49, "early": 77, "volume": 98})):
-        (found,) = settled.after(np.array([row]), column)
+        (found,) = resolved.after(np.array([row]), column)
         known = {name: 2.0**value for name, value in zip(vocabulary.derived, found, strict=True) if not np.isnan(value)}
         assert known == pytest.approx(wanted, rel=5e-3)
-    flat = settled.after(np.array([0]), 2)[0]
-    assert flat[vocabulary.derived.index("volume")] == LEAST, "zero has no log2"
+    flat = resolved.after(np.array([0]), 2)[0]
+    assert flat[vocabulary.derived.index("volume")] == MIN_LOG2, "zero has no log2"
 
 
 def test_quantities_that_the_vocabulary_lacks_are_left_out() -> None:
-    empty = Settled(SearchSpace(TOY, PROBLEM, DEVICE), Vocabulary.build([], [DEVICE]))
+    empty = ResolvedQuantities(SearchSpace(TOY, PROBLEM, DEVICE), Vocabulary.build([], [DEVICE]))
     assert empty.after(np.array([0, 1]), 2).shape == (2, 0)
 
 
@@ -54,13 +54,13 @@ def test_in_every_real_kernel_all_rows_of_a_prefix_agree_on_what_it_settles() ->
     vocabulary = Vocabulary.build([kernel(name) for name in KERNELS if name.startswith(("llvm.", "opencl."))], [device])
     for family in families:
         space = SearchSpace(family, problem, device)
-        settled, rows = Settled(space, vocabulary), space.rows
+        resolved, rows = ResolvedQuantities(space, vocabulary), space.rows
         for column in range(-1, rows.shape[1]):
             new = np.ones(len(rows), bool)
             new[1:] = (rows[1:, :column + 1] != rows[:-1, :column + 1]).any(axis=1)
             first = np.maximum.accumulate(np.where(new, np.arange(len(rows)), 0))
-            np.testing.assert_array_equal(settled.after(np.arange(len(rows)), column), settled.after(first, column))
-        last = settled.after(np.arange(len(rows)), rows.shape[1] - 1)
+            np.testing.assert_array_equal(resolved.after(np.arange(len(rows)), column), resolved.after(first, column))
+        last = resolved.after(np.arange(len(rows)), rows.shape[1] - 1)
         known = ~np.isnan(last)
         assert known.any()
-        assert ((last[known] >= LEAST) & (last[known] <= MOST)).all()
+        assert ((last[known] >= MIN_LOG2) & (last[known] <= MAX_LOG2)).all()

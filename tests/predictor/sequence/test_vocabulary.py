@@ -13,7 +13,7 @@ from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.sequence.numeric_codes import CODE_SIZE, MODULI, codes
-from seqtune.predictor.sequence.vocabulary import PAD, UNKNOWN, Batch, Vocabulary
+from seqtune.predictor.sequence.vocabulary import PAD, UNKNOWN, SourceBatch, Vocabulary
 
 DEVICE = Device("toy:a", "toy", "arch1", "simd", threads=2, extra=(("flavour", "mint"), ("queues", 3)))
 FIRST = Kernel("toy.first", "conv2d", ("toy",), (
@@ -77,8 +77,8 @@ def test_an_unknown_feature_sets_the_unknown_flag() -> None:
 
 
 def test_kernels_share_the_words_of_parameters_with_the_same_name() -> None:
-    assert VOCABULARY.places("toy.first")[0][1] == VOCABULARY.places("toy.second")[0][0]
-    assert len(set(VOCABULARY.places("toy.first")[2].tolist())) == 2, "8 and '8' are two words"
+    assert VOCABULARY.value_words("toy.first")[0][1] == VOCABULARY.value_words("toy.second")[0][0]
+    assert len(set(VOCABULARY.value_words("toy.first")[2].tolist())) == 2, "8 and '8' are two words"
     assert VOCABULARY.longest == 4
     groups = VOCABULARY.target_groups()
     assert groups[VOCABULARY.kernel("toy.first")] == groups[VOCABULARY.kernel("toy.second")]
@@ -130,7 +130,7 @@ def test_changed_constraints_alone_still_fit() -> None:
 def test_a_batch_pads_to_the_longest_and_masks_the_padding() -> None:
     short = VOCABULARY.source(Problem.make("recorded", size=3), DEVICE)
     long = VOCABULARY.source(PROBLEM, DEVICE)
-    batch = Batch.of([short, long])
+    batch = SourceBatch.of([short, long])
     assert batch.mask.sum(axis=1).tolist() == [len(short.names), len(long.names)]
     assert not batch.names[0, len(short.names):].any()
     assert np.array_equal(batch.codes[1], long.codes)

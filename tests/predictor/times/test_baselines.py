@@ -14,8 +14,8 @@ from seqtune.predictor.times.baselines import (
     Fixed,
     Nearest,
     TreesMethod,
-    made_legal,
     nearest_row,
+    nearest_valid,
     random_log_share,
 )
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
@@ -74,14 +74,14 @@ def test_fixed_picks_the_best_configuration_where_everything_is_known() -> None:
     assert means[first.key] == pytest.approx(min(means.values()), rel=1e-6)
 
 
-def test_a_wish_is_made_legal_as_the_space_does_it() -> None:
+def test_a_wish_is_nearest_valid_as_the_space_does_it() -> None:
     space = TEST[0].task.spaces[0]
     wishes: list[dict[str, int | str]] = [
         {"vector": 16, "tile_k": 4, "tile_w": 14, "unroll": 4, "order": "rows"}, {"vector": 8}, {"tile_w": 5}]
     for wish in wishes:
         assert space[nearest_row(space, wish)] == space.nearest(wish)
-    assert made_legal([("fake.other", {})], TEST[0].task, 3) == [Candidate(space.default)]
-    assert len(made_legal([("fake.direct", {"vector": 8})] * 3, TEST[0].task, 3)) == 1
+    assert nearest_valid([("fake.other", {})], TEST[0].task, 3) == [Candidate(space.default)]
+    assert len(nearest_valid([("fake.direct", {"vector": 8})] * 3, TEST[0].task, 3)) == 1
 
 
 def test_the_teacher_keeps_what_was_measured_and_fills_the_rest_nearly_right() -> None:

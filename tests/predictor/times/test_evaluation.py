@@ -20,8 +20,16 @@ from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.times import evaluation as module
 from seqtune.predictor.times.baselines import random_log_share
 from seqtune.predictor.times.checkpoint import Checkpoint
-from seqtune.predictor.times.evaluation import EvaluateOptions, Outcome, Row, bootstrap, evaluate, outcomes, rows
-from seqtune.predictor.times.lessons import vocabulary_of
+from seqtune.predictor.times.evaluation import (
+    EvaluateOptions,
+    EvaluationRow,
+    Outcome,
+    bootstrap,
+    evaluate,
+    outcomes,
+    rows,
+)
+from seqtune.predictor.times.training_examples import vocabulary_of
 from seqtune.predictor.times.translator import Translator
 from tests.support.synthetic import Data, data, time_of
 
@@ -115,11 +123,11 @@ def test_a_live_evaluation_measures_what_the_methods_propose() -> None:
         asked[problem.key, device.name] = list(configurations)
         return _measure(problem, device, configurations)
 
-    questions = [(measured.problem, measured.device) for measured in measured_tasks(DATA, held_out=True)][:3]
+    queries = [(measured.problem, measured.device) for measured in measured_tasks(DATA, held_out=True)][:3]
     options = EvaluateOptions(sample=40)
-    live = outcomes(DATA, None, ("random", "trees", "default"), (0, 5), options, measure, questions)
+    live = outcomes(DATA, None, ("random", "trees", "default"), (0, 5), options, measure, queries)
     assert [(verdict.problem, verdict.device) for verdict in live] == list(asked)
-    for verdict, (problem, device) in zip(live, questions, strict=True):
+    for verdict, (problem, device) in zip(live, queries, strict=True):
         times = [time_of(problem, device, configuration) for configuration in asked[verdict.problem, verdict.device]]
         assert verdict.log_shares["default", 0] == pytest.approx(math.log(min(times) / times[0]))
         assert verdict.log_shares["trees", 5] >= verdict.log_shares["trees", 0]
@@ -130,7 +138,7 @@ def test_a_live_evaluation_measures_what_the_methods_propose() -> None:
 def test_a_problem_on_which_nothing_runs_is_left_out_of_a_live_evaluation() -> None:
     place = DATA.devices["fake:wide"]
     broken, unprepared, good = [one.problem for one in measured_tasks(DATA, held_out=True) if one.device == place][:3]
-    questions = [(problem, place) for problem in (broken, unprepared, good)]
+    queries = [(problem, place) for problem in (broken, unprepared, good)]
 
     def measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> list[Measurement]:
         if problem == unprepared:
@@ -139,19 +147,19 @@ def test_a_problem_on_which_nothing_runs_is_left_out_of_a_live_evaluation() -> N
         return failed if problem == broken else _measure(problem, device, configurations)
 
     told: list[tuple[Problem, str]] = []
-    found = outcomes(DATA, None, ("random", "default"), (0,), None, measure, questions,
+    found = outcomes(DATA, None, ("random", "default"), (0,), None, measure, queries,
                      lambda problem, reason: told.append((problem, reason)))
     assert [outcome.problem for outcome in found] == [good.key]
     assert told == [(broken, f"no configuration of {broken.brief()} ran on {place.name}"),
                     (unprepared, "the operands cannot be prepared")]
     with pytest.raises(SeqtuneError, match="operands"):
-        evaluate(DATA, None, ("default",), measure=measure, questions=questions[:2])
+        evaluate(DATA, None, ("default",), measure=measure, queries=queries[:2])
 
     def closed(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> list[Measurement]:
         raise UnavailableError("it does not open")
 
     with pytest.raises(UnavailableError):
-        evaluate(DATA, None, ("default",), measure=closed, questions=questions)
+        evaluate(DATA, None, ("default",), measure=closed, queries=queries)
 
 
 def test_live_and_replayed_agree_where_everything_is_measured() -> None:
@@ -175,7 +183,7 @@ def test_the_interval_tells_a_real_difference_from_none() -> None:
 def test_being_worse_is_said_only_where_the_whole_interval_is_below() -> None:
     found = [Outcome(str(number), "d", {("seq2seq", 0): -0.2, ("trees", 0): -0.01 * (number % 3), ("default", 0): -0.4,
                                         ("fixed", 0): -0.2 - 0.3 * (-1) ** number}, 0) for number in range(20)]
-    at: dict[str, Row] = {row.method: row for row in rows(found)}
+    at: dict[str, EvaluationRow] = {row.method: row for row in rows(found)}
     assert at["trees"].worse
     assert not at["default"].worse
     assert not at["fixed"].worse

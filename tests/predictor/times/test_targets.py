@@ -13,8 +13,8 @@ from seqtune.data.measured_tasks import counted, measured_tasks, split
 from seqtune.errors import FormatError
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.sequence.vocabulary import BEGIN
-from seqtune.predictor.times.lessons import vocabulary_of
-from seqtune.predictor.times.targets import Examples, Tree, probabilities
+from seqtune.predictor.times.targets import PrefixTree, TargetSentences, probabilities
+from seqtune.predictor.times.training_examples import vocabulary_of
 from tests.support.synthetic import DIRECT, WIDE, Data, data
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
@@ -41,7 +41,7 @@ def test_next_words_agree_with_brute_force() -> None:
     p = probabilities(slowness, 0.1)
     (space,) = measured.task.spaces
     rows = np.random.default_rng(0).integers(0, len(space), 25)
-    examples = Tree(measured.task, slowness, vocabulary, 0.1).examples(rows)
+    examples = PrefixTree(measured.task, slowness, vocabulary, 0.1).sentences(rows)
     sentences = np.array([vocabulary.target(space[row]) for row in range(len(space))])
     np.testing.assert_array_equal(examples.words, sentences[rows])
     assert (examples.inputs[:, 0] == BEGIN).all()
@@ -61,17 +61,17 @@ def test_each_word_comes_with_the_quantities_that_it_settles() -> None:
     vocabulary = vocabulary_of([measured])
     (space,) = measured.task.spaces
     rows = np.random.default_rng(0).integers(0, len(space), 25)
-    examples = Tree(measured.task, measured.seconds / measured.best - 1, vocabulary, 0.1).examples(rows)
+    examples = PrefixTree(measured.task, measured.seconds / measured.best - 1, vocabulary, 0.1).sentences(rows)
     sentences = np.array([vocabulary.target(space[row]) for row in range(len(space))])
     columns = space.columns()
-    first = {"registers_each": 1, "accumulators": 3}  # the number of words with which each is settled
+    first = {"registers_each": 1, "accumulators": 3}  # the number of words with which each is resolved
     assert set(vocabulary.derived) == set(first)
-    assert np.isnan(examples.inputs_settled[:, 0]).all()
-    np.testing.assert_array_equal(examples.inputs_settled[:, 1:], examples.settled[:, :-1])
+    assert np.isnan(examples.inputs_resolved[:, 0]).all()
+    np.testing.assert_array_equal(examples.inputs_resolved[:, 1:], examples.resolved[:, :-1])
     for place, name in enumerate(vocabulary.derived):
         wanted = np.log2(columns[name].astype(float))
-        assert np.isnan(examples.settled[:, :first[name], place]).all()
-        assert examples.settled[:, first[name]:, place] == pytest.approx(
+        assert np.isnan(examples.resolved[:, :first[name], place]).all()
+        assert examples.resolved[:, first[name]:, place] == pytest.approx(
             np.repeat(wanted[rows, None], sentences.shape[1] - first[name], axis=1), rel=1e-3)
         assert np.isnan(examples.quantities[examples.step < first[name], place]).all()
         for row in np.flatnonzero(examples.step >= first[name]):
@@ -86,7 +86,7 @@ def test_sentences_are_drawn_as_often_as_they_are_wanted() -> None:
     vocabulary = vocabulary_of([measured])
     slowness = measured.seconds / measured.best - 1
     best = vocabulary.target(measured.task.spaces[0][int(np.argmin(slowness))])
-    tree = Tree(measured.task, slowness, vocabulary, 0.04)
+    tree = PrefixTree(measured.task, slowness, vocabulary, 0.04)
     drawn = tree.sample(np.random.default_rng(0), 4000, explore=0.0).words
     often = (drawn == best).all(axis=1).mean()
     assert often == pytest.approx(probabilities(slowness, 0.04).max(), abs=0.03)
@@ -96,13 +96,13 @@ def test_sentences_are_drawn_as_often_as_they_are_wanted() -> None:
 
 def test_joined_examples_keep_their_sentences() -> None:
     measured = _measured()
-    tree = Tree(measured.task, measured.seconds / measured.best - 1, vocabulary_of([measured]), 0.04)
-    one, two = tree.examples(np.array([0, 5])), tree.examples(np.array([7]))
-    both = Examples.joined([one, two])
+    tree = PrefixTree(measured.task, measured.seconds / measured.best - 1, vocabulary_of([measured]), 0.04)
+    one, two = tree.sentences(np.array([0, 5])), tree.sentences(np.array([7]))
+    both = TargetSentences.joined([one, two])
     assert both.words.shape[0] == 3
     np.testing.assert_array_equal(both.word[both.sentence == 2], two.word)
     np.testing.assert_array_equal(both.quantities[both.sentence == 2], two.quantities)
-    np.testing.assert_array_equal(both.settled, np.concatenate([one.settled, two.settled]))
+    np.testing.assert_array_equal(both.resolved, np.concatenate([one.resolved, two.resolved]))
     np.testing.assert_array_equal(both.share[both.sentence == 1], one.share[one.sentence == 1])
 
 

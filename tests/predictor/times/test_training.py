@@ -20,12 +20,12 @@ from seqtune.kernels.problem_sets.similarity import near
 from seqtune.predictor.sequence.vocabulary import Sentence
 from seqtune.predictor.times import training
 from seqtune.predictor.times.checkpoint import Checkpoint
-from seqtune.predictor.times.evaluation import judged
-from seqtune.predictor.times.lessons import make_lessons, make_teacher, vocabulary_of
+from seqtune.predictor.times.evaluation import judge
 from seqtune.predictor.times.loss import sentence_loss
 from seqtune.predictor.times.retraining import RETRAINING, retrain
-from seqtune.predictor.times.targets import Examples
+from seqtune.predictor.times.targets import TargetSentences
 from seqtune.predictor.times.training import train
+from seqtune.predictor.times.training_examples import make_examples, make_teacher, vocabulary_of
 from seqtune.predictor.times.training_options import TrainingOptions
 from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.training.loop import Progress
@@ -42,7 +42,7 @@ QUICK = TrainingOptions(epochs=6, batch=16, sentences=4, rate=3e-3, average=0.9,
 
 
 def _share(checkpoint: Checkpoint, where: Data = DATA) -> float:
-    return math.exp(float(np.mean([verdict.log_shares["seq2seq", 0] for verdict in judged(where, checkpoint)])))
+    return math.exp(float(np.mean([verdict.log_shares["seq2seq", 0] for verdict in judge(where, checkpoint)])))
 
 
 def _weights(checkpoint: Checkpoint) -> torch.Tensor:
@@ -78,12 +78,12 @@ def test_an_epoch_has_all_measured_problems_and_as_many_sampled_ones_as_fit(monk
     found = measured_tasks(DATA, held_out=False)
     options = replace(QUICK, extra=30, lessons=len(found) + 7)
     vocabulary = vocabulary_of(found)
-    lessons = make_lessons(found, make_teacher(found, options), vocabulary, options, [])
+    lessons = make_examples(found, make_teacher(found, options), vocabulary, options, [])
     seen: list[bytes] = []
 
-    def listening(model: Translator, sources: Sequence[Sentence], examples: Examples, *rest: Any) -> torch.Tensor:
+    def listening(model: Translator, sources: Sequence[Sentence], targets: TargetSentences, *rest: Any) -> torch.Tensor:
         seen.extend(source.codes.tobytes() for source in sources)
-        return sentence_loss(model, sources, examples, *rest)
+        return sentence_loss(model, sources, targets, *rest)
 
     monkeypatch.setattr(training, "sentence_loss", listening)
     training.fit(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64), vocabulary, lessons, [],
@@ -99,10 +99,10 @@ def test_an_epoch_has_all_measured_problems_and_as_many_sampled_ones_as_fit(monk
 def test_what_is_held_to_an_anchor_is_learned_already_where_the_translator_is_the_anchor() -> None:
     found = measured_tasks(DATA, held_out=False)[:6]
     vocabulary = vocabulary_of(found)
-    lessons = make_lessons(found, None, vocabulary, QUICK, [])
+    lessons = make_examples(found, None, vocabulary, QUICK, [])
     model = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval()
     generator = np.random.default_rng(0)
-    examples = Examples.joined([lesson.tree.sample(generator, 2, 0.0) for lesson in lessons])
+    examples = TargetSentences.joined([lesson.tree.sample(generator, 2, 0.0) for lesson in lessons])
     sources = [lesson.source for lesson in lessons]
 
     def loss(held: float) -> float:
@@ -156,7 +156,7 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
 
 def test_without_a_teacher_only_measured_rows_are_learned_from() -> None:
     found = measured_tasks(DATA, held_out=False)
-    lessons = make_lessons(found, None, vocabulary_of(found), replace(QUICK, extra=50), [])
+    lessons = make_examples(found, None, vocabulary_of(found), replace(QUICK, extra=50), [])
     assert len(lessons) == len(found)
     checkpoint, report = train(DATA, replace(QUICK, teacher=False))
     assert report["teacher_share"] is None
@@ -219,7 +219,7 @@ def test_what_the_old_records_hold_out_is_not_learned_from_nor_are_near_twins() 
     assert (report["left_out"], report["new_problems"], report["new_cases"]) == (2, 2, 2)
     assert report["old_cases"] == 2 * (len(known) - 1), "nor is rehearsed what the new ones hold out"
     for name in DATA.devices:
-        logs = [outcome.log_shares["seq2seq", 0] for outcome in judged(DATA, old) if outcome.device == name]
+        logs = [outcome.log_shares["seq2seq", 0] for outcome in judge(DATA, old) if outcome.device == name]
         assert report["old"]["before"][name]["0"] == pytest.approx(math.exp(np.mean(logs)))
     with pytest.raises(MisuseError, match=r"all 2 training problems .* held out"):
         retrain(old, Data(new.frame[new.frame["problem"].isin([twin.key, held[1].key])], new.devices), DATA, QUICK)

@@ -15,9 +15,9 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.networks.dimensions import Dimensions
 from seqtune.predictor.sequence.beam import Allowed, beam_search, beam_search_many
-from seqtune.predictor.sequence.vocabulary import BEGIN, Batch, Vocabulary
+from seqtune.predictor.sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
 from seqtune.predictor.times.decoding import TranslatorWords
-from seqtune.predictor.times.translator import FIT_SIZE, Choices, Source, Translator, fits, settled_codes
+from seqtune.predictor.times.translator import FIT_SIZE, Choices, Source, Translator, fits, resolved_codes
 from tests.support.tasks import task_of
 
 DEVICE = Device("toy:a", "toy", "arch1", "simd", threads=2, vector_bits=512)
@@ -35,11 +35,11 @@ VOCABULARY = Vocabulary.build([KERNEL, GEMM], [DEVICE])
 
 
 def source(problems: list[Problem]) -> Source:
-    return Source.of(Batch.of([VOCABULARY.source(problem, DEVICE) for problem in problems]))
+    return Source.of(SourceBatch.of([VOCABULARY.source(problem, DEVICE) for problem in problems]))
 
 
-def settled(*shape: int, seed: int = 0) -> torch.Tensor:
-    """Some quantities, some of them not settled."""
+def resolved(*shape: int, seed: int = 0) -> torch.Tensor:
+    """Some quantities, some of them not resolved."""
     generator = torch.Generator().manual_seed(seed)
     found = torch.randn((*shape, len(VOCABULARY.derived)), generator=generator) * 3
     return torch.where(torch.rand(found.shape, generator=generator) < 0.3, torch.nan, found)
@@ -49,12 +49,12 @@ def every(words: torch.Tensor) -> Choices:
     """Every target word after each of the words."""
     targets = len(VOCABULARY.targets)
     return Choices(torch.arange(words.numel()).repeat_interleave(targets), torch.arange(targets).repeat(words.numel()),
-                   settled(words.numel() * targets, seed=1))
+                   resolved(words.numel() * targets, seed=1))
 
 
 def logits(translator: Translator, read: Source, words: torch.Tensor) -> torch.Tensor:
     """(sentence, step, target word)"""
-    scores: torch.Tensor = translator(read, words, settled(1, words.shape[1]).expand(len(words), -1, -1), every(words))
+    scores: torch.Tensor = translator(read, words, resolved(1, words.shape[1]).expand(len(words), -1, -1), every(words))
     return scores.view(*words.shape, -1)
 
 
@@ -71,11 +71,11 @@ def test_it_stays_under_two_million_weights(translator: Translator) -> None:
 def test_cached_steps_give_what_teacher_forcing_gives(translator: Translator) -> None:
     words = torch.randint(2, len(VOCABULARY.targets), (len(PROBLEMS), VOCABULARY.longest))
     words[:, 0] = BEGIN
-    said, choices = settled(*words.shape), every(words)
+    said, choices = resolved(*words.shape), every(words)
     said[:, 0] = torch.nan
     with torch.inference_mode():
         whole = translator(source(PROBLEMS), words, said, choices).view(*words.shape, -1).numpy()
-    steps = choices.settled.view(*words.shape, -1, len(VOCABULARY.derived)).numpy()
+    steps = choices.resolved.view(*words.shape, -1, len(VOCABULARY.derived)).numpy()
     model, state, count = TranslatorWords(translator, VOCABULARY), None, len(VOCABULARY.targets)
     for place in range(words.shape[1]):
         allowed = Allowed(np.arange(len(words)).repeat(count), np.tile(np.arange(count), len(words)),
@@ -92,7 +92,7 @@ def test_no_word_sees_the_words_after_it_nor_what_they_settle(translator: Transl
     words = torch.full((1, VOCABULARY.longest), BEGIN)
     other, choices = words.clone(), every(words)
     other[:, 3:] = 4
-    said, settling = torch.full((1, VOCABULARY.longest, 2), torch.nan), settled(1, VOCABULARY.longest)
+    said, settling = torch.full((1, VOCABULARY.longest, 2), torch.nan), resolved(1, VOCABULARY.longest)
     settling[:, :5] = torch.nan
     with torch.inference_mode():
         first, second, third = (
@@ -115,7 +115,7 @@ def test_a_word_is_scored_by_what_it_settles(translator: Translator) -> None:
 
 
 def test_codes_of_settled_quantities_are_finite_and_zero_where_nothing_is_settled() -> None:
-    found = settled_codes(torch.tensor([[0.0, torch.nan], [48.0, -14.0]]))
+    found = resolved_codes(torch.tensor([[0.0, torch.nan], [48.0, -14.0]]))
     assert found.isfinite().all()
     known, unknown = found[0].view(2, -1)
     assert known.tolist() == [1, 0, 0, 1, 1, 1 / 16]
@@ -137,20 +137,20 @@ def test_padding_changes_nothing(translator: Translator) -> None:
     words = torch.full((1, 1), BEGIN)
     with torch.inference_mode():
         alone = logits(translator, source([gemm]), words)
-        padded = translator(source([PROBLEMS[0], gemm]), words.expand(2, 1), settled(1, 1).expand(2, -1, -1),
-                            every(words)._replace(place=torch.ones(len(VOCABULARY.targets), dtype=torch.int64)))
+        padded = translator(source([PROBLEMS[0], gemm]), words.expand(2, 1), resolved(1, 1).expand(2, -1, -1),
+                            every(words)._replace(position=torch.ones(len(VOCABULARY.targets), dtype=torch.int64)))
     torch.testing.assert_close(alone.flatten(), padded, atol=1e-5, rtol=1e-4)
 
 
 def test_the_order_of_hypotheses_is_free(translator: Translator) -> None:
     model = TranslatorWords(translator, VOCABULARY)
-    known, none = settled(4).numpy(), np.full((4, len(VOCABULARY.derived)), np.nan, np.float32)
+    known, none = resolved(4).numpy(), np.full((4, len(VOCABULARY.derived)), np.nan, np.float32)
     allowed = Allowed(np.arange(4), np.array([4, 5, 6, 7]), none)
     state, first = model.start([(problem, DEVICE) for problem in PROBLEMS], allowed)
     parents, words = np.array([2, 0, 0, 3]), np.array([3, 4, 5, 3])
     _, together = model.advance(state, Allowed(parents, words, known), allowed)
     for row, parent in enumerate(parents):
-        following = allowed._replace(words=allowed.words[[parent]], after=np.array([0]), settled=none[:1])
+        following = allowed._replace(words=allowed.words[[parent]], after=np.array([0]), resolved=none[:1])
         alone, scores = model.start([(PROBLEMS[parent], DEVICE)], following)
         assert scores[0] == pytest.approx(first[parent], abs=1e-4)
         said = Allowed(np.array([0]), words[row:row + 1], known[row:row + 1])
@@ -193,16 +193,16 @@ def test_growing_keeps_what_was_learned_and_makes_room(translator: Translator) -
     assert larger.derived == (*VOCABULARY.derived, "depths")
     grown = translator.grown(larger)
     words = torch.tensor([[BEGIN, 2, 5]])
-    said, choices = settled(1, 3), every(words)
-    wider = [torch.cat([known, torch.ones(*known.shape[:-1], 1)], dim=-1) for known in (said, choices.settled)]
+    said, choices = resolved(1, 3), every(words)
+    wider = [torch.cat([known, torch.ones(*known.shape[:-1], 1)], dim=-1) for known in (said, choices.resolved)]
     with torch.inference_mode():
         old = translator(source(PROBLEMS[:1]), words, said, choices)
-        more = grown(source(PROBLEMS[:1]), words, wider[0], choices._replace(settled=wider[1]))
+        more = grown(source(PROBLEMS[:1]), words, wider[0], choices._replace(resolved=wider[1]))
         torch.testing.assert_close(more, old, msg="a new quantity begins as of no influence")
-        there = [Source.of(Batch.of([one.source(PROBLEMS[0], device)])) for one in (VOCABULARY, larger)]
+        there = [Source.of(SourceBatch.of([one.source(PROBLEMS[0], device)])) for one in (VOCABULARY, larger)]
         assert not torch.equal(there[0].words, there[1].words)
         before = translator(there[0], words, said, choices)
-        after = grown(there[1], words, wider[0], choices._replace(settled=wider[1]))
+        after = grown(there[1], words, wider[0], choices._replace(resolved=wider[1]))
         torch.testing.assert_close(after, before, msg="a new word begins as <unknown>")
     problem = PROBLEMS[0]
     assert beam_search(TranslatorWords(grown, larger), task_of(SearchSpace(new, problem, device)), 3, 3)

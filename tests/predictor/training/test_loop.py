@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.errors import FormatError
-from seqtune.predictor.training.loop import Batch, Course, Progress, Verdict, fit
+from seqtune.predictor.training.loop import Batch, Course, Progress, Validation, fit
 
 POINTS = torch.tensor([[0.0], [1.0], [2.0], [3.0]])
 
@@ -59,7 +59,7 @@ def test_the_loss_falls_and_the_latest_average_is_kept_without_a_verdict() -> No
 def test_a_training_stops_when_its_patience_ends_and_keeps_the_best_epoch() -> None:
     scores = iter([0.1, 0.5, 0.4, 0.3, 0.2, 0.1])
     told: list[Progress] = []
-    course = Course(batches, lambda model: Verdict({"share": 0.25}, next(scores)), patience=2)
+    course = Course(batches, lambda model: Validation({"share": 0.25}, next(scores)), patience=2)
     state = fit(line(), course, Options(), on_progress=told.append)
     assert (state.epoch, state.best_epoch) == (4, 2)
     assert weights(state.kept) != weights(state.average)
@@ -75,7 +75,7 @@ def test_a_resumed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None
     with pytest.raises(RuntimeError):
         fit(line(), Course(batches), options, "toy", stop)
     resumed = fit(line(), Course(batches), options, "toy", say=said.append)
-    assert said == ["going on after epoch 2 of 6"]
+    assert said == ["resuming after epoch 2 of 6"]
     assert weights(resumed.kept) == weights(fit(line(), Course(batches), Options()).kept)
     with pytest.raises(FormatError, match="other data"):
         fit(line(), Course(batches), options, "another")

@@ -22,7 +22,7 @@ from seqtune.kernels.space import spaces_for
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.sequence.beam import WIDTH, beam_search
 from seqtune.predictor.times.checkpoint import Checkpoint
-from seqtune.predictor.times.lessons import vocabulary_of
+from seqtune.predictor.times.training_examples import vocabulary_of
 from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.trees import forest as forests
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions, features
@@ -154,5 +154,5 @@ def test_enormous_trees_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_trees_that_know_other_features_are_refused() -> None:
     stranger = Ranker({"fake.direct": 3}, RANKER.forests)
-    with pytest.raises(CheckpointError, match="know 3 features"):
+    with pytest.raises(CheckpointError, match="have 3 features"):
         made(stranger).propose([TEST[0].task], 3)

@@ -1,0 +1,100 @@
+"""TrainingExample: one problem on one device, with times that were measured or estimated by the teacher."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from seqtune.data.measured_tasks import Data, measured_tasks
+from seqtune.errors import KernelError, ProblemError
+from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.sampler import sample_problems
+from seqtune.kernels.task import Floats, MeasuredTask, Task
+
+from ..sequence.vocabulary import Sentence, Vocabulary
+from ..trees.cost_trees import Trees
+from .targets import PrefixTree
+from .training_options import TrainingOptions
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingExample:
+    """One problem on one device: the source sentence, and the wanted next words after every prefix."""
+
+    source: Sentence
+    tree: PrefixTree
+    sampled: bool  # whether nothing was measured
+    anchored: float = 0.0  # the anchor's share in the wanted probabilities, if there is an anchor
+
+
+def vocabulary_of(tasks: Sequence[MeasuredTask]) -> Vocabulary:
+    """The vocabulary with the words that these tasks need."""
+    return Vocabulary.build(*words_of(tasks))
+
+
+def words_of(tasks: Sequence[MeasuredTask]) -> tuple[list[Kernel], list[Any], list[Problem]]:
+    """The kernels, devices and recorded problems of the tasks, in order of first appearance."""
+    kernels = {space.kernel.name: space.kernel for measured in tasks for space in measured.task.spaces}
+    devices = {measured.device.key: measured.device for measured in tasks}
+    return (list(kernels.values()), list(devices.values()),
+            [measured.problem for measured in tasks if measured.problem.type == "recorded"])
+
+
+def held_out_problems(data: Data) -> list[Problem]:
+    """The held-out problems of a data set; no training example may be near to one."""
+    return list({measured.problem: None for measured in measured_tasks(data, held_out=True)})
+
+
+def make_teacher(fitting: Sequence[MeasuredTask], options: TrainingOptions) -> Trees | None:
+    """Fit the teacher's trees to these tasks; None if the options have no teacher."""
+    if not options.teacher:
+        return None
+    return Trees(fitting, replace(options.trees, threads=options.threads, seed=options.seed))
+
+
+def make_examples(fitting: Sequence[MeasuredTask], teacher: Trees | None, vocabulary: Vocabulary,
+                  options: TrainingOptions, avoid: Sequence[Problem]) -> list[TrainingExample]:
+    """Make training examples from the measured tasks and, with a teacher, from sampled problems not near `avoid`."""
+    if teacher is None:
+        narrowed = [measured.measured_only() for measured in fitting]
+        return [_example(measured, measured.seconds / measured.best - 1, vocabulary, options) for measured in narrowed]
+    examples = [_example(measured, teacher.fill(measured, options.trust), vocabulary, options) for measured in fitting]
+    for measured in _extra_tasks(fitting, options, avoid):
+        if all(teacher.knows(space.kernel) for space in measured.task.spaces):
+            examples.append(_example(measured, teacher.fill(measured), vocabulary, options))
+    return examples
+
+
+def _example(measured: MeasuredTask, slowness: Floats, vocabulary: Vocabulary,
+             options: TrainingOptions) -> TrainingExample:
+    return TrainingExample(
+        vocabulary.source(measured.problem, measured.device),
+        PrefixTree(measured.task, slowness, vocabulary, options.tau), not measured.known.any())
+
+
+def _extra_tasks(fitting: Sequence[MeasuredTask], options: TrainingOptions,
+                 avoid: Sequence[Problem]) -> list[MeasuredTask]:
+    """Sample `options.extra` problems, with operations and devices in the proportions of the measured tasks.
+
+    The tasks have no measurements. Sampled problems that no kernel solves are left out.
+    """
+    generator = np.random.default_rng([options.seed, 1])
+    chosen = generator.integers(0, len(fitting), options.extra)
+    tasks: list[MeasuredTask] = []
+    for operation in sorted({measured.problem.type for measured in fitting}):
+        models = [fitting[index] for index in chosen if fitting[index].problem.type == operation]
+        try:
+            problems = sample_problems(operation, len(models), options.seed + 1000, avoid)
+        except ProblemError:
+            continue  # an operation without a sampler
+        for problem, model in zip(problems, models, strict=True):
+            try:
+                task = Task.of(problem, model.device)
+            except KernelError:
+                continue
+            tasks.append(MeasuredTask(task, np.full(len(task), np.nan)))
+    return tasks
