@@ -47,7 +47,15 @@ def folder(tmp_path: Path) -> Path:
     perf_db(samples / "gfx906_60.db", LABELS)
     read_files([perf_text(samples / "gfx906_60.udb.txt", LABELS)])[0].write(tmp_path / "labels.parquet")
     (samples / "trials.parquet").write_bytes((tmp_path / "trials.parquet").read_bytes())
+    write_t4 = format_of("t4", "write").write
+    assert write_t4 is not None
+    write_t4(ExportRequest(journal=tmp_path / "journal.sqlite"), samples / "t4.json")
     return tmp_path
+
+
+def sample_files(folder: Path) -> list[Path]:
+    """The sound files of all formats, those in the folders of `samples` included."""
+    return sorted(path for path in (folder / "samples").rglob("*") if path.is_file())
 
 
 def request_for(name: str, folder: Path) -> tuple[ExportRequest, Dataset]:
@@ -102,8 +110,7 @@ def test_a_format_that_is_not_there_or_cannot_do_that_is_one_line() -> None:
 @pytest.mark.parametrize("name", ROUND_TRIPS)
 def test_what_was_written_is_read_again(name: str, folder: Path) -> None:
     request, expected = request_for(name, folder)
-    path = file_of(name, folder / "samples")
-    path.unlink(missing_ok=True)
+    path = file_of(name, folder)
     write = format_of(name, "write").write
     assert write is not None
     report = write(request, path)
@@ -161,13 +168,30 @@ def test_nonsense_is_one_line(name: str, content: bytes, tmp_path: Path, capsys:
 
 
 @pytest.mark.parametrize("name", names("read"))
+def test_every_format_that_is_read_has_a_sound_sample(name: str, folder: Path) -> None:
+    """Without one, the next test would hand the reader nothing but damaged files of other formats."""
+    path = file_of(name, folder)
+    refusals = []
+    for sample in sample_files(folder):
+        path.write_bytes(sample.read_bytes())
+        try:
+            if len(read(name, [path]).rows):
+                return
+            refusals.append(f"{sample.name}: no rows")
+        except SeqtuneError as error:
+            refusals.append(f"{sample.name}: {error}")
+    pytest.fail(f"no sample that {name} reads: write a sound file into `samples` in the fixture `folder` of "
+                f"tests/contracts/test_formats.py\n" + "\n".join(refusals))
+
+
+@pytest.mark.parametrize("name", names("read"))
 def test_a_damaged_or_foreign_file_is_read_or_refused_in_one_line(name: str, folder: Path) -> None:
     generator = random.Random(0)
-    for sample in filter(Path.is_file, sorted((folder / "samples").rglob("*"))):
+    for sample in sample_files(folder):
         content = sample.read_bytes()
         places = generator.sample(range(len(content)), min(20, len(content)))
         for number, place in enumerate([None, *places]):
-            path = file_of(name, folder / "samples")
+            path = file_of(name, folder)
             damaged = bytearray(content)
             if place is not None:
                 damaged[place] ^= 1 << generator.randrange(8)

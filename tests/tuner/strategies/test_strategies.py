@@ -1,4 +1,4 @@
-"""The contract of every strategy, and the behaviour of each."""
+"""The behaviour of each strategy; `tests/contracts/test_strategies.py` tests what all have in common."""
 
 from __future__ import annotations
 
@@ -10,96 +10,21 @@ from numpy.typing import NDArray
 
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import MisuseError
-from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
-from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.measuring.significance import faster, student_tail
 from seqtune.tuner.strategies.local import Local
 from seqtune.tuner.strategies.portfolio import Portfolio
 from seqtune.tuner.strategies.seeded_droplet import SeededDroplet
-from seqtune.tuner.strategies.strategy import OnDemand, SearchContext, Strategy
-from seqtune.tuner.strategies.table import STRATEGIES, strategy_factory
+from seqtune.tuner.strategies.strategy import Strategy
+from seqtune.tuner.strategies.table import strategy_factory
+from tests.support.bowl import DEVICE, PROBLEM, play, seconds, spaces
 from tests.support.tasks import context, make_strategy, task_of
-
-DEVICE = Device("test:1", "test", "paper", "none")
-PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
-
-
-def spaces(*sizes: int) -> list[SearchSpace]:
-    """A space for each size: a grid x, y with x + y < size."""
-    values = tuple(range(12))
-    return [SearchSpace(Kernel(f"test.k{size}", "gemm", ("test",), (Parameter("x", values), Parameter("y", values)),
-                               (Constraint.of(f"x + y < {size}", "too far out"),), (("x", 0), ("y", 0))),
-                        PROBLEM, DEVICE) for size in sizes]
 
 
 def neighbours(space: SearchSpace, configuration: Configuration) -> set[Configuration]:
     """The configurations that differ in one parameter."""
     return {space[number] for number in task_of(space).neighbours(space.row(configuration)).numbers.tolist()}
-
-
-def seconds(configuration: Configuration) -> float:
-    """The time of a configuration: a bowl with its minimum at (3, 2)."""
-    return 1e-3 + 1e-4 * ((configuration.number("x") - 3) ** 2 + (configuration.number("y") - 2) ** 2)
-
-
-def play(strategy: Strategy, batch: int = 4, most: int = 10_000) -> list[Configuration]:
-    """Run a search in which every seventh trial fails; return its proposals."""
-    proposals: list[Configuration] = []
-    while len(proposals) < most and (configurations := strategy.ask(batch)):
-        assert len(configurations) <= batch
-        for configuration in configurations:
-            proposals.append(configuration)
-            strategy.tell(configuration, Measurement(Status.CRASH) if len(proposals) % 7 == 0
-                          else Measurement(Status.CORRECT, (seconds(configuration),)))
-    return proposals
-
-
-@pytest.mark.parametrize("name", STRATEGIES)
-class TestContract:
-    def test_it_proposes_valid_configurations_and_none_twice(self, name: str) -> None:
-        searched = spaces(9, 4)
-        proposals = play(make_strategy(name, searched, 0), most=60)
-        assert len(proposals) == len(set(proposals)) >= 50
-        assert all(sum(configuration in space for space in searched) == 1 for configuration in proposals)
-
-    def test_it_ends_when_everything_was_tried(self, name: str) -> None:
-        strategy = make_strategy(name, spaces(9), 0)
-        assert len(play(strategy)) == 45
-        assert strategy.ask(4) == []
-
-    def test_the_same_seed_and_results_give_the_same_proposals(self, name: str) -> None:
-        first, second, other = (play(make_strategy(name, spaces(9, 4), seed)) for seed in (1, 1, 2))
-        assert first == second
-        assert first != other
-
-    def test_it_reads_the_seeds_of_its_context_only_where_the_table_says_so(self, name: str) -> None:
-        reads: list[int] = []
-
-        def seeds() -> list[Configuration]:
-            reads.append(1)
-            return [space[7]]
-
-        (space,) = spaces(9)
-        strategy = strategy_factory(name)(SearchContext(task_of(space), seeds=OnDemand(seeds)))
-        first = strategy.ask(1)
-        assert bool(reads) == (STRATEGIES[name].seeds != "ignored")
-        assert len(reads) <= 1
-        assert not reads or first == [space[7]]
-
-    def test_it_works_for_a_space_with_one_configuration(self, name: str) -> None:
-        strategy = make_strategy(name, spaces(1), 0)
-        assert len(play(strategy)) == 1
-
-    def test_it_works_if_every_configuration_fails(self, name: str) -> None:
-        strategy = make_strategy(name, spaces(4), 0)
-        count = 0
-        while configurations := strategy.ask(3):
-            for configuration in configurations:
-                strategy.tell(configuration, Measurement(Status.COMPILE))
-                count += 1
-        assert count == 10
 
 
 @pytest.mark.parametrize("name", ["exhaustive", "random"])
