@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from seqtune.data.formats.table import find_files, format_of
 from seqtune.kernels.device import Device
@@ -31,7 +33,7 @@ def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, de
     for note in content.notes:
         warn(note)
     if not len(content.data):
-        raise MisuseError(f"there is no trial in {', '.join(map(str, paths))[:200]}")
+        raise MisuseError(f"no usable time was found in {', '.join(map(str, paths))[:200]}{_left_out(content.reports)}")
     content.data.write(out)
     return Written(Path(out), {"records": len(content.data), "problems": len(content.data.known_problems),
                                "files": list(content.reports)})
@@ -68,6 +70,12 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
         None if problem is None else as_problem(problem), (hold_out,) if isinstance(hold_out, str) else tuple(hold_out),
         lambda: load_checkpoint(checkpoint).tables)
     return Written(Path(out), chosen.write(request, Path(out)))
+
+
+def _left_out(reports: Sequence[Mapping[str, Any]]) -> str:
+    """The most frequent reason why rows were left out, in brackets; empty if the reports name none."""
+    counts = sum((Counter(report.get("skipped", {})) for report in reports), Counter[str]())
+    return "".join(f" (left out {count}: {reason})" for reason, count in counts.most_common(1))
 
 
 def _option(name: str) -> str:

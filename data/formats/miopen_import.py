@@ -46,12 +46,13 @@ class Imported:
     device: Device
     rows: pd.DataFrame
     problems: dict[str, Problem]
+    kind: str  # find-db or perf-db
     skipped: Counter[str] = field(default_factory=Counter)
     algorithms: dict[str, str] = field(default_factory=dict)
 
     def report(self) -> dict[str, Any]:
         """The report of this file that the user gets, as JSON."""
-        return {"path": str(self.path), "device": self.device.name, "kind": "find-db" if self.algorithms else "perf-db",
+        return {"path": str(self.path), "device": self.device.name, "kind": self.kind,
                 "rows": len(self.rows), "problems": len(self.problems),
                 "solvers": {str(name).removeprefix(PREFIX): int(count) for name, count in
                             self.rows["kernel"].value_counts().sort_index().items()},
@@ -153,11 +154,11 @@ def _times(path: Path, device: Device, content: FindDb, problems: ProblemColumns
     keys = np.array([key for key, _ in keyed_problems], dtype=object)
     frame = pd.DataFrame(content.times, columns=["place", "solver", "seconds", "workspace"])
     frame = _kept(frame, reasons, skipped)
-    indices = frame["place"].to_numpy()
+    indices = frame["place"].to_numpy(np.int64)  # a frame without rows has columns of objects
     rows = _rows(device, keys[indices], PREFIX + frame["solver"], "{}", Status.CORRECT, frame["seconds"].to_numpy(),
                  FIND, frame["workspace"].to_numpy())
     used = dict(keyed_problems[index] for index in np.unique(indices).tolist())
-    return Imported(path, device, rows, used, skipped, content.algorithms)
+    return Imported(path, device, rows, used, "find-db", skipped, content.algorithms)
 
 
 def _labels(path: Path, device: Device, content: PerfDb, problems: ProblemColumns, reasons: Any,
@@ -176,7 +177,8 @@ def _labels(path: Path, device: Device, content: PerfDb, problems: ProblemColumn
         parts.append(_rows(device, keys[indices], solver.kernel.name, settings, Status.CHOSEN, np.inf, TUNED, 0))
     rows = pd.concat(parts, ignore_index=True) if parts else _rows(device, keys[:0], "", "", Status.CHOSEN, 0, TUNED, 0)
     used = set(rows["problem"])
-    return Imported(path, device, rows, {key: problem for key, problem in keyed_problems if key in used}, skipped)
+    used_problems = {key: problem for key, problem in keyed_problems if key in used}
+    return Imported(path, device, rows, used_problems, "perf-db", skipped)
 
 
 def _kept(frame: pd.DataFrame, reasons: Any, skipped: Counter[str]) -> pd.DataFrame:

@@ -15,11 +15,11 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.formats.miopen_export import best_of, entries, needs_table, user_text
 from seqtune.data.formats.miopen_import import read_files, tables_of
 from seqtune.errors import DeviceError, FormatError, KernelError, MisuseError, SeqtuneError
-from seqtune.exchange import export
+from seqtune.exchange import export, import_data
 from seqtune.kernels.miopen.gpus import device
 from seqtune.kernels.miopen.solver import find_solver
 from seqtune.kernels.problem import Problem
-from tests.support.miopen_files import LABELS, MATRIX_LABELS, perf_db, perf_text
+from tests.support.miopen_files import LABELS, MATRIX_LABELS, NEW_FIND, perf_db, perf_text
 
 POINTWISE = "convnd n=32 c=64 h=28 w=28 k=256 r=1 s=1"
 MI50 = device("gfx906_60")
@@ -67,6 +67,22 @@ def test_the_command_line_imports_and_exports(tmp_path: Path, capsys: Any) -> No
     assert main(["export", "--format", "miopen-text", "--data", str(out), "--device", "gfx900_56",
                  "--out", str(tmp_path / "o")]) == 2
     assert "no rows of miopen:gfx900_56; the data set has miopen:gfx906_60" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("item", ["ConvAsm1x1U:-1,0,miopenConvolutionFwdAlgoDirect", "ConvAsm1x1U:1,16,1,16,2,2,1,4",
+                                  "miopenConvolutionFwdAlgoDirect:ConvAsm1x1U,x,0,miopenConvolutionFwdAlgoDirect,<unused>"])
+def test_a_find_db_without_a_usable_time_is_left_out_with_its_reason(item: str, tmp_path: Path, capsys: Any) -> None:
+    bad, good = tmp_path / "gfx906_60.f.fdb.txt", tmp_path / "gfx906_64.fdb.txt"
+    bad.write_text(f"{NEW_FIND.partition('=')[0]}={item}\n")
+    good.write_text(NEW_FIND)
+    out = tmp_path / "times.parquet"
+    assert main(["import", "miopen", str(bad), "--out", str(out)]) == 2
+    assert (not out.exists(), capsys.readouterr().err.count("\n")) == (True, 1)
+    with pytest.raises(MisuseError, match=r"no usable time .*left out 1: an item that is not MIOpen's"):
+        import_data("miopen", [bad], out)
+    files = import_data("miopen", [bad, good], out).report["files"]
+    assert [(file["kind"], file["rows"]) for file in files] == [("find-db", 0), ("find-db", 4)]
+    assert files[0]["skipped"] == {"an item that is not MIOpen's": 1}
 
 
 def test_predictions_are_exported(tmp_path: Path) -> None:
