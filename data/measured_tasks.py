@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from seqtune.errors import FormatError, KernelError
+from seqtune.errors import FormatError, KernelError, SeqtuneWarning
 from seqtune.kernels import registry
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel
@@ -69,7 +69,8 @@ def measured_tasks(data: Data, held_out: bool, declared: Sequence[Kernel] = ()) 
             tasks.append(measured)
     if lost:
         warnings.warn(f"{len(lost)} measured problems were solved faster by a configuration that their search spaces "
-                      f"no longer hold, among them {lost[0]}; look at the constraints of its kernel", stacklevel=2)
+                      f"no longer hold, among them {lost[0]}; look at the constraints of its kernel",
+                      SeqtuneWarning, stacklevel=2)
     return tasks
 
 

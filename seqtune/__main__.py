@@ -5,17 +5,19 @@ Exit codes: 0 done, 1 failed or interrupted, 2 misused. Any other exception is a
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import typer
 import typer.main
 
 from .cli import app as command_line
-from .errors import SeqtuneError
+from .errors import SeqtuneError, SeqtuneWarning
 
 # The class of "this command line is wrong" (typer brings its own copy of click or uses the installed one).
 _ClickException: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
@@ -28,8 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot write µ gets a ?
     try:
-        result = typer.main.get_command(command_line).main(
-            None if arguments is None else list(arguments), prog_name="seqtune", standalone_mode=False)
+        with _noted_warnings():
+            result = typer.main.get_command(command_line).main(
+                None if arguments is None else list(arguments), prog_name="seqtune", standalone_mode=False)
         sys.stdout.flush()
         if result == INTERRUPTED:
             raise KeyboardInterrupt
@@ -45,6 +48,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `seqtune ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+@contextlib.contextmanager
+def _noted_warnings() -> Iterator[None]:
+    """Print each SeqtuneWarning once, as a note without the place in the source; other warnings stay as they are."""
+    texts = set[str]()
+    show: Any = warnings.showwarning
+
+    def note_once(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if not issubclass(category, SeqtuneWarning):
+            show(message, category, *rest, **more)
+        elif str(message) not in texts:
+            from .cli.progress import note
+
+            texts.add(str(message))
+            note(" ".join(str(message).split()))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", SeqtuneWarning)
+        warnings.showwarning = note_once
+        yield
 
 
 def _complain(message: str, code: int) -> int:

@@ -66,6 +66,10 @@ class CheckpointError(MisuseError):
     """A checkpoint is damaged or does not fit."""
 
 
+class SeqtuneWarning(UserWarning):
+    """A note that the user should not miss; the command line prints it in one line."""
+
+
 def one_line(error: BaseException | str, longest: int = 300) -> str:
     """The message of an error in one line of at most `longest` characters, fit for a record.
 

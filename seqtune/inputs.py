@@ -17,7 +17,7 @@ from seqtune.kernels.problem_sets.networks import NETWORKS
 from seqtune.kernels.problem_sets.parse import make_problem, parse_problem, problem_set
 from seqtune.tuner.backends import discovery
 
-from .errors import DeviceError, MisuseError, ProblemError
+from .errors import DeviceError, MisuseError, ProblemError, SeqtuneWarning
 
 if TYPE_CHECKING:
     from seqtune.predictor.model import Model
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def warned(step: str) -> None:
     """Issue a Python warning; the `Say` for notes that the user should not miss."""
-    warnings.warn(step, stacklevel=3)
+    warnings.warn(step, SeqtuneWarning, stacklevel=3)
 
 
 def as_problem(problem: object, input_shape: Sequence[int] | None = None) -> Problem:

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from seqtune.__main__ import main
+from seqtune.inputs import warned
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace, spaces_for
+from seqtune.results import Evaluation
 from seqtune.tuner.backends.discovery import find
 from tests.support.paths import ROOT
 
@@ -36,6 +38,17 @@ def test_the_program_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) ->
     shown = capsys.readouterr().out
     assert all(f"  {command} " in shown for command in COMMANDS)
     assert "--install-completion" in shown
+
+
+def test_a_warning_is_printed_once_as_a_note(monkeypatch: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def warn_twice(*_: object, **__: object) -> Evaluation:
+        warned("two problems\nare odd")
+        warned("two problems\nare odd")
+        return Evaluation(())
+
+    monkeypatch.setattr("seqtune.api.evaluate", warn_twice)
+    assert main(["evaluate", "--json"]) == 0
+    assert capsys.readouterr().err == "note: two problems are odd\n"
 
 
 def test_devices_have_a_short_name_and_their_facts(run: Any) -> None:
