@@ -18,7 +18,10 @@ from tests.support.paths import ROOT
 FLOORS = ("kernels", "data", "tuner", "predictor", "seqtune")  # each may import itself and those before it
 LINKS = frozenset(FLOORS[:-1])  # links in seqtune/ to the folders of the same name
 FRONT = ("seqtune", "seqtune.errors")  # modules of the top floor that every floor may import
+EVERYWHERE = (*FLOORS, "benchmarks", "tests")
 MOST_FILES = 20  # in one folder
+MOST_LINES = 300  # of a module
+OPENINGS = ("Of", "What", "Those", "Per", "As", "For", "To", "Whose")  # words before a subject
 
 
 def sources(floor: str) -> list[Path]:
@@ -131,9 +134,49 @@ def test_strings_in_tables_point_down_too(floor: str) -> None:
                     assert floor_of(module) not in above, f"{path}: {node.value}"
 
 
+@pytest.mark.parametrize("floor", FLOORS)
+def test_the_rooms_of_a_floor_form_no_circle(floor: str) -> None:
+    """A room is a folder of the floor, or a module beside the folders."""
+    depth = 1 if floor == "seqtune" else 2
+    rooms: dict[str, set[str]] = defaultdict(set)
+    for module, targets in arrows(floor).items():
+        if NAMES[module].name != "__init__.py":
+            room = ".".join(module.split(".")[:depth + 1])
+            rooms[room] |= {".".join(target.split(".")[:depth + 1]) for target in targets
+                            if target.count(".") >= depth} - {room}
+    assert circle(rooms) == []
+
+
+def test_modules_are_short() -> None:
+    lengths = {str(path): len((ROOT / path).read_text().splitlines())
+               for floor in EVERYWHERE for path in sources(floor)}
+    assert {path: length for path, length in lengths.items() if length > MOST_LINES} == {}
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    homes: dict[str, list[str]] = defaultdict(list)
+    for floor in (*FLOORS, "benchmarks"):
+        for path in sources(floor):
+            for node in ast.parse((ROOT / path).read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    homes[node.name].append(str(path))
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
+
+
+def test_docstrings_begin_with_their_subject() -> None:
+    wrong = []
+    for path in (path for floor in EVERYWHERE for path in sources(floor)):
+        for node in ast.walk(ast.parse((ROOT / path).read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                words = (ast.get_docstring(node) or "").split()
+                if words and words[0].rstrip(",") in OPENINGS:
+                    wrong.append(f"{path}:{getattr(node, 'lineno', 1)}: {' '.join(words[:5])}")
+    assert wrong == []
+
+
 def test_folders_are_small() -> None:
     counts: dict[Path, int] = defaultdict(int)
-    for floor in (*FLOORS, "benchmarks", "tests"):
+    for floor in EVERYWHERE:
         for path in sources(floor):
             counts[path.parent] += path.name != "__init__.py"
     assert {folder: count for folder, count in counts.items() if count > MOST_FILES} == {}

@@ -113,7 +113,7 @@ def test_a_search_is_replayed_on_a_device_that_is_not_here_and_leaves_no_trace(
 @pytest.mark.parametrize(("arguments", "says"), [
     ([*GEMM, "--device", "llvm:0"], "no device 'llvm:0'; the data set has llvm:avx7:3"),
     (["gemm", "m=1", "n=1", "k=1"], "has no record of gemm m=1 n=1 k=1"),
-    ([*GEMM, "--journal", "j.sqlite"], "leave out either")])
+    ([*GEMM, "--journal", "j.sqlite"], "leave out --journal or --replay")])
 def test_what_cannot_be_replayed_is_refused_in_one_line(
         arguments: list[str], says: str, data: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", *arguments, "--replay", data]) == 2
