@@ -1,4 +1,4 @@
-"""Labels and races: a foreign tuner's chosen configurations and its solvers' times, as arrays for learning."""
+"""Labels and solver timings: a foreign tuner's chosen configurations and its solvers' times, as arrays for learning."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqtune.kernels.miopen.solver import BACKEND, PREFIX, SOLVERS
 
 from .dataset import Dataset
 from .formats.miopen_import import solver_of
-from .queries import DistinctProblems, Questions, Rows
+from .queries import DistinctProblems, Queries, Rows
 from .record import Status
 
 RACE = np.uint64(0x52414345)  # arbitrary bits that make the hash of a race differ from the hash of a label
@@ -23,13 +23,13 @@ RACE = np.uint64(0x52414345)  # arbitrary bits that make the hash of a race diff
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Chosen configurations of one kernel: `places[i]` are the indices of the parameters' values, for question i.
+    """Chosen configurations of one kernel: `places[i]` are the indices of the parameters' values, for query i.
 
     An index is -1 if the kernel does not have the value.
     """
 
     kernel: Kernel
-    questions: Questions
+    queries: Queries
     places: NDArray[np.int16]  # (label, parameter)
 
     def __len__(self) -> int:
@@ -37,7 +37,7 @@ class Labels:
 
     def take(self, rows: Rows) -> Labels:
         """Copy the given labels, in the given order."""
-        return replace(self, questions=self.questions.take(rows), places=self.places[rows])
+        return replace(self, queries=self.queries.take(rows), places=self.places[rows])
 
     def known(self) -> Labels:
         """Copy the labels whose values the kernel all has."""
@@ -45,7 +45,7 @@ class Labels:
 
     def split(self) -> tuple[Labels, Labels]:
         """Split into the labels for training and the labels of held-out problems."""
-        held_out = self.questions.held_out
+        held_out = self.queries.held_out
         return self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))
 
     def spoken_by(self, kernel: Kernel) -> Labels:
@@ -61,33 +61,33 @@ class Labels:
 
 
 @dataclass(frozen=True, eq=False)
-class Races:
-    """Solver timings: race i holds the best time of each solver for question i, entries [starts[i], starts[i + 1])."""
+class SolverTimings:
+    """Solver timings: group i holds the best time of each solver for query i, entries [starts[i], starts[i + 1])."""
 
     names: tuple[str, ...]  # kernel names of the solvers: `miopen.GemmFwd1x1_0_1`
-    questions: Questions
-    starts: NDArray[np.int64]  # (race + 1,)
+    queries: Queries
+    starts: NDArray[np.int64]  # (group + 1,)
     solver: NDArray[np.int64]  # (entry,) index into `names`
     seconds: NDArray[np.float64]  # (entry,)
 
     def __len__(self) -> int:
-        return len(self.questions)
+        return len(self.queries)
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
         """The hash of each race. It differs from the hash of the same problem's labels: timings contain no labels."""
-        return self.questions.hashes ^ RACE
+        return self.queries.hashes ^ RACE
 
-    def take(self, rows: Rows) -> Races:
-        """Copy the given races, in the given order."""
+    def take(self, rows: Rows) -> SolverTimings:
+        """Copy the given timings, in the given order."""
         lengths = np.diff(self.starts)[rows]
         starts = np.concatenate(([0], np.cumsum(lengths)))
         entries = np.repeat(self.starts[rows] - starts[:-1], lengths) + np.arange(starts[-1])
-        return replace(self, questions=self.questions.take(rows), starts=starts, solver=self.solver[entries],
+        return replace(self, queries=self.queries.take(rows), starts=starts, solver=self.solver[entries],
                        seconds=self.seconds[entries])
 
-    def named(self, names: tuple[str, ...]) -> Races:
-        """The same races with the solvers numbered in the order of `names`, such as a model's; other solvers follow."""
+    def named(self, names: tuple[str, ...]) -> SolverTimings:
+        """The same timings with the solvers numbered in the order of `names`, such as a model's; other solvers follow."""
         all_names = tuple(dict.fromkeys((*names, *self.names)))
         index = {name: number for number, name in enumerate(all_names)}
         new_solver = np.array([index[name] for name in self.names], np.int64)
@@ -104,7 +104,7 @@ def read_labels(data: Dataset) -> dict[str, Labels]:
     rows = data.rows[data.rows["status"] == Status.CHOSEN.value]
     if rows.empty:
         return {}
-    questions = _questions(data, rows)
+    queries = _queries(data, rows)
     kernels = rows["kernel"].to_numpy()
     labels = {}
     for name in (PREFIX + name for name in SOLVERS):
@@ -113,31 +113,31 @@ def read_labels(data: Dataset) -> dict[str, Labels]:
             kernel = solver_of(data, name.removeprefix(PREFIX)).kernel
             codes, texts = pd.factorize(rows["configuration"].to_numpy()[label_rows])
             value_indices = np.array([_places(kernel, str(text)) for text in texts], np.int16)
-            labels[name] = Labels(kernel, questions.take(label_rows), value_indices[codes])
+            labels[name] = Labels(kernel, queries.take(label_rows), value_indices[codes])
     return labels
 
 
-def read_races(data: Dataset) -> Races | None:
+def read_solver_timings(data: Dataset) -> SolverTimings | None:
     """The solver timings of a data set's find-dbs; None if there are none. A solver's shortest time counts."""
     rows = data.rows[(data.rows["status"] == Status.CORRECT.value) & (data.rows["configuration"] == "{}")]
     if rows.empty:
         return None
-    questions = _questions(data, rows)
+    queries = _queries(data, rows)
     solver, names = pd.factorize(rows["kernel"].to_numpy(), sort=True)
     seconds = rows["seconds"].to_numpy(np.float64)
-    order = np.lexsort((seconds, solver, questions.problem, questions.device))
-    key = np.stack([questions.device, questions.problem, solver], axis=1)[order]
+    order = np.lexsort((seconds, solver, queries.problem, queries.device))
+    key = np.stack([queries.device, queries.problem, solver], axis=1)[order]
     fresh = np.concatenate(([True], (key[1:] != key[:-1]).any(axis=1)))
     order, key = order[fresh], key[fresh]
     first = np.flatnonzero(np.concatenate(([True], (key[1:, :2] != key[:-1, :2]).any(axis=1))))
-    return Races(tuple(map(str, names)), questions.take(order[first]), np.append(first, len(order)), key[:, 2],
+    return SolverTimings(tuple(map(str, names)), queries.take(order[first]), np.append(first, len(order)), key[:, 2],
                  seconds[order])
 
 
-def _questions(data: Dataset, rows: pd.DataFrame) -> Questions:
+def _queries(data: Dataset, rows: pd.DataFrame) -> Queries:
     problem, keys = pd.factorize(rows["problem"].to_numpy())
     device, names = pd.factorize(rows["device"].to_numpy())
-    return Questions(DistinctProblems.of([data.known_problems[str(key)] for key in keys]),
+    return Queries(DistinctProblems.of([data.known_problems[str(key)] for key in keys]),
                      tuple(data.devices[str(name)] for name in names), problem, device)
 
 

@@ -1,4 +1,4 @@
-"""Questions: (problem, device) pairs as columns, with the split into training and held-out problems.
+"""Queries: (problem, device) pairs as columns, with the split into training and held-out problems.
 
 The split hashes the problem's key in MIOpen's perf-db, so a problem is on the same side for every GPU, solver and file,
 even if some of its sizes are unknown.
@@ -50,8 +50,8 @@ class DistinctProblems:
 
 
 @dataclass(frozen=True, eq=False)
-class Questions:
-    """(problem, device) pairs: `problem` and `device` are indices into `problems` and `devices`, (question,)."""
+class Queries:
+    """(problem, device) pairs: `problem` and `device` are indices into `problems` and `devices`, (query,)."""
 
     problems: DistinctProblems
     devices: tuple[Device, ...]
@@ -62,9 +62,9 @@ class Questions:
         return len(self.problem)
 
     @classmethod
-    def of(cls, pairs: Sequence[tuple[Problem, Device]] | Questions) -> Questions:
-        """The questions of (problem, device) pairs, the form of the beam search; Questions are returned as they are."""
-        if isinstance(pairs, Questions):
+    def of(cls, pairs: Sequence[tuple[Problem, Device]] | Queries) -> Queries:
+        """The queries of (problem, device) pairs, the form of the beam search; Queries are returned as they are."""
+        if isinstance(pairs, Queries):
             return pairs
         problems = {problem: index for index, problem in enumerate(dict.fromkeys(problem for problem, _ in pairs))}
         devices = {device: index for index, device in enumerate(dict.fromkeys(device for _, device in pairs))}
@@ -72,28 +72,28 @@ class Questions:
                    np.array([problems[problem] for problem, _ in pairs]),
                    np.array([devices[device] for _, device in pairs]))
 
-    def take(self, rows: Rows) -> Questions:
-        """Copy the given questions, in the given order."""
+    def take(self, rows: Rows) -> Queries:
+        """Copy the given queries, in the given order."""
         return replace(self, problem=self.problem[rows], device=self.device[rows])
 
-    def compact(self) -> Questions:
-        """The same questions without the problems that no question refers to."""
+    def compact(self) -> Queries:
+        """The same queries without the problems that no query refers to."""
         used, problem = np.unique(self.problem, return_inverse=True)
         if len(used) == len(self.problems.problems):
             return self
         return replace(self, problems=self.problems.take(used), problem=problem)
 
     def pairs(self) -> list[tuple[Problem, Device]]:
-        """The questions as a list of (problem, device) pairs."""
+        """The queries as a list of (problem, device) pairs."""
         return [(self.problems.problems[problem], self.devices[device])
                 for problem, device in zip(self.problem.tolist(), self.device.tolist(), strict=True)]
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
-        """The hash of each question's problem, (question,)."""
+        """The hash of each query's problem, (query,)."""
         return self.problems.hashes[self.problem]
 
     @property
     def held_out(self) -> NDArray[np.bool_]:
-        """A mask of the questions whose problem is held out, (question,)."""
+        """A mask of the queries whose problem is held out, (query,)."""
         return np.asarray(self.hashes % HELD_OUT == 0)

@@ -108,7 +108,7 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
     _check_learns(model, dataset, checkpoint, data)
     request = EvaluationRequest(
         methods=(methods,) if isinstance(methods, str) else None if methods is None else tuple(methods),
-        queries=_questions(problems, device) if live and device is not None else None,
+        queries=_queries(problems, device) if live and device is not None else None,
         baselines=baselines, by_feature=by_feature)
     return Evaluation(tuple(model.evaluate(dataset, request, progress, warn)))
 
@@ -128,7 +128,7 @@ def _judged(data: str | Path | Sequence[str | Path] | None, form: str | None, de
     return _only(read_dataset(data), device.name if isinstance(device, Device) else device)
 
 
-def _questions(problems: object, device: Device | str) -> tuple[tuple[Problem, Device], ...]:
+def _queries(problems: object, device: Device | str) -> tuple[tuple[Problem, Device], ...]:
     chosen = problem_set(problems) if isinstance(problems, str | Path) else as_problems(problems)
     target = as_device(device)
     return tuple((problem, target) for problem in chosen)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.data.labels import Labels
-from seqtune.data.queries import Questions
+from seqtune.data.queries import Queries
 from seqtune.kernels.kernel import Kernel
 from seqtune.predictor.labels.methods import Beam, LabelPredictions, ValueIndices, valid
 from seqtune.predictor.sequence.beam import Allowed, NextWord
@@ -27,24 +27,24 @@ class Greedy:
 
     def predict(self, labels: Labels, count: int) -> LabelPredictions:
         """Propose one configuration for each label; `count` is ignored."""
-        parts = [labels.questions.take(rows) for rows in
+        parts = [labels.queries.take(rows) for rows in
                  np.array_split(np.arange(len(labels)), len(labels) // 1024 + 1)]
         indices = np.concatenate([self._unchecked(labels.kernel, part) for part in parts])
-        rest = np.flatnonzero(~valid(labels.kernel, labels.questions, indices))
+        rest = np.flatnonzero(~valid(labels.kernel, labels.queries, indices))
         indices[rest] = self._beam.propose(labels.take(rest), 1)[:, 0]
         return LabelPredictions(indices[:, None], None)
 
-    def _unchecked(self, kernel: Kernel, questions: Questions) -> ValueIndices:
-        vocabulary, queries = self.words.vocabulary, np.arange(len(questions))
-        chosen = self._all(queries, np.array([vocabulary.kernel(kernel.name)]))
-        state, _ = self.words.start(questions.pairs(), chosen)
-        indices = np.empty((len(questions), len(kernel.parameters)), np.int16)
+    def _unchecked(self, kernel: Kernel, queries: Queries) -> ValueIndices:
+        vocabulary, hypotheses = self.words.vocabulary, np.arange(len(queries))
+        chosen = self._all(hypotheses, np.array([vocabulary.kernel(kernel.name)]))
+        state, _ = self.words.start(queries.pairs(), chosen)
+        indices = np.empty((len(queries), len(kernel.parameters)), np.int16)
         for column, words in enumerate(vocabulary.value_words(kernel.name)):
-            allowed = self._all(queries, words)
+            allowed = self._all(hypotheses, words)
             state, scores = self.words.advance(state, chosen, allowed)
-            best = scores.reshape(len(questions), len(words)).argmax(axis=1)
+            best = scores.reshape(len(queries), len(words)).argmax(axis=1)
             indices[:, column] = best
-            chosen = Allowed(queries, words[best], allowed.resolved[queries])
+            chosen = Allowed(hypotheses, words[best], allowed.resolved[hypotheses])
         return indices
 
     def _all(self, queries: NDArray[np.int64], words: NDArray[np.int64]) -> Allowed:

@@ -37,8 +37,8 @@ def judge_solver(kernel: str, fitting: Labels, judged: Labels, number: int) -> l
 
     from seqtune.predictor.labels.classifier_chain import ChainOptions, KernelChain
 
-    own = fitting.take(np.flatnonzero(fitting.questions.device == number))
-    others = fitting.take(np.flatnonzero(fitting.questions.device != number))
+    own = fitting.take(np.flatnonzero(fitting.queries.device == number))
+    others = fitting.take(np.flatnonzero(fitting.queries.device != number))
     order = np.random.default_rng(0).permutation(len(own))
     options = ChainOptions(rounds=100, rate=0.1, columns=0.5, threads=1)
     rows = []
@@ -58,9 +58,9 @@ def together(few: Labels, others: Labels) -> Labels:
     """Join WEIGHT copies of the GPU's labels and the labels of the other GPUs."""
     import numpy as np
 
-    problem = np.concatenate([np.tile(few.questions.problem, WEIGHT), others.questions.problem])
-    device = np.concatenate([np.tile(few.questions.device, WEIGHT), others.questions.device])
-    return replace(others, questions=replace(others.questions, problem=problem, device=device),
+    problem = np.concatenate([np.tile(few.queries.problem, WEIGHT), others.queries.problem])
+    device = np.concatenate([np.tile(few.queries.device, WEIGHT), others.queries.device])
+    return replace(others, queries=replace(others.queries, problem=problem, device=device),
                    places=np.concatenate([np.tile(few.places, (WEIGHT, 1)), others.places]))
 
 
@@ -154,10 +154,10 @@ def main() -> None:
     rows: list[Row] = []
     with one_thread():
         for kernel, labels in read_labels(data).items():
-            numbers = [number for number, device in enumerate(labels.questions.devices)
+            numbers = [number for number, device in enumerate(labels.queries.devices)
                        if device.name == f"miopen:{given.without}"]
             known_labels = labels.known()
-            if not numbers or (known_labels.questions.device == numbers[0]).sum() < LEAST:
+            if not numbers or (known_labels.queries.device == numbers[0]).sum() < LEAST:
                 continue
             if given.solvers and kernel.removeprefix("miopen.") not in given.solvers.split(","):
                 continue
@@ -166,7 +166,7 @@ def main() -> None:
                 fitting, judged = known_labels.split()
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_json(path, judge_solver(kernel, fitting, judged.take(
-                    np.flatnonzero(judged.questions.device == numbers[0])), numbers[0]))
+                    np.flatnonzero(judged.queries.device == numbers[0])), numbers[0]))
             rows += json.loads(path.read_text())
     if not rows:
         raise MisuseError(f"no solver has {LEAST} labels of {given.without}")

@@ -24,7 +24,7 @@ from seqtune.predictor.networks.threads import one_thread
 if TYPE_CHECKING:
     import numpy as np
 
-    from seqtune.data.labels import Labels, Races
+    from seqtune.data.labels import Labels, SolverTimings
     from seqtune.predictor.labels.checkpoint import LabelCheckpoint
     from seqtune.predictor.labels.methods import LabelMethod
 
@@ -88,7 +88,7 @@ def judge_all(files: Sequence[Path], checkpoint: LabelCheckpoint, work: Path, me
     fitting = {name: part.known() for name, (part, _) in split.items() if len(part)}
     judged = {name: split[name][1] for name in sorted(fitting, key=lambda name: len(fitting[name]))
               if len(split[name][1])}
-    if any(checkpoint.learned.contains(labels.questions.hashes).mean() > 0.5 for labels in judged.values()):
+    if any(checkpoint.learned.contains(labels.queries.hashes).mean() > 0.5 for labels in judged.values()):
         raise MisuseError("the checkpoint was trained on held-out problems; name another, or leave out --checkpoint")
     networks = network_options(epochs, threads=1)
     options = BaselineOptions(networks, ChainOptions(threads=1), TreeRankerOptions(threads=1))
@@ -154,14 +154,14 @@ def by_solver(rows: Sequence[Row], method: str, metric: str) -> dict[str, float]
     return {solver: total / count for solver, (total, count) in totals.items()}
 
 
-def choice_rows(races: Races, checkpoint: LabelCheckpoint) -> list[Row]:
+def choice_rows(races: SolverTimings, checkpoint: LabelCheckpoint) -> list[Row]:
     """Evaluate the choice of solvers by device, and that of boosted trees trained on the same solver timings."""
     import numpy as np
 
     from seqtune.predictor.labels.scores import solver_choice_rows
     from seqtune.predictor.labels.solver_choice import TreeChoice, choose
 
-    held_out: np.ndarray[Any, Any] = races.questions.held_out
+    held_out: np.ndarray[Any, Any] = races.queries.held_out
     judged = races.take(np.flatnonzero(held_out))
     trees = TreeChoice(races.take(np.flatnonzero(~held_out)), threads=1).choose(judged)
     chosen = choose(checkpoint.model, checkpoint.vocabulary, judged)
@@ -231,7 +231,7 @@ def main() -> None:
     """Run the command line."""
     from seqtune.data.formats.miopen_import import read_files
     from seqtune.data.formats.table import find_files
-    from seqtune.data.labels import read_races
+    from seqtune.data.labels import read_solver_timings
     from seqtune.predictor.labels.checkpoint import LabelCheckpoint
     from seqtune.predictor.labels.label_options import LabelOptions
     from seqtune.predictor.labels.whole_training import train_whole
@@ -256,7 +256,7 @@ def main() -> None:
         choice = given.work / "choice.json"
         if "seqtune" in given.methods.split(",") and not choice.is_file():
             _say("evaluating the choice of solvers")
-            races = read_races(read_files([file for file in files if "fdb" in file.name])[0])
+            races = read_solver_timings(read_files([file for file in files if "fdb" in file.name])[0])
             write_json(choice, [] if races is None else choice_rows(races, checkpoint))
     chosen, means = json.loads(choice.read_text()) if choice.is_file() else [], summary(rows, counts)
     print(f"{table(means)}\n\n{choice_table(chosen)}")

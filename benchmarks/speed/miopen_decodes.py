@@ -24,7 +24,7 @@ from benchmarks.common.greedy import Greedy
 from benchmarks.common.miopen_problems import draw, gpus, solved
 from benchmarks.common.program import positive, run_program
 from seqtune.data.labels import Labels
-from seqtune.data.queries import Questions
+from seqtune.data.queries import Queries
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.membership import Membership
@@ -52,7 +52,7 @@ class RandomScores:
     vocabulary: Vocabulary
     generator: np.random.Generator
 
-    def start(self, questions: Pairs, allowed: Allowed) -> tuple[None, Scores]:
+    def start(self, queries: Pairs, allowed: Allowed) -> tuple[None, Scores]:
         """Random scores of the allowed words."""
         return None, self.generator.normal(size=len(allowed.words)).astype(np.float32)
 
@@ -107,9 +107,9 @@ def plainly(kernel: Kernel, device: Device, problem: Problem, configuration: Con
 def decode(words: NextWord[Any], kernel: Kernel, pairs: Pairs, searched: int, generator: np.random.Generator,
            count: DecodeCount) -> None:
     """Decode with all methods; only the first `searched` pairs with beams."""
-    questions = Questions.of(pairs)
+    queries = Queries.of(pairs)
     no_labels = np.zeros((len(pairs), len(kernel.parameters)), np.int16)
-    proposed = Greedy(words).predict(Labels(kernel, questions, no_labels), 1).proposed[:, 0]
+    proposed = Greedy(words).predict(Labels(kernel, queries, no_labels), 1).proposed[:, 0]
     count.add("greedy", kernel, [
         (*pair, Configuration.of(kernel.name, {item.name: item.values[index] for item, index in
                                                zip(kernel.parameters, indices, strict=True)}))
@@ -131,7 +131,7 @@ def recorded(paths: Sequence[Path], count: int, generator: np.random.Generator) 
 
     labels = read_labels(read_files(find_files("miopen", paths))[0])
     while True:
-        yield {name: kernel_labels.questions.take(generator.integers(len(kernel_labels), size=count)).pairs()
+        yield {name: kernel_labels.queries.take(generator.integers(len(kernel_labels), size=count)).pairs()
                for name, kernel_labels in labels.items()}
 
 

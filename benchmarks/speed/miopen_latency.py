@@ -25,7 +25,7 @@ from benchmarks.common.page import Page, Results, add_out, check_ready, measured
 from benchmarks.common.program import positive, run_program
 from benchmarks.common.report import markdown, processor
 from seqtune.data.labels import Labels
-from seqtune.data.queries import Questions
+from seqtune.data.queries import Queries
 from seqtune.kernels.device import Device
 from seqtune.kernels.miopen.solver import PREFIX
 from seqtune.kernels.problem import Problem
@@ -44,12 +44,12 @@ BATCHES = 5
 SEED = 7
 
 
-def milliseconds(answer: Callable[[Any], object], questions: Sequence[Any]) -> dict[str, float]:
+def milliseconds(answer: Callable[[Any], object], queries: Sequence[Any]) -> dict[str, float]:
     """The median, 10th and 90th percentile of an answer's elapsed time and processor time, in milliseconds."""
     times, processor = [], []
-    for question in questions:
+    for query in queries:
         start, processor_start = time.perf_counter(), time.process_time()
-        answer(question)
+        answer(query)
         processor.append((time.process_time() - processor_start) * 1e3)
         times.append((time.perf_counter() - start) * 1e3)
     summary: dict[str, float] = {"problems": len(times) - WARM_UP}
@@ -70,7 +70,7 @@ def measure(checkpoint: str, problems: int) -> dict[str, Any]:
     results: dict[str, Any] = {"solver": SOLVER, "beam": BEAM,
                                "openblas_threads": os.environ.get("OPENBLAS_NUM_THREADS")}
     results["space"] = milliseconds(lambda pair: spaces.append(SearchSpace(kernel, *pair)), pairs[:problems + WARM_UP])
-    batch = Labels(kernel, Questions.of(pairs[:BATCH]), np.zeros((BATCH, len(kernel.parameters)), np.int16))
+    batch = Labels(kernel, Queries.of(pairs[:BATCH]), np.zeros((BATCH, len(kernel.parameters)), np.int16))
     words: dict[str, NextWord[Any]] = {
         "transformer": ArrayTranslator(loaded.size, loaded.state, loaded.vocabulary), "hybrid": loaded.next_word()}
     for name, next_word in words.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.queries import Questions
+from seqtune.data.queries import Queries
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
@@ -94,12 +94,12 @@ class KernelChain:
     @classmethod
     def fit(cls, labels: Labels, options: ChainOptions | None = None) -> KernelChain:
         """Fit a chain to labels whose values are all known."""
-        return cls(labels.kernel, _fit_all(labels.kernel, tree_columns(labels.questions), labels.places, options))
+        return cls(labels.kernel, _fit_all(labels.kernel, tree_columns(labels.queries), labels.places, options))
 
     @classmethod
     def fit_shared(cls, group: Sequence[Labels], options: ChainOptions | None = None) -> list[KernelChain]:
         """Fit a chain for each kernel of a group with the same parameters; the chains share their classifiers."""
-        columns = np.concatenate([_with_member(tree_columns(labels.questions), number)
+        columns = np.concatenate([_with_member(tree_columns(labels.queries), number)
                                   for number, labels in enumerate(group)])
         classifiers = _fit_all(group[0].kernel, columns, np.concatenate([labels.places for labels in group]), options)
         return [cls(labels.kernel, classifiers, number) for number, labels in enumerate(group)]
@@ -195,12 +195,12 @@ class ChainWords:
                 inverse.append(indices)
             self._index_of[kernel.name] = tuple(inverse)
 
-    def start(self, questions: Sequence[tuple[Problem, Device]] | Questions,
+    def start(self, queries: Sequence[tuple[Problem, Device]] | Queries,
               allowed: Allowed) -> tuple[ChainState, Scores]:
         """Start one empty hypothesis per query; there is no opinion on the kernel's word."""
-        queries = Questions.of(questions)
+        queries = Queries.of(queries)
         state = ChainState(tree_columns(queries), np.array([device.name for device in queries.devices])[queries.device],
-                           np.arange(len(questions)), ("",) * len(questions), np.zeros((len(questions), 0), np.int64))
+                           np.arange(len(queries)), ("",) * len(queries), np.zeros((len(queries), 0), np.int64))
         return state, np.full(len(allowed.words), np.nan, np.float32)
 
     def advance(self, state: ChainState, said: Allowed, allowed: Allowed) -> tuple[ChainState, Scores]:

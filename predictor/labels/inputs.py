@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.queries import DistinctProblems, Questions
+from seqtune.data.queries import DistinctProblems, Queries
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 
@@ -88,23 +88,23 @@ class Inputs:
     device: NDArray[np.int64]  # (query,)
 
     @classmethod
-    def of(cls, questions: Questions, words: Sequence[str]) -> Inputs:
+    def of(cls, queries: Queries, words: Sequence[str]) -> Inputs:
         """Compute the features of queries. `words` are the source words of the model's vocabulary; any other word
         gets the number of <unknown>, which is 1."""
-        questions = questions.compact()
-        values, known = _evaluated(questions.problems, (*NUMBERS, *MAGNITUDES))
+        queries = queries.compact()
+        values, known = _evaluated(queries.problems, (*NUMBERS, *MAGNITUDES))
         count = len(NUMBERS)
         filled = np.where(known, values, np.nan)[:, :count]
         distinct, rows = np.unique(filled, return_inverse=True)
         table = _table([None if np.isnan(value) else int(value) for value in distinct.tolist()])
         numbers = {word: number for number, word in enumerate(words)}
-        columns = questions.problems.columns
+        columns = queries.problems.columns
         word_numbers = [[numbers.get(f"{name}={word}", 1) for word in columns.values[name].tolist()] for name in WORDS]
-        architecture = [numbers.get(f"architecture={device.architecture}", 1) for device in questions.devices]
-        facts = np.array([_facts(device) for device in questions.devices])
+        architecture = [numbers.get(f"architecture={device.architecture}", 1) for device in queries.devices]
+        facts = np.array([_facts(device) for device in queries.devices])
         return cls(table, rows.reshape(filled.shape), _logarithms(values[:, count:], known[:, count:]),
                    np.array(word_numbers).T, _logarithms(facts, np.ones_like(facts, bool)), np.array(architecture),
-                   questions.problem, questions.device)
+                   queries.problem, queries.device)
 
     def batch(self, rows: NDArray[np.int64]) -> tuple[Floats, Floats, NDArray[np.int64]]:
         """The features of the queries with these row numbers: codes (query, NUMBERS, CODE), magnitudes
@@ -116,10 +116,10 @@ class Inputs:
                 np.concatenate([self.words[problem], self.architecture[device][:, None]], axis=1))
 
 
-def tree_columns(questions: Questions) -> Floats:
+def tree_columns(queries: Queries) -> Floats:
     """The features of queries for boosted trees, (query, feature): words as their number, unknown numbers as -1."""
-    questions = questions.compact()
-    problems, count = questions.problems, len(NUMBERS)
+    queries = queries.compact()
+    problems, count = queries.problems, len(NUMBERS)
     numbers, known = _evaluated(problems, (*NUMBERS, *MAGNITUDES))
     features = [np.where(known, numbers, -1)[:, :count]]
     for name, moduli in _MODULI.items():
@@ -131,17 +131,17 @@ def tree_columns(questions: Questions) -> Floats:
     values, declared = problems.columns.values, problems.columns.operation.by_name
     features.append(np.array([[declared[name].choices.index(word) for word in values[name].tolist()]
                               for name in WORDS], float).T)
-    facts = np.array([_facts(device) for device in questions.devices])
+    facts = np.array([_facts(device) for device in queries.devices])
     columns = np.concatenate(features, axis=1, dtype=np.float32)
-    return np.concatenate([columns[questions.problem], facts[questions.device].astype(np.float32)], axis=1)
+    return np.concatenate([columns[queries.problem], facts[queries.device].astype(np.float32)], axis=1)
 
 
-def plain_columns(questions: Questions) -> Floats:
+def plain_columns(queries: Queries) -> Floats:
     """Logarithms of the sizes of queries, (query, feature), from which the distance of problems is computed."""
-    questions = questions.compact()
-    numbers, known = _evaluated(questions.problems, _NEAR)
+    queries = queries.compact()
+    numbers, known = _evaluated(queries.problems, _NEAR)
     logarithms: Floats = np.log2(np.where(known, numbers, 0) + 1).astype(np.float32)
-    return logarithms[questions.problem]
+    return logarithms[queries.problem]
 
 
 @lru_cache(maxsize=1)  # the transformer and the trees need the same values, one after the other

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from seqtune.data.dataset import Dataset
-from seqtune.data.labels import Labels, Races, read_labels, read_races
+from seqtune.data.labels import Labels, SolverTimings, read_labels, read_solver_timings
 from seqtune.errors import MisuseError
 
 from ..networks.threads import one_thread
@@ -30,7 +30,7 @@ def evaluate_labels(checkpoint: LabelCheckpoint, data: Dataset, *, baselines: bo
     fitted on the other ones, except those of held-out problems; `by_feature` adds parts by direction and data type.
     Raises MisuseError if nothing is left to judge.
     """
-    labels, timings = read_labels(data), read_races(data)
+    labels, timings = read_labels(data), read_solver_timings(data)
     kernels = checkpoint.kernels()
     judged = {name: _unlearned(kernel_labels.spoken_by(kernels[name]), checkpoint)
               for name, kernel_labels in labels.items() if name in kernels}
@@ -67,7 +67,7 @@ def _baselines(judged: Mapping[str, Labels], fitting: Mapping[str, Labels], prog
     return fit_baselines(fitting, progress)
 
 
-def _tree_choice(judged_timings: Races, fitting_timings: Races | None, warn: Say) -> Entries | None:
+def _tree_choice(judged_timings: SolverTimings, fitting_timings: SolverTimings | None, warn: Say) -> Entries | None:
     """The entries that boosted trees choose; None if there are too few timings to learn from."""
     if fitting_timings is None or len(fitting_timings) < len(judged_timings):
         warn("no boosted trees for the choice of solvers: they need more timings than are judged; also name the "
@@ -76,7 +76,7 @@ def _tree_choice(judged_timings: Races, fitting_timings: Races | None, warn: Say
     return TreeChoice(fitting_timings).choose(judged_timings)
 
 
-def judged_rows(checkpoint: LabelCheckpoint, labels: Mapping[str, Labels], timings: Races | None,
+def judged_rows(checkpoint: LabelCheckpoint, labels: Mapping[str, Labels], timings: SolverTimings | None,
                 say: Say = silent) -> list[dict[str, Any]]:
     """Score a checkpoint on the held-out problems: JSON objects by device and solver, then by device."""
     kernels = checkpoint.kernels()
@@ -84,23 +84,23 @@ def judged_rows(checkpoint: LabelCheckpoint, labels: Mapping[str, Labels], timin
                 for name, kernel_labels in labels.items() if name in kernels}
     rows = [row.to_json() for row in judge(Beam(checkpoint.next_word()), held_out, progress=say)]
     if timings is not None:
-        judged_timings = timings.take(np.flatnonzero(timings.questions.held_out))
+        judged_timings = timings.take(np.flatnonzero(timings.queries.held_out))
         chosen = choose(checkpoint.model, checkpoint.vocabulary, judged_timings)
         rows += [row.to_json() for row in solver_choice_rows(judged_timings, chosen)]
     return rows
 
 
 def training_part(labels: Mapping[str, Labels],
-                  timings: Races | None) -> tuple[dict[str, Labels], Races | None]:
+                  timings: SolverTimings | None) -> tuple[dict[str, Labels], SolverTimings | None]:
     """The labels and timings of problems that are not held out, without kernels that have no such label."""
     training = {name: kernel_labels.split()[0] for name, kernel_labels in labels.items()}
-    training_timings = None if timings is None else timings.take(np.flatnonzero(~timings.questions.held_out))
+    training_timings = None if timings is None else timings.take(np.flatnonzero(~timings.queries.held_out))
     return {name: part for name, part in training.items() if len(part)}, training_timings
 
 
 def _learned_from(labels: Labels, checkpoint: LabelCheckpoint) -> Labels:
-    return labels.take(np.flatnonzero(checkpoint.learned.contains(labels.questions.hashes)))
+    return labels.take(np.flatnonzero(checkpoint.learned.contains(labels.queries.hashes)))
 
 
 def _unlearned(labels: Labels, checkpoint: LabelCheckpoint) -> Labels:
-    return labels.take(np.flatnonzero(~checkpoint.learned.contains(labels.questions.hashes)))
+    return labels.take(np.flatnonzero(~checkpoint.learned.contains(labels.queries.hashes)))

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from seqtune.data.labels import Labels, Races
+from seqtune.data.labels import Labels, SolverTimings
 
 from ..sequence.vocabulary import BEGIN, Vocabulary
 from .inputs import Inputs
@@ -57,7 +57,7 @@ class LabelExamples:
         choices = vocabulary.value_words(name)
         words = np.stack([np.full(len(labels), vocabulary.kernel(name)),
                           *(words[labels.places[:, column]] for column, words in enumerate(choices))], axis=1)
-        return cls(Inputs.of(labels.questions, vocabulary.words), words,
+        return cls(Inputs.of(labels.queries, vocabulary.words), words,
                    tuple(torch.from_numpy(words) for words in choices), labels.places.astype(np.int64))
 
     def __len__(self) -> int:
@@ -92,20 +92,20 @@ class SolverTimingExamples:
     """
 
     inputs: Inputs
-    timings: Races  # its solvers are numbered as the vocabulary's kernels
+    timings: SolverTimings  # its solvers are numbered as the vocabulary's kernels
     words: Tensor  # (solver,) the words of those kernels
 
     @classmethod
-    def of(cls, timings: Races, vocabulary: Vocabulary) -> SolverTimingExamples:
+    def of(cls, timings: SolverTimings, vocabulary: Vocabulary) -> SolverTimingExamples:
         """Convert timings, all of whose solvers must be kernels of the vocabulary."""
         names = tuple(kernel.name for kernel in vocabulary.kernels)
         words = torch.tensor([vocabulary.kernel(name) for name in names])
-        return cls(Inputs.of(timings.questions, vocabulary.words), timings.named(names), words)
+        return cls(Inputs.of(timings.queries, vocabulary.words), timings.named(names), words)
 
     def __len__(self) -> int:
         return len(self.timings)
 
-    def scores(self, model: SentenceModel, rows: Rows) -> tuple[Tensor, Tensor, Races]:
+    def scores(self, model: SentenceModel, rows: Rows) -> tuple[Tensor, Tensor, SolverTimings]:
         """Score the timed solvers of the queries with these row numbers.
 
         Returns their log-probabilities (entry,), the log-probability that the fastest solver is one of them (query,),

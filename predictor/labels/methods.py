@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.queries import Questions
+from seqtune.data.queries import Queries
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.membership import Membership
 from seqtune.kernels.space import SearchSpace
@@ -50,7 +50,7 @@ class LabelMethod(Protocol):
 class LabelRanker(Protocol):
     """Scores whole configurations of one kernel, for example to reorder the proposals of a beam."""
 
-    def rank(self, kernel: Kernel, questions: Questions, indices: ValueIndices) -> NDArray[np.float32]:
+    def rank(self, kernel: Kernel, queries: Queries, indices: ValueIndices) -> NDArray[np.float32]:
         """Score configurations `indices` (query, proposal, parameter): log-odds or similar, up to a constant per query,
         (query, proposal)."""
         ...
@@ -95,7 +95,7 @@ class Beam:
         for begin in range(0, len(labels), CHUNK):
             rows = order[begin:begin + CHUNK]
             part = labels.take(rows)
-            yield rows, part, [SearchSpace(part.kernel, problem, device) for problem, device in part.questions.pairs()]
+            yield rows, part, [SearchSpace(part.kernel, problem, device) for problem, device in part.queries.pairs()]
 
     def _proposed(self, labels: Labels, spaces: Sequence[SearchSpace], count: int) -> ValueIndices:
         count = min(count, self.width)
@@ -109,7 +109,7 @@ class Beam:
                 indices[row, rank] = _value_indices(labels.kernel, candidate)
                 scores[row, rank] = candidate.log_probability or 0.0
         if self.ranker is not None:
-            scores += self.trust * self.ranker.rank(labels.kernel, labels.questions, indices)
+            scores += self.trust * self.ranker.rank(labels.kernel, labels.queries, indices)
             best = np.argsort(-scores, axis=1, kind="stable")
             indices = np.take_along_axis(indices, best[:, :, None], axis=1)
         return indices[:, :count]
@@ -154,9 +154,9 @@ class Beam:
 
 def _by_space(labels: Labels) -> NDArray[np.int64]:
     """An order in which labels with the same search space mostly follow each other: enumerations are cached."""
-    values = labels.questions.problems.columns.values
-    keys = [values[name][labels.questions.problem] for name in ("n", "to_w", "to_h", "to_c", "from_c", "dtype")]
-    return np.asarray(np.lexsort((*keys, labels.questions.device)))
+    values = labels.queries.problems.columns.values
+    keys = [values[name][labels.queries.problem] for name in ("n", "to_w", "to_h", "to_c", "from_c", "dtype")]
+    return np.asarray(np.lexsort((*keys, labels.queries.device)))
 
 
 def _value_indices(kernel: Kernel, candidate: Candidate) -> list[int]:
@@ -164,19 +164,19 @@ def _value_indices(kernel: Kernel, candidate: Candidate) -> list[int]:
             in zip(kernel.parameters, candidate.configuration.settings, strict=True)]
 
 
-def valid(kernel: Kernel, questions: Questions, indices: ValueIndices) -> NDArray[np.bool_]:
+def valid(kernel: Kernel, queries: Queries, indices: ValueIndices) -> NDArray[np.bool_]:
     """Whether each configuration `indices` (query, parameter) is in the search space of its query, (query,).
 
     Evaluates the constraints over columns, without enumerating the spaces.
     """
-    result = np.zeros(len(questions), np.bool_)
-    for number, device in enumerate(questions.devices):
-        rows = np.flatnonzero((questions.device == number) & (indices >= 0).all(axis=1))
+    result = np.zeros(len(queries), np.bool_)
+    for number, device in enumerate(queries.devices):
+        rows = np.flatnonzero((queries.device == number) & (indices >= 0).all(axis=1))
         if not len(rows):
             continue
         settings = {parameter.name: np.array(parameter.values)[indices[rows, column]]
                     for column, parameter in enumerate(kernel.parameters)}
-        problems = questions.problems.columns.take(questions.problem[rows])
+        problems = queries.problems.columns.take(queries.problem[rows])
         member = Membership(kernel, problems, device, settings)
         result[rows] = [reason is None for reason in member.reasons]
     return result

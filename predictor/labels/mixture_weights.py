@@ -96,11 +96,11 @@ def model_logs(model: SentenceModel, vocabulary: Vocabulary, labels: Labels) -> 
 
 def chain_logs(chains: Chains, labels: Labels) -> Logs:
     """The log-probabilities that trees give to the values of labels; zeros on devices without trees."""
-    columns = tree_columns(labels.questions)
+    columns = tree_columns(labels.queries)
     result = [np.zeros((len(labels), len(parameter.values)), np.float32) for parameter in labels.kernel.parameters]
-    for number, device in enumerate(labels.questions.devices):
+    for number, device in enumerate(labels.queries.devices):
         device_chains = chains_of(chains, device.name, labels.kernel.name)
-        rows = np.flatnonzero(labels.questions.device == number)
+        rows = np.flatnonzero(labels.queries.device == number)
         if device_chains and len(rows):
             for column, logs in enumerate(result):
                 logs[rows] = mean_logs(device_chains, columns[rows], labels.places[rows, :column])

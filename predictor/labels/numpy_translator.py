@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.queries import Questions
+from seqtune.data.queries import Queries
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 
@@ -157,10 +157,10 @@ class ArrayTranslator:
         self._target_vectors = target_vectors * tensors["decoded.weight"]
         self._target_bias: Floats = target_vectors @ tensors["decoded.bias"] / np.float32(math.sqrt(size.width))
 
-    def start(self, questions: Sequence[tuple[Problem, Device]] | Questions,
+    def start(self, queries: Sequence[tuple[Problem, Device]] | Queries,
               allowed: Allowed) -> tuple[ArrayDecoding, Scores]:
         """Start one empty hypothesis per query, and score the words allowed first."""
-        inputs, rows = Inputs.of(Questions.of(questions), self.vocabulary.words), np.arange(len(questions))
+        inputs, rows = Inputs.of(Queries.of(queries), self.vocabulary.words), np.arange(len(queries))
         no_past = np.zeros((len(self._decoder), len(rows), 0, 2, *self._heads), np.float32)
         state = ArrayDecoding(self._read_source(*inputs.batch(rows)), rows, no_past)
         if len(allowed.words) == len(rows):  # one word each, for example of the only solver: there is nothing to choose

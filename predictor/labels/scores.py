@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from seqtune.data.labels import Labels, Races
+from seqtune.data.labels import Labels, SolverTimings
 from seqtune.kernels.miopen.solver import PREFIX
 
 from .methods import LabelMethod, LabelPredictions, valid
@@ -37,7 +37,7 @@ class Score:
         same = np.asarray((proposed == wanted) & (wanted >= 0))
         whole = np.asarray(same.all(axis=2))
         present = np.asarray((proposed >= 0).all(axis=2))
-        invalid = sum(int((present[:, rank] & ~valid(labels.kernel, labels.questions, proposed[:, rank])).sum())
+        invalid = sum(int((present[:, rank] & ~valid(labels.kernel, labels.queries, proposed[:, rank])).sum())
                       for rank in range(present.shape[1]))
         teacher_forced = None if predictions.correct is None else float(predictions.correct.mean())
         return cls(len(labels), float(whole[:, 0].mean()), float(whole[:, :TOP].any(axis=1).mean()),
@@ -70,8 +70,8 @@ def judge(method: LabelMethod, labels: Mapping[str, Labels], baselines: Mapping[
     values gets a part in the row."""
     rows = []
     for name, kernel_labels in labels.items():
-        for number, device in enumerate(kernel_labels.questions.devices):
-            judged = kernel_labels.take(np.flatnonzero(kernel_labels.questions.device == number))
+        for number, device in enumerate(kernel_labels.queries.devices):
+            judged = kernel_labels.take(np.flatnonzero(kernel_labels.queries.device == number))
             if not len(judged):
                 continue
             progress(f"judging {len(judged)} labels of {name.removeprefix(PREFIX)} on {device.name}")
@@ -84,7 +84,7 @@ def judge(method: LabelMethod, labels: Mapping[str, Labels], baselines: Mapping[
 
 
 def _parts(labels: Labels, predictions: LabelPredictions, feature: str) -> list[tuple[str, Score]]:
-    values = labels.questions.problems.columns.values[feature][labels.questions.problem]
+    values = labels.queries.problems.columns.values[feature][labels.queries.problem]
     parts = []
     for value in np.unique(values):
         rows = np.flatnonzero(values == value)
@@ -114,17 +114,17 @@ class SolverChoiceRow:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-def solver_choice_rows(timings: Races, chosen: Entries, trees: Entries | None = None) -> list[SolverChoiceRow]:
+def solver_choice_rows(timings: SolverTimings, chosen: Entries, trees: Entries | None = None) -> list[SolverChoiceRow]:
     """Score the choice of solvers: a row per device. `chosen[i]` is the chosen entry of the timings of query i."""
     best = np.minimum.reduceat(timings.seconds, timings.starts[:-1])
     owner = np.repeat(np.arange(len(timings)), np.diff(timings.starts))
     fastest = timings.seconds <= best[owner]
     rows = []
-    for number, device in enumerate(timings.questions.devices):
-        queries = np.flatnonzero(timings.questions.device == number)
+    for number, device in enumerate(timings.queries.devices):
+        queries = np.flatnonzero(timings.queries.device == number)
         if not len(queries):
             continue
-        wins = np.bincount(timings.solver[fastest & (timings.questions.device[owner] == number)],
+        wins = np.bincount(timings.solver[fastest & (timings.queries.device[owner] == number)],
                            minlength=len(timings.names)).astype(float)
         most_frequent = first_best(timings, wins[timings.solver])
 
@@ -136,7 +136,7 @@ def solver_choice_rows(timings: Races, chosen: Entries, trees: Entries | None = 
     return rows
 
 
-def first_best(timings: Races, scores: np.ndarray[tuple[int], np.dtype[np.floating]]) -> Entries:
+def first_best(timings: SolverTimings, scores: np.ndarray[tuple[int], np.dtype[np.floating]]) -> Entries:
     """The entry with the highest score of each query's timings, the first among equals: (query,)."""
     lengths = np.diff(timings.starts)
     top = np.repeat(np.maximum.reduceat(scores, timings.starts[:-1]), lengths)

@@ -23,7 +23,7 @@ class SeenProblems:
 
     @classmethod
     def of(cls, hashes: NDArray[np.uint64]) -> SeenProblems:
-        """Make the set of some hashes (`Questions.hashes` of labels, `Races.hashes`)."""
+        """Make the set of some hashes (`Queries.hashes` of labels, `SolverTimings.hashes`)."""
         hashes = np.unique(hashes)
         size = 1 << max(6, int(len(hashes) - 1).bit_length())
         bits = np.zeros(size, np.uint8)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqtune.data.labels import Races
+from seqtune.data.labels import SolverTimings
 
 from ..sequence.vocabulary import Vocabulary
 from .inputs import tree_columns
@@ -18,7 +18,7 @@ from .translator import SentenceModel
 
 
 @torch.inference_mode()
-def choose(model: SentenceModel, vocabulary: Vocabulary, timings: Races) -> Entries:
+def choose(model: SentenceModel, vocabulary: Vocabulary, timings: SolverTimings) -> Entries:
     """The entry of the most probable solver among the timed solvers of each query, (query,).
 
     Solvers that the vocabulary lacks come last.
@@ -35,20 +35,21 @@ def choose(model: SentenceModel, vocabulary: Vocabulary, timings: Races) -> Entr
     return first_best(timings, scores)
 
 
-def _only(timings: Races, keep: NDArray[np.bool_]) -> Races:
+def _only(timings: SolverTimings, keep: NDArray[np.bool_]) -> SolverTimings:
     """The timings with only the entries to keep and their solvers, without queries that lose all entries."""
     counts = np.add.reduceat(keep.astype(np.int64), timings.starts[:-1])
     remaining = timings.take(np.flatnonzero(counts > 0))
     inside = keep[np.repeat(counts > 0, np.diff(timings.starts))]
     used, solver = np.unique(remaining.solver[inside], return_inverse=True)
-    return Races(tuple(timings.names[index] for index in used), remaining.questions,
+    return SolverTimings(tuple(timings.names[index] for index in used), remaining.queries,
                  np.concatenate(([0], np.cumsum(counts[counts > 0]))), solver, remaining.seconds[inside])
 
 
 class TreeChoice:
     """A classifier of boosted trees that predicts the fastest solver from the features of a query."""
 
-    def __init__(self, timings: Races, rounds: int = 60, most: int = 60_000, threads: int = 2, seed: int = 0) -> None:
+    def __init__(self, timings: SolverTimings, rounds: int = 60, most: int = 60_000, threads: int = 2,
+                 seed: int = 0) -> None:
         from seqtune.tuner.cost_models.boosting import Boosting
 
         chosen = np.random.default_rng(seed).permutation(len(timings))[:most]
@@ -58,12 +59,12 @@ class TreeChoice:
         self._names = timings.names
         boosting = Boosting("multi:softprob", rounds, depth=8, rate=0.2, threads=threads, seed=seed,
                             more={"num_class": max(2, len(self._solvers))})
-        self._model: Any = boosting.grow(tree_columns(timings.questions), wanted)
+        self._model: Any = boosting.grow(tree_columns(timings.queries), wanted)
 
-    def choose(self, timings: Races) -> Entries:
+    def choose(self, timings: SolverTimings) -> Entries:
         """The entry of the most probable solver among the timed solvers of each query, (query,)."""
         timings = timings.named(self._names)
-        margins = np.asarray(self._model.inplace_predict(tree_columns(timings.questions), predict_type="margin"))
+        margins = np.asarray(self._model.inplace_predict(tree_columns(timings.queries), predict_type="margin"))
         column = np.full(len(timings.names), -1)
         column[self._solvers] = np.arange(len(self._solvers))
         owner = np.repeat(np.arange(len(timings)), np.diff(timings.starts))

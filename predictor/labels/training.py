@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqtune.data.labels import Labels, Races
-from seqtune.data.queries import Questions
+from seqtune.data.labels import Labels, SolverTimings
+from seqtune.data.queries import Queries
 from seqtune.errors import MisuseError
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.miopen.solver import BACKEND
@@ -41,18 +41,18 @@ class LabelTrainingResult:
 ModelFactory = Callable[[Dimensions, Vocabulary], SentenceModel]
 
 
-def vocabulary_of(labels: Mapping[str, Labels], timings: Races | None) -> Vocabulary:
+def vocabulary_of(labels: Mapping[str, Labels], timings: SolverTimings | None) -> Vocabulary:
     """The vocabulary of all kernels and devices. Solvers with timings but no labels are kernels without parameters."""
     kernels = [kernel_labels.kernel for kernel_labels in labels.values()]
-    devices = [device for kernel_labels in labels.values() for device in kernel_labels.questions.devices]
+    devices = [device for kernel_labels in labels.values() for device in kernel_labels.queries.devices]
     if timings is not None:
         kernels += [Kernel(name, "convnd", (BACKEND,), (), (), ()) for name in timings.names if name not in labels]
-        devices += timings.questions.devices
+        devices += timings.queries.devices
     built = Vocabulary.build(kernels, dict.fromkeys(devices))
     return Vocabulary(built.names, built.words, built.targets, built.kernels)  # without derived quantities
 
 
-def train(labels: Mapping[str, Labels], timings: Races | None = None, options: LabelOptions | None = None,
+def train(labels: Mapping[str, Labels], timings: SolverTimings | None = None, options: LabelOptions | None = None,
           on_progress: OnProgress | None = None, start: LabelTrainingResult | None = None,
           make: ModelFactory = LabelTranslator, say: Callable[[str], None] = lambda step: None) -> LabelTrainingResult:
     """Train a model on labels by kernel and on timings of solvers.
@@ -152,12 +152,13 @@ def split_validation(labels: Labels, share: int) -> tuple[Labels, Labels]:
 
     A share of 0 puts all labels into training.
     """
-    hashes = labels.questions.hashes // np.uint64(1000)
+    hashes = labels.queries.hashes // np.uint64(1000)
     validation = hashes % np.uint64(share) == 0 if share else np.zeros(len(hashes), np.bool_)
     return labels.take(np.flatnonzero(~validation)), labels.take(np.flatnonzero(validation))
 
 
-def fingerprint(model: nn.Module, labels: Mapping[str, Labels], timings: Races | None, options: LabelOptions) -> str:
+def fingerprint(model: nn.Module, labels: Mapping[str, Labels], timings: SolverTimings | None,
+                options: LabelOptions) -> str:
     """Identify a training that begins with this model: a hash of its weights, the options and the training data."""
     digest = hashlib.sha256(repr({name: value for name, value in describe(options).items()
                                   if name not in ("state", "save_every", "threads")}).encode())
@@ -166,12 +167,12 @@ def fingerprint(model: nn.Module, labels: Mapping[str, Labels], timings: Races |
     for kernel_labels in labels.values():
         kernel = kernel_labels.kernel
         digest.update(repr((kernel.name, kernel.parameters)).encode() + kernel_labels.places.tobytes())
-        digest.update(_query_bytes(kernel_labels.questions))
+        digest.update(_query_bytes(kernel_labels.queries))
     if timings is not None:
         digest.update(repr(timings.names).encode() + timings.solver.tobytes() + timings.starts.tobytes()
-                      + timings.seconds.tobytes() + _query_bytes(timings.questions))
+                      + timings.seconds.tobytes() + _query_bytes(timings.queries))
     return digest.hexdigest()
 
 
-def _query_bytes(questions: Questions) -> bytes:
-    return repr(questions.devices).encode() + questions.device.tobytes() + questions.hashes.tobytes()
+def _query_bytes(queries: Queries) -> bytes:
+    return repr(queries.devices).encode() + queries.device.tobytes() + queries.hashes.tobytes()

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from seqtune.data.queries import Questions
+from seqtune.data.queries import Queries
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 
@@ -191,15 +191,15 @@ class LabelWords:
             self._target_vectors = model.answered(torch.arange(len(vocabulary.targets)))
 
     @torch.inference_mode()
-    def start(self, questions: Sequence[tuple[Problem, Device]] | Questions,
+    def start(self, queries: Sequence[tuple[Problem, Device]] | Queries,
               allowed: Allowed) -> tuple[Hypotheses, Scores]:
         """Begin one hypothesis without words for each query, and score the words allowed first.
 
         <begin> is read for these scores alone: it belongs to no hypothesis's past.
         """
-        inputs = Inputs.of(Questions.of(questions), self.vocabulary.words)
-        hypotheses = Hypotheses.of(self.model.encode(LabelSource.of(inputs, np.arange(len(questions)))))
-        states, _ = self.model.decode(torch.full((len(questions), 1), BEGIN), hypotheses.memory)
+        inputs = Inputs.of(Queries.of(queries), self.vocabulary.words)
+        hypotheses = Hypotheses.of(self.model.encode(LabelSource.of(inputs, np.arange(len(queries)))))
+        states, _ = self.model.decode(torch.full((len(queries), 1), BEGIN), hypotheses.memory)
         return hypotheses, self._scores(states, allowed)
 
     @torch.inference_mode()

@@ -10,7 +10,7 @@ import numpy as np
 
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.miopen_import import tables_of
-from seqtune.data.labels import Labels, Races, read_labels, read_races
+from seqtune.data.labels import Labels, SolverTimings, read_labels, read_solver_timings
 
 from ..networks.threads import one_thread
 from ..say import Say, silent
@@ -37,7 +37,7 @@ def train_whole(data: Dataset, options: LabelOptions, *, everything: bool = Fals
     FINISH_EPOCHS on all problems, and its trees are grown on all problems. Raises MisuseError, FormatError.
     """
     say("reading the labels")
-    labels, timings = read_labels(data), read_races(data)
+    labels, timings = read_labels(data), read_solver_timings(data)
     fitting, fitting_timings = training_part(labels, timings)
     trained = train(fitting, fitting_timings, options, progress, say=say)
     assert isinstance(trained.model, LabelTranslator)
@@ -64,7 +64,8 @@ def train_whole(data: Dataset, options: LabelOptions, *, everything: bool = Fals
     return checkpoint, trained.report
 
 
-def _finished(checkpoint: LabelCheckpoint, labels: dict[str, Labels], timings: Races | None, options: LabelOptions,
+def _finished(checkpoint: LabelCheckpoint, labels: dict[str, Labels], timings: SolverTimings | None,
+              options: LabelOptions,
               progress: Callable[[Progress], None] | None, say: Say) -> LabelCheckpoint:
     """Judge the checkpoint on the held-out problems, then train it on all problems."""
     with one_thread():
@@ -88,6 +89,6 @@ def _finished(checkpoint: LabelCheckpoint, labels: dict[str, Labels], timings: R
                    metrics={**checkpoint.metrics, "held_out": held_out})
 
 
-def _learned(labels: dict[str, Labels], timings: Races | None) -> SeenProblems:
-    hashes = [kernel_labels.questions.hashes for kernel_labels in labels.values()]
+def _learned(labels: dict[str, Labels], timings: SolverTimings | None) -> SeenProblems:
+    hashes = [kernel_labels.queries.hashes for kernel_labels in labels.values()]
     return SeenProblems.of(np.concatenate(hashes if timings is None else [*hashes, timings.hashes]))

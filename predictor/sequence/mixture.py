@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.queries import Questions
+from seqtune.data.queries import Queries
 
 from .beam import Allowed, NextWord, Scores
 from .vocabulary import Vocabulary
@@ -46,7 +46,7 @@ class Average:
 
     def start(self, queries: Any, allowed: Allowed) -> tuple[Blend, Scores]:
         """Begin one hypothesis without words for each query, and score the words allowed first."""
-        queries = Questions.of(queries)
+        queries = Queries.of(queries)
         return _blend([part.start(queries, allowed) for part in self._parts],
                       np.tile(self._usual, (len(queries), 1)), allowed, False)
 

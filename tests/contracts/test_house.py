@@ -182,7 +182,7 @@ def test_folders_are_small() -> None:
     assert {folder: count for folder, count in counts.items() if count > MOST_FILES} == {}
 
 
-# Rooms whose modules answer the same questions: for a platform, for an operation, for one source of knowledge.
+# Rooms whose modules answer the same queries: for a platform, for an operation, for one source of knowledge.
 # `backends/backend.py` may stand beside `backends/llvm/backend.py` and `backends/opencl/backend.py`.
 PARALLEL = ("llvm", "opencl", "miopen", "operations", "times", "labels")
 

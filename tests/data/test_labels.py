@@ -1,4 +1,4 @@
-"""Labels and races as arrays, what models see of their questions, and how answers are judged."""
+"""Labels and solver timings as arrays, what models see of their queries, and how answers are judged."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.miopen_import import read_files
-from seqtune.data.labels import Labels, Races, read_labels, read_races
-from seqtune.data.queries import DistinctProblems, Questions
+from seqtune.data.labels import Labels, SolverTimings, read_labels, read_solver_timings
+from seqtune.data.queries import DistinctProblems, Queries
 from seqtune.kernels.miopen.gpus import device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.labels.baselines.lookup import Majority, NearestLabels
@@ -40,7 +40,7 @@ def test_a_label_is_the_place_of_each_value(planted: Dataset, labels: dict[str, 
     assert sum(map(len, labels.values())) == len(planted)
     for name, some in labels.items():
         rows = planted.rows[planted.rows["kernel"] == name]
-        for (problem, place), values, row in zip(some.questions.pairs(), some.places, rows.itertuples(), strict=True):
+        for (problem, place), values, row in zip(some.queries.pairs(), some.places, rows.itertuples(), strict=True):
             assert (problem.key, place.key) == (row.problem, row.device)
             told = {one.name: one.values[value] for one, value in zip(some.kernel.parameters, values, strict=True)}
             assert told == json.loads(str(row.configuration))
@@ -49,14 +49,14 @@ def test_a_label_is_the_place_of_each_value(planted: Dataset, labels: dict[str, 
 def test_a_problem_is_on_one_side_for_all_gpus_and_solvers(labels: dict[str, Labels]) -> None:
     sides: dict[str, set[bool]] = {}
     for some in labels.values():
-        for (problem, _), side in zip(some.questions.pairs(), some.questions.held_out.tolist(), strict=True):
+        for (problem, _), side in zip(some.queries.pairs(), some.queries.held_out.tolist(), strict=True):
             sides.setdefault(problem.key, set()).add(side)
     assert all(len(side) == 1 for side in sides.values())
     share = np.mean([side == {True} for side in sides.values()])
     assert 0.04 < share < 0.2
     training, held_out = next(iter(labels.values())).split()
     assert len(training) + len(held_out) == len(next(iter(labels.values())))
-    assert not set(training.questions.hashes.tolist()) & set(held_out.questions.hashes.tolist())
+    assert not set(training.queries.hashes.tolist()) & set(held_out.queries.hashes.tolist())
 
 
 def test_what_a_perf_db_leaves_open_changes_neither_side_nor_features() -> None:
@@ -66,12 +66,12 @@ def test_what_a_perf_db_leaves_open_changes_neither_side_nor_features() -> None:
                 Problem.make("convnd", **known, h=None, w=None, out_h=28, out_w=28),
                 Problem.make("conv2d", **known, h=56, w=56)]
     assert len(set(DistinctProblems.of(problems).hashes.tolist())) == 1
-    questions = Questions.of([(problem, MI50) for problem in problems])
-    columns = tree_columns(questions)
+    queries = Queries.of([(problem, MI50) for problem in problems])
+    columns = tree_columns(queries)
     assert columns.shape == (4, TREE_FEATURES)
     assert (columns == columns[0]).all()
     words = ("<pad>", "<unknown>", "direction=backward_data", "architecture=gfx906")
-    codes, magnitudes, said = Inputs.of(questions, words).batch(np.arange(4))
+    codes, magnitudes, said = Inputs.of(queries, words).batch(np.arange(4))
     assert codes.shape[:2] == (4, len(NUMBERS))
     assert (codes == codes[0]).all()
     assert (magnitudes == magnitudes[0]).all()
@@ -82,9 +82,9 @@ def test_what_a_perf_db_leaves_open_changes_neither_side_nor_features() -> None:
 
 def test_sizes_that_differ_in_divisibility_alone_look_different() -> None:
     made = [Problem.make("convnd", n=8, c=c, h=28, w=28, k=64, r=1, s=1) for c in (256, 257)]
-    first, second = tree_columns(Questions.of([(problem, MI50) for problem in made]))
+    first, second = tree_columns(Queries.of([(problem, MI50) for problem in made]))
     assert (first != second).sum() > 8
-    near = tree_columns(Questions.of([(made[0], MI50), (made[0], VEGA)]))
+    near = tree_columns(Queries.of([(made[0], MI50), (made[0], VEGA)]))
     assert (near[0] != near[1]).any()
 
 
@@ -104,7 +104,7 @@ def test_labels_in_another_kernels_words_are_found_again(labels: dict[str, Label
 def test_a_race_holds_the_times_of_its_solvers(tmp_path: Path) -> None:
     path = tmp_path / "gfx90878.HIP.fdb.txt"
     path.write_text(NEW_FIND)
-    races = read_races(read_files([path])[0])
+    races = read_solver_timings(read_files([path])[0])
     assert races is not None
     assert len(races) == 3
     lengths = np.diff(races.starts)
@@ -119,8 +119,8 @@ def test_a_race_holds_the_times_of_its_solvers(tmp_path: Path) -> None:
 
 
 def test_the_share_of_a_choice_is_what_its_times_say() -> None:
-    questions = Questions.of([(Problem.make("convnd", n=n, c=8, h=8, w=8, k=8, r=1, s=1), MI50) for n in (1, 2, 3)])
-    races = Races(("a", "b"), questions, np.array([0, 2, 4, 5]), np.array([0, 1, 0, 1, 1]),
+    queries = Queries.of([(Problem.make("convnd", n=n, c=8, h=8, w=8, k=8, r=1, s=1), MI50) for n in (1, 2, 3)])
+    races = SolverTimings(("a", "b"), queries, np.array([0, 2, 4, 5]), np.array([0, 1, 0, 1, 1]),
                   np.array([1.0, 2.0, 1.0, 4.0, 3.0]))
     assert first_best(races, -races.seconds).tolist() == [0, 2, 4]
     (row,) = solver_choice_rows(races, np.array([1, 2, 4]))
@@ -150,7 +150,7 @@ def test_baselines_look_up_what_training_has_seen(labels: dict[str, Labels]) -> 
 
 def test_what_lies_outside_of_its_space_is_counted(labels: dict[str, Labels]) -> None:
     some = labels["miopen.ConvMlirIgemmFwd"]
-    assert valid(some.kernel, some.questions, some.places).all()
+    assert valid(some.kernel, some.queries, some.places).all()
     wrong = some.places.copy()
     wrong[:3] = [0, 2, 2, 0, 1, 1]
     wrong[3] = [2, 0, 0, 0, 0, 0]  # 256 threads cannot split so small tiles
@@ -172,17 +172,17 @@ def test_what_was_learned_from_is_known_and_little_else() -> None:
 
 
 def test_who_has_learned_a_problems_times_has_not_learned_its_labels(tmp_path: Path) -> None:
-    races = read_races(read_files([find_file(tmp_path)])[0])
+    races = read_solver_timings(read_files([find_file(tmp_path)])[0])
     assert races is not None
     learned = SeenProblems.of(races.hashes)
     assert learned.contains(races.hashes).all()
-    assert learned.contains(races.questions.hashes).mean() < 0.1
+    assert learned.contains(races.queries.hashes).mean() < 0.1
 
 
 def test_a_find_db_and_a_perf_db_agree_on_what_is_held_out(tmp_path: Path) -> None:
     data, _ = read_files([perf_text(tmp_path / "gfx906_60.udb.txt", LABELS), find_file(tmp_path)])
-    some, races = read_labels(data), read_races(data)
+    some, races = read_labels(data), read_solver_timings(data)
     assert races is not None
     assert len(races) > 150
-    assert 0 < races.questions.held_out.mean() < 0.2
+    assert 0 < races.queries.held_out.mean() < 0.2
     assert {name.removeprefix("miopen.") for name in some} >= {"ConvAsm1x1U", "ConvOclDirectFwd"}

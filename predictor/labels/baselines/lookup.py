@@ -18,9 +18,9 @@ _Group = tuple[str, str]  # names of device and kernel
 
 def by_device(fitting: Mapping[str, Labels]) -> dict[_Group, Labels]:
     """Split the labels of each kernel by device: labels by the names of device and kernel."""
-    return {(device.name, name): labels.take(np.flatnonzero(labels.questions.device == number))
-            for name, labels in fitting.items() for number, device in enumerate(labels.questions.devices)
-            if (labels.questions.device == number).any()}
+    return {(device.name, name): labels.take(np.flatnonzero(labels.queries.device == number))
+            for name, labels in fitting.items() for number, device in enumerate(labels.queries.devices)
+            if (labels.queries.device == number).any()}
 
 
 class Majority:
@@ -33,8 +33,8 @@ class Majority:
     def predict(self, labels: Labels, count: int) -> LabelPredictions:
         proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
         correct = np.zeros(labels.places.shape, np.bool_)
-        for number, device in enumerate(labels.questions.devices):
-            rows = np.flatnonzero(labels.questions.device == number)
+        for number, device in enumerate(labels.queries.devices):
+            rows = np.flatnonzero(labels.queries.device == number)
             counts = self._counts.get((device.name, labels.kernel.name), Counter())
             for rank, (label, _) in enumerate(counts.most_common(count)):
                 proposed[rows, rank] = label
@@ -62,7 +62,7 @@ class NearestLabels:
     def __init__(self, fitting: Mapping[str, Labels]) -> None:
         self._groups = {}
         for group, labels in by_device(fitting).items():
-            points = plain_columns(labels.questions)
+            points = plain_columns(labels.queries)
             scale = points.std(axis=0)
             scale[scale == 0] = 1.0
             self._groups[group] = (points / scale, scale, _words(labels), labels.places)
@@ -71,7 +71,7 @@ class NearestLabels:
         """The row numbers of the nearest training labels on the device, nearest first: (row, min(most, labels))."""
         points, scale, words, _ = self._groups[device, labels.kernel.name]
         part = labels.take(rows)
-        queries, query_words = plain_columns(part.questions) / scale, _words(part)
+        queries, query_words = plain_columns(part.queries) / scale, _words(part)
         square = (points**2).sum(axis=1)
         neighbours = []
         for begin in range(0, len(rows), self.block):
@@ -89,8 +89,8 @@ class NearestLabels:
 
     def predict(self, labels: Labels, count: int) -> LabelPredictions:
         proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
-        for number, device in enumerate(labels.questions.devices):
-            rows = np.flatnonzero(labels.questions.device == number)
+        for number, device in enumerate(labels.queries.devices):
+            rows = np.flatnonzero(labels.queries.device == number)
             if not len(rows) or (device.name, labels.kernel.name) not in self._groups:
                 continue
             training = self.value_indices(device.name, labels.kernel.name)
@@ -102,10 +102,10 @@ class NearestLabels:
 
 def _words(labels: Labels) -> NDArray[np.int64]:
     """Encode the direction, data type and layout of each label as one number, (label,)."""
-    questions = labels.questions.compact()
-    values, features = questions.problems.columns.values, questions.problems.columns.operation.by_name
-    number = np.zeros(len(questions.problems.problems), np.int64)
+    queries = labels.queries.compact()
+    values, features = queries.problems.columns.values, queries.problems.columns.operation.by_name
+    number = np.zeros(len(queries.problems.problems), np.int64)
     for name in ("direction", "dtype", "layout"):
         choices = features[name].choices
         number = number * len(choices) + np.array([choices.index(word) for word in values[name].tolist()])
-    return number[questions.problem]
+    return number[queries.problem]

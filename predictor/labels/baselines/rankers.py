@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqtune.data.labels import Labels
-from seqtune.data.queries import Questions
+from seqtune.data.queries import Queries
 from seqtune.kernels.kernel import Kernel
 
 from ...networks.dimensions import Dimensions
@@ -47,7 +47,7 @@ class RankedLabels:
             return LabelPredictions(proposed, None)
         for begin in range(0, len(labels), 256):
             rows = np.arange(begin, min(begin + 256, len(labels)))
-            part = labels.questions.take(rows)
+            part = labels.queries.take(rows)
             candidates = np.broadcast_to(seen, (len(rows), *seen.shape))
             scores = self._ranker.rank(labels.kernel, part, candidates)
             best = np.argsort(-scores, axis=1, kind="stable")[:, :self.checked]
@@ -100,7 +100,7 @@ class _MatchingExamples:
     @classmethod
     def of(cls, labels: Labels, vocabulary: Vocabulary) -> _MatchingExamples:
         distinct, wanted = np.unique(labels.places, axis=0, return_inverse=True)
-        return cls(Inputs.of(labels.questions, vocabulary.words), torch.tensor(vocabulary.kernel(labels.kernel.name)),
+        return cls(Inputs.of(labels.queries, vocabulary.words), torch.tensor(vocabulary.kernel(labels.kernel.name)),
                    words_of(labels.kernel, distinct, vocabulary), wanted.reshape(-1))
 
     def __len__(self) -> int:
@@ -144,16 +144,16 @@ class TwoTowerRanker:
         return cls(state.kept, vocabulary)
 
     @torch.inference_mode()
-    def rank(self, kernel: Kernel, questions: Questions, indices: ValueIndices) -> Floats:
-        inputs = Inputs.of(questions, self._vocabulary.words)
-        queries = self._model.query_vectors(LabelSource.of(inputs, np.arange(len(questions))),
+    def rank(self, kernel: Kernel, queries: Queries, indices: ValueIndices) -> Floats:
+        inputs = Inputs.of(queries, self._vocabulary.words)
+        vectors = self._model.query_vectors(LabelSource.of(inputs, np.arange(len(queries))),
                                             torch.tensor(self._vocabulary.kernel(kernel.name)))
         if indices.strides[0] == 0:  # the same configurations for every query
             configurations = self._model.configuration_vectors(words_of(kernel, indices[0], self._vocabulary))
-            scores = queries @ configurations.T
+            scores = vectors @ configurations.T
         else:
             configurations = self._model.configuration_vectors(words_of(kernel, indices, self._vocabulary))
-            scores = (queries[:, None] * configurations).sum(-1)
+            scores = (vectors[:, None] * configurations).sum(-1)
         return np.asarray((scores / 8).numpy(), np.float32)
 
 
@@ -188,7 +188,7 @@ class TreeRanker:
         if len(labels) > options.most:
             labels = labels.take(generator.choice(len(labels), options.most, replace=False))
         rivals = self.candidates(labels, options.rivals, without_first=True)
-        columns = tree_columns(labels.questions)
+        columns = tree_columns(labels.queries)
         parts = [with_values(columns, labels.kernel, labels.places)]
         wanted = [np.ones(len(labels))]
         for rank in range(rivals.shape[1]):
@@ -208,8 +208,8 @@ class TreeRanker:
         near = self._near.predict(labels, half + without_first).proposed[:, int(without_first):]
         return np.concatenate([near, self._common.predict(labels, count - half).proposed], axis=1)
 
-    def rank(self, kernel: Kernel, questions: Questions, indices: ValueIndices) -> Floats:
-        columns = tree_columns(questions)
+    def rank(self, kernel: Kernel, queries: Queries, indices: ValueIndices) -> Floats:
+        columns = tree_columns(queries)
         scores = np.full(indices.shape[:2], -30, np.float32)
         model = self._models.get(kernel.name)
         if model is not None:
@@ -221,9 +221,9 @@ class TreeRanker:
 
     def predict(self, labels: Labels, count: int) -> LabelPredictions:
         candidates = self.candidates(labels, 40)
-        scores = self.rank(labels.kernel, labels.questions, candidates)
+        scores = self.rank(labels.kernel, labels.queries, candidates)
         for rank in range(candidates.shape[1]):
-            scores[~valid(labels.kernel, labels.questions, candidates[:, rank]), rank] = -np.inf
+            scores[~valid(labels.kernel, labels.queries, candidates[:, rank]), rank] = -np.inf
         for rank in range(1, candidates.shape[1]):  # keep the first of equal configurations
             scores[(candidates[:, :rank] == candidates[:, rank, None]).all(axis=2).any(axis=1), rank] = -np.inf
         best = np.argsort(-scores, axis=1, kind="stable")[:, :count]

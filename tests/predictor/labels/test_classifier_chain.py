@@ -19,7 +19,7 @@ def test_trees_as_arrays_score_values_as_xgboost_does(label_parts: Parts) -> Non
     labels = label_parts[0][MLIR]
     chain = KernelChain.fit(labels, TREES)
     arrays = KernelChain(chain.kernel, as_arrays(chain.classifiers))
-    columns = tree_columns(labels.questions)
+    columns = tree_columns(labels.queries)
     for column in range(labels.places.shape[1]):
         fast = chain.logs(columns, labels.places[:, :column])
         slow = arrays.logs(columns, labels.places[:, :column])

@@ -13,8 +13,8 @@ import pytest
 from benchmarks.common.greedy import Greedy
 from seqtune.api import evaluate
 from seqtune.data.dataset import Dataset
-from seqtune.data.labels import read_races
-from seqtune.data.queries import Questions
+from seqtune.data.labels import read_solver_timings
+from seqtune.data.queries import Queries
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.candidate import Candidate
@@ -40,7 +40,7 @@ class Fixed:
     def __init__(self, vocabulary: Any, score: Any) -> None:
         self.vocabulary, self._score = vocabulary, score
 
-    def start(self, questions: Sequence[Any], allowed: Any) -> tuple[Any, Any]:
+    def start(self, queries: Sequence[Any], allowed: Any) -> tuple[Any, Any]:
         return None, self._score(allowed.words).astype(np.float32)
 
     def advance(self, state: Any, said: Any, allowed: Any) -> tuple[Any, Any]:
@@ -50,7 +50,7 @@ class Fixed:
 def test_an_average_of_equal_sources_proposes_as_one_source_does(label_parts: Parts) -> None:
     vocabulary = vocabulary_of(label_parts[0], None)
     up, down = (Fixed(vocabulary, lambda words, sign=sign: sign * np.sin(words * 12.9)) for sign in (1, -1))
-    problem, device = label_parts[0][MLIR].questions.pairs()[0]
+    problem, device = label_parts[0][MLIR].queries.pairs()[0]
     task = task_of(SearchSpace(label_parts[0][MLIR].kernel, problem, device))
     silent = Fixed(vocabulary, lambda words: words * np.nan)
     blend = Average([(up, 3.0), (up, 1.0), (silent, 9.0)])
@@ -74,7 +74,7 @@ class Likes:
     def __init__(self, sign: int) -> None:
         self.sign = sign
 
-    def rank(self, kernel: Kernel, questions: Questions, indices: ValueIndices) -> Any:
+    def rank(self, kernel: Kernel, queries: Queries, indices: ValueIndices) -> Any:
         return np.float32(self.sign) * indices.sum(axis=2)
 
 
@@ -107,10 +107,10 @@ def test_every_baseline_learns_the_rule_to_some_degree(label_parts: Parts) -> No
 
 
 def test_the_choice_of_solvers_learns_which_is_fastest(label_checkpoint: Path, label_data: Dataset) -> None:
-    timings = read_races(label_data)
+    timings = read_solver_timings(label_data)
     assert timings is not None
-    training, held_out = (timings.take(np.flatnonzero(side)) for side in (~timings.questions.held_out,
-                                                                          timings.questions.held_out))
+    training, held_out = (timings.take(np.flatnonzero(side)) for side in (~timings.queries.held_out,
+                                                                          timings.queries.held_out))
     loaded = LabelCheckpoint.load(label_checkpoint)
     chosen = choose(loaded.model, loaded.vocabulary, held_out)
     (row,) = solver_choice_rows(held_out, chosen, TreeChoice(training, rounds=10, threads=1).choose(held_out))

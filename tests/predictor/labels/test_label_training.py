@@ -67,9 +67,9 @@ def test_the_same_seed_gives_the_same_weights_and_an_interrupted_training_resume
 def test_a_training_is_not_resumed_with_other_data(label_parts: Parts, tmp_path: Path) -> None:
     labels, options = label_parts[0][MLIR], replace(QUICK, epochs=1, state=tmp_path / "state")
     first = train({MLIR: labels}, None, options)
-    wider = tuple(replace(device, compute_units=device.compute_units + 4) for device in labels.questions.devices)
-    changed = (replace(labels, questions=replace(labels.questions, devices=wider)),
-               replace(labels, questions=labels.questions.take(np.roll(np.arange(len(labels)), 1))),
+    wider = tuple(replace(device, compute_units=device.compute_units + 4) for device in labels.queries.devices)
+    changed = (replace(labels, queries=replace(labels.queries, devices=wider)),
+               replace(labels, queries=labels.queries.take(np.roll(np.arange(len(labels)), 1))),
                replace(labels, places=labels.places[::-1].copy()))
     for changed_labels in changed:
         with pytest.raises(FormatError, match="other data"):

@@ -14,7 +14,7 @@ from benchmarks.common.greedy import Greedy
 from benchmarks.common.miopen_problems import draw, gpus, solved
 from benchmarks.speed.miopen_decodes import count_decodes
 from seqtune.data.labels import Labels
-from seqtune.data.queries import Questions
+from seqtune.data.queries import Queries
 from seqtune.kernels.device import Device
 from seqtune.kernels.miopen.solver import SOLVERS, find_solver
 from seqtune.kernels.problem import Problem
@@ -46,8 +46,8 @@ class Both:
         self._arrays = ArrayTranslator(self.model.size, self.model.arrays(), self.vocabulary)
         self.worst, self.compared = 0.0, 0
 
-    def start(self, questions: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[Any, Scores]:
-        return self._compare(self._model.start(questions, allowed), self._arrays.start(questions, allowed), allowed)
+    def start(self, queries: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[Any, Scores]:
+        return self._compare(self._model.start(queries, allowed), self._arrays.start(queries, allowed), allowed)
 
     def advance(self, state: Any, said: Allowed, allowed: Allowed) -> tuple[Any, Scores]:
         return self._compare(self._model.advance(state[0], said, allowed),
@@ -81,7 +81,7 @@ def test_arrays_give_the_probabilities_of_the_model(size: dict[str, int]) -> Non
     for task in tasks[1::8]:  # and one at a time
         beam_search_many(both, [task], 4, 4)
     queries = solved(KERNELS[0], columns, gpus(), 50, generator)
-    Greedy(both).predict(Labels(KERNELS[0], Questions.of(queries), np.zeros((len(queries), 8), np.int16)), 1)
+    Greedy(both).predict(Labels(KERNELS[0], Queries.of(queries), np.zeros((len(queries), 8), np.int16)), 1)
     assert both.compared > 5000
     assert both.worst < 1e-4
 

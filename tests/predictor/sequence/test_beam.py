@@ -110,9 +110,9 @@ class Dice:
         table = np.stack([self._scores(said) for said in state])
         return np.asarray(table[allowed.after, allowed.words])
 
-    def start(self, questions: Sequence[tuple[Problem, Device]],
+    def start(self, queries: Sequence[tuple[Problem, Device]],
               allowed: Allowed) -> tuple[list[tuple[object, ...]], np.ndarray]:
-        state: list[tuple[object, ...]] = [(problem.key, device.name) for problem, device in questions]
+        state: list[tuple[object, ...]] = [(problem.key, device.name) for problem, device in queries]
         return state, self._of(state, allowed)
 
     def advance(self, state: list[tuple[object, ...]], said: Allowed,
