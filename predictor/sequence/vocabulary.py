@@ -153,7 +153,8 @@ class Vocabulary:
         """The target word of a kernel family. Raises CheckpointError if the vocabulary lacks it."""
         if name not in self._value_words:
             raise CheckpointError(f"the checkpoint does not know the kernel {name!r:.60}; it knows "
-                                  f"{', '.join(self._value_words)} (train or retrain one with records of it)")
+                                  f"{', '.join(self._value_words)}; train on problems that it solves, "
+                                  "or hold out others")
         return self._target[kernel_word(name)]
 
     def value_words(self, kernel: str) -> tuple[Words, ...]:

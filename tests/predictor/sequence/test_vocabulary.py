@@ -91,7 +91,7 @@ def test_a_target_is_the_kernel_and_its_settings_in_order() -> None:
     assert said == ["kernel:toy.first", "tile=14", 'order="b"', 'eight="8"']
     with pytest.raises(ConfigurationError, match="tile=3"):
         VOCABULARY.target(Configuration.of("toy.first", {"tile": 3}))
-    with pytest.raises(CheckpointError, match="does not know the kernel"):
+    with pytest.raises(CheckpointError, match=r"does not know the kernel 'toy\.third'; .*; train on problems"):
         VOCABULARY.target(Configuration.of("toy.third", {}))
 
 
