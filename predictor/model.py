@@ -1,7 +1,7 @@
 """Model: a trained predictor that is kept in a checkpoint folder, and the table of the kinds of models.
 
 A new kind of model is one class that follows `Model` and one line in MODELS. The kind of a checkpoint is its
-config.json's `model_type`; `load_model` looks it up here, and nothing else asks for it.
+config.json's `model_type`, which only `load_model` reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hypotheses: what a network keeps of the sentences that a beam search continues word by word."""
+"""Hypotheses: the state of a network for the sentences that a beam search continues word by word."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from .translator import Memory, Source, Translator
 
 @dataclass(frozen=True)
 class DecodingState:
-    """The hypotheses of a search, and what the decoder needs of their problems."""
+    """The hypotheses of a search and the encoded problems."""
 
     memory: Memory  # of every query
     hypotheses: Hypotheses

@@ -1,4 +1,4 @@
-"""Constrained beam search: never invalid, never stuck, and right about probabilities."""
+"""Tests of the constrained beam search: valid configurations, enough of them, exact probabilities."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ VOCABULARY = Vocabulary.build(ALL, DEVICES + REAL_DEVICES)
 
 
 def spaces_of(problem: Problem, device: Device) -> tuple[SearchSpace, ...]:
-    """Every space of the problem on the device, toys and real kernels."""
+    """The spaces of all kernels, toys and real ones, for the problem on the device."""
     found: list[SearchSpace] = []
     for family in ALL:
         try:
@@ -94,13 +94,13 @@ SMALL = [task_of(*few) for task in CASES if (few := [space for space in task.spa
 
 
 class Dice:
-    """A NextWord without a network: scores drawn by a hash of everything said so far."""
+    """A NextWord without a network: scores are a hash of all words so far."""
 
     def __init__(self, vocabulary: Vocabulary, seed: int = 0, scale: float = 3.0) -> None:
         self.vocabulary, self.seed, self.scale = vocabulary, seed, scale
 
     def _scores(self, said: tuple[object, ...]) -> np.ndarray:
-        """Scores of all target words, allowed or not."""
+        """The scores of all target words, allowed or not."""
         generator = np.random.default_rng(zlib.crc32(repr((said, self.seed)).encode()))
         return generator.normal(0, self.scale, len(self.vocabulary.targets)).astype(np.float32)
 
@@ -122,14 +122,14 @@ class Dice:
 
 
 class Flat(Dice):
-    """Every word as likely as every other: nothing but ties."""
+    """A NextWord that gives all words equal scores, so that there are only ties."""
 
     def _scores(self, said: tuple[object, ...]) -> np.ndarray:
         return np.zeros(len(self.vocabulary.targets), np.float32)
 
 
 def log_probability(model: Dice, task: Task, configuration: Configuration) -> float:
-    """By the definition: every word's share among the words with which some valid configuration goes on."""
+    """The log-probability by definition: of each word among the words with which a valid configuration continues."""
     said: tuple[object, ...] = (task.problem.key, task.device.name)
     rest = [VOCABULARY.target(other).tolist() for other in task]
     total = 0.0
@@ -172,7 +172,7 @@ def test_thousands_of_model_driven_sentences_are_valid_and_none_is_missing(seed:
     torch.manual_seed(seed)
     translator = Translator.of(VOCABULARY, width=32, layers=1, hidden=32, heads=2)
     with torch.no_grad():
-        translator.decoded.weight.mul_(10)  # make up its mind, as a trained one does
+        translator.decoded.weight.mul_(10)  # sharper probabilities, as after training
     decoded = 0
     for count in (1, 40):
         found = beam_search_many(TranslatorWords(translator, VOCABULARY), CASES, width=4, count=count)

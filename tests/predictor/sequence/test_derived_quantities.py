@@ -1,4 +1,4 @@
-"""When a word settles a derived quantity, and what it is then."""
+"""Tests of derived quantities: the word that resolves each, and the value it has then."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TOY = Kernel("toy.direct", "conv2d", ("toy",), (
 PROBLEM = Problem.make("conv2d", c=64, h=58, w=58, k=48, r=3, s=3)
 
 
-def test_a_quantity_is_settled_with_the_last_parameter_that_it_needs_even_through_others() -> None:
+def test_a_quantity_is_resolved_by_the_last_parameter_that_it_needs_even_through_others() -> None:
     assert resolving_columns(TOY) == {"per_thread": -1, "area": 0, "loop": 2, "volume": 2, "early": 0}
 
 
-def test_quantities_are_given_as_log2_once_settled_and_words_never() -> None:
+def test_quantities_are_given_as_log2_once_resolved_and_words_never() -> None:
     vocabulary, space = Vocabulary.build([TOY], [DEVICE]), SearchSpace(TOY, PROBLEM, DEVICE)
     resolved, row = ResolvedQuantities(space, vocabulary), len(space) - 1  # tile=7 depth=2
     for column, wanted in ((-1, {"per_thread": 28}), (0, {"per_thread": 28, "area": 49, "early": 77}),

@@ -1,4 +1,4 @@
-"""Words and numeric codes: what the translator reads and says."""
+"""Tests of words and numeric codes of source and target sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The methods that a prediction is compared with."""
+"""Tests of the baselines that predictions are compared with."""
 
 from __future__ import annotations
 

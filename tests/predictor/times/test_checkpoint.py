@@ -1,4 +1,4 @@
-"""Checkpoints: what is saved comes back, and nothing that is damaged or foreign gets in."""
+"""Tests of checkpoints: a saved checkpoint is read back, and damaged or foreign ones are refused."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_a_flipped_bit_among_the_weights_is_found(folder: Path) -> None:
     with pytest.raises(CheckpointError, match=r"model\.safetensors is not the file"):
         Checkpoint.load(folder)
     _json("seqtune.json", lambda found: found.pop("sha256"))(folder)
-    Checkpoint.load(folder)  # one of before has no digests
+    Checkpoint.load(folder)  # older checkpoints have no digests
 
 
 @pytest.mark.parametrize(("limit", "file"), [

@@ -1,4 +1,4 @@
-"""Evaluation: shares, failing picks, intervals, replayed and live."""
+"""Tests of evaluation: shares, failing proposals, intervals; with recorded times and live."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_random_rows_hold_the_exact_expectation() -> None:
 
 
 class _Failing:
-    """Proposes configurations that fail first, then the best one."""
+    """A predictor that proposes configurations that fail, then the best one."""
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
         return [self._proposed(task)[:count] for task in tasks]

@@ -1,4 +1,4 @@
-"""Targets of the translator after each prefix, and the measured tasks behind them."""
+"""Tests of the wanted next words after each prefix, and of the measured tasks they come from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training and retraining on synthetic measurements."""
+"""Tests of training and retraining on synthetic measurements."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> No
     vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
     torch.manual_seed(0)
     untrained = Checkpoint(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval(), vocabulary)
-    told: list[Progress] = []
-    trained, report = train(DATA, replace(QUICK, epochs=40, patience=40, extra=60), told.append)
+    reports: list[Progress] = []
+    trained, report = train(DATA, replace(QUICK, epochs=40, patience=40, extra=60), reports.append)
     assert _share(trained) > _share(untrained) + 0.1
     assert report["cases"] + report["validation_cases"] == 24
     assert report["lessons"] == report["cases"] + 60
-    assert len(told) == len(report["history"]) == report["epochs"]
-    assert told[-1].loss < told[0].loss
-    assert told[-1].best_epoch == report["best_epoch"]
-    assert told[report["best_epoch"] - 1].figures["share"] == pytest.approx(report["validation_share"])
+    assert len(reports) == len(report["history"]) == report["epochs"]
+    assert reports[-1].loss < reports[0].loss
+    assert reports[-1].best_epoch == report["best_epoch"]
+    assert reports[report["best_epoch"] - 1].figures["share"] == pytest.approx(report["validation_share"])
     json.dumps(report)
 
 
@@ -75,10 +75,10 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: 
 
 
 def test_an_epoch_has_all_measured_problems_and_as_many_sampled_ones_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = measured_tasks(DATA, held_out=False)
-    options = replace(QUICK, extra=30, lessons=len(found) + 7)
-    vocabulary = vocabulary_of(found)
-    lessons = make_examples(found, make_teacher(found, options), vocabulary, options, [])
+    tasks = measured_tasks(DATA, held_out=False)
+    options = replace(QUICK, extra=30, lessons=len(tasks) + 7)
+    vocabulary = vocabulary_of(tasks)
+    examples = make_examples(tasks, make_teacher(tasks, options), vocabulary, options, [])
     seen: list[bytes] = []
 
     def listening(model: Translator, sources: Sequence[Sentence], targets: TargetSentences, *rest: Any) -> torch.Tensor:
@@ -86,31 +86,31 @@ def test_an_epoch_has_all_measured_problems_and_as_many_sampled_ones_as_fit(monk
         return sentence_loss(model, sources, targets, *rest)
 
     monkeypatch.setattr(training, "sentence_loss", listening)
-    training.fit(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64), vocabulary, lessons, [],
+    training.fit(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64), vocabulary, examples, [],
                  replace(options, epochs=2))
-    first, second = seen[:len(found) + 7], seen[len(found) + 7:]
-    measured = {lesson.source.codes.tobytes() for lesson in lessons if not lesson.sampled}
+    first, second = seen[:len(tasks) + 7], seen[len(tasks) + 7:]
+    measured = {example.source.codes.tobytes() for example in examples if not example.sampled}
     for epoch in (first, second):
-        assert len(set(epoch)) == len(found) + 7
+        assert len(set(epoch)) == len(tasks) + 7
         assert measured <= set(epoch)
     assert set(first) != set(second)
 
 
 def test_what_is_held_to_an_anchor_is_learned_already_where_the_translator_is_the_anchor() -> None:
-    found = measured_tasks(DATA, held_out=False)[:6]
-    vocabulary = vocabulary_of(found)
-    lessons = make_examples(found, None, vocabulary, QUICK, [])
+    tasks = measured_tasks(DATA, held_out=False)[:6]
+    vocabulary = vocabulary_of(tasks)
+    examples = make_examples(tasks, None, vocabulary, QUICK, [])
     model = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval()
     generator = np.random.default_rng(0)
-    examples = TargetSentences.joined([lesson.tree.sample(generator, 2, 0.0) for lesson in lessons])
-    sources = [lesson.source for lesson in lessons]
+    targets = TargetSentences.joined([example.tree.sample(generator, 2, 0.0) for example in examples])
+    sources = [example.source for example in examples]
 
     def loss(held: float) -> float:
-        return float(sentence_loss(model, sources, examples, model, np.full(2 * len(lessons), held)).detach())
+        return float(sentence_loss(model, sources, targets, model, np.full(2 * len(examples), held)).detach())
 
     assert loss(1.0) == pytest.approx(0.0, abs=1e-5)
     assert 0.001 < loss(0.5) < loss(0.0) == pytest.approx(
-        float(sentence_loss(model, sources, examples).detach()))
+        float(sentence_loss(model, sources, targets).detach()))
 
 
 class _Stop(Exception):
@@ -125,9 +125,9 @@ def test_a_resumed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None
     options = replace(QUICK, state=tmp_path)
     with pytest.raises(_Stop):
         train(DATA, options, stop)
-    told: list[Progress] = []
-    resumed, report = train(DATA, options, told.append)
-    assert told[0].epoch == 4, "it goes on after the state saved at 3"
+    reports: list[Progress] = []
+    resumed, report = train(DATA, options, reports.append)
+    assert reports[0].epoch == 4, "it goes on after the state saved at 3"
     plain, plain_report = train(DATA, QUICK)
     assert torch.equal(_weights(resumed), _weights(plain))
     assert report["history"] == plain_report["history"]
@@ -155,18 +155,18 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
 
 
 def test_without_a_teacher_only_measured_rows_are_learned_from() -> None:
-    found = measured_tasks(DATA, held_out=False)
-    lessons = make_examples(found, None, vocabulary_of(found), replace(QUICK, extra=50), [])
-    assert len(lessons) == len(found)
+    tasks = measured_tasks(DATA, held_out=False)
+    examples = make_examples(tasks, None, vocabulary_of(tasks), replace(QUICK, extra=50), [])
+    assert len(examples) == len(tasks)
     checkpoint, report = train(DATA, replace(QUICK, teacher=False))
     assert report["teacher_share"] is None
     assert 0 < _share(checkpoint) <= 1
 
 
 def test_refitting_uses_every_training_problem() -> None:
-    told: list[Progress] = []
-    checkpoint, report = train(DATA, replace(QUICK, epochs=3, refit=True), told.append)
-    assert [progress.stage for progress in told].count("refitting") == report["best_epoch"]
+    reports: list[Progress] = []
+    checkpoint, report = train(DATA, replace(QUICK, epochs=3, refit=True), reports.append)
+    assert [progress.stage for progress in reports].count("refitting") == report["best_epoch"]
     assert 0 < _share(checkpoint) <= 1
 
 
@@ -188,14 +188,14 @@ def test_data_without_training_problems_is_refused() -> None:
 def test_retraining_adapts_to_a_new_device_and_reports_before_and_after() -> None:
     options = replace(QUICK, epochs=25, validation=0.0)
     new = data(14, held_out=4, sampled=80, devices=(MIDDLE,), seed=3)
-    new.frame["seconds"] = 1e-6 / new.frame["seconds"]  # what was slow is fast: nothing old is of use
+    new.frame["seconds"] = 1e-6 / new.frame["seconds"]  # slow configurations become fast: old records do not help
     old, _ = train(DATA, options)
     adapted, report = retrain(old, new, DATA, replace(RETRAINING, epochs=40, rate=2e-3, average=0.9, extra=20, batch=16,
                                                       sentences=4, threads=1, trees=QUICK.trees), scratch=False)
     before, after = (report["new"][name][MIDDLE.name]["0"] for name in ("before", "after"))
     assert after > before + 0.1
     assert set(report["old"]["after"]) == {WIDE.name, NARROW.name}
-    for name in (WIDE.name, NARROW.name):  # 0.81 to 1 over seeds; without a rehearsal, what was learned goes
+    for name in (WIDE.name, NARROW.name):  # 0.81 to 1 over seeds; without a rehearsal the old records are forgotten
         assert report["old"]["after"][name]["0"] > 0.6 * report["old"]["before"][name]["0"]
     assert report["new_words"] > 0
     assert adapted.vocabulary.words[:len(old.vocabulary.words)] == old.vocabulary.words
@@ -214,8 +214,8 @@ def test_what_the_old_records_hold_out_is_not_learned_from_nor_are_near_twins() 
     renamed = frame["problem"].replace(held[0].key, twin.key)
     new = Data(frame.assign(held_out=renamed == far[0].key, problem=renamed, device=MIDDLE.name), {MIDDLE.name: MIDDLE})
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
-    told: list[Progress] = []
-    _, report = retrain(old, new, DATA, replace(QUICK, epochs=1, validation=0.0), told.append, scratch=False)
+    reports: list[Progress] = []
+    _, report = retrain(old, new, DATA, replace(QUICK, epochs=1, validation=0.0), reports.append, scratch=False)
     assert (report["left_out"], report["new_problems"], report["new_cases"]) == (2, 2, 2)
     assert report["old_cases"] == 2 * (len(known) - 1), "nor is rehearsed what the new ones hold out"
     for name in DATA.devices:

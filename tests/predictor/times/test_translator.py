@@ -1,4 +1,4 @@
-"""The translator: cached steps, its view of divisibility, and growth."""
+"""Tests of the translator: cached steps, divisibility, and extended vocabularies."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ def source(problems: list[Problem]) -> Source:
 
 
 def resolved(*shape: int, seed: int = 0) -> torch.Tensor:
-    """Some quantities, some of them not resolved."""
+    """Random quantities of the given shape, a part of them not resolved."""
     generator = torch.Generator().manual_seed(seed)
     found = torch.randn((*shape, len(VOCABULARY.derived)), generator=generator) * 3
     return torch.where(torch.rand(found.shape, generator=generator) < 0.3, torch.nan, found)
 
 
 def every(words: torch.Tensor) -> Choices:
-    """Every target word after each of the words."""
+    """Choices of every target word after each of the words."""
     targets = len(VOCABULARY.targets)
     return Choices(torch.arange(words.numel()).repeat_interleave(targets), torch.arange(targets).repeat(words.numel()),
                    resolved(words.numel() * targets, seed=1))
 
 
 def logits(translator: Translator, read: Source, words: torch.Tensor) -> torch.Tensor:
-    """(sentence, step, target word)"""
+    """The scores of all target words, (sentence, step, target word)."""
     scores: torch.Tensor = translator(read, words, resolved(1, words.shape[1]).expand(len(words), -1, -1), every(words))
     return scores.view(*words.shape, -1)
 
@@ -114,7 +114,7 @@ def test_a_word_is_scored_by_what_it_settles(translator: Translator) -> None:
     assert one == again
 
 
-def test_codes_of_settled_quantities_are_finite_and_zero_where_nothing_is_settled() -> None:
+def test_codes_of_resolved_quantities_are_finite_and_zero_where_nothing_is_resolved() -> None:
     found = resolved_codes(torch.tensor([[0.0, torch.nan], [48.0, -14.0]]))
     assert found.isfinite().all()
     known, unknown = found[0].view(2, -1)
@@ -124,7 +124,7 @@ def test_codes_of_settled_quantities_are_finite_and_zero_where_nothing_is_settle
 
 def test_the_order_of_words_matters() -> None:
     torch.manual_seed(0)
-    shallow = Translator.of(VOCABULARY, layers=1).eval()  # deeper ones could tell without positions
+    shallow = Translator.of(VOCABULARY, layers=1).eval()  # deeper ones could infer the order without positions
     words = torch.tensor([[BEGIN, 4, 5, 6], [BEGIN, 5, 4, 6]])
     with torch.inference_mode():
         one, other = logits(shallow, source(PROBLEMS[:1] * 2), words)[:, -1]

@@ -1,4 +1,4 @@
-"""The training loop that all networks share, on a line fitted to four points."""
+"""Tests of the training loop that all networks share: a line is fitted to four points."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ def weights(model: nn.Linear) -> list[float]:
 
 
 def test_the_loss_falls_and_the_latest_average_is_kept_without_a_verdict() -> None:
-    told: list[Progress] = []
-    state = fit(line(), Course(batches), Options(epochs=40), on_progress=told.append)
-    assert told[-1].loss < told[0].loss / 10
+    reports: list[Progress] = []
+    state = fit(line(), Course(batches), Options(epochs=40), on_progress=reports.append)
+    assert reports[-1].loss < reports[0].loss / 10
     assert state.best_epoch == state.epoch == 40
     assert weights(state.kept) == weights(state.average)
-    assert told[-1].text.startswith("training: epoch 40/40, loss ")
+    assert reports[-1].text.startswith("training: epoch 40/40, loss ")
 
 
 def test_a_training_stops_when_its_patience_ends_and_keeps_the_best_epoch() -> None:
     scores = iter([0.1, 0.5, 0.4, 0.3, 0.2, 0.1])
-    told: list[Progress] = []
+    reports: list[Progress] = []
     course = Course(batches, lambda model: Validation({"share": 0.25}, next(scores)), patience=2)
-    state = fit(line(), course, Options(), on_progress=told.append)
+    state = fit(line(), course, Options(), on_progress=reports.append)
     assert (state.epoch, state.best_epoch) == (4, 2)
     assert weights(state.kept) != weights(state.average)
-    assert "share 0.2500 (best in epoch 2)" in told[-1].text
+    assert "share 0.2500 (best in epoch 2)" in reports[-1].text
 
 
 def test_a_resumed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
@@ -71,11 +71,11 @@ def test_a_resumed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None
         if progress.epoch == 3:
             raise RuntimeError
 
-    options, said = Options(state=tmp_path), list[str]()
+    options, messages = Options(state=tmp_path), list[str]()
     with pytest.raises(RuntimeError):
         fit(line(), Course(batches), options, "toy", stop)
-    resumed = fit(line(), Course(batches), options, "toy", say=said.append)
-    assert said == ["resuming after epoch 2 of 6"]
+    resumed = fit(line(), Course(batches), options, "toy", say=messages.append)
+    assert messages == ["resuming after epoch 2 of 6"]
     assert weights(resumed.kept) == weights(fit(line(), Course(batches), Options()).kept)
     with pytest.raises(FormatError, match="other data"):
         fit(line(), Course(batches), options, "another")

@@ -1,4 +1,4 @@
-"""The ranker: trees in plain arrays say what xgboost says and lose no proposal; damaged ones are refused."""
+"""Tests of the ranker: trees as arrays predict as xgboost does, no proposal is lost, damaged trees are refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def made(ranker: Ranker | None = RANKER) -> Checkpoint:
 def test_the_arrays_say_what_xgboost_says() -> None:
     for measured in TEST:
         wanted = TREES.predict(measured.task.spaces)
-        assert _said(measured) == pytest.approx(wanted, abs=2e-3)  # leaves are kept to 11 bits
+        assert _said(measured) == pytest.approx(wanted, abs=2e-3)  # leaves have 11 bits
 
 
 def _said(measured: MeasuredTask) -> NDArray[np.float32]:
