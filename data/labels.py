@@ -87,7 +87,7 @@ class SolverTimings:
                        seconds=self.seconds[entries])
 
     def named(self, names: tuple[str, ...]) -> SolverTimings:
-        """The same timings with the solvers numbered in the order of `names`, such as a model's; other solvers follow."""
+        """The same timings, with solvers numbered by `names`, such as a model's, before all other solvers."""
         all_names = tuple(dict.fromkeys((*names, *self.names)))
         index = {name: number for number, name in enumerate(all_names)}
         new_solver = np.array([index[name] for name in self.names], np.int64)
