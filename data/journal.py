@@ -60,9 +60,10 @@ class Journal:
                     raise MisuseError(f"the folder of the journal {self.path} does not exist")
                 create(self.path)
         except OSError as error:
-            raise FormatError(f"cannot open the journal {self.path}: {error.strerror}") from None
+            raise FormatError(f"cannot open the journal {self.path}: {error.strerror}; --journal PATH names "
+                              "another") from None
         except sqlite3.OperationalError as error:
-            raise FormatError(f"cannot make the journal {self.path}: {error}") from None
+            raise FormatError(f"cannot make the journal {self.path}: {error}; --journal PATH names another") from None
         self._ids: dict[tuple[str, str], int] = {}
         with self._reading():
             # every statement is its own transaction

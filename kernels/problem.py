@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from seqtune.errors import ProblemError
+from seqtune.errors import ProblemError, json_fault
 
 from .operations.feature import Value
 from .operations.operation import Operation
@@ -99,7 +99,7 @@ class Problem:
             try:
                 loaded = json.loads(text)
             except (ValueError, RecursionError) as error:
-                raise ProblemError(f"not JSON: {text[:60]!r} ({error})") from None
+                raise ProblemError(f"not JSON: {text[:60]!r} ({json_fault(error)})") from None
         else:
             loaded = dict(text)
         if not isinstance(loaded, dict) or not isinstance(loaded.get("type"), str):

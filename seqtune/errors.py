@@ -70,6 +70,11 @@ class SeqtuneWarning(UserWarning):
     """A note that the user should not miss; the command line prints it in one line."""
 
 
+def json_fault(error: ValueError | RecursionError) -> str:
+    """Why a text is not JSON, in at most 100 characters."""
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)[:100]
+
+
 def one_line(error: BaseException | str, longest: int = 300) -> str:
     """The message of an error in one line of at most `longest` characters, fit for a record.
 

@@ -124,5 +124,7 @@ def check_free(out: Path, force: bool, checkpoint: bool = False) -> None:
         if not force:
             raise MisuseError(f"{out} exists; --force overwrites it")
     if not out.parent.is_dir():
-        raise MisuseError(f"the folder {out.parent} does not exist")
+        file = next((parent for parent in out.parents if parent.is_file()), None)
+        raise MisuseError(f"the folder {out.parent} does not exist" if file is None else
+                          f"{file} is a file, so {out} cannot be written into it")
     check_writable(out.parent)

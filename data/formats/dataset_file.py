@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
 
-from seqtune.errors import MisuseError
+from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem_sets.parse import problem_set
 
@@ -35,15 +36,21 @@ def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResul
 
 
 def _write(request: ExportRequest, out: Path) -> Report:
-    """Write a journal's records. The report's `measured_again` counts the finals and verifications among `records`."""
+    """Write a journal's records. The report's `measured_again` counts the finals and verifications among `records`.
+
+    A SeqtuneWarning names each held-out set of which the journal has no record.
+    """
     assert request.journal is not None
-    held_out = {problem.key for name in request.hold_out for problem in problem_set(name)}
+    sets = {name: {problem.key for problem in problem_set(name)} for name in request.hold_out}
     with Journal(request.journal) as journal:
-        data = Dataset.from_journal(journal, {"journal": request.journal.name}, held_out)
+        data = Dataset.from_journal(journal, {"journal": request.journal.name}, set().union(*sets.values()))
     if not len(data):
         raise MisuseError(f"the journal {request.journal} holds no trials")
     data.write(out)
     problems = data.problems()
+    for name, keys in sets.items():
+        if keys.isdisjoint(problem.key for problem in problems):
+            warnings.warn(f"no record of {name}: it holds out nothing", SeqtuneWarning, stacklevel=2)
     return {"records": len(data), "measured_again": int(data.rows["run"].isin(REPEATED).sum()),
             "problems": len(problems), "held_out": sum(problem.key in data.held_out for problem in problems),
             "devices": sorted(data.devices)}

@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from seqtune.errors import FormatError
+from seqtune.errors import FormatError, json_fault
 from seqtune.kernels.device import Device
 from seqtune.kernels.files import read_bounded
 
@@ -59,7 +59,7 @@ def read_json(path: Path, mend: bool = False) -> dict[str, Any]:
                 raise
             value = json.loads(text.removesuffix(",") + "}}")
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path} is not JSON: {str(error)[:100]}") from None
+        raise FormatError(f"{path} is not JSON: {json_fault(error)}") from None
     if not isinstance(value, dict):
         raise FormatError(f"{path} holds no JSON object")
     return value

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from seqtune.errors import FormatError, one_line
+from seqtune.errors import FormatError, json_fault, one_line
 from seqtune.kernels.device import Device
 from seqtune.kernels.files import read_bounded, reason
 
@@ -106,7 +106,7 @@ def _spaces(path: Path) -> dict[str, _Space]:
     except ValidationError as error:
         raise FormatError(f"{path} does not describe recorded spaces: {_first(error)}") from None
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path} is not JSON: {str(error)[:100]}") from None
+        raise FormatError(f"{path} is not JSON: {json_fault(error)}") from None
 
 
 def _first(error: ValidationError) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seqtune.errors import FormatError, ProblemError
+from seqtune.errors import FormatError, ProblemError, json_fault
 
 from ..files import read_bounded
 from ..miopen.driver_command import driver_features, driver_words
@@ -84,7 +84,7 @@ def _from_json(text: str) -> Problem:
     try:
         values = json.loads(text, object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:
-        raise ProblemError(f"not JSON: {text[:60]!r} ({error})") from None
+        raise ProblemError(f"not JSON: {text[:60]!r} ({json_fault(error)})") from None
     kind = values.pop("type", None)
     if kind is not None and not isinstance(kind, str):
         raise ProblemError(f"the type of a problem is a word, not {str(kind)[:40]!r}")

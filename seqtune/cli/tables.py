@@ -200,6 +200,8 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(str, value))
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 

@@ -186,7 +186,7 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
         ["export", "--out", "{}/pipe", "--force", "--journal", "{}/good.sqlite"], "not a regular file"),
     "a journal in no folder": (["tune", *GEMM, "--trials", "3", "--journal", "{}/none/j.sqlite"], "does not exist"),
     "a journal where none can be made": (
-        ["tune", *GEMM, "--trials", "3", "--journal", "/proc/journal.sqlite"], "cannot make the journal"),
+        ["tune", *GEMM, "--trials", "3", "--journal", "/proc/journal.sqlite"], "--journal PATH names"),
     "a training kept in a file": (
         ["train", "{}/good.parquet", "--out", "{}/new", "--state", "{}/file"], "not a folder"),
     "a demonstration without time": (["demo", "--seconds", "0"], "seconds"),
@@ -220,6 +220,7 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
         ["export", "--out", "{}/new.parquet", "--journal", "{}/none.sqlite"], "none.sqlite"),
     "an output that is there": (["export", "--out", "{}/good.parquet", "--journal", "{}/good.sqlite"], "--force"),
     "an output in no folder": (["export", "--out", "{}/none/x.parquet", "--journal", "{}/good.sqlite"], "folder"),
+    "an output in a file": (["train", "{}/good.parquet", "--out", "{}/good.parquet/ck"], "good.parquet is a file"),
     "an output that is a folder": (
         ["export", "--out", "{}/folder", "--force", "--journal", "{}/good.sqlite"], "folder"),
     "no output": (["export", "--journal", "{}/good.sqlite"], "--out"),

@@ -80,6 +80,26 @@ def test_the_command_line_exports_t4_of_a_journal(
     assert main(["export", "--problem", "gemm m=9 n=9 k=9", "--out", str(tmp_path / "x.parquet")]) == 2
 
 
+def test_a_held_out_set_without_a_record_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "own.txt").write_text(f"{PROBLEM.brief()}\n")
+    with Journal(tmp_path / "j.sqlite") as journal:
+        journal.add_device(DEVICE)
+        journal.add(RECORDS[0])
+    assert main(["export", "--journal", str(tmp_path / "j.sqlite"), "--out", str(tmp_path / "x.parquet"),
+                 "--hold-out", str(tmp_path / "own.txt"), "--hold-out", "vgg16"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "note: no record of vgg16: it holds out nothing\n"
+    assert f"devices: {DEVICE.key}\n" in shown.out  # not as a Python list
+
+
+@pytest.mark.parametrize("form", ["kernel-tuner", "t4"])
+def test_a_file_that_is_nested_too_deeply_is_one_line(
+        form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    assert main(["import", form, str(tmp_path / "deep.json"), "--out", str(tmp_path / "out.parquet")]) == 2
+    assert "deep.json is not JSON: nested too deeply" in capsys.readouterr().err
+
+
 def test_recorded_kernels_are_tuned_by_replay_like_any_other(
         tmp_path: Path, run: Callable[..., dict[str, Any]]) -> None:
     folder = write_recorded(tmp_path / "recorded")
