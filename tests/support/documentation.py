@@ -125,7 +125,7 @@ def check_command(words: Sequence[str]) -> None:
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
         assert set(re.findall(r"\[(\w+)\]", " ".join(arguments))) <= set(extras)
     else:
-        assert program in ("printf", "cd", "git"), program
+        assert program in ("printf", "cd", "git", "export"), program
 
 
 def parse(arguments: Sequence[str]) -> None:
