@@ -5,6 +5,7 @@ They import what they need when they are asked for: PyTorch takes a second, whic
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,10 @@ from tests.support.seeds import shift_seeds
 if TYPE_CHECKING:
     from tests.support.label_toys import Parts
 
+# OpenMP reads these when PyTorch or XGBoost loads it. Its threads spin while they wait for each other, which multiplies
+# the time of small trainings on busy cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 shift_seeds()
 
 

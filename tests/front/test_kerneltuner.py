@@ -88,6 +88,7 @@ def test_what_cannot_be_had_is_said() -> None:
             strategy("random")
 
 
+@pytest.mark.filterwarnings("ignore:None of the tunable parameters specify thread block dimensions")
 @pytest.mark.skipif(not INSTALLED, reason="Kernel Tuner is not installed (it is in the extra `dev`)")
 def test_kernel_tuner_searches_by_our_strategies_in_simulation_mode(tmp_path: Path) -> None:
     from kernel_tuner import tune_kernel

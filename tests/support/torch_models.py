@@ -78,5 +78,5 @@ def same(optimized: Any, model: nn.Module, *inputs: Tensor) -> bool:
     """Whether results agree, in shape and number."""
     found, wanted = optimized(*inputs), model(*inputs)
     pairs = [(found, wanted)] if isinstance(found, Tensor) else list(zip(found, wanted, strict=True))
-    return all(one.shape == other.shape and float((one - other).abs().max()) < 1e-4 * float(other.abs().max())
+    return all(one.shape == other.shape and bool((one - other).abs().max() < 1e-4 * other.abs().max())
                for one, other in pairs)

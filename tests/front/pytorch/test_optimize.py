@@ -99,6 +99,7 @@ def test_odd_layers_compute_the_same(quick: Callable[..., Optimized], layer: nn.
     assert same(fast, layer, torch.randn(shape))
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")  # PyTorch's, of its own copy
 @pytest.mark.parametrize("layer", [
     nn.Conv2d(4, 4, 3, padding=1, padding_mode="reflect"), nn.Conv2d(4, 4, 2, padding="same"),
     nn.ConvTranspose2d(4, 4, 3)])

@@ -215,7 +215,8 @@ def test_what_the_old_records_hold_out_is_not_learned_from_nor_are_near_twins() 
     new = Data(frame.assign(held_out=renamed == far[0].key, problem=renamed, device=MIDDLE.name), {MIDDLE.name: MIDDLE})
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     reports: list[Progress] = []
-    _, report = retrain(old, new, DATA, replace(QUICK, epochs=1, validation=0.0), reports.append, scratch=False)
+    with pytest.warns(UserWarning, match="solved faster by a configuration that their search spaces no longer hold"):
+        _, report = retrain(old, new, DATA, replace(QUICK, epochs=1, validation=0.0), reports.append, scratch=False)
     assert (report["left_out"], report["new_problems"], report["new_cases"]) == (2, 2, 2)
     assert report["old_cases"] == 2 * (len(known) - 1), "nor is rehearsed what the new ones hold out"
     for name in DATA.devices:
