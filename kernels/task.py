@@ -122,11 +122,6 @@ class Task:
         return Task(self.problem, self.device, tuple(
             space if mask.all() else space.only(mask) for space, mask in masks if mask.any()))
 
-    def shuffled(self, seed: int) -> list[int]:
-        """All numbers in a seeded random order."""
-        order: list[int] = np.random.default_rng(seed).permutation(len(self)).tolist()
-        return order
-
     def neighbours(self, number: int) -> Neighbours:
         """All neighbours of one configuration."""
         index, row = self.locate(number)

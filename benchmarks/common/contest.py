@@ -5,8 +5,8 @@ family and stores them in a journal; then the best configuration of each family 
 contestant packs its constant operand before the contest if its API allows that, and its input is in memory already.
 PyTorch and our llvm kernels allocate new memory for each result, as a normal call does.
 
-The contestants take turns, one sample each, for a number of rounds; the least sample counts. A sample repeats the call
-for some milliseconds, after a few calls that are not counted, because idle threads may sleep. Our kernels run on the
+Each round takes one sample of every contestant in a new random order; the least sample counts. A sample repeats the
+call for some milliseconds, after a few calls that are not counted, because idle threads may sleep. Our kernels run on the
 OpenMP threads of PyTorch, so that no threads of another pool spin and disturb either side. An error is
 max|difference| / max|reference| with a reference in float64; a result with a larger error than the problem allows ends
 the program.
@@ -15,6 +15,7 @@ the program.
 from __future__ import annotations
 
 import math
+import random
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -53,17 +54,18 @@ class Contestant:
 
 
 def take_turns(contestants: Sequence[Contestant], rounds: int, rest: float = 0.0) -> dict[str, float]:
-    """Time the contestants in turns and return the least seconds of each, by method.
+    """Time the contestants in rounds, in a new random order each, and return the least seconds by method.
 
-    The program sleeps for `rest` seconds before each turn, so that the idle threads of another pool stop spinning.
+    The order is seeded, and no contestant always follows the same one. The program sleeps for `rest` seconds before each
+    turn, so that the idle threads of another pool stop spinning.
     """
     from seqtune.tuner.measuring.timing import sample
 
     least = dict.fromkeys((contestant.method for contestant in contestants), math.inf)
     calls = [1] * len(contestants)
-    for turn in range(rounds):
-        for step in range(len(contestants)):
-            index = (turn + step) % len(contestants)
+    generator = random.Random(rounds)
+    for _ in range(rounds):
+        for index in generator.sample(range(len(contestants)), len(contestants)):
             time.sleep(rest)
             run: Any = contestants[index].run
             _, calls[index] = sample(run, WARM_UP_SECONDS, 1)

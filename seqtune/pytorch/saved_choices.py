@@ -38,15 +38,20 @@ def write_choices(path: Path, device: Device, choices: Sequence[Choice]) -> None
                "version": None if choice.configuration is None else kernel(choice.configuration.kernel).version,
                "configuration": None if choice.configuration is None else dict(choice.configuration.settings)}
               for choice in choices]
-    write_whole(path, json.dumps({"seqtune": SCHEMA, "device": device.key, "layers": layers}, indent=1) + "\n")
+    write_whole(path, json.dumps({"seqtune": SCHEMA, "device": device.key, "machine": device.fingerprint,
+                                  "layers": layers}, indent=1) + "\n")
 
 
 def read_choices(path: Path, device: Device) -> list[Choice]:
-    """Read saved choices. Raises FormatError for a malformed file and for another device or kernel version."""
+    """Read saved choices. Raises FormatError for a malformed file and for another device, machine or kernel version.
+
+    Files without a `machine` (of earlier versions) are accepted on every machine of the device's name.
+    """
     content = read_bounded(path, MOST_BYTES)
     try:
-        found = json.loads(content)
-        schema, key, layers = found["seqtune"], str(found["device"]), found["layers"]
+        saved = json.loads(content)
+        schema, key, layers = saved["seqtune"], str(saved["device"]), saved["layers"]
+        machine = saved.get("machine", device.fingerprint)
         if not isinstance(layers, list):
             raise TypeError
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -55,6 +60,9 @@ def read_choices(path: Path, device: Device) -> list[Choice]:
         raise FormatError(f"{path} is of schema {schema!r:.20}; this seqtune reads {SCHEMA}")
     if key != device.key:
         raise FormatError(f"{path} was saved on {one_line(key, 100)}; this is {device.key}: optimise the model here")
+    if machine != device.fingerprint:
+        raise FormatError(f"{path} was saved on a machine with other caches ({one_line(str(machine), 60)}); "
+                          f"this one has {device.fingerprint}: optimise the model here")
     try:
         return [_read_layer(layer, device) for layer in layers]
     except MisuseError as error:

@@ -7,6 +7,7 @@ with packed weights or as users call it, and is kept unless the kernel is faster
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -105,11 +106,12 @@ def _compare(layer: Layer, choice: Choice, binder: KernelBinder) -> Choice:
 
 
 def _beside(runs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """The least seconds of each call, in interleaved rounds after a warm-up."""
+    """The least seconds of each call, in rounds of a seeded random order after a warm-up."""
     calls = {name: sample(run, SAMPLE_SECONDS, 1)[1] for name, run in runs.items()}  # type: ignore[arg-type]
     least = dict.fromkeys(runs, math.inf)
+    generator = random.Random(ROUNDS)
     for _ in range(ROUNDS):
-        for name, run in runs.items():
+        for name, run in generator.sample(list(runs.items()), len(runs)):
             run()
             seconds, calls[name] = sample(run, SAMPLE_SECONDS, calls[name])  # type: ignore[arg-type]
             least[name] = min(least[name], seconds)

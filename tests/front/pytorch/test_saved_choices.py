@@ -52,6 +52,7 @@ def test_a_choice_that_cannot_be_written_is_one_line(quick: Callable[..., Optimi
 
 @pytest.mark.parametrize(("change", "says"), [
     (lambda found: found.update(device="llvm:neon:64 m9"), "was saved on llvm:neon:64 m9"),
+    (lambda found: found.update(machine="l1=1 l2=2 l3=3 local=0"), "was saved on a machine with other caches"),
     (lambda found: found["layers"].pop(), "saved for another model"),
     (lambda found: found["layers"].append(found["layers"][0]), "saved for another model"),
     (lambda found: found["layers"][0].update(version=999), "version 999 of llvm.direct"),
