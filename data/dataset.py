@@ -28,6 +28,8 @@ words about the source of the data) and, if there are any, kernels (declarations
 from __future__ import annotations
 
 import json
+import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,7 +40,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seqtune.errors import DeviceError, FormatError, SeqtuneError, one_line
+from seqtune.errors import DeviceError, FormatError, SeqtuneError, SeqtuneWarning, one_line
 from seqtune.kernels.declaration import from_json, to_json
 from seqtune.kernels.device import Device
 from seqtune.kernels.files import reason, replacing
@@ -86,9 +88,18 @@ class Dataset:
     @classmethod
     def from_journal(cls, journal: Journal, provenance: Mapping[str, str] | None = None,
                      held_out: Iterable[str] = ()) -> Dataset:
-        """The data set of all records of a journal."""
+        """The data set of the records of a journal, for each device key only those of one machine.
+
+        That machine is the one of the device's stored facts, the latest. Warns if records of others are left out.
+        """
         columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+        devices = journal.devices()
+        left_out = Counter[tuple[str, str]]()  # by name of the device and fingerprint of the other machine
         for record in journal.records():
+            device = devices.get(record.device)
+            if device is not None and not record.may_be_of(device):
+                left_out[device.name, record.machine] += 1
+                continue
             measurement = record.measurement
             row = (record.device, record.problem.key, record.configuration.kernel, record.kernel_version,
                    record.configuration.key, measurement.status.value, measurement.seconds, measurement.spread,
@@ -97,7 +108,9 @@ class Dataset:
             for name, value in zip(SCHEMA.names, row, strict=True):
                 columns[name].append(value)
         problems = {problem.key: problem for problem in journal.problems()}
-        return cls(_frame(columns), journal.devices(), problems, frozenset(held_out), dict(provenance or {}))
+        if left_out:
+            warnings.warn(_other_machines(left_out), SeqtuneWarning, stacklevel=2)
+        return cls(_frame(columns), devices, problems, frozenset(held_out), dict(provenance or {}))
 
     @classmethod
     def read(cls, path: Path | str) -> Dataset:
@@ -224,6 +237,12 @@ def configuration(kernel: str, settings: str) -> Configuration:
     except ValueError:
         pass
     raise FormatError(f"not a configuration: {settings[:60]!r}")
+
+
+def _other_machines(left_out: Mapping[tuple[str, str], int]) -> str:
+    listed = "; ".join(f"{count} of {name} with {machine}" for (name, machine), count in left_out.items())
+    return ("records of another machine than the one whose device facts the journal stores are left out "
+            f"({listed}): run `seqtune export` on that machine's own journal")
 
 
 def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:

@@ -39,7 +39,8 @@ def default_path() -> Path:
 class Journal:
     """An open journal; a new one is created if the file does not exist.
 
-    Raises FormatError if the file is not a journal, and does not change it; MisuseError if its folder does not exist.
+    Raises FormatError if the file is not a journal, and does not change it, or if it is a journal of an older version
+    that cannot be written, so not migrated; MisuseError if its folder does not exist.
     """
 
     def __init__(self, path: Path | str | None = None) -> None:
@@ -70,7 +71,7 @@ class Journal:
             self._connection = sqlite3.connect(self.path, timeout=30.0, isolation_level=None)
             self._connection.execute("PRAGMA synchronous = NORMAL")
             self._connection.execute("PRAGMA foreign_keys = ON")
-            migrate(self._connection)
+            migrate(self._connection, self.path)
             self._connection.execute("SELECT count(*) FROM trials").fetchone()
 
     def __enter__(self) -> Journal:

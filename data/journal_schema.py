@@ -91,10 +91,25 @@ def create(path: Path) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Migrate an older journal to this version, in one transaction. Raises sqlite3's errors."""
-    if _version(connection) == VERSION:
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Migrate an older journal to this version, in one transaction.
+
+    Raises FormatError if the journal is older and cannot be written; else sqlite3's errors.
+    """
+    version = _version(connection)
+    if version == VERSION:
         return
+    try:
+        _migrate(connection)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xff != sqlite3.SQLITE_READONLY:  # the low byte is the primary code
+            raise
+        connection.close()
+        raise FormatError(f"the journal {path} has the format of version {version} and cannot be written; copy it to a "
+                          "writable place, or make it writable, so that it can be migrated") from None
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         if _version(connection) < VERSION:  # else another process was faster

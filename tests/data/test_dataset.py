@@ -16,7 +16,7 @@ import pytest
 from seqtune.data.dataset import SCHEMA, Dataset, configuration
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
-from seqtune.errors import DeviceError, FormatError
+from seqtune.errors import DeviceError, FormatError, SeqtuneWarning
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -54,6 +54,22 @@ def test_it_is_read_back_as_it_was_written(dataset: Dataset, tmp_path: Path) -> 
     assert pq.ParquetFile(path).schema_arrow.remove_metadata() == SCHEMA
     again.write(tmp_path / "again.parquet")
     assert (tmp_path / "again.parquet").read_bytes() == path.read_bytes()
+
+
+def test_of_machines_that_share_a_device_key_only_the_one_whose_facts_are_stored_counts(tmp_path: Path) -> None:
+    other = replace(DEVICE, l3_bytes=1 << 20)
+    assert other.key == DEVICE.key
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        for machine, seconds in ((other, 1e-3), (DEVICE, 2e-3)):  # the facts of the last one stay
+            journal.add_device(machine)
+            for tile in (1, 2):
+                journal.add(replace(record(SMALL, tile, seconds), machine=machine.fingerprint))
+        journal.add(record(SMALL, 4, 3e-3))  # as in a journal of version 1
+        with pytest.warns(SeqtuneWarning, match=f"2 of test:1 with {other.fingerprint}.*`seqtune export`") as caught:
+            found = Dataset.from_journal(journal)
+    assert [str(warning.message).count("\n") for warning in caught] == [0]
+    assert found.devices == {DEVICE.key: DEVICE}
+    assert found.rows["seconds"].tolist() == pytest.approx([2e-3, 2e-3, 3e-3])
 
 
 def test_a_failure_takes_infinitely_long(dataset: Dataset, tmp_path: Path) -> None:

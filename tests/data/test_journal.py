@@ -116,19 +116,23 @@ def test_what_is_measured_again_is_kept_beside_the_trial(path: Path) -> None:
         assert [one.run for one in journal.records(run="verify")] == ["verify"]
 
 
-def test_a_journal_of_version_1_is_read_and_goes_on(path: Path) -> None:
+def write_version_1(path: Path, records: list[Record]) -> None:
     connection = sqlite3.connect(path)
     connection.executescript(VERSION_1)
     connection.execute("INSERT INTO problems VALUES (1, ?, ?)", (PROBLEM.key, json.dumps(PROBLEM.to_json())))
     connection.execute("INSERT INTO devices VALUES (1, ?, ?)", (DEVICE.key, json.dumps(DEVICE.to_json())))
-    old = [record(), record(2), record(run="verify")]
-    for table, one in (("trials", old[0]), ("trials", old[1]), ("repeats", old[2])):
-        measured = one.measurement
+    for one in records:
+        table, measured = "repeats" if one.run == "verify" else "trials", one.measurement
         connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * 15)})", (
             None, 1, 1, "test.k", 1, one.configuration.key, "t1", measured.status.value,
             json.dumps(measured.samples), measured.error, measured.build_seconds, "", one.when, one.run, one.host))
     connection.commit()
     connection.close()
+
+
+def test_a_journal_of_version_1_is_read_and_goes_on(path: Path) -> None:
+    old = [record(), record(2), record(run="verify")]
+    write_version_1(path, old)
     for _ in range(2):  # migrated, then as it is
         with Journal(path) as journal:
             assert list(journal.records()) == old
@@ -139,6 +143,34 @@ def test_a_journal_of_version_1_is_read_and_goes_on(path: Path) -> None:
         newer = record(4, machine="l1=1", session="s", stage="alone", budget=2.0)
         assert journal.add(newer)
         assert list(journal.records(PROBLEM))[2] == newer
+
+
+def test_a_journal_that_cannot_be_written_is_read_in_this_version_and_else_says_how_to_migrate_it(
+        path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newer = path.with_name("newer.sqlite")
+    with Journal(newer) as journal:
+        journal.add(record())
+    write_version_1(path, [record()])
+    connect = sqlite3.connect
+
+    def read_only(database: Path | str, **options: Any) -> sqlite3.Connection:
+        """Open a journal as SQLite opens a file without the permission to write, which root always has."""
+        name = database if isinstance(database, str) else f"{database.as_uri()}?mode=ro"
+        connection: sqlite3.Connection = connect(name, **{**options, "uri": True})
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", read_only)
+    with Journal(newer) as journal:
+        assert list(journal.records()) == [record()]
+    before = path.read_bytes()
+    with pytest.raises(FormatError, match=r"format of version 1 and cannot be written; copy it") as caught:
+        Journal(path)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+    assert path.read_bytes() == before
+    monkeypatch.undo()
+    with Journal(path) as journal:
+        assert list(journal.records()) == [record()]
 
 
 def test_a_trial_of_another_machine_of_the_same_name_is_not_known_here(path: Path) -> None:
