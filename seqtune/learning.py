@@ -136,5 +136,5 @@ def _queries(problems: object, device: Device | str) -> tuple[tuple[Problem, Dev
 
 def _check_learns(model: Model, dataset: Dataset, checkpoint: str | Path | None, data: object) -> None:
     if not model.learns_from(dataset):
-        raise MisuseError(f"the checkpoint {checkpoint} cannot learn from {data or 'the shipped data'}: "
+        raise MisuseError(f"the checkpoint {checkpoint} does not fit {data or 'the shipped data'}: "
                           "measured times and another tuner's choices need different kinds of models")

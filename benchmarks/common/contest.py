@@ -6,8 +6,8 @@ contestant packs its constant operand before the contest if its API allows that,
 PyTorch and our llvm kernels allocate new memory for each result, as a normal call does.
 
 Each round takes one sample of every contestant in a new random order; the least sample counts. A sample repeats the
-call for some milliseconds, after a few calls that are not counted, because idle threads may sleep. Our kernels run on the
-OpenMP threads of PyTorch, so that no threads of another pool spin and disturb either side. An error is
+call for some milliseconds, after a few calls that are not counted, because idle threads may sleep. Our kernels run on
+the OpenMP threads of PyTorch, so that no threads of another pool spin and disturb either side. An error is
 max|difference| / max|reference| with a reference in float64; a result with a larger error than the problem allows ends
 the program.
 """
@@ -56,8 +56,8 @@ class Contestant:
 def take_turns(contestants: Sequence[Contestant], rounds: int, rest: float = 0.0) -> dict[str, float]:
     """Time the contestants in rounds, in a new random order each, and return the least seconds by method.
 
-    The order is seeded, and no contestant always follows the same one. The program sleeps for `rest` seconds before each
-    turn, so that the idle threads of another pool stop spinning.
+    The order is seeded, and no contestant always follows the same one. The program sleeps for `rest` seconds before
+    each turn, so that the idle threads of another pool stop spinning.
     """
     from seqtune.tuner.measuring.timing import sample
 

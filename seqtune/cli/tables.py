@@ -39,22 +39,22 @@ def _table(*columns: str, right: Sequence[str] = ()) -> Table:
     return table
 
 
-def devices(found: Devices) -> None:
+def devices(listing: Devices) -> None:
     """Print the devices with their main facts, then the unavailable backends."""
     table = _table("", "device", "bits", "threads", "units", "L1", "L2", "L3", "GFLOP/s", "GB/s",
                    right=("bits", "threads", "units", "L1", "L2", "L3", "GFLOP/s", "GB/s"))
     alike: dict[str, list[str]] = {}
-    for alias, device in found.listed:
+    for alias, device in listing.listed:
         table.add_row(alias, device.name, str(device.vector_bits), str(device.threads), str(device.compute_units),
                       *(_size(size) for size in (device.l1_bytes, device.l2_bytes, device.l3_bytes)),
                       f"{device.peak_gflops:.0f}" if device.peak_gflops else "-",
                       f"{device.bandwidth_gbs:.0f}" if device.bandwidth_gbs else "-")
         alike.setdefault(f"{device.model} ({device.architecture}), {device.toolchain}", []).append(alias)
-    if found.listed:
+    if listing.listed:
         _out.print(table)
     for text, aliases in alike.items():
         _out.print(f"{' '.join(aliases)}: {text}", markup=False, soft_wrap=True)
-    for backend, reason in found.unavailable.items():
+    for backend, reason in listing.unavailable.items():
         _out.print(f"{backend} is unavailable: {reason}", markup=False)
     _out.print("replay: `seqtune tune --replay DATASET` searches the records of any device, and measures nothing")
 
@@ -65,11 +65,11 @@ def _size(size: int) -> str:
     return f"{size // 1024}K" if size < 1 << 20 else f"{size / (1 << 20):.4g}M"
 
 
-def kernels(found: Sequence[Kernel]) -> None:
+def kernels(families: Sequence[Kernel]) -> None:
     """Print each kernel with its parameters, constraints, default and what its times include."""
     from seqtune.kernels.implementation import includes
 
-    for kernel in found:
+    for kernel in families:
         _out.print(f"{kernel.name} (version {kernel.version}): {kernel.meaning or kernel.operation}", markup=False)
         for condition in kernel.solves:
             _out.print(f"  solves {kernel.operation} where {condition.expression.text}: {condition.reason}",
@@ -86,10 +86,10 @@ def kernels(found: Sequence[Kernel]) -> None:
         _out.print(f"  a time includes: {includes(kernel) or 'nothing, it cannot be run'}\n", markup=False)
 
 
-def prediction(found: Prediction) -> None:
+def prediction(answer: Prediction) -> None:
     """Print the candidates, the default and, where measured, the winner."""
-    _out.print(f"{found.problem.brief()} on {found.device.name}", markup=False)
-    measured = found.verified
+    _out.print(f"{answer.problem.brief()} on {answer.device.name}", markup=False)
+    measured = answer.verified
     columns = ["", "configuration", "probability"]
     columns += ["time", "spread", "error", "status"] if measured else []
     table = _table(*columns, right=("probability", "time", "spread", "error"))
@@ -104,23 +104,23 @@ def prediction(found: Prediction) -> None:
                       one.status.value + (f": {one.message}" if one.message else "")]
         table.add_row(*cells)
 
-    for number, candidate in enumerate(found.candidates, start=1):
+    for number, candidate in enumerate(answer.candidates, start=1):
         add(str(number), candidate)
-    add("default", found.default)
+    add("default", answer.default)
     _out.print(table)
     if measured:
-        _out.print(f"winner: {found.conclusion()}", markup=False, soft_wrap=True)
-        took, given = found.elapsed_seconds, found.budget_seconds
+        _out.print(f"winner: {answer.conclusion()}", markup=False, soft_wrap=True)
+        took, given = answer.elapsed_seconds, answer.budget_seconds
         if took is not None and given is not None and took > LATE * given:
             note(f"the verification took {duration(took)}, more than its budget of {duration(given)}: the "
                  "reference and the fewest measurements that a comparison needs take that long here")
 
 
-def demo(found: Demonstration) -> None:
+def demo(demonstration: Demonstration) -> None:
     """Print a line for each problem and device."""
     table = _table("problem", "device", "winner", "default", "best", "speed-up", "GFLOP/s", "significant",
                    right=("default", "best", "speed-up", "GFLOP/s"))
-    for one in found.predictions:
+    for one in demonstration.predictions:
         winner = one.winner
         assert winner.measurement is not None
         seconds = winner.measurement.seconds
@@ -131,67 +131,67 @@ def demo(found: Demonstration) -> None:
             "-" if one.speedup is None else f"{one.speedup:.2f}x",
             f"{flop / seconds / 1e9:.0f}" if isinstance(flop, int) else "-", "yes" if one.significant else "no")
     _out.print(table)
-    for backend, reason in found.unavailable.items():
+    for backend, reason in demonstration.unavailable.items():
         _out.print(f"{backend} is left out: {reason}", markup=False)
 
 
-def tuned(found: TuningReport) -> None:
+def tuned(outcome: TuningReport) -> None:
     """Print a line for each problem."""
     table = _table("problem", "trials", "new", "failed", "default", "best", "sure", "configuration",
                    right=("trials", "new", "failed", "default", "best", "sure"))
-    for one in found.results:
+    for one in outcome.results:
         best = one.best
         table.add_row(one.problem.brief(), str(one.trials), str(one.measured), str(one.failed),
                       duration(one.default_seconds), duration(one.best_seconds),
                       "-" if one.confidence is None else f"{one.confidence:.0%}",
                       "-" if best is None else f"{best.kernel} {best.brief()}")
     _out.print(table)
-    kept = f"journal: {found.journal}" if found.replayed is None else (
-        f"replayed from {found.replayed}, {found.device.name}: nothing was measured, and no journal is kept")
+    kept = f"journal: {outcome.journal}" if outcome.replayed is None else (
+        f"replayed from {outcome.replayed}, {outcome.device.name}: nothing was measured, and no journal is kept")
     _out.print(kept, markup=False, soft_wrap=True)
-    if found.replayed is None:
+    if outcome.replayed is None:
         _out.print("times are those of the finals, where the fastest and the default are measured again, interleaved, "
                    "because the least of many trials is too low; sure: confidence that the best is faster than the "
                    "runner-up (t-test)")
 
 
-def evaluation(found: Sequence[Mapping[str, Any]]) -> None:
+def evaluation(shares: Sequence[Mapping[str, Any]]) -> None:
     """Print the rows of an evaluation, and what their columns mean.
 
     A row about a solver becomes a line for each method or part; rows without one follow, in a table of their own.
     """
     lines = []
-    for row in found:
+    for row in shares:
         if "solver" in row:
             own = {name: value for name, value in row.items() if name not in ("baselines", "parts")}
             names = {name: own.pop(name) for name in ("device", "solver")}
             scores = {"seqtune": own, **row.get("parts", {}), **row.get("baselines", {})}
             lines += [{**names, "method": method, **score} for method, score in scores.items()]
     rows(lines)
-    others = [row for row in found if "solver" not in row]
+    others = [row for row in shares if "solver" not in row]
     rows(others)
     if any("method" in row for row in others):
         _out.print(_COLUMNS, markup=False, soft_wrap=True)
 
 
-def rows(found: Sequence[Mapping[str, Any]], right: Sequence[str] = ()) -> None:
+def rows(records: Sequence[Mapping[str, Any]], right: Sequence[str] = ()) -> None:
     """Print a table of rows. Numbers are right-aligned, and so are the columns in `right`."""
-    if not found:
+    if not records:
         return
-    columns = list(found[0])
-    numbers = [name for name in columns if name in right or isinstance(found[0][name], int | float)]
+    columns = list(records[0])
+    numbers = [name for name in columns if name in right or isinstance(records[0][name], int | float)]
     table = _table(*columns, right=numbers)
-    for row in found:
+    for row in records:
         table.add_row(*(_cell(row[name]) for name in columns))
     _out.print(table)
 
 
-def replayed(found: Replayed) -> None:
+def replayed(result: Replayed) -> None:
     """Print rows by budget, then the medians, and what they mean."""
-    rows(found.rows())
+    rows(result.rows())
     rows([{name: f"{value:g}" if isinstance(value, float) else value for name, value in row.items()}
-          for row in found.medians()], right=("to_95", "to_99"))
-    _out.print("share_mean: optimum / best found, mean over the repeats; share_sem: its standard error\nto_95, to_99: "
+          for row in result.medians()], right=("to_95", "to_99"))
+    _out.print("share_mean: optimum / best result, mean over the repeats; share_sem: its standard error\nto_95, to_99: "
                "median evaluations until that share; -: half of the searches end without", markup=False)
 
 
@@ -205,21 +205,21 @@ def _cell(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def imported(found: Mapping[str, Any]) -> None:
+def imported(summary: Mapping[str, Any]) -> None:
     """Print what an import read from each file, and what it left out and why."""
     rows([{"file": Path(one["path"]).name,
            **{name: len(value) if name == "solvers" else value for name, value in one.items()
               if name not in ("path", "skipped")},
-           "left_out": sum(one["skipped"].values())} for one in found["files"]])
-    for one in found["files"]:
+           "left_out": sum(one["skipped"].values())} for one in summary["files"]])
+    for one in summary["files"]:
         for reason, count in one["skipped"].items():
             _out.print(f"{Path(one['path']).name}: left out {count}: {reason}", markup=False, soft_wrap=True)
-    report({name: found[name] for name in ("out", "records", "problems")})
+    report({name: summary[name] for name in ("out", "records", "problems")})
 
 
-def report(found: Mapping[str, Any], indent: str = "") -> None:
+def report(fields: Mapping[str, Any], indent: str = "") -> None:
     """Print names and values; nested ones indented, lists of objects as tables."""
-    for name, value in found.items():
+    for name, value in fields.items():
         if isinstance(value, Mapping):
             _out.print(f"{indent}{name}:", markup=False)
             report(value, indent + "  ")

@@ -154,5 +154,5 @@ def test_labels_are_not_taken_for_measurements(command: list[str], tmp_path: Pat
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
     assert "labels.parquet" in said
-    assert "the checkpoint default cannot learn from" in said or "not measurements to search among" in said
+    assert "the checkpoint default does not fit" in said or "not measurements to search among" in said
     assert not (tmp_path / "new").exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,18 +22,7 @@ from seqtune.tuner.backends.opencl import backend as opencl
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
 
 
-@pytest.fixture(scope="module")
-def backend() -> Iterator[OpenCLBackend]:
-    reason = opencl.unavailable()
-    if reason is not None:
-        pytest.skip(reason)
-    present = opencl.devices()
-    assert present, "OpenCL is available, and yet no device runs the simplest kernel"
-    opened = OpenCLBackend(present[0])
-    yield opened
-    opened.close()
-
-
+@pytest.mark.device
 def test_equal_sources_are_built_once_for_many_problems(backend: OpenCLBackend) -> None:
     family = kernel("opencl.direct")
     backend.programs.clear()
@@ -86,11 +75,13 @@ def test_a_kernel_that_does_not_compile_is_a_build_error(plant: Callable[..., An
         plant("nonsense;")
 
 
+@pytest.mark.device
 def test_a_work_group_beyond_the_limit_is_a_launch_error(plant: Callable[..., Any], backend: OpenCLBackend) -> None:
     with pytest.raises(LaunchError, match="work-group"):
         plant("y[0] = 0.0f;", local_size=backend.device.max_work_group * 2)
 
 
+@pytest.mark.device
 def test_local_memory_beyond_the_limit_is_a_launch_error(plant: Callable[..., Any], backend: OpenCLBackend) -> None:
     floats = backend.device.local_memory // 2
     with pytest.raises((LaunchError, BuildError)):  # some compilers refuse it themselves

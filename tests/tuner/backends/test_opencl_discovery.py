@@ -7,7 +7,6 @@ import json
 import os
 import struct
 import types
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,18 +27,6 @@ GPU = Device("opencl:gpu", "opencl", "gpu", "opencl-c-1.2", threads=0, compute_u
              vector_registers=64, local_memory=48 << 10, max_work_group=1024)
 
 
-@pytest.fixture(scope="module")
-def backend() -> Iterator[OpenCLBackend]:
-    reason = opencl.unavailable()
-    if reason is not None:
-        pytest.skip(reason)
-    present = opencl.devices()
-    assert present, "OpenCL is available, and yet no device runs the simplest kernel"
-    opened = OpenCLBackend(present[0])
-    yield opened
-    opened.close()
-
-
 def test_without_ld_the_reason_names_binutils(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("pyopencl")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -52,6 +39,7 @@ def test_without_ld_the_reason_names_binutils(monkeypatch: pytest.MonkeyPatch, t
         assert opencl.devices() == []
 
 
+@pytest.mark.device
 def test_devices_have_facts_and_unique_names(backend: OpenCLBackend) -> None:
     present = opencl.devices()
     assert len({device.name for device in present}) == len(present)
@@ -63,6 +51,7 @@ def test_devices_have_facts_and_unique_names(backend: OpenCLBackend) -> None:
     assert present == opencl.devices()
 
 
+@pytest.mark.device
 def test_an_unknown_device_is_refused_with_those_that_are_here(backend: OpenCLBackend) -> None:
     with pytest.raises(DeviceError, match=backend.device.name):
         OpenCLBackend(replace(CPU, name="opencl:none"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,21 +11,8 @@ import pytest
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.backends.opencl import backend as opencl
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
 from tests.support.exactness import check
-
-
-@pytest.fixture(scope="module")
-def backend() -> Iterator[OpenCLBackend]:
-    reason = opencl.unavailable()
-    if reason is not None:
-        pytest.skip(reason)
-    present = opencl.devices()
-    assert present, "OpenCL is available, and yet no device runs the simplest kernel"
-    opened = OpenCLBackend(present[0])
-    yield opened
-    opened.close()
 
 
 def _space(backend: OpenCLBackend, name: str, problem: Problem) -> SearchSpace:
@@ -53,6 +39,7 @@ DIRECT: list[dict[str, int | str]] = [
     {"vector": 8, "vectors_k": 2, "tile_w": 4, "tile_h": 2, "border": "copy", "inner": "row", "order": "channels"}]
 
 
+@pytest.mark.device
 def test_the_direct_convolution_is_right_on_odd_shapes(backend: OpenCLBackend) -> None:
     generator = np.random.default_rng(3)
     seen: set[tuple[str, int | str]] = set()
@@ -69,6 +56,7 @@ def test_the_direct_convolution_is_right_on_odd_shapes(backend: OpenCLBackend) -
     {"w": 7, "s": 3, "pad_w": 1}, {"w": 14, "s": 3, "pad_w": 1, "stride_w": 2}, {"w": 15, "s": 2, "pad_w": 1},
     {"w": 13, "s": 3, "pad_w": 2, "stride_w": 2}, {"w": 9, "s": 3, "pad_w": 1, "dilation_w": 3, "dilation_h": 2},
     {"w": 5, "s": 5, "pad_w": 1, "stride_w": 2}])
+@pytest.mark.device
 def test_a_peeled_border_is_like_zeros(backend: OpenCLBackend, shape: dict[str, int],
                                        settings: dict[str, int | str]) -> None:
     for pad_h in (0, 3):
@@ -84,6 +72,7 @@ IMPLICIT: list[dict[str, int | str]] = [
                               (1, 1, 1, 4, "pixels"))]
 
 
+@pytest.mark.device
 def test_the_implicit_gemm_is_right_on_odd_shapes_with_and_without_local_memory(backend: OpenCLBackend) -> None:
     family = kernel("opencl.implicit_gemm")
     generator = np.random.default_rng(4)
@@ -98,6 +87,7 @@ def test_the_implicit_gemm_is_right_on_odd_shapes_with_and_without_local_memory(
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.device
 def test_any_configuration_of_a_convolution_is_right(backend: OpenCLBackend, layout: str) -> None:
     problem = Problem.make("conv2d", n=2, c=64, h=17, w=31, k=70, r=3, s=3, pad_h=1, pad_w=1, layout=layout)
     for name in ("opencl.direct", "opencl.implicit_gemm"):
@@ -105,6 +95,7 @@ def test_any_configuration_of_a_convolution_is_right(backend: OpenCLBackend, lay
         check(backend, space.kernel, problem, space.sample(np.random.default_rng(5), 5))
 
 
+@pytest.mark.device
 def test_one_pixel_and_one_channel_are_enough(backend: OpenCLBackend) -> None:
     for problem in (Problem.make("conv2d", c=1, h=1, w=1, k=1, r=1, s=1),
                     Problem.make("conv2d", c=2, h=3, w=3, k=4, r=3, s=3, layout="NHWC"),
@@ -113,6 +104,7 @@ def test_one_pixel_and_one_channel_are_enough(backend: OpenCLBackend) -> None:
         check(backend, family, problem, [SearchSpace(family, problem, backend.device).default])
 
 
+@pytest.mark.device
 def test_the_matrix_product_is_right_on_odd_shapes(backend: OpenCLBackend) -> None:
     family = kernel("opencl.gemm")
     for m, n, k in ((1, 5, 3), (37, 50, 512), (64, 3, 70), (5, 200, 1)):
