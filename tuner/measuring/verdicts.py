@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 
 from seqtune.data.journal import Journal
-from seqtune.data.record import Record
+from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
-from .verification import Verdict, decide
+from .verification import HOPELESS, Verdict, decide
 
 RUN = "verify"  # Record.run
 ALONE, TOGETHER = "alone", "together"  # Record.stage: timed alone, or in rounds with the default
@@ -38,7 +38,8 @@ def find_verdict(journal: Journal, problem: Problem, device: Device, versions: M
     """The verdict of the newest session that measured the default and all these candidates, or None.
 
     The session must be of this host and machine, of the current toolchain and kernel versions, and of a budget of at
-    least `seconds`. A session with more candidates also answers for fewer.
+    least `seconds`. A session with more candidates also answers for fewer, if it compared them: a candidate that was
+    timed alone must have failed or be hopeless among these candidates, not only among those of the session.
     """
     wanted = list(dict.fromkeys([*candidates, default]))
     sessions: dict[str, list[Record]] = {}
@@ -57,8 +58,24 @@ def _is_of_machine(record: Record, device: Device) -> bool:
 
 
 def _verdict(records: Sequence[Record], wanted: Sequence[Configuration], default: Configuration) -> Verdict | None:
-    measurements = {record.configuration: record.measurement for record in records}
-    if not all(configuration in measurements for configuration in wanted):
+    stored = {record.configuration: record.measurement for record in records}
+    if not all(configuration in stored for configuration in wanted):
         return None
+    measurements = {configuration: stored[configuration] for configuration in wanted}
     together = {record.configuration for record in records if record.stage == TOGETHER}
-    return decide({configuration: measurements[configuration] for configuration in wanted}, default, together)
+    if not _needs_rounds(measurements, default) <= together:
+        return None
+    return decide(measurements, default, together)
+
+
+def _needs_rounds(measurements: Mapping[Configuration, Measurement], default: Configuration) -> set[Configuration]:
+    """The configurations that a verification of these compares in rounds: the default and the promising candidates.
+
+    The set is empty if there is nothing to compare: the default failed, or every candidate failed or is hopeless.
+    """
+    best = min(measurement.seconds for measurement in measurements.values())
+    promising = {configuration for configuration, measurement in measurements.items()
+                 if measurement.status is Status.CORRECT and measurement.seconds <= HOPELESS * best} - {default}
+    if not promising or measurements[default].status is not Status.CORRECT:
+        return set()
+    return {default, *promising}

@@ -99,8 +99,10 @@ class WorkerRequest:
         """All measurements of a comparison; None if the request ended early."""
         while (message := self._reply(max(self._limits.build, self._limits.run))) is not None:
             if "compared" in message:
+                measurements = [Measurement.from_json(measurement) for measurement in message["compared"]]
+                self._worker.answered += len(measurements)
                 self.finish()
-                return [Measurement.from_json(measurement) for measurement in message["compared"]]
+                return measurements
             self.entry = message["at"]
         return None
 

@@ -24,8 +24,8 @@ DEFAULT, FAST, SLOW, OTHER = (Configuration.of("test.k", {"tile": tile}) for til
 
 
 def verdict() -> Verdict:
-    """Fast beats the default in the rounds; slow was timed alone, with as many samples."""
-    samples = {DEFAULT: (1.0,) * 24, FAST: (0.5,) * 24, SLOW: (0.4,) * 24}
+    """Fast beats the default in the rounds; slow is hopeless and was timed alone, with as many samples."""
+    samples = {DEFAULT: (1.0,) * 24, FAST: (0.5,) * 24, SLOW: (0.9,) * 24}
     measured = {configuration: Measurement(Status.CORRECT, times, 0.0) for configuration, times in samples.items()}
     return decide(measured, DEFAULT, [DEFAULT, FAST])
 
@@ -55,6 +55,36 @@ def test_a_verdict_answers_for_fewer_candidates_and_not_for_more(journal: Journa
     assert fewer is not None
     assert set(fewer.measurements) == {DEFAULT, FAST}
     assert stored(journal, candidates=(FAST, OTHER)) is None
+
+
+def test_a_candidate_that_was_timed_alone_is_not_answered_for_unless_it_is_hopeless(journal: Journal) -> None:
+    assert stored(journal, candidates=(FAST, SLOW)) is not None
+    assert stored(journal, candidates=(SLOW,)) is None, "without fast it is promising, and it was never compared"
+
+
+def test_a_candidate_that_the_budget_left_out_is_measured_anew(tmp_path: Path) -> None:
+    measured = {DEFAULT: Measurement(Status.CORRECT, (1.0,) * 24), FAST: Measurement(Status.CORRECT, (0.7,) * 24),
+                OTHER: Measurement(Status.CORRECT, (0.8,) * 24)}
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        store_verdict(journal, PROBLEM, DEVICE, VERSIONS, decide(measured, DEFAULT, [DEFAULT, FAST]), 10.0)
+        assert stored(journal, candidates=(FAST,)) is not None
+        assert stored(journal, candidates=(OTHER,)) is None
+        assert stored(journal, candidates=(FAST, OTHER)) is None
+
+
+@pytest.mark.parametrize(("default", "candidate", "winner"), [
+    (Measurement(Status.CORRECT, (1.0,) * 9), Measurement(Status.CORRECT, (1.4,) * 9), DEFAULT),
+    (Measurement(Status.CORRECT, (1.0,) * 9), Measurement(Status.CRASH), DEFAULT),
+    (Measurement(Status.CRASH), Measurement(Status.CORRECT, (1.0,) * 9), FAST),
+    (Measurement(Status.CRASH), Measurement(Status.CRASH), None)])
+def test_a_verdict_that_needed_no_rounds_comes_back(
+        default: Measurement, candidate: Measurement, winner: Configuration | None, tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        verdict = decide({DEFAULT: default, FAST: candidate}, DEFAULT, [])
+        store_verdict(journal, PROBLEM, DEVICE, VERSIONS, verdict, 10.0)
+        again = stored(journal, candidates=(FAST,))
+    assert again is not None
+    assert again.winner == winner
 
 
 @pytest.mark.parametrize(("seconds", "answers"), [(1.0, True), (10.0, True), (60.0, False)])

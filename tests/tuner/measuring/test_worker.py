@@ -99,6 +99,14 @@ def test_a_crash_that_an_earlier_kernel_caused_is_not_blamed_on_the_next(runner:
     assert [measurement.status for measurement in measurements] == [Status.CORRECT, Status.CORRECT, Status.CRASH]
 
 
+def test_a_crash_that_a_compared_kernel_caused_is_not_blamed_on_the_next() -> None:
+    with Runner(planted.DEVICE, planted.BACKEND, planted.KERNELS, planted.PATH) as runner:
+        (compared,) = runner.compare(planted.PROBLEM, [planted.deed("delayed")], 2, QUICK)
+        measurements = measured(runner, planted.deed("good"), planted.deed("segv"))
+    assert compared.status is Status.CORRECT
+    assert [measurement.status for measurement in measurements] == [Status.CORRECT, Status.CRASH]
+
+
 def test_a_hopeless_candidate_is_dropped_early(runner: Runner) -> None:
     options = Options(samples=6, drop_factors=(8.0, 3.0, 1.3))
     configurations = [planted.deed("good", wait=wait) for wait in (0, 200, 20)]
