@@ -137,7 +137,7 @@ class CheckpointFolder(Generic[_About]):
         Then a seqtune.json with the files' digests is added and the folder is renamed to `path`. After an error `path`
         is as before. Raises CheckpointError.
         """
-        with replacing(Path(path)) as fresh:
+        with replacing_folder(Path(path)) as fresh:
             (fresh / "config.json").write_text(json.dumps(config, indent=1) + "\n")
             yield fresh
             sealed = about.model_copy(update={"sha256": digests(fresh)})
@@ -154,7 +154,7 @@ def facts(vocabulary: Vocabulary, provenance: Mapping[str, JsonValue], metrics: 
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing_folder(path: Path) -> Iterator[Path]:
     """Yield a new folder to write a checkpoint into, then rename it to `path`.
 
     A reader sees the old checkpoint or the new one, never a part. Between the two renames `path` is absent for an

@@ -13,22 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate.import_arrows import FLOORS, LINKS, sources
 from tests.support.paths import ROOT
 
-FLOORS = ("kernels", "data", "tuner", "predictor", "seqtune")  # each may import itself and those before it
-LINKS = frozenset(FLOORS[:-1])  # links in seqtune/ to the folders of the same name
 FRONT = ("seqtune", "seqtune.errors")  # modules of the top floor that every floor may import
 EVERYWHERE = (*FLOORS, "benchmarks", "tests")
 MOST_FILES = 20  # in one folder
 MOST_LINES = 300  # of a module
 OPENINGS = ("Of", "What", "Those", "Per", "As", "For", "To", "Whose")  # words before a subject
-
-
-def sources(floor: str) -> list[Path]:
-    """The Python files of a floor, links not followed."""
-    files = (path.relative_to(ROOT) for path in (ROOT / floor).rglob("*.py"))
-    return sorted(path for path in files if "__pycache__" not in path.parts
-                  and not (floor == "seqtune" and path.parts[1] in LINKS))
 
 
 def name_of(path: Path) -> str:

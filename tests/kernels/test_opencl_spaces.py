@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,23 +14,7 @@ from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace, spaces_for
-
-CPU = Device("opencl:cpu", "opencl", "skylake-avx512", "opencl-c-1.2", threads=2, compute_units=2, vector_bits=512,
-             vector_registers=32, local_memory=1 << 20, max_work_group=4096)
-GPU = Device("opencl:gpu", "opencl", "gpu", "opencl-c-1.2", threads=0, compute_units=100, vector_bits=128,
-             vector_registers=64, local_memory=48 << 10, max_work_group=1024)
-
-
-def _convolution(generator: np.random.Generator) -> Problem:
-    def pick(*values: Any) -> Any:
-        return values[generator.integers(len(values))]
-
-    groups, r, s = pick(1, 1, 2, 3), pick(1, 2, 3, 5), pick(1, 1, 3, 4)
-    epilogue = {"layout": "NHWC", "bias": "yes", "activation": "relu"} if pick(0, 1) else {}
-    return Problem.make(
-        "conv2d", n=pick(1, 2, 3), c=groups * pick(1, 3, 8, 64), k=groups * pick(1, 3, 5, 18, 72), groups=groups,
-        r=r, s=s, h=pick(9, 13, 16), w=pick(9, 11, 30), pad_h=pick(0, 1, 2), pad_w=pick(0, 1, 2),
-        stride_h=pick(1, 2, 3), stride_w=pick(1, 2), dilation_h=pick(1, 2), dilation_w=pick(1, 2), **epilogue)
+from tests.support.oddities import CPU, GPU, random_convolution
 
 
 @pytest.mark.parametrize("device", [CPU, replace(CPU, vector_bits=256, vector_registers=16), GPU])
@@ -49,7 +32,7 @@ def test_spaces_are_worth_searching_and_can_be_exhausted(device: Device, shape: 
 
 def test_every_problem_has_a_configuration_on_every_kind_of_device() -> None:
     generator = np.random.default_rng(11)
-    problems = [_convolution(generator) for _ in range(100)]
+    problems = [random_convolution(generator) for _ in range(100)]
     problems += [Problem.make("gemm", m=m, n=n, k=2) for m in (1, 2, 3, 5, 100) for n in (1, 3, 4, 7, 8, 15, 16, 100)]
     for device in (CPU, replace(CPU, vector_bits=128, vector_registers=16), GPU):
         for problem in problems:

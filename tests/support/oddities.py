@@ -1,9 +1,10 @@
-"""Small problems with every feature at odds, for the tests of kernel families."""
+"""Small problems with every feature at odds, and OpenCL devices, for the tests of kernel families."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,11 @@ from seqtune.kernels.space import SearchSpace
 
 Pick = Callable[..., int]
 MOST_DRAWS = 20_000
+
+CPU = Device("opencl:cpu", "opencl", "skylake-avx512", "opencl-c-1.2", threads=2, compute_units=2, vector_bits=512,
+             vector_registers=32, local_memory=1 << 20, max_work_group=4096)
+GPU = Device("opencl:gpu", "opencl", "gpu", "opencl-c-1.2", threads=0, compute_units=100, vector_bits=128,
+             vector_registers=64, local_memory=48 << 10, max_work_group=1024)
 
 
 def odd_problems(family: Kernel, device: Device, count: int, seed: int) -> list[Problem]:
@@ -83,3 +89,16 @@ def _convolution(pick: Pick) -> dict[str, int | str]:
     plain = dict.fromkeys(("stride_h", "stride_w", "dilation_h", "dilation_w", "groups"), 1)
     kinds: tuple[dict[str, int], ...] = ({}, {}, {"r": 1, "s": 1}, {"r": 3, "s": 3, **plain}, {"groups": c, "k": c})
     return {**some, **kinds[pick(*range(len(kinds)))]}
+
+
+def random_convolution(generator: np.random.Generator) -> Problem:
+    """Draw a convolution with odd sizes, strides, dilations and groups."""
+    def pick(*values: Any) -> Any:
+        return values[generator.integers(len(values))]
+
+    groups, r, s = pick(1, 1, 2, 3), pick(1, 2, 3, 5), pick(1, 1, 3, 4)
+    epilogue = {"layout": "NHWC", "bias": "yes", "activation": "relu"} if pick(0, 1) else {}
+    return Problem.make(
+        "conv2d", n=pick(1, 2, 3), c=groups * pick(1, 3, 8, 64), k=groups * pick(1, 3, 5, 18, 72), groups=groups,
+        r=r, s=s, h=pick(9, 13, 16), w=pick(9, 11, 30), pad_h=pick(0, 1, 2), pad_w=pick(0, 1, 2),
+        stride_h=pick(1, 2, 3), stride_w=pick(1, 2), dilation_h=pick(1, 2), dilation_w=pick(1, 2), **epilogue)

@@ -20,11 +20,7 @@ from seqtune.tuner.backends.opencl import backend as opencl
 from seqtune.tuner.backends.opencl import discovery as opencl_facts
 from seqtune.tuner.backends.opencl import pocl
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
-
-CPU = Device("opencl:cpu", "opencl", "skylake-avx512", "opencl-c-1.2", threads=2, compute_units=2, vector_bits=512,
-             vector_registers=32, local_memory=1 << 20, max_work_group=4096)
-GPU = Device("opencl:gpu", "opencl", "gpu", "opencl-c-1.2", threads=0, compute_units=100, vector_bits=128,
-             vector_registers=64, local_memory=48 << 10, max_work_group=1024)
+from tests.support.oddities import CPU, GPU
 
 
 def test_without_ld_the_reason_names_binutils(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,23 +12,12 @@ from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
 from tests.support.exactness import check
+from tests.support.oddities import random_convolution
 
 
 def _space(backend: OpenCLBackend, name: str, problem: Problem) -> SearchSpace:
     """The space on a device with a small cache, which holds configurations that larger caches exclude."""
     return SearchSpace(kernel(name), problem, replace(backend.device, l2_bytes=0))
-
-
-def _convolution(generator: np.random.Generator) -> Problem:
-    def pick(*values: Any) -> Any:
-        return values[generator.integers(len(values))]
-
-    groups, r, s = pick(1, 1, 2, 3), pick(1, 2, 3, 5), pick(1, 1, 3, 4)
-    epilogue = {"layout": "NHWC", "bias": "yes", "activation": "relu"} if pick(0, 1) else {}
-    return Problem.make(
-        "conv2d", n=pick(1, 2, 3), c=groups * pick(1, 3, 8, 64), k=groups * pick(1, 3, 5, 18, 72), groups=groups,
-        r=r, s=s, h=pick(9, 13, 16), w=pick(9, 11, 30), pad_h=pick(0, 1, 2), pad_w=pick(0, 1, 2),
-        stride_h=pick(1, 2, 3), stride_w=pick(1, 2), dilation_h=pick(1, 2), dilation_w=pick(1, 2), **epilogue)
 
 
 DIRECT: list[dict[str, int | str]] = [
@@ -43,7 +31,7 @@ DIRECT: list[dict[str, int | str]] = [
 def test_the_direct_convolution_is_right_on_odd_shapes(backend: OpenCLBackend) -> None:
     generator = np.random.default_rng(3)
     seen: set[tuple[str, int | str]] = set()
-    for problem in [_convolution(generator) for _ in range(40)]:
+    for problem in [random_convolution(generator) for _ in range(40)]:
         space = _space(backend, "opencl.direct", problem)
         chosen = {space.nearest(settings) for settings in DIRECT}
         check(backend, space.kernel, problem, chosen)
@@ -77,7 +65,7 @@ def test_the_implicit_gemm_is_right_on_odd_shapes_with_and_without_local_memory(
     family = kernel("opencl.implicit_gemm")
     generator = np.random.default_rng(4)
     seen: set[tuple[int | str, int | str]] = set()
-    for problem in [_convolution(generator) for _ in range(40)]:
+    for problem in [random_convolution(generator) for _ in range(40)]:
         if family.why_not(problem, backend.device) is None:
             space = SearchSpace(family, problem, backend.device)
             chosen = {space.nearest(settings) for settings in IMPLICIT}
