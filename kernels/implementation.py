@@ -40,12 +40,30 @@ class Phase:
     i64 end)` for its share [tasks * i // n, tasks * (i + 1) // n), which also determines its piece of the workspace.
     opencl: `entry(x, weights, bias, y, workspace, arguments...)` is enqueued over `global_size` in groups of
     `local_size`; the arguments are `int`.
+    cuda: the same, with `global_size / local_size` blocks of `local_size` threads; x, weights, bias and y hold elements
+    of the problem's `dtype`, the workspace floats. The launch's tensor maps come before x.
     """
 
     entry: str
     tasks: int = 0
     global_size: tuple[int, ...] = ()
     local_size: tuple[int, ...] = ()
+    shared: int = 0  # cuda: bytes of dynamic shared memory of a block
+    cluster: int = 1  # cuda: blocks of a cluster along the first axis, from sm_90
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """cuda, from sm_90: a matrix in one buffer, for bulk tensor copies (the driver's cuTensorMapEncodeTiled).
+
+    The entry takes it as `const __grid_constant__ CUtensorMap`. Numbers of elements; the first axis is contiguous.
+    """
+
+    operand: str  # "x" | "weights" | "y"
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]  # between neighbours along every axis but the first; bytes are multiples of 16
+    box: tuple[int, ...]  # the part that one copy moves
+    swizzle: int = 0  # bytes: 0, 32, 64 or 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +73,7 @@ class Launch:
     arguments: tuple[int, ...]
     phases: tuple[Phase, ...]
     workspace: int = 0  # floats; uninitialised (the check fills them with NaN first)
+    tensor_maps: tuple[TensorMap, ...] = ()
 
 
 def includes(kernel: Kernel) -> str | None:

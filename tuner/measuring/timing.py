@@ -21,7 +21,7 @@ from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 
 from ..backends.backend import Executable, LaunchError
-from .reference import make_operands, reference
+from .reference import make_operands, reference, stored_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +74,17 @@ class Expected:
 
 
 def prepare(problem: Problem, seed: int = 0) -> tuple[Operands, Expected]:
-    """Make the operands, read-only so that backends can keep packed copies, and the expected result."""
+    """Make the operands, read-only so that backends can keep packed copies, and the expected result.
+
+    The allowed error is the problem's tolerance and the rounding of its element type, in which the output is stored.
+    """
     operands = make_operands(problem, seed)
     for array in operands.values():
         array.setflags(write=False)
     y = np.ascontiguousarray(reference(problem, operands), dtype=np.float32)
     tolerance = dict(problem).get("tolerance")
-    return operands, Expected(y, float(np.abs(y).max()) or 1.0,
-                              tolerance if isinstance(tolerance, float) else 1e-4, np.empty_like(y))
+    allowed = (tolerance if isinstance(tolerance, float) else 1e-4) + stored_type(problem).rounding
+    return operands, Expected(y, float(np.abs(y).max()) or 1.0, allowed, np.empty_like(y))
 
 
 def check(executable: Executable, operands: Operands, expected: Expected) -> tuple[Measurement, float]:
