@@ -1,0 +1,1 @@
+"""Kernel families of the cuda backend."""

@@ -1,0 +1,1 @@
+"""CUDA C++ text that the kernel families share."""

@@ -1,0 +1,1 @@
+"""Kernel families written in Triton."""

@@ -1,0 +1,1 @@
+"""The analytic predictor: proposals for GPUs from facts alone, without a measurement."""

@@ -1,0 +1,1 @@
+"""The cuda backend: NVIDIA GPUs through pycuda, compiled by NVRTC."""

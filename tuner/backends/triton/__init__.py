@@ -1,0 +1,1 @@
+"""The triton backend: Triton kernels on the GPUs that PyTorch sees."""
