@@ -15,6 +15,8 @@ OPERATIONS: dict[str, str] = {
     "convnd": "seqtune.kernels.operations.convnd:OPERATION",
     "gemm": "seqtune.kernels.operations.gemm:OPERATION",
     "recorded": "seqtune.kernels.operations.recorded:OPERATION",
+    "fused_moe": "seqtune.kernels.operations.fused_moe:OPERATION",
+    "scaled_gemm": "seqtune.kernels.operations.scaled_gemm:OPERATION",
 }
 _resolved: dict[str, tuple[str, Operation]] = {}  # name -> (reference, operation): `operation` is called very often
 
