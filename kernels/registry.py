@@ -20,6 +20,9 @@ KERNELS: dict[str, str] = {
     "opencl.direct": "seqtune.kernels.opencl.direct:KERNEL",
     "opencl.gemm": "seqtune.kernels.opencl.gemm:KERNEL",
     "opencl.implicit_gemm": "seqtune.kernels.opencl.implicit_gemm:KERNEL",
+    "cuda.gemm": "seqtune.kernels.cuda.gemm:KERNEL",
+    "cuda.direct": "seqtune.kernels.cuda.direct:KERNEL",
+    "cuda.implicit_gemm": "seqtune.kernels.cuda.implicit_gemm:KERNEL",
 }
 # Tables of foreign kernel families, which can be looked up but are not in KERNELS: backend -> their table.
 FOREIGN = {"miopen": "seqtune.kernels.miopen.solver:KERNELS"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from seqtune.kernels.accelerators import BACKENDS, described
 from seqtune.kernels.device import Device
 from seqtune.kernels.miopen.gpus import device
 
@@ -13,6 +14,7 @@ DEVICES = {
                      l1_bytes=48 << 10, l2_bytes=1 << 20, local_memory=512 << 10, max_work_group=4096,
                      peak_gflops=200.0, bandwidth_gbs=20.0),
     "miopen": device("miopen:gfx906_60"),
+    **{backend: gpu for backend in BACKENDS if (gpu := described(backend, "h100")) is not None},
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from seqtune.errors import ProblemError
+from seqtune.kernels.accelerators import described
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.operations.table import operation as registered
@@ -48,6 +49,8 @@ def odd_problems(family: Kernel, device: Device, count: int, seed: int) -> list[
 
 def paper_device(backend: str) -> Device:
     """A device of the backend with every fact, which need not be here: kernels are declared for it, and not run."""
+    if (gpu := described(backend, "h100")) is not None:
+        return gpu
     return Device(f"{backend}:paper", backend, "haswell", "avx2", threads=2, compute_units=80, vector_bits=256,
                   vector_registers=64, local_memory=48 << 10, max_work_group=1024, l1_bytes=32 << 10, l2_bytes=1 << 20,
                   l3_bytes=8 << 20)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from seqtune.kernels.accelerators import BACKENDS, described
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Implementation
 from seqtune.kernels.kernel import Configuration, Kernel
@@ -30,6 +31,7 @@ DEVICES = {  # whatever is measured on: the text must not depend on the machine 
                    l1_bytes=32 << 10, l2_bytes=1 << 20, l3_bytes=8 << 20),
     "opencl": Device("opencl:gpu", "opencl", "gpu", "opencl-c-1.2", threads=0, compute_units=80, vector_registers=64,
                      local_memory=48 << 10, max_work_group=1024),
+    **{backend: gpu for backend in BACKENDS if (gpu := described(backend, "h100")) is not None},
 }
 PROBLEMS = 6  # of each family: every layout and epilogue, most likely
 CONFIGURATIONS = 3  # of each problem
@@ -57,7 +59,8 @@ def digest(family: Kernel, chosen: list[str]) -> str:
         problem, configuration = parse_problem(key), Configuration.of(family.name, json.loads(settings))
         source = implementation.source(problem, device, configuration)
         launch = implementation.launch(problem, device, configuration)
-        phases = [[phase.entry, phase.tasks, phase.global_size, phase.local_size] for phase in launch.phases]
+        phases = [[phase.entry, phase.tasks, phase.global_size, phase.local_size,
+                   *([phase.shared, phase.cluster] if "cuda" in family.backends else [])] for phase in launch.phases]
         content = [source.text, source.options, launch.arguments, phases, launch.workspace]
         found.update(json.dumps(content).encode())
     return found.hexdigest()

@@ -65,14 +65,19 @@ class Block:
 @lru_cache(maxsize=512)  # configurations that differ in order alone are often consecutive
 def source(block: Block) -> KernelSource:
     """The source of the kernel `implicit_gemm`."""
-    return KernelSource(head(block.vector) + "\n".join(_text(block)), OPTIONS)
+    return KernelSource(head(block.vector) + text(block), OPTIONS)
 
 
-def _text(block: Block) -> list[str]:
+def text(block: Block) -> str:
+    """The text behind the head."""
+    return "\n".join(_lines(block))
+
+
+def _lines(block: Block) -> list[str]:
     b, items = block, block.group_m * block.group_n
     names = [accumulator(0, i, v) for i in range(b.tile_m) for v in range(b.vectors_n)]
     lines = [
-        f"\n__kernel WIDE __attribute__((reqd_work_group_size({b.group_m}, {b.group_n}, 1)))",
+        f"\n__kernel WIDE GROUP({b.group_m}, {b.group_n})",
         f"void implicit_gemm({signature(ARGUMENTS)}) {{",
         "  const int tx = get_local_id(0), ty = get_local_id(1), g0 = get_group_id(0), g1 = get_group_id(1);",
         f"  const int item = ty * {b.group_m} + tx;",
@@ -84,11 +89,11 @@ def _text(block: Block) -> list[str]:
         f"  __global const float *w = weights + deep * filter_h * filter_w * channels * {b.outputs};",
     ]
     if b.local_a:
-        lines += [f"  __local float a[{b.block_k * b.pitch}];", f"  __local int place[{b.pixels}];"]
+        lines += [f"  SHARED float a[{b.block_k * b.pitch}];", f"  SHARED int place[{b.pixels}];"]
     else:
         lines += _pixels(b)
     if b.local_b:
-        lines.append(f"  __local float b[{b.block_k * b.outputs}] __attribute__((aligned(64)));")
+        lines.append(f"  SHARED float b[{b.block_k * b.outputs}] ALIGNED(64);")
     lines.append("  floats " + ", ".join(f"{name} = 0.0f" for name in names) + ";")
     lines.append("  for (int r = 0; r < filter_h; r++) for (int s = 0; s < filter_w; s++) {")
     if b.local_a:
@@ -177,7 +182,7 @@ def _sum(b: Block, step: str, masked: bool) -> list[str]:
         lines.append(f"        __global const float *here = from + c{'' if b.channels_last else ' * x_channel'};")
     for u in range(b.unroll):
         address = f"{'b' if b.local_b else 'w'} + (c + {u}) * {b.outputs} + ty * {b.vector * b.vectors_n}"
-        kind = "__local" if b.local_b else "__global"
+        kind = "LOCAL" if b.local_b else "__global"
         lines.append("        { const floats " + ", ".join(
             f"w{v} = *({kind} const floats *)({address} + {v * b.vector})" for v in range(b.vectors_n)) + ";")
         for i in range(b.tile_m):

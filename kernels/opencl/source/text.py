@@ -1,7 +1,8 @@
-"""OpenCL C text that all opencl kernels share: signature, vector types, epilogue and stores.
+"""Kernel text that all opencl kernels share: signature, vector types, epilogue and stores.
 
 Accumulators are named variables, because PoCL keeps no array in registers. Shapes arrive as `int` arguments, so that
-one build serves every problem.
+one build serves every problem. All text behind the head is CUDA C++ as well: `seqtune.kernels.cuda.source.prelude` is
+its head there, and both heads define the macros in which the two languages differ.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ OPTIONS = ("-cl-std=CL1.2", "-cl-fast-relaxed-math", "-cl-mad-enable")
 
 
 def head(vector: int) -> str:
-    """Types: `floats` is a vector variable, `loose` one that memory need not align; WIDE goes before `void`."""
+    """Types and macros: `floats` is a vector variable, `loose` one that memory need not align.
+
+    WIDE and GROUP (the shape of a work-group) go before `void`; SHARED declares an array in local memory, and LOCAL
+    points to it.
+    """
     floats = "float" if vector == 1 else f"float{vector}"
     # min_vector_width: without it LLVM splits float16 in two on the CPUs where it prefers 256 bits.
     return f"""\
@@ -24,6 +29,12 @@ def head(vector: int) -> str:
 typedef {floats} floats;
 typedef {floats} __attribute__((aligned(4))) loose;
 typedef float4 __attribute__((aligned(4))) loose4;
+#define FLOAT4(a, b, c, d) ((float4)(a, b, c, d))
+#define RELU(value) ((value) > 0.0f ? (value) : (floats)(0.0f))
+#define SHARED __local
+#define LOCAL __local
+#define ALIGNED(bytes) __attribute__((aligned(bytes)))
+#define GROUP(across, down) __attribute__((reqd_work_group_size(across, down, 1)))
 """
 
 
@@ -54,7 +65,7 @@ def store(rows: int, pixels: int, vectors: int, vector: int, channels_last: bool
             if bias:
                 lines.append(f"  {name} += b{v};")
             if relu:
-                lines.append(f"  {name} = {name} > 0.0f ? {name} : (floats)(0.0f);")
+                lines.append(f"  {name} = RELU({name});")
         for j in range(rows):
             if channels_last:
                 lines += [f"  *(__global loose *)(to + {j} * y_row + {i * gap} * y_pixel + {v * vector})"
@@ -66,7 +77,7 @@ def store(rows: int, pixels: int, vectors: int, vector: int, channels_last: bool
                 element = f".s{lane:x}" if vector > 1 else ""
                 for i in range(0, fours, 4):  # LLVM turns these into a transposition in registers
                     four = ", ".join(accumulator(j, i + o, v) + element for o in range(4))
-                    lines.append(f"  *(__global loose4 *)({address} + {i}) = (float4)({four});")
+                    lines.append(f"  *(__global loose4 *)({address} + {i}) = FLOAT4({four});")
                 lines += [f"  *({address} + {i * gap}) = {accumulator(j, i, v)}{element};"
                           for i in range(fours, pixels)]
     return lines

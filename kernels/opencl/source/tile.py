@@ -62,7 +62,7 @@ class OpenCLTile:
 @lru_cache(maxsize=512)  # configurations that differ in launch arguments alone are often consecutive
 def source(tile: OpenCLTile) -> KernelSource:
     """The source of the kernels `pad` and `tile`."""
-    return KernelSource(head(tile.vector) + ("" if tile.peeled else _PAD) + _tile(tile), OPTIONS)
+    return KernelSource(head(tile.vector) + ("" if tile.peeled else _PAD) + text(tile), OPTIONS)
 
 
 def launch(tile: OpenCLTile, device: Device, pixels_first: bool, chunk: int, work_group: int,
@@ -116,11 +116,12 @@ __kernel void pad({signature(ARGUMENTS)}) {{
 """
 
 
-def _tile(tile: OpenCLTile) -> str:
+def text(tile: OpenCLTile, group: str = "") -> str:
+    """The text of the kernel `tile` behind the head; `group` is an attribute of the kernel."""
     names = [accumulator(j, i, v)
              for j in range(tile.tile_h) for i in range(tile.tile_w) for v in range(tile.vectors_k)]
     lines = [
-        f"\n__kernel WIDE void tile({signature(ARGUMENTS)}) {{",
+        f"\n__kernel WIDE {group}void tile({signature(ARGUMENTS)}) {{",
         "  const int i0 = get_global_id(0), i1 = get_global_id(1);",
         "  const int spot = channels_first ? i1 : i0, deep = channels_first ? i0 : i1;",
         "  if (spot >= spots || deep >= blocks * groups) return;",

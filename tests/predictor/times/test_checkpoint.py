@@ -96,7 +96,8 @@ def test_whoever_may_read_a_checkpoint_may_read_its_weights(folder: Path) -> Non
 
 def test_the_shipped_checkpoint_fits_the_kernels_here() -> None:
     found = Checkpoint.load(find("default"))
-    assert found.vocabulary.differences([kernel(name) for name in KERNELS]) == []
+    families = [kernel(name) for name in KERNELS if name.startswith(("llvm.", "opencl."))]
+    assert found.vocabulary.differences(families) == []
 
 
 def test_a_folder_that_is_no_checkpoint_is_not_overwritten(tmp_path: Path) -> None:

@@ -1,0 +1,132 @@
+"""cuda.direct: the direct convolution of opencl.direct on NVIDIA GPUs, with the values that suit them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..device import Device
+from ..implementation import KernelSource, Launch
+from ..kernel import Configuration, Kernel, Parameter
+from ..opencl.direct import OpenCLDirect
+from ..opencl.source.text import signature
+from ..opencl.source.tile import ARGUMENTS, text
+from ..problem import Problem
+from .source.prelude import program
+
+PAD_GROUP = 256
+PAD_BLOCKS = 8  # per multiprocessor: enough threads to fill it
+# Neighbouring threads copy neighbouring floats.
+_PAD = f"""
+__kernel GROUP({PAD_GROUP}, 1) void pad({signature(ARGUMENTS)}) {{
+  const int length = row_floats + 2 * margin, total = planes * padded_height * length;
+  for (int i = get_global_id(0); i < total; i += get_global_size(0)) {{
+    const int row = i / length, column = i % length - margin, line = row % padded_height - above;
+    const int inside = line >= 0 && line < height && column >= 0 && column < row_floats;
+    workspace[i] = inside ? x[(row / padded_height * height + line) * row_floats + column] : 0.0f;
+  }}
+}}
+"""
+
+
+class CudaDirect(OpenCLDirect):
+    """Runs cuda.direct; each source works for all shapes of one layout, horizontal stride, epilogue, work-group."""
+
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
+        """The text of the tile, and of the padding copy where there is one."""
+        tile = self.tile(problem, _whole(configuration))
+        body = text(tile, f"GROUP({configuration['work_group']}, 1) ")
+        return program(device, tile.vector, body if tile.peeled else _PAD + body)
+
+    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
+        """The launch of opencl.direct with one tile a thread and a padding copy by many threads."""
+        launch = super().launch(problem, device, _whole(configuration))
+        size = (PAD_BLOCKS * device.compute_units * PAD_GROUP,)
+        return replace(launch, phases=tuple(
+            replace(phase, global_size=size, local_size=(PAD_GROUP,)) if phase.entry == "pad" else phase
+            for phase in launch.phases))
+
+    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int, bool, int]:
+        """The values (groups, output channels of a tile, are rows of taps innermost?, input channels)."""
+        return super().packing(problem, _whole(configuration))
+
+
+def _whole(configuration: Configuration) -> Configuration:
+    """The configuration of opencl.direct: one tile a thread, all input channels at once."""
+    return Configuration.of(configuration.kernel, {**dict(configuration.settings), "chunk": 1, "piece": 0})
+
+
+IMPLEMENTATION = CudaDirect()
+
+KERNEL = Kernel.of(
+    name="cuda.direct",
+    operation="conv2d",
+    meaning="direct convolution in register tiles, for few channels, depthwise filters and small outputs",
+    parameters=(
+        Parameter("vector", (1, 2, 4), "output channels in one vector variable"),
+        Parameter("vectors_k", (1, 2, 4), "vectors of output channels of one thread"),
+        Parameter("tile_w", (1, 2, 3, 4, 6, 7, 8, 14), "pixels of one thread along a row"),
+        Parameter("tile_h", (1, 2, 4), "rows of one thread"),
+        Parameter("border", ("copy", "peel"), "pad by a copy of the input, or leave out the taps outside it"),
+        Parameter("inner", ("channels", "row"), "innermost in the sum: the channels of a tap, or the taps of a row"),
+        Parameter("order", ("pixels", "channels"), "what neighbouring threads differ in: pixels or filter blocks"),
+        Parameter("work_group", (32, 64, 128, 256, 512), "threads of a block, along the axis that order names"),
+    ),
+    derived=(
+        ("block", "vector * vectors_k"),
+        ("tile", "tile_w * tile_h"),
+        ("gemm_m", "n * out_h * out_w"),
+        ("gemm_n", "k_per_group"),
+        ("gemm_k", "c_per_group * r * s"),
+        ("products", "groups"),
+        ("block_m", "tile * (work_group if order == 'pixels' else 1)"),
+        ("block_n", "block * (work_group if order == 'channels' else 1)"),
+        ("block_k", "1"),
+        ("block_threads", "work_group"),
+        ("stages", "1"),
+        ("split_k", "1"),
+        ("spots", "n * ceil_div(row_w, tile_w) * ceil_div(rows, tile_h)"),
+        ("panels", "groups * ceil_div(k_per_group, block)"),
+        ("blocks", "ceil_div(spots, work_group) * panels if order == 'pixels'"
+                   " else ceil_div(panels, work_group) * spots"),
+        ("shared_bytes", "0"),
+        ("thread_registers_estimate", "tile * block + 2 * (tile + block) + 30"),
+        ("element_bytes", "4"),
+        ("tensor", "0"),
+        ("load_bytes", "4 * vector"),
+        ("group_m", "1"),
+        ("w_waste", "ceil_div(row_w, tile_w) * tile_w / row_w"),
+        ("h_waste", "ceil_div(rows, tile_h) * tile_h / rows"),
+        ("k_waste", "ceil_div(k_per_group, block) * block / k_per_group"),
+        ("blocks_per_unit", "blocks / compute_units"),
+        ("loads_per_fma", "(tile + block) / (tile * block)"),
+    ),
+    solves=(
+        ("direction == 'forward'", "only the forward direction"),
+        ("dtype == 'fp32'", "only fp32"),
+    ),
+    constraints=(
+        ("vector > 1 or k_per_group < 2", "single floats are for one output channel"),
+        ("block <= k_per_group", "the block must fit in the output channels of a group"),
+        ("vectors_k == 1 or vector == 4", "wide vectors come first"),
+        ("tile_w <= row_w", "the tile must fit in a row"),
+        ("tile_h <= rows", "the tile must fit in the rows"),
+        ("tile_h <= tile_w or tile_w * 2 > row_w", "tall tiles share no more than flat ones"),
+        ("border == 'copy' or pad_h + pad_w > 0", "without padding there is nothing to peel"),
+        ("border == 'copy' or tile_h == 1", "it peels a row at a time"),
+        ("border == 'copy' or pad_w <= stride_w and (tile_w - 1) * stride_w <= w"
+         " and (out_w - 2) * stride_w - pad_w + (s - 1) * dilation_w < w",
+         "it peels one pixel at either end of a row"),
+        ("inner == 'channels' or border == 'copy' and s > 1 and c_per_group <= 16",
+         "a row of taps is for few channels and whole taps"),
+        ("inner == 'channels' or layout == 'NCHW' or dilation_w == 1 and groups == 1",
+         "only then the taps of a row are neighbours in memory"),
+        ("work_group <= max_work_group", "the device has smaller work-groups"),
+        ("work_group <= 32 or work_group < 2 * (spots if order == 'pixels' else panels)",
+         "half of the threads have nothing to do"),
+        ("thread_registers_estimate <= min(vector_registers, unit_registers // work_group)",
+         "the accumulators do not fit in the registers"),
+    ),
+    default={"vector": 4, "vectors_k": 1, "tile_w": 4, "tile_h": 1, "border": "copy", "inner": "channels",
+             "order": "pixels", "work_group": 64},
+    implementation="seqtune.kernels.cuda.direct:IMPLEMENTATION",
+)
