@@ -1,0 +1,167 @@
+"""The CUDA compiler: images for GPUs that need not be present, their resources, and the cache on disk."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seqtune.errors import FormatError, UnavailableError
+from seqtune.kernels.accelerators import described
+from seqtune.kernels.implementation import KernelSource
+from seqtune.tuner.backends.backend import BuildError
+from seqtune.tuner.backends.cuda import compiler
+from seqtune.tuner.backends.cuda.compiler import CubinCompiler
+from seqtune.tuner.backends.cuda.cubin_cache import CubinCache
+from seqtune.tuner.backends.cuda.resources import read_resources, read_spills
+
+KERNEL = r"""
+extern "C" __global__ void __launch_bounds__(128) tile(const float *x, float *y, int n) {
+  __shared__ float part[300];
+  extern __shared__ float rest[];
+  float held[64];
+  for (int i = 0; i < 64; i++) held[i] = x[i * n + threadIdx.x];
+  part[threadIdx.x] = x[0];
+  for (int i = 0; i < n; i++) rest[threadIdx.x] += held[i * n & 63];
+  __syncthreads();
+  y[threadIdx.x] = part[n] + rest[n + 1];
+}
+extern "C" __global__ void plain(float *y) { y[threadIdx.x] = 3; }
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> CubinCache:
+    try:
+        compiler.version()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    return CubinCache(tmp_path / "cubin")
+
+
+def compiler_for(model: str, cache: CubinCache) -> CubinCompiler:
+    device = described("cuda", model)
+    assert device is not None
+    return CubinCompiler(device, cache)
+
+
+@pytest.mark.parametrize(("model", "target"), [
+    ("t4", "sm_75"), ("a100", "sm_80"), ("rtx-4090", "sm_89"), ("h200", "sm_90a"), ("b200", "sm_100"),
+    ("rtx-5090", "sm_120")])
+def test_a_kernel_compiles_for_every_generation_and_its_needs_are_read_from_the_image(
+        model: str, target: str, cache: CubinCache) -> None:
+    compiler = compiler_for(model, cache)
+    assert compiler.target == target
+    image = compiler.compile(KernelSource(KERNEL))
+    assert set(image.resources) == {"tile", "plain"}
+    tile, plain = image.resources["tile"], image.resources["plain"]
+    assert tile.shared == 1200  # without the 1024 bytes that images from sm_90 on count
+    assert plain.shared == plain.stack == plain.most_threads == 0
+    assert tile.stack == 256  # the array that is read at an index known only at run time
+    assert tile.spill_stores == 0
+    assert (tile.most_threads, tile.parameters) == (128, 20)
+    assert 8 <= plain.registers <= tile.registers <= 255
+
+
+def test_spills_are_read_from_the_messages_and_kept_with_the_image(cache: CubinCache) -> None:
+    body = "".join(f"float a{i} = x[{i} * n + threadIdx.x];\n" for i in range(60))
+    total = "+".join(f"a{i} * a{(i * 7) % 60}" for i in range(60))
+    source = KernelSource(f'extern "C" __global__ void much(const float *x, float *y, int n) {{ {body} '
+                          f"__syncthreads(); y[threadIdx.x] = {total}; y[n] = {total.replace('*', '-')}; }}",
+                          ("--maxrregcount=24",))
+    compiler = compiler_for("a100", cache)
+    first = compiler.compile(source).resources["much"]
+    assert first.spill_stores > 0
+    assert first.spill_loads > 0
+    assert compiler_for("a100", CubinCache(cache.folder)).compile(source).resources["much"] == first
+
+
+def test_the_first_error_of_the_compiler_is_reported_in_one_line(cache: CubinCache) -> None:
+    with pytest.raises(BuildError, match=r"kernel\.cu\(1\): error: .*undefined") as caught:
+        compiler_for("h200", cache).compile(KernelSource('extern "C" __global__ void f() { missing(); }'))
+    assert "\n" not in str(caught.value)
+    with pytest.raises(BuildError, match="unrecognized option"):
+        compiler_for("h200", cache).compile(KernelSource(KERNEL, ("--no-such-option",)))
+    with pytest.raises(BuildError, match="cuda_fp16"):
+        compiler_for("h200", cache).compile(KernelSource("#include <cuda_fp16.h>"))
+
+
+def test_an_image_is_compiled_once_unless_text_options_or_architecture_differ(
+        cache: CubinCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, ...]] = []
+    run = compiler.run_nvrtc
+
+    def counting(text: str, options: tuple[str, ...]) -> tuple[bytes, str]:
+        calls.append(options)
+        return run(text, options)
+
+    monkeypatch.setattr(compiler, "run_nvrtc", counting)
+    h200 = compiler_for("h200", cache)
+    first = h200.compile(KernelSource(KERNEL))
+    assert h200.compile(KernelSource(KERNEL)) == first
+    assert len(calls) == 1
+    h200.compile(KernelSource(KERNEL + "\n"))
+    h200.compile(KernelSource(KERNEL, ("-DX=1",)))
+    compiler_for("a100", cache).compile(KernelSource(KERNEL))
+    assert len(calls) == 4
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}\n", b'{"sha256": 3, "spills": []}\n\x7fELF', b"[" * 5000, None])
+def test_a_damaged_entry_is_compiled_again(damage: bytes | None, cache: CubinCache) -> None:
+    h200 = compiler_for("h200", cache)
+    first = h200.compile(KernelSource(KERNEL))
+    entry, = cache.folder.glob("*/*.cubin")
+    entry.write_bytes(entry.read_bytes()[:-100] if damage is None else damage)
+    assert h200.compile(KernelSource(KERNEL)) == first
+    assert CubinCache(cache.folder).get("unknown") is None
+
+
+def test_the_longest_unused_images_are_removed_first(tmp_path: Path) -> None:
+    cache = CubinCache(tmp_path, most_bytes=3000)
+    for number in range(3):
+        cache.put(str(number), bytes(1000), {})
+    for age, path in enumerate(sorted(tmp_path.glob("*/*.cubin"))):
+        os.utime(path, (1000 + age, 1000 + age))
+    assert cache.get("1") is not None  # used now
+    cache.sweep()
+    assert cache.get("1") is not None
+    assert sum(cache.get(str(number)) is not None for number in range(3)) == 2
+
+
+def test_a_folder_that_cannot_be_written_costs_only_time(cache: CubinCache, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    blocked = compiler_for("h200", CubinCache(tmp_path / "file" / "cubin"))
+    assert blocked.compile(KernelSource(KERNEL)) == blocked.compile(KernelSource(KERNEL))
+
+
+def test_threads_compile_at_the_same_time(cache: CubinCache) -> None:
+    h200 = compiler_for("h200", cache)
+    sources = [KernelSource(KERNEL.replace("300", str(300 + number))) for number in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        images = list(threads.map(h200.compile, sources))
+    assert [image.resources["tile"].shared for image in images] == [
+        1200, 1216, 1216, 1216]  # dynamic shared memory begins at a multiple of 16 bytes
+
+
+def test_hostile_images_are_refused_in_one_line(cache: CubinCache) -> None:
+    image = compiler_for("h200", cache).compile(KernelSource(KERNEL)).cubin
+    for wrong in (b"", b"MZ", image[:40], image[:200], image[:16] + b"\xff" * 48 + image[64:], b"\x7fELF\x02" * 40):
+        with pytest.raises(FormatError, match="compiled kernel"):
+            read_resources(wrong, {})
+    for position in range(0, len(image), 97):  # no damage may raise anything else
+        damaged = image[:position] + b"\xff" * 8 + image[position + 8:]
+        with suppress(FormatError):
+            read_resources(damaged, {})
+    assert read_spills("ptxas info : Function properties for f\n 8 bytes spill stores, 16 bytes spill loads") == {
+        "f": (8, 16)}
+
+
+def test_a_gpu_that_nvrtc_does_not_know_is_named(cache: CubinCache) -> None:
+    device = described("cuda", "h200")
+    assert device is not None
+    with pytest.raises(UnavailableError, match="does not compile for sm_61"):
+        CubinCompiler(replace(device, architecture="sm_61"), cache)

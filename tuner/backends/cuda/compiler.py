@@ -1,0 +1,130 @@
+"""CubinCompiler: CUDA C++ to an image for one GPU architecture by NVRTC, which needs neither a GPU nor a driver.
+
+NVRTC lets Python's other threads run while it compiles, and compiles in several threads at once. Its wheel has no
+headers of the toolkit (`cuda_fp16.h`, `mma.h`), so kernels include none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from seqtune.errors import FormatError, UnavailableError, one_line
+from seqtune.kernels.device import Device
+from seqtune.kernels.implementation import KernelSource
+
+from ..backend import BuildError
+from .cubin_cache import CubinCache
+from .resources import Resources, read_resources, read_spills
+
+INSTALL = "pip install cuda-bindings 'nvidia-cuda-nvrtc>=13.0,<13.1'"
+OPTIONS = ("--ptxas-options=-v",)  # the assembler's messages tell the spills
+_ERROR = re.compile(r"\berror\b|\bfatal\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A compiled source: the cubin, and the resources of each of its entries."""
+
+    cubin: bytes
+    resources: dict[str, Resources]
+
+
+def load() -> Any:
+    """The module of NVRTC's functions. Raises UnavailableError."""
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError as error:
+        raise UnavailableError(f"cuda-bindings is not installed ({one_line(error, 100)}): {INSTALL}") from None
+    return nvrtc
+
+
+@lru_cache(maxsize=1)
+def version() -> str:
+    """NVRTC's version, as in "13.0". Raises UnavailableError if it is not installed."""
+    nvrtc = load()
+    try:
+        _, major, minor = nvrtc.nvrtcVersion()
+    except Exception as error:  # the library that loads shared libraries has exceptions of its own
+        raise UnavailableError(f"NVRTC is not installed ({one_line(error, 100)}): {INSTALL}") from None
+    return f"{major}.{minor}"
+
+
+@lru_cache(maxsize=1)
+def architectures() -> tuple[int, ...]:
+    """The compute capabilities for which NVRTC compiles: 75, 80, ... Raises UnavailableError."""
+    version()
+    return tuple(load().nvrtcGetSupportedArchs()[1])
+
+
+def target(device: Device) -> str:
+    """The architecture to compile for. Raises UnavailableError if NVRTC does not know the device's.
+
+    Compute capability 9.0 gets `sm_90a`, because `wgmma` exists only there; such an image runs on no other GPU.
+    """
+    number = device.architecture.removeprefix("sm_")
+    if not number.isdecimal() or int(number) not in architectures():
+        known = ", ".join(map(str, architectures()))
+        raise UnavailableError(f"NVRTC {version()} does not compile for {device.architecture:.20}; it knows {known}")
+    return "sm_90a" if number == "90" else f"sm_{number}"
+
+
+class CubinCompiler:
+    """Compiles sources for one device. Threads may share a compiler. Raises UnavailableError."""
+
+    def __init__(self, device: Device, cache: CubinCache | None = None) -> None:
+        self.target = target(device)
+        self.cache = cache or CubinCache()
+
+    def compile(self, source: KernelSource) -> Image:
+        """Compile a source, or take it from the cache. Raises BuildError with the compiler's first error."""
+        options = (f"--gpu-architecture={self.target}", *OPTIONS, *source.options)
+        key = json.dumps([version(), options, source.text])
+        kept = self.cache.get(key)
+        if kept is not None:
+            with suppress(FormatError):  # an image that cannot be read is compiled again
+                return Image(kept[0], read_resources(*kept))
+        cubin, messages = run_nvrtc(source.text, options)
+        spills = read_spills(messages)
+        try:
+            image = Image(cubin, read_resources(cubin, spills))
+        except FormatError as error:
+            raise BuildError(str(error)) from None
+        self.cache.put(key, cubin, spills)
+        return image
+
+
+def run_nvrtc(text: str, options: tuple[str, ...]) -> tuple[bytes, str]:
+    """Compile a text to a cubin; returns it and the compiler's messages. Raises BuildError."""
+    nvrtc = load()
+    program = _checked(nvrtc, nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], []))
+    try:
+        status, = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+        log = b" " * _checked(nvrtc, nvrtc.nvrtcGetProgramLogSize(program))
+        _checked(nvrtc, nvrtc.nvrtcGetProgramLog(program, log))
+        messages = log.rstrip(b"\0 ").decode(errors="replace")
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise BuildError(error_line(messages) or f"NVRTC failed: {status.name}")
+        cubin = b" " * _checked(nvrtc, nvrtc.nvrtcGetCUBINSize(program))
+        _checked(nvrtc, nvrtc.nvrtcGetCUBIN(program, cubin))
+        return cubin, messages
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def error_line(messages: str) -> str:
+    """The first error in the compiler's messages in one line; the first message if none says so."""
+    lines = [line for line in messages.splitlines() if line.strip()]
+    return one_line(next((line for line in lines if _ERROR.search(line)), lines[0] if lines else ""))
+
+
+def _checked(nvrtc: Any, answer: tuple[Any, ...]) -> Any:
+    """The value of a call to NVRTC. Raises BuildError if the call failed."""
+    status, *values = answer
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise BuildError(f"NVRTC failed: {status.name}")
+    return values[0] if values else None
