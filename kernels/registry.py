@@ -23,6 +23,8 @@ KERNELS: dict[str, str] = {
     "cuda.gemm": "seqtune.kernels.cuda.gemm:KERNEL",
     "cuda.direct": "seqtune.kernels.cuda.direct:KERNEL",
     "cuda.implicit_gemm": "seqtune.kernels.cuda.implicit_gemm:KERNEL",
+    "triton.fused_moe": "seqtune.kernels.triton.fused_moe:KERNEL",
+    "triton.scaled_gemm": "seqtune.kernels.triton.scaled_gemm:KERNEL",
 }
 # Tables of foreign kernel families, which can be looked up but are not in KERNELS: backend -> their table.
 FOREIGN = {"miopen": "seqtune.kernels.miopen.solver:KERNELS"}

@@ -33,8 +33,8 @@ class FusedMoE(Operation):
                 choices=("up", "down")),
         Feature("dtype", "element types: weights and activations, or w and a with their bits", "bf16",
                 choices=("bf16", "fp16", "fp8_w8a8", "int8_w8a8", "int8_w8a16", "int4_w4a16")),
-        Feature("block_n", "outputs that share a scale of the weights; 0: no blocks", 0, low=0),
-        Feature("block_k", "inputs that share a scale of the weights; 0: no blocks", 0, low=0),
+        Feature("scale_n", "outputs that share a scale of the weights; 0: no blocks", 0, low=0),
+        Feature("scale_k", "inputs that share a scale of the weights; 0: no blocks", 0, low=0),
         Feature("per_channel", "each output has a scale of its own", "no", choices=("no", "yes")),
         Feature("expert_parallel", "GPUs among which the experts are divided", 1, high=1 << 14),
     )
@@ -48,7 +48,7 @@ class FusedMoE(Operation):
     )
     rules = (
         (Expression("top_k <= experts * expert_parallel"), "a token cannot go to more experts than there are"),
-        (Expression("(block_n > 0) == (block_k > 0)"), "blocks of scales have both sizes or neither"),
+        (Expression("(scale_n > 0) == (scale_k > 0)"), "blocks of scales have both sizes or neither"),
         (Expression(f"tokens * max(hidden, intermediate) <= {LARGEST_TENSOR}"), "the input is too large"),
         (Expression(f"hidden * intermediate <= {LARGEST_TENSOR}"), "an expert is too large"),
     )
@@ -60,7 +60,7 @@ class FusedMoE(Operation):
 
     def kind(self, problem: ProblemView) -> tuple[object, ...]:
         """The product, the element types and the scales."""
-        return tuple(problem[name] for name in ("half", "dtype", "block_n", "block_k", "per_channel"))
+        return tuple(problem[name] for name in ("half", "dtype", "scale_n", "scale_k", "per_channel"))
 
 
 OPERATION = FusedMoE()

@@ -18,8 +18,8 @@ class ScaledGemm(Operation):
         Feature("n", "outputs: rows of B, columns of C", required=True),
         Feature("k", "inputs: columns of A and B", required=True),
         Feature("dtype", "element types of weights and activations", "fp8_w8a8", choices=("fp8_w8a8", "int8_w8a8")),
-        Feature("block_n", "outputs that share a scale of the weights", 128),
-        Feature("block_k", "inputs that share a scale of the weights, or of the activations", 128),
+        Feature("scale_n", "outputs that share a scale of the weights", 128),
+        Feature("scale_k", "inputs that share a scale of the weights, or of the activations", 128),
     )
     derived = (("flop", Expression("2 * m * n * k")),)
     rules = (
@@ -33,7 +33,7 @@ class ScaledGemm(Operation):
 
     def kind(self, problem: ProblemView) -> tuple[object, ...]:
         """The element types and the scales."""
-        return tuple(problem[name] for name in ("dtype", "block_n", "block_k"))
+        return tuple(problem[name] for name in ("dtype", "scale_n", "scale_k"))
 
 
 OPERATION = ScaledGemm()

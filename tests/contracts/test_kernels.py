@@ -8,12 +8,20 @@ import numpy as np
 import pytest
 
 from seqtune.kernels.implementation import Array, Implementation, includes
+from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import KERNELS, kernel
 from seqtune.kernels.space import SearchSpace
 from tests.support.oddities import paper_device, problems_of_equal_constants, solved_problem
+
+
+def implementation_of(family: Kernel) -> Implementation:
+    """The family's implementation; the test is skipped where it has none."""
+    if family.implementation is None:
+        pytest.skip(f"nothing here runs {family.name}")
+    return resolve(family.implementation)  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -55,8 +63,9 @@ class TestKernel:
 
     def test_it_refuses_what_is_not_implemented(self, name: str) -> None:
         family, device = kernel(name), self.space(name).device
+        choices = operation(family.operation).by_name["dtype"].choices
         for feature in ({"dtype": "int8"}, {"direction": "backward_data"}):
-            if family.operation == "conv2d" or "dtype" in feature:
+            if family.operation == "conv2d" or feature.get("dtype") in choices:
                 other = Problem.make(family.operation, **{**dict(self.space(name).problem), **feature})
                 assert family.why_not(other, device)
         assert family.why_not(Problem.make("recorded", size=3), device)
@@ -64,8 +73,7 @@ class TestKernel:
 
     def test_the_same_configuration_makes_the_same_source_and_launch(self, name: str) -> None:
         family, space = kernel(name), self.space(name)
-        assert family.implementation is not None
-        implementation: Implementation = resolve(family.implementation)  # type: ignore[assignment]
+        implementation = implementation_of(family)
         for configuration in space.sample(np.random.default_rng(1), 3):
             source, launch = (make(space.problem, space.device, configuration)
                               for make in (implementation.source, implementation.launch))
@@ -76,8 +84,7 @@ class TestKernel:
 
     def test_equal_packings_of_the_same_weights_are_equal_arrays(self, name: str) -> None:
         family, device = kernel(name), paper_device(kernel(name).backends[0])
-        assert family.implementation is not None
-        implementation: Implementation = resolve(family.implementation)  # type: ignore[assignment]
+        implementation = implementation_of(family)
         weights: dict[tuple[int, ...], Array] = {}
         packed: dict[object, Array] = {}
         for problem in problems_of_equal_constants(family, device):

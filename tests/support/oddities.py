@@ -33,13 +33,15 @@ def odd_problems(family: Kernel, device: Device, count: int, seed: int) -> list[
         return values[generator.integers(len(values))]
 
     operation = registered(family.operation)
-    odd = {"gemm": _product, "conv2d": _convolution}.get(operation.name)
+    odd = {"gemm": _product, "conv2d": _convolution, "fused_moe": _experts,
+           "scaled_gemm": _scaled}.get(operation.name)
     found: list[Problem] = []
     for _ in range(MOST_DRAWS):
         if len(found) == count:
             return found
-        features = operation.draw(generator) if odd is None else {
-            "bias": ("no", "yes")[pick(0, 1)], "activation": ("none", "relu")[pick(0, 1)], **odd(pick)}
+        epilogue: dict[str, Any] = {} if odd is None or "activation" not in operation.by_name else {
+            "bias": ("no", "yes")[pick(0, 1)], "activation": ("none", "relu")[pick(0, 1)]}
+        features = operation.draw(generator) if odd is None else {**epilogue, **odd(pick)}
         with suppress(ProblemError):  # a filter larger than the input
             problem = Problem.make(operation.name, **features)
             if family.why_not(problem, device) is None:
@@ -92,6 +94,20 @@ def _convolution(pick: Pick) -> dict[str, int | str]:
     plain = dict.fromkeys(("stride_h", "stride_w", "dilation_h", "dilation_w", "groups"), 1)
     kinds: tuple[dict[str, int], ...] = ({}, {}, {"r": 1, "s": 1}, {"r": 3, "s": 3, **plain}, {"groups": c, "k": c})
     return {**some, **kinds[pick(*range(len(kinds)))]}
+
+
+def _experts(pick: Pick) -> dict[str, int | str]:
+    scales = pick(0, 64, 128)
+    return {"tokens": pick(1, 3, 16, 100, 4096), "experts": pick(1, 8, 60, 256), "top_k": pick(1, 2, 8),
+            "hidden": pick(512, 2048, 7168), "intermediate": pick(100, 768, 2048), "half": ("up", "down")[pick(0, 1)],
+            "dtype": ("bf16", "fp16", "fp8_w8a8", "int8_w8a8", "int8_w8a16", "int4_w4a16")[pick(*range(6))],
+            "scale_n": scales, "scale_k": scales, "expert_parallel": pick(1, 1, 8)}
+
+
+def _scaled(pick: Pick) -> dict[str, int | str]:
+    scales = pick(32, 64, 128)
+    return {"m": pick(1, 3, 16, 100, 4096), "n": pick(100, 512, 2048), "k": pick(512, 7168),
+            "dtype": ("fp8_w8a8", "int8_w8a8")[pick(0, 1)], "scale_n": scales, "scale_k": scales}
 
 
 def random_convolution(generator: np.random.Generator) -> Problem:
