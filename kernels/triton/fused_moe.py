@@ -7,8 +7,8 @@ from ..problem import Problem
 from .served_tile import CONSTRAINTS, PARAMETERS, TILE
 
 # The rows of each active expert are padded to whole blocks: 1 + floor((rows - 1) / M) of them. Where rows spread over
-# several multiples of M, a floor is on average (M - 1) / 2M below its argument (`floor_far`). Near the first multiple it
-# rises from 0 to 1 as the probability of more than M rows does, within about 3 standard deviations of a Poisson
+# several multiples of M, a floor is on average (M - 1) / 2M below its argument (`floor_far`). Near the first multiple
+# it rises from 0 to 1 as the probability of more than M rows does, within about 3 standard deviations of a Poisson
 # distribution (`floor_near`).
 _BLOCKS = (
     ("floor_far", "max(0, (expert_rows - 1) / BLOCK_SIZE_M - (BLOCK_SIZE_M - 1) / (2 * BLOCK_SIZE_M))"),

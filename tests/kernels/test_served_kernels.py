@@ -15,8 +15,9 @@ from seqtune.kernels.triton.fused_moe import KERNEL as FUSED_MOE
 from seqtune.kernels.triton.fused_moe import served_default
 from seqtune.kernels.triton.scaled_gemm import KERNEL as SCALED_GEMM
 
-CONTRACT = ("gemm_m gemm_n gemm_k products block_m block_n block_k block_threads stages split_k blocks shared_bytes "
-            "thread_registers_estimate element_bytes tensor load_bytes group_m").split()
+CONTRACT = ("gemm_m", "gemm_n", "gemm_k", "products", "block_m", "block_n", "block_k", "block_threads", "stages",
+            "split_k", "blocks", "shared_bytes", "thread_registers_estimate", "element_bytes", "tensor", "load_bytes",
+            "group_m")
 
 
 def gpu(name: str) -> Device:
