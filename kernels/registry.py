@@ -21,6 +21,8 @@ KERNELS: dict[str, str] = {
     "opencl.gemm": "seqtune.kernels.opencl.gemm:KERNEL",
     "opencl.implicit_gemm": "seqtune.kernels.opencl.implicit_gemm:KERNEL",
     "cuda.gemm": "seqtune.kernels.cuda.gemm:KERNEL",
+    "cuda.shared_gemm": "seqtune.kernels.cuda.shared_gemm:KERNEL",
+    "cuda.shared_convolution": "seqtune.kernels.cuda.shared_convolution:KERNEL",
     "cuda.direct": "seqtune.kernels.cuda.direct:KERNEL",
     "cuda.implicit_gemm": "seqtune.kernels.cuda.implicit_gemm:KERNEL",
     "triton.fused_moe": "seqtune.kernels.triton.fused_moe:KERNEL",

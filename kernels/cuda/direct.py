@@ -121,6 +121,8 @@ KERNEL = Kernel.of(
         ("inner == 'channels' or layout == 'NCHW' or dilation_w == 1 and groups == 1",
          "only then the taps of a row are neighbours in memory"),
         ("work_group <= max_work_group", "the device has smaller work-groups"),
+        ("(panels if order == 'pixels' else spots) <= 65535",
+         "a launch has 65,535 blocks at most along its second axis"),
         ("work_group <= 32 or work_group < 2 * (spots if order == 'pixels' else panels)",
          "half of the threads have nothing to do"),
         ("thread_registers_estimate <= min(vector_registers, unit_registers // work_group)",

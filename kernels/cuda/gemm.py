@@ -71,6 +71,7 @@ KERNEL = Kernel.of(
         ("vectors_n == 1 or vector == 4", "wide vectors come first"),
         ("tile_m <= m", "the tile must fit in the rows"),
         ("work_group <= max_work_group", "the device has smaller work-groups"),
+        ("(panels if order == 'rows' else spots) <= 65535", "a launch has 65,535 blocks at most along its second axis"),
         ("work_group <= 32 or work_group < 2 * (spots if order == 'rows' else panels)",
          "half of the threads have nothing to do"),
         ("thread_registers_estimate <= min(vector_registers, unit_registers // work_group)",

@@ -36,6 +36,7 @@ DEVICE int get_global_id(int axis) { return axis ? blockIdx.y * blockDim.y + thr
 DEVICE int get_global_size(int axis) { return axis ? gridDim.y * blockDim.y : gridDim.x * blockDim.x; }
 DEVICE float relu(float value) { return value > 0.0f ? value : 0.0f; }
 #define RELU(value) relu(value)
+#define FLOAT2(a, b) float2(a, b)
 #define FLOAT4(a, b, c, d) float4(a, b, c, d)
 #define POOL(name, floats) extern __shared__ __align__(128) float name[]
 #define UNROLL(count) _Pragma(#count)
@@ -57,6 +58,7 @@ template <int BYTES> DEVICE void copy_async(float *to, const float *from, bool i
 #define AWAIT(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory")
 """
 _OPENCL_COPIES = """\
+#define FLOAT2(a, b) ((float2)(a, b))
 #define COPY1(to, from, inside) { if (inside) *(to) = *(from); else *(to) = 0.0f; }
 #define COPY2(to, from, inside) { if (inside) *(__local float2 *)(to) = *(__global const float2 *)(from); \\
                                   else *(__local float2 *)(to) = 0.0f; }
@@ -85,7 +87,7 @@ def program(device: Device, vector: int, body: str, copies: bool = False) -> Ker
 @lru_cache(maxsize=8)
 def head(vector: int) -> str:
     """The head for CUDA: words of OpenCL C, vector types, `floats`, `loose` and `loose4`."""
-    sizes = sorted({4, vector} - {1})
+    sizes = sorted({2, 4, vector} - {1})
     floats, loose = ("float", "float") if vector == 1 else (f"float{vector}", f"loose{vector}")
     names = "".join(f"#define float{size} vector{size}\n" for size in sizes)  # CUDA's own have no arithmetic
     return "".join([_WORDS, names, *map(_vector, sizes), f"typedef {floats} floats;\ntypedef {loose} loose;\n"])
