@@ -85,7 +85,7 @@ KERNEL = Kernel.of(
     meaning="convolution as a matrix product through shared memory, with several tiles in flight and slices of the sum",
     parameters=(
         *PARAMETERS,
-        Parameter("inner", ("channels", "flat"), "a tile of the sum holds channels of one tap, or may hold several taps"),
+        Parameter("inner", ("channels", "flat"), "a tile of the sum holds channels of one tap, or of several"),
     ),
     derived=(
         ("gemm_m", "n * out_h * out_w"),

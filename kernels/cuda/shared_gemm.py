@@ -6,7 +6,7 @@ import numpy as np
 
 from ..device import Device
 from ..implementation import Array, KernelSource, Launch
-from ..kernel import Configuration, Kernel, Parameter
+from ..kernel import Configuration, Kernel
 from ..problem import Problem
 from .source.prelude import program
 from .source.shared_block import SharedBlock, launch

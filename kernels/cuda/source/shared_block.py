@@ -1,9 +1,9 @@
 """SharedBlock: the numbers of a matrix product in shared memory, and the launch that they need.
 
-A thread block computes block_m x block_n of C = A B, block_k of the sum at a time. Rows of A are rows of a matrix, or the
-gathered pixels of a convolution; B is packed into panels of block_n columns, padded with zeros to whole tiles. A thread
-computes thread_m x thread_n, in fours that lie apart, so that the threads of a warp read neighbouring fours. A warp
-covers lanes_n threads along the columns by 32 / lanes_n along the rows. No text relies on warps to run in step.
+A thread block computes block_m x block_n of C = A B, block_k of the sum at a time. Rows of A are rows of a matrix, or
+the gathered pixels of a convolution; B is packed into panels of block_n columns, padded with zeros to whole tiles. A
+thread computes thread_m x thread_n, in fours that lie apart, so that the threads of a warp read neighbouring fours. A
+warp covers lanes_n threads along the columns by 32 / lanes_n along the rows. No text relies on warps to run in step.
 
 Sources: the structure of NVIDIA CUTLASS's SIMT GEMM (threadblock, warp and thread tiles; stages), and of Triton's
 matrix product (rows of blocks that run together).

@@ -1,7 +1,7 @@
 """Text that brings one tile of A and of B from global into shared memory, by registers or asynchronously.
 
-Variables: `c0` is the first channel of the next tile, `r` and `s` its tap, `w` this thread's part of the next tile of B.
-`at` variables are offsets of rows of A in `x`, -1 where there is nothing to read.
+Variables: `c0` is the first channel of the next tile, `r` and `s` its tap, `w` this thread's part of the next tile of
+B. `at` variables are offsets of rows of A in `x`, -1 where there is nothing to read.
 """
 
 from __future__ import annotations

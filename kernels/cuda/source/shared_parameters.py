@@ -1,8 +1,8 @@
 """The declaration that the families in shared memory have in common: parameters, derived quantities, constraints.
 
-A family adds its own sizes before DERIVED: gemm_m, gemm_n, gemm_k, products, `tiles` (of the sum), `rows_first` (1 where
-neighbouring rows of A are neighbours in memory), `contiguous` (a size that every aligned run of A's elements divides)
-and `row_registers` (that a thread needs for a row that it loads).
+A family adds its own sizes before DERIVED: gemm_m, gemm_n, gemm_k, products, `tiles` (of the sum), `rows_first` (1
+where neighbouring rows of A are neighbours in memory), `contiguous` (a size that every aligned run of A's elements
+divides) and `row_registers` (that a thread needs for a row that it loads).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ CONSTRAINTS = (
     ("thread_a >= 1 and thread_b >= 1", "some threads would load nothing"),
     ("block_k == 8 or block_k < 2 * gemm_k", "half of the tile would lie outside the sum"),
     ("copy == 'registers' or compute_capability >= 80", "asynchronous copies need compute capability 8.0"),
-    ("stages <= 2 if copy == 'registers' else stages >= 2", "registers hold one tile, and a copy needs one to wait for"),
+    ("stages <= 2 if copy == 'registers' else stages >= 2", "registers hold one tile; a copy needs two"),
     ("stages <= 2 or tiles >= stages", "so many tiles are never in flight"),
     ("threads_n % lanes_n == 0 and threads_m % (32 // lanes_n) == 0", "warps must tile the block"),
     ("pad == 0 or rows_first == 0", "tiles that are not transposed have no conflicts"),

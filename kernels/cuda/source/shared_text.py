@@ -24,7 +24,7 @@ def text(block: SharedBlock) -> str:
 
 
 def _product(b: SharedBlock) -> list[str]:
-    lines = [
+    return [
         f"\n__kernel WIDE GROUP({b.threads}, 1) void shared_block({signature(ARGUMENTS)}) {{",
         f"  POOL(pool, {b.stages * b.buffer});",
         "  const int item = get_local_id(0), g0 = get_group_id(0), g1 = get_group_id(1);",
@@ -40,7 +40,6 @@ def _product(b: SharedBlock) -> list[str]:
                                 for i in range(b.thread_m) for v in range(_vectors(b))) + ";",
         "  {", *_indent(_ring(b) if b.asynchronous else _double(b) if b.stages > 1 else _single(b)), "  }",
         *_epilogue(b), "}\n"]
-    return lines
 
 
 def width(b: SharedBlock) -> int:
