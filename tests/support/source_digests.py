@@ -79,6 +79,8 @@ def main() -> None:
     neutral, before, after = parser.parse_args().neutral, stored(), {}
     for name in KERNELS:
         family, entry = kernel(name), before.get(name)
+        if family.implementation is None:
+            continue
         if entry is None or entry["version"] != family.version:
             chosen = samples(family)
         else:
