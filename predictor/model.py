@@ -1,12 +1,13 @@
 """Model: a trained predictor that is kept in a checkpoint folder, and the table of the kinds of models.
 
-A new kind of model is one class that follows `Model` and one line in MODELS. The kind of a checkpoint is its
+A new kind of model is one class that follows `Model` and one line in MODELS; a predictor that is not trained is one
+class that follows `Answerer` and one line in UNTRAINED. The kind of a checkpoint is its
 config.json's `model_type`, which only `load_model` reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -19,6 +20,7 @@ from .say import Say
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.device import Device
+    from seqtune.kernels.kernel import Kernel
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import Task
 
@@ -34,6 +36,23 @@ MODELS: dict[str, str] = {
 SHIPPED: dict[str, tuple[str, ...]] = {"default": ("llvm", "opencl"), "miopen": ("miopen",)}
 
 
+@dataclass(frozen=True, slots=True)
+class Untrained:
+    """A predictor that needs no checkpoint."""
+
+    factory: str  # "module:attribute" of a class without arguments that follows `Answerer`
+    backends: tuple[str, ...]  # for which it answers where no shipped checkpoint does
+    note: str  # what a user should know about such an answer
+
+
+# Name that `--checkpoint` accepts -> a predictor without a checkpoint
+UNTRAINED: dict[str, Untrained] = {
+    "analytic": Untrained(
+        "seqtune.predictor.analytic.analytic_predictor:AnalyticPredictor", ("cuda", "triton"),
+        "estimated from data sheets by the analytic model; no measurement of this GPU was used"),
+}
+
+
 class Predictor(Protocol):
     """The interface of every model and every baseline: propose configurations without measuring."""
 
@@ -42,6 +61,23 @@ class Predictor(Protocol):
 
         The proposals for a task do not depend on the other tasks.
         """
+        ...
+
+
+class Answerer(Predictor, Protocol):
+    """A predictor that makes its own tasks, so that it answers a problem on a device: a Model, or one of UNTRAINED."""
+
+    @property
+    def backends(self) -> Collection[str]:
+        """The backends of the devices that it answers for."""
+        ...
+
+    def task(self, problem: Problem, device: Device) -> Task:
+        """The task of a problem on a device with the kernels that it knows. Raises KernelError."""
+        ...
+
+    def check_kernels(self, kernels: Iterable[Kernel]) -> None:
+        """Check that it can propose configurations of these kernels. Raises CheckpointError."""
         ...
 
 
@@ -74,17 +110,12 @@ class EvaluationRequest:
     by_feature: bool = False  # also judge each direction and each data type separately
 
 
-class Model(Predictor, Protocol):
+class Model(Answerer, Protocol):
     """A trained predictor with its vocabulary and the backends and kernels that it was trained for."""
 
     vocabulary: Vocabulary
     provenance: Mapping[str, Any]  # data and options of the training
     metrics: Mapping[str, Any]  # results at the end of the training
-
-    @property
-    def backends(self) -> Collection[str]:
-        """The backends of the devices that the model was trained for."""
-        ...
 
     @property
     def libraries(self) -> Collection[str]:
@@ -94,10 +125,6 @@ class Model(Predictor, Protocol):
     @property
     def tables(self) -> Mapping[str, Sequence[str]]:
         """The rows, as text, of each kernel whose configurations come from a table; by the kernel's name."""
-        ...
-
-    def task(self, problem: Problem, device: Device) -> Task:
-        """The task of a problem on a device with the kernels that the model knows. Raises KernelError."""
         ...
 
     @classmethod
@@ -164,6 +191,25 @@ def shipped_for(backend: str) -> str:
         if backend in backends:
             return name
     raise CheckpointError(f"no shipped checkpoint speaks for {backend} devices; train one and name it (--checkpoint)")
+
+
+def answers_for(backend: str) -> str:
+    """The name of the predictor that answers for a backend by default: a shipped checkpoint's, or one of UNTRAINED.
+
+    Raises CheckpointError if there is none.
+    """
+    if not any(backend in backends for backends in SHIPPED.values()):
+        for name, untrained in UNTRAINED.items():
+            if backend in untrained.backends:
+                return name
+    return shipped_for(backend)
+
+
+def untrained_predictor(name: str) -> Answerer:
+    """Make the predictor of UNTRAINED with this name."""
+    factory: Any = resolve(UNTRAINED[name].factory)
+    predictor: Answerer = factory()
+    return predictor
 
 
 def shipped_learner(data: Dataset) -> str:

@@ -30,7 +30,7 @@ from .errors import FormatError, MisuseError, SeqtuneError
 from .exchange import export, import_data
 from .inputs import as_device, as_problem, as_problems, check_positive, load_checkpoint
 from .learning import evaluate, read_measurements, retrain, train
-from .proposals import model_for, propose, seeds_for
+from .proposals import predictor_for, propose, seeds_for
 from .results import Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport, finite
 
 if TYPE_CHECKING:
@@ -80,11 +80,11 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     """Predict the `top` most promising configurations of a problem; with `verify`, measure them and the safe default.
 
     `problem` is text, a mapping, a Problem or a PyTorch layer with its `input_shape`. `checkpoint` is a folder or a
-    name (None: the shipped one for the device). `seconds` is the time budget of the verification. With `cache`, an
-    earlier verification in the journal answers. Raises MisuseError for wrong arguments, KernelError where no kernel
-    solves the problem, SeqtuneError where nothing runs.
+    name (None: the shipped one for the device, or without one the analytic model). `seconds` is the time budget of the
+    verification. With `cache`, an earlier verification in the journal answers. Raises MisuseError for wrong arguments,
+    KernelError where no kernel solves the problem, SeqtuneError where nothing runs.
     """
-    from seqtune.predictor.model import shipped_for
+    from seqtune.predictor.model import UNTRAINED, answers_for
 
     problem = as_problem(problem, input_shape)
     if not isinstance(top, int) or top < 1:
@@ -93,8 +93,9 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
         raise MisuseError(f"top={top}; a verification compares at most {MOST_VERIFIED} configurations at once")
     check_positive("seconds", seconds)
     device = as_device(device)
-    name = shipped_for(device.backend) if checkpoint is None else checkpoint
-    task = model_for(device, name).task(problem, device)
+    name = answers_for(device.backend) if checkpoint is None else checkpoint
+    task = predictor_for(device, name).task(problem, device)
+    note = UNTRAINED[str(name)].note if name in UNTRAINED else ""
     if verify:
         _check_implementation(task)
     progress("predicting")
@@ -102,8 +103,9 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     if not verify:
         candidates = tuple(Proposal(configuration, chance) for configuration, chance in proposals.items())
         default = Proposal(task.default, proposals.get(task.default))
-        return Prediction(task.problem, device, candidates, default, candidates[0])
-    return _verify(task, proposals, seconds, cache, journal, progress)
+        return Prediction(task.problem, device, candidates, default, candidates[0], predictor=str(name), note=note)
+    prediction = _verify(task, proposals, seconds, cache, journal, progress)
+    return replace(prediction, predictor=str(name))
 
 
 def _verify(task: Task, proposals: Mapping[Configuration, float | None], seconds: float, cache: bool,

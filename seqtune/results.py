@@ -73,6 +73,8 @@ class Prediction:
     cached: bool = False  # whether an earlier verification in the journal answered
     budget_seconds: float | None = None  # time budget of the verification
     elapsed_seconds: float | None = None  # duration of the verification; None where it is cached
+    predictor: str = ""  # name or folder of the checkpoint, or name of the untrained predictor, that answered
+    note: str = ""  # what to know about an answer that rests on no measurement
 
     def __repr__(self) -> str:
         return f"<Prediction of {self.problem.brief()} on {self.device.name}: {self.conclusion()}>"
@@ -98,7 +100,9 @@ class Prediction:
         fields: dict[str, object] = {
             "problem": self.problem.to_json(), "device": self.device.name,
             "candidates": [candidate.to_json() for candidate in self.candidates],
-            "default": self.default.to_json(), "winner": self.winner.to_json()}
+            "default": self.default.to_json(), "winner": self.winner.to_json(), "predictor": self.predictor}
+        if self.note:
+            fields["note"] = self.note
         if self.verified:
             fields |= {"speedup": self.speedup, "significant": self.significant, "cached": self.cached,
                        "budget_seconds": self.budget_seconds, "elapsed_seconds": self.elapsed_seconds}

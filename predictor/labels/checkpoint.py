@@ -9,7 +9,7 @@ wrong one raises CheckpointError. Prediction does not import torch.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -168,6 +168,10 @@ class LabelCheckpoint:
     def libraries(self) -> tuple[str, ...]:
         """The libraries of the model's kernels."""
         return self.vocabulary.libraries
+
+    def check_kernels(self, kernels: Iterable[Kernel]) -> None:
+        """Check that the vocabulary contains the kernels. Raises CheckpointError."""
+        self.vocabulary.check(kernels)
 
     def task(self, problem: Problem, device: Device) -> Task:
         """The task in MIOpen's terms, with the kernels that the model knows or, without any, with all kernels.

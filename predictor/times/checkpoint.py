@@ -7,7 +7,7 @@ provenance, metrics) and, if there is a ranker, trees.safetensors. Its content i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from seqtune.errors import CheckpointError
 from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 
@@ -98,6 +99,10 @@ class Checkpoint:
     def tables(self) -> Mapping[str, Sequence[str]]:
         """The rows of kernels whose configurations come from a table; this kind of model has none."""
         return {}
+
+    def check_kernels(self, kernels: Iterable[Kernel]) -> None:
+        """Check that the vocabulary contains the kernels. Raises CheckpointError."""
+        self.vocabulary.check(kernels)
 
     def task(self, problem: Problem, device: Device) -> Task:
         """The task of a problem with all kernels that are registered for the device. Raises KernelError."""

@@ -26,7 +26,7 @@ DeviceName = Annotated[str, typer.Option("--device", help="Device that will run 
 AsJson = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
 Checkpoint = Annotated[str | None, typer.Option(
     "--checkpoint", metavar="FOLDER_OR_NAME", show_default=False,
-    help="A trained checkpoint.  [default: the shipped one for the device or the data]")]
+    help="A trained checkpoint, or `analytic`.  [default: the shipped one for the device or the data]")]
 JournalPath = Annotated[Path | None, typer.Option(
     "--journal", help="The journal file.  [default: in the user's data folder]", show_default=False)]
 Epochs = Annotated[int | None, typer.Option("--epochs", min=1, help="Maximum number of epochs.", show_default=False)]

@@ -108,6 +108,8 @@ def prediction(answer: Prediction) -> None:
         add(str(number), candidate)
     add("default", answer.default)
     _out.print(table)
+    if answer.note:
+        _out.print(f"predictor {answer.predictor}: {answer.note}", markup=False, soft_wrap=True)
     if measured:
         _out.print(f"winner: {answer.conclusion()}", markup=False, soft_wrap=True)
         took, given = answer.elapsed_seconds, answer.budget_seconds

@@ -1,4 +1,4 @@
-"""Contract of every predictor: shipped models and baselines, by their tables."""
+"""Contract of every predictor: shipped models, baselines and untrained predictors, by their tables."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.inputs import load_checkpoint
+from seqtune.kernels.accelerators import described
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint_folder import find, model_type
-from seqtune.predictor.model import MODELS, SHIPPED, Predictor, shipped_for
+from seqtune.predictor.model import MODELS, SHIPPED, UNTRAINED, Predictor, shipped_for, untrained_predictor
 from seqtune.predictor.times.baselines import BASELINES
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from tests.support.devices import device_of
@@ -39,8 +41,18 @@ def shipped(name: str) -> tuple[Predictor, tuple[Task, ...]]:
     return model, tuple(model.task(problem, device_of(backend)) for backend in SHIPPED[name] for problem in PROBLEMS)
 
 
+@cache
+def untrained(name: str) -> tuple[Predictor, tuple[Task, ...]]:
+    """An untrained predictor, and tasks on a GPU of each of its backends; of one that it does not know, too."""
+    predictor = untrained_predictor(name)
+    tasks = [predictor.task(problem, device) for backend in UNTRAINED[name].backends for problem in PROBLEMS
+             if (device := described(backend, "h200")) is not None and kernels_for(problem, device)]
+    return predictor, (*tasks, Task.of(PROBLEMS[1], device_of("llvm")))
+
+
 CASES = {**{name: (baseline, BASELINES[name].fills) for name in BASELINES},
-         **{f"checkpoint {name}": (shipped, True) for name in SHIPPED}}
+         **{f"checkpoint {name}": (shipped, True) for name in SHIPPED},
+         **{f"untrained {name}": (untrained, True) for name in UNTRAINED}}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -48,7 +60,7 @@ class TestPredictor:
     @staticmethod
     def of(case: str) -> tuple[Predictor, tuple[Task, ...]]:
         make, _ = CASES[case]
-        return make(case.removeprefix("checkpoint "))
+        return make(case.rpartition(" ")[2])
 
     @pytest.mark.parametrize("count", [1, 5, 40])
     def test_proposals_are_distinct_and_valid_and_at_most_as_many_as_asked_for(self, case: str, count: int) -> None:

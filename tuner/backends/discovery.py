@@ -6,6 +6,7 @@ import importlib
 from functools import lru_cache
 
 from seqtune.errors import DeviceError, SeqtuneError, one_line
+from seqtune.kernels.accelerators import described
 from seqtune.kernels.device import Device
 
 from .backend import BACKENDS
@@ -44,7 +45,8 @@ def why_unavailable() -> dict[str, str]:
 def find(name: str) -> Device:
     """Find a device by name (`llvm:avx2:1`), by family (`llvm:avx2`: its best device) or by number (`llvm:0`: best).
 
-    Only the backend in the name is opened, unless it has no such device. Raises DeviceError.
+    Only the backend in the name is opened, unless it has no such device. A GPU that is not present is described by the
+    table of accelerators (`cuda:h200`); one can predict and compile for it. Raises DeviceError.
     """
     backend, _, rest = name.strip().lower().partition(":")
     if backend in BACKENDS:
@@ -57,7 +59,10 @@ def find(name: str) -> Device:
         for device in present:
             if not rest or (device.name.lower() + ":").startswith(f"{backend}:{rest}:"):
                 return device
-        if not present:
-            raise DeviceError(f"no device {name!r:.60}: {backend} is unavailable here: {reason or 'no device found'}")
+    gpu = described(backend, rest)
+    if gpu is not None:
+        return gpu
+    if backend in BACKENDS and not present:
+        raise DeviceError(f"no device {name!r:.60}: {backend} is unavailable here: {reason or 'no device found'}")
     listed = ", ".join(device.name for device in devices()) or "none"
     raise DeviceError(f"no device {name!r:.60}; found {listed} (seqtune devices lists them)")

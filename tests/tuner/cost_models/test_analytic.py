@@ -1,0 +1,128 @@
+"""The analytic model: monotonicity, limits of occupancy, waves, and the names that a kernel must declare."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from seqtune.errors import KernelError
+from seqtune.kernels.accelerators import described
+from seqtune.kernels.kernel import Kernel, Parameter
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import Floats, Task
+from seqtune.tuner.cost_models.analytic import Terms, estimates, terms
+from seqtune.tuner.cost_models.gpu_rates import GpuRates
+from seqtune.tuner.cost_models.product_tiles import CONTRACT, ProductTiles, describes_tiles, refined, tiles_of
+from tests.support.devices import device_of
+
+GPUS = ("rtx-2080-ti", "a100", "h200", "rtx-4090")
+
+
+def rates(model: str = "h200") -> GpuRates:
+    device = described("cuda", model)
+    assert device is not None
+    return GpuRates.of(device)
+
+
+def tiles(**changes: float | Floats) -> ProductTiles:
+    """Tiles of a product of 4096 x 4096 x 4096 in blocks of 128 x 128 x 32 on tensor cores, with changes."""
+    base: dict[str, float | Floats] = {
+        "gemm_m": 4096, "gemm_n": 4096, "gemm_k": 4096, "products": 1, "block_m": 128, "block_n": 128, "block_k": 32,
+        "block_threads": 128, "stages": 3, "split_k": 1, "shared_bytes": 49152, "thread_registers_estimate": 200,
+        "element_bytes": 2, "tensor": 1, "load_bytes": 16, "group_m": 8, **changes}
+    base.setdefault("blocks", np.ceil(np.asarray(base["gemm_m"]) / base["block_m"])
+                    * np.ceil(np.asarray(base["gemm_n"]) / base["block_n"]) * base["products"] * base["split_k"])
+    columns = np.broadcast_arrays(*(np.asarray(base[name], float) for name in base), np.zeros(1))
+    return ProductTiles(**refined(dict(zip(base, columns[:-1], strict=True))))
+
+
+def estimate(model: str = "h200", resident: float = 2, **changes: float | Floats) -> Terms:
+    cut = tiles(**changes)
+    return terms(cut, np.full(len(cut.blocks), float(resident)), rates(model))
+
+
+@pytest.mark.parametrize("model", GPUS)
+@pytest.mark.parametrize(("name", "values"), [
+    ("gemm_k", (64, 512, 4096, 4100, 32768)), ("gemm_m", (100, 128, 129, 4096, 8192)), ("products", (1, 2, 64)),
+    ("fragment_transactions", (1, 4, 9, 40)), ("copy_transactions", (1, 4, 9, 40)), ("fragment_loads", (1, 2, 30))])
+def test_more_work_is_never_faster(model: str, name: str, values: tuple[float, ...]) -> None:
+    for core in (0, 1, 2):
+        changed: dict[str, Floats] = {name: np.array(values, float)}
+        seconds = estimate(model, 2, tensor=np.array(float(core)), **changed).seconds
+        assert (seconds[1:] >= seconds[:-1] * (1 - 1e-9)).all()
+        assert np.isfinite(seconds).all()
+        assert (seconds > 0).all()
+
+
+@pytest.mark.parametrize("model", GPUS)
+def test_wider_elements_are_never_faster(model: str) -> None:
+    assert (np.diff(estimate(model, element_bytes=np.array([1.0, 2.0, 4.0])).seconds) > 0).all()
+
+
+@pytest.mark.parametrize("model", GPUS)
+def test_more_stages_and_more_resident_blocks_never_hide_less(model: str) -> None:
+    assert (np.diff(estimate(model, stages=np.array([1.0, 2.0, 3.0, 5.0])).seconds) <= 1e-12).all()
+    cut = tiles(block_m=np.full(4, 64.0))
+    seconds = terms(cut, np.array([1.0, 2.0, 3.0, 8.0]), rates(model)).seconds
+    assert seconds[0] >= seconds[1] >= seconds[3] * 0.98
+
+
+def test_a_block_that_does_not_fit_takes_for_ever() -> None:
+    assert np.isinf(estimate(resident=0).seconds).all()
+
+
+def test_no_estimate_beats_the_peaks_of_the_data_sheet() -> None:
+    for model in GPUS:
+        device = described("cuda", model)
+        assert device is not None
+        for core, peak in ((0, device.peak_gflops), (1, dict(device.extra)["tensor_gflops"])):
+            part = estimate(model, tensor=core)
+            assert part.seconds[0] > 2 * 4096**3 / float(peak) / 1e9
+            assert part.seconds[0] > part.memory[0]
+
+
+def test_the_wave_after_a_full_one_costs_a_part_of_a_wave() -> None:
+    units = rates().units
+    full, spilled = (estimate(gemm_m=128.0 * units * waves, gemm_n=128.0, resident=1, block_threads=256)
+                     for waves in (1, 1 + 1 / units))
+    assert full.balance[0] == 1
+    assert full.waves[0] == 1
+    assert spilled.balance[0] == pytest.approx((1 + 1 / units) / 2)
+    assert spilled.seconds[0] > 1.2 * full.seconds[0]
+
+
+def test_padding_counts_as_work() -> None:
+    padded = estimate(gemm_m=np.array([4096.0, 4097.0]))
+    assert padded.waste[0] == 1
+    assert padded.waste[1] == pytest.approx(33 / 32, rel=1e-3)
+
+
+def test_rows_of_blocks_that_run_together_share_the_cache() -> None:
+    hits = estimate(gemm_m=65536.0, gemm_k=65536.0, gemm_n=65536.0, group_m=np.array([1.0, 8.0])).hit_share
+    assert 0 < hits[0] < hits[1] < 1
+
+
+def test_a_kernel_without_the_names_has_no_estimate() -> None:
+    problem, device = Problem.make("gemm", m=64, n=64, k=64), device_of("llvm")
+    task = Task.of(problem, device)
+    assert np.isnan(estimates(task)).all()
+    assert not describes_tiles(task.kernels[0])
+    with pytest.raises(KernelError, match="does not describe its tiles"):
+        tiles_of(task.spaces[0])
+
+
+def test_the_tiles_of_some_rows_are_those_of_all() -> None:
+    gpu = described("cuda", "h200")
+    assert gpu is not None
+    given = {"block_m": "tile", "block_n": "64", "gemm_m": "m", "gemm_n": "n", "gemm_k": "k", "element_bytes": "2",
+             "blocks": "ceil_div(m, tile) * ceil_div(n, 64)", "block_threads": "128", "shared_bytes": "tile * 256"}
+    kernel = Kernel.of(
+        name="cuda.planted", operation="gemm", meaning="", parameters=[Parameter("tile", (32, 64, 128, 256))],
+        derived=[(name, given.get(name, "1")) for name in CONTRACT], default={"tile": 32})
+    space = SearchSpace(kernel, Problem.make("gemm", m=512, n=512, k=512), gpu)
+    whole, part = tiles_of(space), tiles_of(space, np.array([1, 3]))
+    for field in fields(whole):
+        assert getattr(part, field.name).tolist() == getattr(whole, field.name)[[1, 3]].tolist()

@@ -1,0 +1,94 @@
+"""ProductTiles: how a GPU kernel cuts a matrix product into blocks, in names that are equal for all kernel families.
+
+A family that computes a (possibly implicit, possibly grouped) matrix product declares the names in CONTRACT as derived
+quantities; the analytic model reads them and knows no family. The names in REFINEMENTS are optional: a family whose
+shared memory is read with bank conflicts, or not used at all, declares them; the default of each is a tile without
+conflicts whose fragments are loaded 16 bytes at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.errors import KernelError
+from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import Floats
+
+CONTRACT = (
+    "gemm_m", "gemm_n", "gemm_k", "products", "block_m", "block_n", "block_k", "block_threads", "stages", "split_k",
+    "blocks", "shared_bytes", "thread_registers_estimate", "element_bytes", "tensor", "load_bytes", "group_m")
+REFINEMENTS = ("thread_m", "thread_n", "fragment_loads", "fragment_transactions", "copy_transactions", "staged")
+WORD = 4  # bytes of an fp32 number and of a register
+WIDEST = 16  # bytes of the widest load of a thread
+TRANSACTION = 128  # bytes that shared memory delivers in one transaction: 32 banks of 4 bytes
+
+
+@dataclass(frozen=True, eq=False)
+class ProductTiles:
+    """The tiles of some configurations of one space. Every array is (configuration,)."""
+
+    gemm_m: Floats  # sizes of one product; of a convolution: pixels, output channels, taps * input channels
+    gemm_n: Floats
+    gemm_k: Floats
+    products: Floats  # independent products: groups, experts
+    block_m: Floats  # tile of a thread block
+    block_n: Floats
+    block_k: Floats  # depth of one stage
+    block_threads: Floats
+    stages: Floats  # 1: loads and arithmetic do not overlap; 2: double buffering; more: a ring of cp.async or TMA
+    split_k: Floats  # slices of k
+    blocks: Floats  # thread blocks of the launch
+    shared_bytes: Floats  # of a block, without the driver's reserve
+    thread_registers_estimate: Floats  # of 32 bits
+    element_bytes: Floats
+    tensor: Floats  # 0: fp32 multiply-adds; 1: mma.sync; 2: wgmma
+    load_bytes: Floats  # of one global load of a thread
+    group_m: Floats  # rows of blocks that run together, for reuse in the second-level cache
+    thread_m: Floats  # accumulators of a thread; with tensor cores those of a warp (the tile of a warp)
+    thread_n: Floats
+    fragment_loads: Floats  # load instructions of a thread for one step of k
+    fragment_transactions: Floats  # shared-memory transactions of a warp for one step of k, bank conflicts included
+    copy_transactions: Floats  # transactions of a block that store one step of k into shared memory
+    staged: Floats  # share of the operands that goes through shared memory; the rest is read from global memory
+
+
+def describes_tiles(kernel: Kernel) -> bool:
+    """Whether the kernel declares all names of CONTRACT, so that the analytic model can estimate its times."""
+    return set(CONTRACT) <= {*kernel.by_name, *(name for name, _ in kernel.derived)}
+
+
+def tiles_of(space: SearchSpace, rows: NDArray[np.int64] | None = None) -> ProductTiles:
+    """The tiles of the given rows of a space (None: of all). Raises KernelError if its kernel does not describe them.
+    """
+    if not describes_tiles(space.kernel):
+        raise KernelError(f"{space.kernel.name} does not describe its tiles ({', '.join(CONTRACT)})")
+    chosen = space if rows is None else space.of_rows(space.kernel, space.problem, space.device, space.rows[rows])
+    columns = chosen.columns()
+    known: dict[str, Floats] = {name: columns[name].astype(float)
+                                for name in (*CONTRACT, *REFINEMENTS) if name in columns}
+    return ProductTiles(**refined(known))
+
+
+def refined(known: dict[str, Floats]) -> dict[str, Floats]:
+    """Add the REFINEMENTS that are missing to columns with all names of CONTRACT."""
+    names = dict(known)
+    cores = names["tensor"] > 0
+    warps = np.maximum(1, names["block_threads"] / 32)
+    shares = np.where(cores, warps, names["block_threads"])  # parts of a block's tile
+    each = np.maximum(1.0, names["block_m"] * names["block_n"] / shares)
+    # the tile of a thread (of a warp) is about square and no longer than the block's
+    across = np.minimum(names["block_m"], 2.0 ** np.round(np.log2(each) / 2))
+    names.setdefault("thread_m", across)
+    names.setdefault("thread_n", each / names["thread_m"])
+    size = np.where(cores, names["element_bytes"], WORD)
+    fragment = (names["thread_m"] + names["thread_n"]) * size  # bytes for one step of k, of a thread or of a warp
+    lanes = np.where(cores, 1, 32)
+    names.setdefault("fragment_loads", fragment / np.where(cores, 32 * WIDEST, WIDEST))
+    names.setdefault("fragment_transactions", fragment * lanes / TRANSACTION)
+    names.setdefault("copy_transactions", (names["block_m"] + names["block_n"]) * names["element_bytes"] / TRANSACTION)
+    names.setdefault("staged", np.where(names["shared_bytes"] > 0, 1.0, 0.0))
+    return {field.name: names[field.name] for field in fields(ProductTiles)}
