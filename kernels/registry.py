@@ -25,6 +25,7 @@ KERNELS: dict[str, str] = {
     "cuda.shared_convolution": "seqtune.kernels.cuda.shared_convolution:KERNEL",
     "cuda.direct": "seqtune.kernels.cuda.direct:KERNEL",
     "cuda.implicit_gemm": "seqtune.kernels.cuda.implicit_gemm:KERNEL",
+    "cuda.tensor_gemm": "seqtune.kernels.cuda.tensor_gemm:KERNEL",
     "triton.fused_moe": "seqtune.kernels.triton.fused_moe:KERNEL",
     "triton.scaled_gemm": "seqtune.kernels.triton.scaled_gemm:KERNEL",
 }

@@ -1,0 +1,150 @@
+"""The shim: runs a CUDA kernel's text on the host, block by block and lane by lane, with every access checked.
+
+The text is compiled by g++ with another definition of its device functions (`shim.hpp`), so the arithmetic, the
+addresses, the barriers and the pipeline are those of the kernel; instructions, registers and speed are not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.kernels.cuda.source.instructions import BODY
+from seqtune.kernels.device import Device
+from seqtune.kernels.element_types import decode, encode
+from seqtune.kernels.implementation import Implementation, KernelSource, Launch
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.lookup import resolve
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem import Problem
+from seqtune.tuner.measuring.reference import dtype_of, make_operands
+
+HERE = Path(__file__).parent
+CANARY = 256  # bytes before and after a buffer, which is also its alignment
+OPTIONS = ("-std=c++17", "-O1", "-fPIC", "-w", f"-I{HERE}")
+
+
+class ShimError(Exception):
+    """The kernel did something that a GPU forbids, or that only luck makes right there."""
+
+
+def why_not_here() -> str | None:
+    """The reason why the shim cannot run on this machine, or None."""
+    if shutil.which("g++") is None:
+        return "the shim needs g++"
+    return None if platform.machine() == "x86_64" else "the shim's fibres are written for x86-64"
+
+
+@lru_cache(maxsize=1)
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="shim")
+
+
+@lru_cache(maxsize=1)
+def _runner() -> Path:
+    """The object file of shim.cpp."""
+    path = Path(_folder().name) / "shim.o"
+    _compile(["-c", str(HERE / "shim.cpp"), "-o", str(path)])
+    return path
+
+
+def _compile(arguments: list[str]) -> None:
+    done = subprocess.run(["g++", *OPTIONS, *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise ShimError(f"g++: {done.stderr[:2000]}")
+
+
+@lru_cache(maxsize=64)
+def library(source: KernelSource, entries: tuple[str, ...]) -> ctypes.CDLL:
+    """The kernel's text as a shared library with a launcher for every entry. Raises ShimError."""
+    _, mark, body = source.text.partition(BODY)
+    if not mark:
+        raise ShimError("the text does not say where its body begins")
+    launchers = "".join(f'\nextern "C" void launch_{entry}(void **values) {{ shim::invoke({entry}, values); }}'
+                        for entry in entries)
+    path = Path(_folder().name) / hashlib.sha256(f"{entries}{source.text}".encode()).hexdigest()[:24]
+    path.with_suffix(".cpp").write_text(f'#include "shim.hpp"\n{body}{launchers}\n')
+    _compile(["-shared", str(path.with_suffix(".cpp")), str(_runner()), "-o", str(path.with_suffix(".so"))])
+    return ctypes.CDLL(str(path.with_suffix(".so")))
+
+
+@dataclass
+class Buffer:
+    """A buffer between canaries."""
+
+    content: NDArray[Any]
+    writable: bool = False
+    _memory: NDArray[np.uint8] = field(init=False, repr=False)
+    _begin: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        content = np.ascontiguousarray(self.content)
+        self._memory = np.full(content.nbytes + 3 * CANARY, 0xAB, np.uint8)
+        self._begin = CANARY + -(self._memory.ctypes.data + CANARY) % CANARY
+        view = self._memory[self._begin:self._begin + content.nbytes].view(content.dtype).reshape(content.shape)
+        view[...] = content
+        self.content = view
+
+    @property
+    def address(self) -> int:
+        """Where the buffer begins."""
+        return int(self._memory.ctypes.data) + self._begin
+
+    def intact(self) -> bool:
+        """Whether nothing was written before or after the buffer."""
+        before, after = self._memory[:self._begin], self._memory[self._begin + self.content.nbytes:]
+        return bool((before == 0xAB).all() and (after == 0xAB).all())
+
+
+def run_launch(source: KernelSource, launch: Launch, dtype: str, operands: list[Buffer | None], seed: int) -> None:
+    """Run all phases. `operands` are x, weights, bias, y and the workspace, None where unused. Raises ShimError."""
+    entries = tuple(dict.fromkeys(phase.entry for phase in launch.phases))
+    code = library(source, entries)
+    code.shim_run.restype = ctypes.c_char_p
+    present = [buffer for buffer in operands if buffer is not None]
+    begins = (ctypes.c_void_p * len(present))(*(buffer.address for buffer in present))
+    sizes = (ctypes.c_uint64 * len(present))(*(buffer.content.nbytes for buffer in present))
+    writable = (ctypes.c_int * len(present))(*(buffer.writable for buffer in present))
+    arguments: list[Any] = [ctypes.c_void_p(buffer.address if buffer is not None else None) for buffer in operands]
+    arguments += [ctypes.c_int(number) for number in launch.arguments]
+    values = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
+    for phase in launch.phases:
+        block = [*phase.local_size, 1, 1][:3]
+        grid = [size // local for size, local in zip([*phase.global_size, 1, 1][:3], block, strict=True)]
+        triple = ctypes.c_uint * 3
+        said = code.shim_run(getattr(code, f"launch_{phase.entry}"), values, triple(*grid), triple(*block),
+                             phase.shared, int(dtype == "bf16"), ctypes.c_uint64(seed), begins, sizes, writable,
+                             len(present))
+        if said:
+            raise ShimError(f"{phase.entry}: {said.decode()}")
+    if not all(buffer.intact() for buffer in present):
+        raise ShimError("wrote beside a buffer")
+
+
+def run_on_shim(kernel: Kernel, problem: Problem, device: Device, configuration: Configuration, seed: int = 0,
+                operands: Mapping[str, NDArray[np.float32]] | None = None) -> NDArray[np.float32]:
+    """The output of one configuration, computed lane by lane. Raises ShimError."""
+    implementation: Implementation = resolve(str(kernel.implementation))  # type: ignore[assignment]
+    work, dtype = operation(problem.type), dtype_of(problem)
+    given = dict(operands or make_operands(problem))
+    if work.constant is not None:
+        given[work.constant] = implementation.pack(problem, device, configuration, given[work.constant])
+    launch = implementation.launch(problem, device, configuration)
+    inputs: list[Buffer | None] = [Buffer(encode(given[name], dtype)) for name in given]
+    inputs += [None] * (3 - len(inputs))
+    y = Buffer(encode(np.full(work.output(problem), np.nan, np.float32), dtype), writable=True)
+    workspace = Buffer(np.full(launch.workspace, np.nan, np.float32), writable=True) if launch.workspace else None
+    run_launch(implementation.source(problem, device, configuration), launch, dtype, [*inputs, y, workspace], seed)
+    return decode(y.content, dtype)
