@@ -1,4 +1,4 @@
-"""cuda.tensor_gemm: matrix product of fp16 or bf16 on tensor cores (mma.sync), in tiles, slices of k or equal shares."""
+"""cuda.tensor_gemm: matrix product of fp16 or bf16 on tensor cores (mma.sync): tiles, slices of k, equal shares."""
 
 from __future__ import annotations
 

@@ -56,8 +56,8 @@ DERIVED = (
                        " + (b_copies * 4 if compute_capability < 80 else 0)"),
     ("accumulator_registers", "warp_m * warp_n // 32"),
     ("fragment_registers", "fragments * (warp_m + warp_n) // 4"),
-    ("thread_registers_estimate", "round_up(accumulator_registers + fragment_registers + held_registers + a_copies + 40,"
-                                  " 8)"),
+    ("thread_registers_estimate",
+     "round_up(accumulator_registers + fragment_registers + held_registers + a_copies + 40, 8)"),
     ("resident_blocks", "max(1, min(unit_threads // block_threads, unit_shared // (shared_bytes + reserved_shared),"
                         " unit_registers // (block_threads * thread_registers_estimate)))"),
     ("grid", "min(compute_units * resident_blocks, tiles * k_tiles)"),
@@ -99,8 +99,10 @@ CONSTRAINTS = (
     ("workspace_floats <= 1 << 27", "the partial sums take more than half a gigabyte"),
 )
 
-DEFAULT = {"block_m": 128, "block_n": 128, "warp_m": 64, "warp_n": 64, "block_k": 32, "stages": 3, "fragments": 2,
-           "layout_shared": "swizzle", "epilogue": "shared", "group_m": 8, "schedule": "tiles", "split_k": 1}
+DEFAULT: Mapping[str, int | str] = {
+    "block_m": 128, "block_n": 128, "warp_m": 64, "warp_n": 64, "block_k": 32, "stages": 3,
+    "fragments": 2, "layout_shared": "swizzle", "epilogue": "shared", "group_m": 8, "schedule": "tiles",
+    "split_k": 1}
 
 
 def quantities(kernel: Kernel, problem: Problem, device: Device, configuration: Configuration) -> Mapping[str, Any]:

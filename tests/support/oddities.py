@@ -43,10 +43,18 @@ def odd_problems(family: Kernel, device: Device, count: int, seed: int) -> list[
             "bias": ("no", "yes")[pick(0, 1)], "activation": ("none", "relu")[pick(0, 1)]}
         features = operation.draw(generator) if odd is None else {**epilogue, **odd(pick)}
         with suppress(ProblemError):  # a filter larger than the input
-            problem = Problem.make(operation.name, **features)
+            problem = _in_a_type_of(family, device, Problem.make(operation.name, **features), len(found))
             if family.why_not(problem, device) is None:
                 found.append(problem)
     raise AssertionError(f"{family.name} solves {len(found)} of {MOST_DRAWS} problems; {count} are needed")
+
+
+def _in_a_type_of(family: Kernel, device: Device, problem: Problem, number: int) -> Problem:
+    """The problem in fp16 or bf16 by turns, if the family solves it in this element type and not as it is."""
+    if dict(problem).get("dtype") != "fp32" or family.why_not(problem, device) is None:
+        return problem
+    other = Problem.make(problem.type, **{**dict(problem), "dtype": ("fp16", "bf16")[number % 2]})
+    return problem if family.why_not(other, device) else other
 
 
 def paper_device(backend: str) -> Device:
@@ -72,7 +80,8 @@ def problems_of_equal_constants(family: Kernel, device: Device) -> list[Problem]
         alternatives = [{"c": c, "h": 20, "w": 20, "k": 64, "r": 3, "s": 3, "groups": groups, "layout": layout}
                         for groups, c in ((1, 32), (2, 64), (4, 128), (64, 64)) for layout in ("NCHW", "NHWC")]
     base = {} if alternatives[0] else dict(solved_problem(family, device))
-    problems = [Problem.make(family.operation, **{**base, **features}) for features in alternatives]
+    problems = [_in_a_type_of(family, device, Problem.make(family.operation, **{**base, **features}), 0)
+                for features in alternatives]
     return [problem for problem in problems if family.why_not(problem, device) is None]
 
 

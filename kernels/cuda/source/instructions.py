@@ -1,4 +1,4 @@
-"""Device functions that wrap one instruction each: tensor-core products, matrix loads, asynchronous copies, conversions.
+"""Device functions that wrap one instruction each: tensor-core products, matrix loads, copies, conversions.
 
 The text of a tensor-core kernel consists of these functions and a body of plain C++ that reaches memory through them
 alone. So the body also runs on a host, where a second definition of the same functions checks every access. Elements
@@ -28,7 +28,7 @@ template <typename T> __device__ __forceinline__ void store_shared(unsigned offs
 }
 """
 
-# The copy lands at some time until the wait for its group; bytes beyond `valid` become 0. L2 alone keeps 16-byte copies.
+# The copy lands at some time until the wait for its group; bytes beyond `valid` become 0. 16-byte copies bypass the L1.
 COPIES = r"""
 template <int BYTES> __device__ __forceinline__ void cp_async(unsigned offset, const void *from, int valid) {
   if constexpr (BYTES == 16)
