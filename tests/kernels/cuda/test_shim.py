@@ -31,7 +31,8 @@ def outcome(monkeypatch: pytest.MonkeyPatch, old: str, new: str, shared: int = 0
     assert device is not None
     configuration = Configuration.of(KERNEL.name, SETTINGS)
     assert configuration in SearchSpace(KERNEL, PROBLEM, device)
-    source, launch = (make(PROBLEM, device, configuration) for make in (IMPLEMENTATION.source, IMPLEMENTATION.launch))
+    source = IMPLEMENTATION.source(PROBLEM, device, configuration)
+    launch = IMPLEMENTATION.launch(PROBLEM, device, configuration)
     assert old in source.text
     planted = KernelSource(source.text.replace(old, new), source.options)
     phases = tuple(replace(phase, shared=phase.shared + shared) for phase in launch.phases)
