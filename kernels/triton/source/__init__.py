@@ -1,0 +1,1 @@
+"""Triton kernels: modules that import Triton, and are imported only by what compiles or runs them."""
