@@ -2,8 +2,8 @@
 
 `shared_bytes` is what Triton 3.9's compiler allocates, found by compiling samples: a ring of blocks of A and one of B.
 mma.sync reads its operands from registers, so its rings are one block shorter than the stages; wgmma reads them from
-shared memory while the next ones arrive. fp32 products are three of tf32: wgmma then reads A from registers and splits B into
-a further block. A block has a ring only if a thread can copy at least 4 bytes of it at once.
+shared memory while the next ones arrive. fp32 products are three of tf32: wgmma then reads A from registers and splits
+B into a further block. A block has a ring only if a thread can copy at least 4 bytes of it at once.
 """
 
 from __future__ import annotations

@@ -28,16 +28,10 @@ def product(x, weights, bias, y, workspace, m, n, k,
     rows = (row * BLOCK_M + tl.arange(0, BLOCK_M)) % m
     columns = (column * BLOCK_N + tl.arange(0, BLOCK_N)) % n
     depths = piece * BLOCK_K + tl.arange(0, BLOCK_K)
-    if TRANS_A:
-        left = x + rows[:, None] + depths[None, :] * m
-    else:
-        left = x + rows[:, None] * k + depths[None, :]
-    if TRANS_B:
-        right = weights + columns[None, :] * k + depths[:, None]
-    else:
-        right = weights + columns[None, :] + depths[:, None] * n
+    left = x + (rows[:, None] + depths[None, :] * m if TRANS_A else rows[:, None] * k + depths[None, :])
+    right = weights + (columns[None, :] * k + depths[:, None] if TRANS_B else columns[None, :] + depths[:, None] * n)
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for step in range(0, tl.cdiv(k, BLOCK_K * SPLIT_K)):
+    for step in range(tl.cdiv(k, BLOCK_K * SPLIT_K)):
         if EVEN_K:
             a = tl.load(left)
             b = tl.load(right)
