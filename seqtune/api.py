@@ -31,30 +31,31 @@ from .exchange import export, import_data
 from .inputs import as_device, as_problem, as_problems, check_positive, load_checkpoint
 from .learning import evaluate, read_measurements, retrain, train
 from .proposals import predictor_for, propose, seeds_for
-from .results import Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport, finite
+from .results import CompileReport, Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport, finite
 
 if TYPE_CHECKING:
     from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
     from seqtune.tuner.tune import TuningProgress
 
 __all__ = [
-    "Demonstration", "Devices", "Prediction", "Proposal", "Tuned", "TuningReport", "demo", "devices", "evaluate",
-    "export", "import_data", "kernel_json", "kernels", "predict", "retrain", "train", "tune",
+    "CompileReport", "Demonstration", "Devices", "Prediction", "Proposal", "Tuned", "TuningReport", "compile_check",
+    "demo", "devices", "evaluate", "export", "import_data", "kernel_json", "kernels", "predict", "retrain", "train",
+    "tune",
 ]
 
 DEFAULT_TRIALS = 200  # of a search without a budget
 MOST_VERIFIED = 50  # configurations compared at once, because all of their buffers are in memory
 
 
-def devices() -> Devices:
-    """Every device of this machine, and why backends are unavailable."""
+def devices(described: bool = False) -> Devices:
+    """Every device of this machine, and why backends are unavailable; with `described`, also the table's GPUs."""
     seen: dict[str, int] = {}
     listed = []
     for device in discovery.devices():
         number = seen.get(device.backend, 0)
         seen[device.backend] = number + 1
         listed.append((f"{device.backend}:{number}", device))
-    return Devices(tuple(listed), discovery.why_unavailable())
+    return Devices(tuple(listed), discovery.why_unavailable(), tuple(discovery.described()) if described else ())
 
 
 def kernels(declared: str | Path | None = None) -> tuple[Kernel, ...]:
@@ -64,6 +65,26 @@ def kernels(declared: str | Path | None = None) -> tuple[Kernel, ...]:
 
         return read_kernels(declared)
     return tuple(kernel(name) for name in KERNELS)
+
+
+def compile_check(device: Device | str, words: Sequence[str] = (), sample: int = 200, seed: int = 0,
+                  progress: Say = silent) -> CompileReport:
+    """Compile `sample` random configurations of every kernel family of a device, which need not be here.
+
+    `words` name one family, or describe a problem: then its configurations alone are compiled. Raises MisuseError.
+    """
+    from seqtune.kernels.problem_sets.parse import parse_problem
+    from seqtune.kernels.registry import table
+    from seqtune.kernels.space import spaces_for
+    from seqtune.tuner.compile_check import check_families
+
+    target = as_device(device)
+    names = table(target.backend)
+    problems = [parse_problem(list(words))] if words and words[0] not in names else []
+    families = [space.kernel for space in spaces_for(problems[0], target)] if problems else [
+        kernel(name) for name in names if not words or name == words[0]]
+    return CompileReport(target, sample, seed, tuple(check_families(families, target, sample, seed, problems,
+                                                                    progress)))
 
 
 def kernel_json(family: Kernel) -> dict[str, object]:
@@ -97,6 +118,7 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     task = predictor_for(device, name).task(problem, device)
     note = UNTRAINED[str(name)].note if name in UNTRAINED else ""
     if verify:
+        discovery.check_present(device)
         _check_implementation(task)
     progress("predicting")
     proposals = propose(task, name, top)
@@ -185,6 +207,8 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     if replayed is None and not can_run(target.backend):
         raise MisuseError(f"kernels of {target.backend} cannot be run here, so there is nothing to measure; "
                           "`seqtune predict` proposes configurations for them")
+    if replayed is None:
+        discovery.check_present(target)
     failed = dict.fromkeys(wanted, 0)
     skipped: list[tuple[Problem, str]] = []
     if replayed is not None:

@@ -15,6 +15,7 @@ from seqtune.kernels.problem import Problem
 
 if TYPE_CHECKING:
     from seqtune.predictor.model import ResultRow
+    from seqtune.tuner.compile_check import FamilyCheck
 
 
 def duration(seconds: float | None) -> str:
@@ -115,11 +116,34 @@ class Devices:
 
     listed: tuple[tuple[str, Device], ...]
     unavailable: Mapping[str, str]
+    described: tuple[Device, ...] = ()  # GPUs that one can predict and compile for without having them, if asked for
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object, with `described` where that was asked for."""
+        fields: dict[str, object] = {
+            "devices": [{"alias": alias, **device.to_json()} for alias, device in self.listed],
+            "unavailable": dict(self.unavailable)}
+        return {**fields, "described": [device.to_json() for device in self.described]} if self.described else fields
+
+
+@dataclass(frozen=True, slots=True)
+class CompileReport:
+    """Random configurations of kernel families, compiled for a device and compared with their declarations."""
+
+    device: Device
+    sample: int  # configurations asked for, of each family
+    seed: int
+    families: tuple[FamilyCheck, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything compiled and nothing contradicts a declaration."""
+        return all(family.passed for family in self.families)
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
-        return {"devices": [{"alias": alias, **device.to_json()} for alias, device in self.listed],
-                "unavailable": dict(self.unavailable)}
+        return {"device": self.device.name, "sample": self.sample, "seed": self.seed, "passed": self.passed,
+                "families": [family.to_json() for family in self.families]}
 
 
 @dataclass(frozen=True, slots=True)

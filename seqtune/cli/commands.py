@@ -14,31 +14,51 @@ import typer
 from seqtune.tuner.measuring.budget import SECONDS
 from seqtune.tuner.strategies.table import STRATEGIES
 
+from ..errors import MisuseError
 from .application import PROBLEM_WORDS, AsJson, Checkpoint, DeviceName, JournalPath, Seed, Words, answer, app
-from .arguments import one_problem, several_problems
+from .arguments import one_problem, refuse_options, several_problems
 
 
 @app.command(epilog="Example: seqtune devices --json")
-def devices(as_json: AsJson = False) -> None:
+def devices(
+    every: Annotated[bool, typer.Option(
+        "--all", help="Also the GPUs that one can predict and compile for without having them.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """List the devices found with their main facts, and why other backends are unavailable."""
     from .. import api
     from . import tables
 
-    result = api.devices()
+    result = api.devices(described=every)
     answer(result.to_json()) if as_json else tables.devices(result)
 
 
-@app.command(epilog="Example: seqtune kernels --json")
+@app.command(context_settings=PROBLEM_WORDS, epilog="Example: seqtune kernels --compile cuda:h200 --sample 20")
 def kernels(
-    declared: Annotated[Path | None, typer.Argument(
-        metavar="FILE", show_default=False, help="A JSON file of kernels, as --json prints them.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(
+        metavar="FILE", show_default=False,
+        help="A JSON file of kernels, as --json prints them. With --compile: a kernel family or a problem.")] = None,
+    compile_for: Annotated[str | None, typer.Option(
+        "--compile", metavar="DEVICE", show_default=False,
+        help="Compile random configurations for this GPU, present or not, and check the declarations.")] = None,
+    sample: Annotated[int, typer.Option(
+        "--sample", min=1, max=100_000, help="With --compile: configurations of each family.")] = 200,
+    seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """List the kernel families with the problems they solve, their parameters and constraints."""
     from .. import api
-    from . import tables
+    from . import progress, tables
 
-    result = api.kernels(declared)
+    refuse_options(words or [])
+    if compile_for is not None:
+        with progress.spinner() as say:
+            report = api.compile_check(compile_for, words or (), sample, seed, say)
+        answer(report.to_json()) if as_json else tables.compiled(report)
+        raise typer.Exit(0 if report.passed else 1)
+    if words and len(words) > 1:
+        raise MisuseError("one file of kernels is read at a time")
+    result = api.kernels(words[0] if words else None)
     answer({"kernels": [api.kernel_json(kernel) for kernel in result]}) if as_json else tables.kernels(result)
 
 

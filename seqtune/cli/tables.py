@@ -15,9 +15,10 @@ from ..results import duration
 from .progress import note
 
 if TYPE_CHECKING:
+    from seqtune.kernels.device import Device
     from seqtune.kernels.kernel import Kernel
 
-    from ..results import Demonstration, Devices, Prediction, Proposal, TuningReport
+    from ..results import CompileReport, Demonstration, Devices, Prediction, Proposal, TuningReport
     from ..strategy_replay import Replayed
 
 WIDTH = 200  # columns where there is no terminal
@@ -56,7 +57,22 @@ def devices(listing: Devices) -> None:
         _out.print(f"{' '.join(aliases)}: {text}", markup=False, soft_wrap=True)
     for backend, reason in listing.unavailable.items():
         _out.print(f"{backend} is unavailable: {reason}", markup=False)
+    if listing.described:
+        _described(listing.described)
+    else:
+        _out.print("described: `seqtune devices --all` lists GPUs to predict and compile for without having them")
     _out.print("replay: `seqtune tune --replay DATASET` searches the records of any device, and measures nothing")
+
+
+def _described(devices: Sequence[Device]) -> None:
+    """Print the GPUs of the table of accelerators with their main facts."""
+    table = _table("described", "model", "arch.", "units", "shared", "L2", "GFLOP/s", "GB/s",
+                   right=("units", "shared", "L2", "GFLOP/s", "GB/s"))
+    for device in devices:
+        table.add_row(device.name, device.model, device.architecture, str(device.compute_units),
+                      _size(device.local_memory), _size(device.l2_bytes), f"{device.peak_gflops:.0f}",
+                      f"{device.bandwidth_gbs:.0f}")
+    _out.print(table)
 
 
 def _size(size: int) -> str:
@@ -84,6 +100,23 @@ def kernels(families: Sequence[Kernel]) -> None:
             _out.print(f"  {constraint.expression.text}: {constraint.reason}", markup=False)
         _out.print("  default: " + " ".join(f"{name}={value}" for name, value in kernel.default), markup=False)
         _out.print(f"  a time includes: {includes(kernel) or 'nothing, it cannot be run'}\n", markup=False)
+
+
+def compiled(report: CompileReport) -> None:
+    """Print a row for each family, then every failure and contradiction."""
+    table = _table("kernel", "compiled", "failed", "contradict", "registers", "shared", "spilling", "blocks a unit",
+                   "occupancy", right=("compiled", "failed", "contradict", "spilling"))
+    for family in report.families:
+        spans = {name: f"{least:g}-{most:g}" for name, (least, most) in family.ranges.items()}
+        table.add_row(family.kernel, str(family.compiled), str(len(family.failures)), str(len(family.contradictions)),
+                      spans.get("registers", "-"), spans.get("shared", "-"), str(family.spilling),
+                      spans.get("blocks", "-"), spans.get("occupancy", "-"))
+    _out.print(table)
+    for family in report.families:
+        for label, findings in (("failed", family.failures), ("contradicts", family.contradictions)):
+            for finding in findings:
+                _out.print(f"{label}: {family.kernel} {finding.configuration.brief()} on {finding.problem.brief()}: "
+                           f"{finding.message}", markup=False, soft_wrap=True)
 
 
 def prediction(answer: Prediction) -> None:

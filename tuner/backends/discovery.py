@@ -1,12 +1,16 @@
-"""Discovery of devices: the devices that each backend finds on this machine, or the reason why it finds none."""
+"""Discovery of devices: the devices that each backend finds on this machine, or the reason why it finds none.
+
+A GPU of the table of accelerators is a device everywhere: one can predict and compile for it, and nothing else.
+"""
 
 from __future__ import annotations
 
 import importlib
+from difflib import get_close_matches
 from functools import lru_cache
 
 from seqtune.errors import DeviceError, SeqtuneError, one_line
-from seqtune.kernels.accelerators import described
+from seqtune.kernels import accelerators
 from seqtune.kernels.device import Device
 
 from .backend import BACKENDS
@@ -42,13 +46,21 @@ def why_unavailable() -> dict[str, str]:
     return reasons
 
 
+def described() -> list[Device]:
+    """The GPUs that one can predict and compile for on any machine; those that are present too."""
+    names = [name for backend in accelerators.BACKENDS for name in accelerators.described_names(backend)]
+    return [device for name in names if (device := accelerators.described(*name.split(":", 1))) is not None]
+
+
 def find(name: str) -> Device:
     """Find a device by name (`llvm:avx2:1`), by family (`llvm:avx2`: its best device) or by number (`llvm:0`: best).
 
-    Only the backend in the name is opened, unless it has no such device. A GPU that is not present is described by the
-    table of accelerators (`cuda:h200`); one can predict and compile for it. Raises DeviceError.
+    A GPU that is not in this machine is found by its name in the table of accelerators (`cuda:h200`);
+    `check_present` tells the two apart. Only the backend in the name is opened, unless it has no such device. Raises
+    DeviceError.
     """
     backend, _, rest = name.strip().lower().partition(":")
+    reason: str | None = None
     if backend in BACKENDS:
         present, reason = _discover(backend)
         for device in present:
@@ -59,10 +71,33 @@ def find(name: str) -> Device:
         for device in present:
             if not rest or (device.name.lower() + ":").startswith(f"{backend}:{rest}:"):
                 return device
-    gpu = described(backend, rest)
-    if gpu is not None:
+        reason = reason or (None if present else "no device found")
+    if (gpu := accelerators.described(backend, rest)) is not None:
         return gpu
-    if backend in BACKENDS and not present:
-        raise DeviceError(f"no device {name!r:.60}: {backend} is unavailable here: {reason or 'no device found'}")
+    unavailable = f"{backend} is unavailable here: {reason}" if reason else ""
+    if backend in accelerators.BACKENDS:
+        raise DeviceError(f"no device {name!r:.60}; {_near(backend, rest)}{unavailable and '; ' + unavailable}")
+    if unavailable:
+        raise DeviceError(f"no device {name!r:.60}: {unavailable}")
     listed = ", ".join(device.name for device in devices()) or "none"
     raise DeviceError(f"no device {name!r:.60}; found {listed} (seqtune devices lists them)")
+
+
+def check_present(device: Device) -> None:
+    """Check that kernels can run on the device here. Raises DeviceError if only the table of accelerators has it."""
+    if accelerators.described(device.backend, device.name.partition(":")[2]) is None:
+        return
+    present, reason = _discover(device.backend) if device.backend in BACKENDS else ((), None)
+    if all(other.name != device.name for other in present):
+        why = f" ({device.backend} is unavailable: {reason})" if reason else ""
+        raise DeviceError(f"{device.name} is not in this machine{why}; one can predict and compile for it, and not "
+                          "measure on it")
+
+
+def _near(backend: str, model: str) -> str:
+    """The described devices whose names are like this one's, for an error message."""
+    names = accelerators.described_names(backend)
+    near = [] if model.isdecimal() else get_close_matches(
+        accelerators.slug(model), [name.partition(":")[2] for name in names], 3, 0.5)
+    listed = ", ".join(f"{backend}:{model}" for model in near) or f"{', '.join(names[:5])}, ..."
+    return f"described GPUs are {listed} (seqtune devices --all lists them)"

@@ -73,3 +73,39 @@ def test_an_unknown_device_is_refused_with_those_found(name: str) -> None:
 def test_an_unavailable_backend_says_why() -> None:
     with pytest.raises(DeviceError, match="no device 'two:0': two is unavailable here: no driver"):
         discovery.find("two:0")
+
+
+def test_a_gpu_of_the_table_is_found_without_being_here_and_nothing_runs_on_it() -> None:
+    h200 = discovery.find("cuda:H200")
+    assert (h200.name, h200.architecture, h200.compute_units) == ("cuda:h200", "sm_90", 132)
+    assert discovery.find("triton:mi300x").compute_units == 304
+    assert h200 in discovery.described()
+    with pytest.raises(DeviceError, match="cuda:h200 is not in this machine; one can predict"):
+        discovery.check_present(h200)
+    discovery.check_present(HERE[0])
+
+
+def test_a_gpu_that_is_here_is_present_and_hides_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = replace(BASE, name="cuda:h200", backend="cuda")
+    monkeypatch.setitem(vars(discovery)["BACKENDS"], "cuda", module(monkeypatch, "fake_cuda", [real]))
+    assert discovery.find("cuda:h200") == discovery.find("cuda") == discovery.find("cuda:0") == real
+    discovery.check_present(real)
+    assert discovery.find("cuda:l4").name == "cuda:l4"
+    with pytest.raises(DeviceError, match="cuda:l4 is not in this machine"):
+        discovery.check_present(discovery.find("cuda:l4"))
+
+
+@pytest.mark.parametrize(("name", "near"), [
+    ("cuda:h20", "cuda:h200"), ("cuda:rtx4090ti", "cuda:rtx-4090"), ("triton:mi300", "triton:mi300x")])
+def test_an_unknown_gpu_is_refused_with_names_like_it(name: str, near: str) -> None:
+    with pytest.raises(DeviceError, match=f"no device {name!r}; described GPUs are .*{near}.*--all"):
+        discovery.find(name)
+
+
+def test_a_backend_without_devices_says_so_beside_the_described_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = module(monkeypatch, "fake_cuda", [], "pycuda is not installed")
+    monkeypatch.setitem(vars(discovery)["BACKENDS"], "cuda", absent)
+    with pytest.raises(DeviceError, match=r"'cuda:0'; described GPUs are .*; cuda is unavailable here: pycuda is not"):
+        discovery.find("cuda:0")
+    with pytest.raises(DeviceError, match=r"not in this machine \(cuda is unavailable: pycuda is not installed\)"):
+        discovery.check_present(discovery.find("cuda:h200"))

@@ -7,6 +7,7 @@ headers of the toolkit (`cuda_fp16.h`, `mma.h`), so kernels include none.
 from __future__ import annotations
 
 import json
+import math
 import re
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,9 +16,13 @@ from typing import Any
 
 from seqtune.errors import FormatError, UnavailableError, one_line
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import KernelSource
+from seqtune.kernels.implementation import Implementation, KernelSource, Phase
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.lookup import resolve
+from seqtune.kernels.problem import Problem
 
 from ..backend import BuildError
+from ..compiled_phase import CompiledPhase
 from .cubin_cache import CubinCache
 from .resources import Resources, read_resources, read_spills
 
@@ -32,6 +37,14 @@ class Image:
 
     cubin: bytes
     resources: dict[str, Resources]
+
+    def phase(self, phase: Phase) -> CompiledPhase:
+        """The needs of one phase. Raises BuildError if the image lacks its entry."""
+        if phase.entry not in self.resources:
+            raise BuildError(f"the source has no entry {phase.entry!r:.60}; it has {', '.join(self.resources)}")
+        needs = self.resources[phase.entry]
+        return CompiledPhase(phase.entry, math.prod(phase.local_size), needs.most_threads, needs.registers,
+                             needs.shared + phase.shared, needs.spill_stores + needs.spill_loads)
 
 
 def load() -> Any:
@@ -77,6 +90,7 @@ class CubinCompiler:
     """Compiles sources for one device. Threads may share a compiler. Raises UnavailableError."""
 
     def __init__(self, device: Device, cache: CubinCache | None = None) -> None:
+        self.device = device
         self.target = target(device)
         self.cache = cache or CubinCache()
 
@@ -96,6 +110,14 @@ class CubinCompiler:
             raise BuildError(str(error)) from None
         self.cache.put(key, cubin, spills)
         return image
+
+    def phases(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> tuple[CompiledPhase, ...]:
+        """Compile a configuration and return the needs of its launch. Raises BuildError."""
+        assert kernel.implementation is not None
+        implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
+        image = self.compile(implementation.source(problem, self.device, configuration))
+        launch = implementation.launch(problem, self.device, configuration)
+        return tuple(image.phase(phase) for phase in launch.phases)
 
 
 def run_nvrtc(text: str, options: tuple[str, ...]) -> tuple[bytes, str]:

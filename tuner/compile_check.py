@@ -1,0 +1,151 @@
+"""CompileCheck: random configurations of kernel families, compiled for a device that need not be present.
+
+A family declares formulas for what its kernels need (`shared_bytes`) and constraints that keep them within the device's
+limits. The compiled kernels are the judge: each deviation is a contradiction.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from seqtune.errors import MisuseError, SeqtuneError, one_line
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.lookup import resolve
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.random_configurations import random_configurations
+
+from .backends.backend import BuildError
+from .backends.compiled_phase import OFFLINE_COMPILERS, CompiledPhase, OfflineCompiler
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A configuration that did not compile, or that contradicts its family's declaration."""
+
+    problem: Problem
+    configuration: Configuration
+    message: str
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object."""
+        return {"problem": self.problem.to_json(), "configuration": dict(self.configuration.settings),
+                "message": self.message}
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyCheck:
+    """The check of one family. Each range is the least and the most over all compiled configurations."""
+
+    kernel: str
+    drawn: int
+    compiled: int
+    failures: tuple[Finding, ...]
+    contradictions: tuple[Finding, ...]
+    spilling: int  # number of configurations with spills
+    ranges: dict[str, tuple[float, float]]  # registers, shared, spill_bytes, blocks (of a unit), occupancy (share)
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether configurations were found, and all compiled without a contradiction."""
+        return self.drawn > 0 and not self.failures and not self.contradictions
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object."""
+        return {"kernel": self.kernel, "drawn": self.drawn, "compiled": self.compiled,
+                "failures": [finding.to_json() for finding in self.failures],
+                "contradictions": [finding.to_json() for finding in self.contradictions], "spilling": self.spilling,
+                **{name: {"least": least, "most": most} for name, (least, most) in self.ranges.items()},
+                "seconds": round(self.seconds, 2)}
+
+
+Progress = Callable[[str], None]
+
+
+def check_families(families: Iterable[Kernel], device: Device, sample: int, seed: int,
+                   problems: Sequence[Problem] = (), progress: Progress = lambda step: None) -> list[FamilyCheck]:
+    """Compile `sample` random configurations of each family. Raises MisuseError, UnavailableError."""
+    if device.backend not in OFFLINE_COMPILERS:
+        raise MisuseError(f"kernels of {device.backend} are compiled where they run; "
+                          f"--compile is for {', '.join(OFFLINE_COMPILERS)}")
+    factory = resolve(OFFLINE_COMPILERS[device.backend])
+    assert callable(factory)
+    compiler: OfflineCompiler = factory(device)
+    return [check_family(family, device, compiler, sample, seed, problems, progress) for family in families]
+
+
+def check_family(family: Kernel, device: Device, compiler: OfflineCompiler, sample: int, seed: int,
+                 problems: Sequence[Problem] = (), progress: Progress = lambda step: None) -> FamilyCheck:
+    """Compile `sample` random configurations of a family in parallel and compare them with its declaration."""
+    begin = time.monotonic()
+    progress(f"{family.name}: drawing configurations")
+    pairs = random_configurations(family, device, sample, seed, problems)
+
+    def compiled(pair: tuple[Problem, Configuration]) -> tuple[CompiledPhase, ...] | str:
+        try:
+            return compiler.phases(pair[0], family, pair[1])
+        except (BuildError, SeqtuneError) as error:
+            return one_line(error)
+        except Exception as error:  # a mistake in a kernel's generator is a failure like any other
+            return one_line(f"{type(error).__name__}: {error}")
+
+    failures: list[Finding] = []
+    contradictions: list[Finding] = []
+    phases: list[tuple[CompiledPhase, ...]] = []
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        for number, (pair, outcome) in enumerate(zip(pairs, threads.map(compiled, pairs), strict=True), start=1):
+            if isinstance(outcome, str):
+                failures.append(Finding(*pair, outcome))
+            else:
+                phases.append(outcome)
+                contradictions += [Finding(*pair, message)
+                                   for message in contradictions_of(family, *pair, device, outcome)]
+            progress(f"{family.name}: {number} of {len(pairs)} compiled, {len(failures)} failed, "
+                     f"{len(contradictions)} contradict")
+    spills = [sum(phase.spill_bytes for phase in each) for each in phases]
+    return FamilyCheck(family.name, len(pairs), len(phases), tuple(failures), tuple(contradictions),
+                       sum(spill > 0 for spill in spills), _ranges(phases, device), time.monotonic() - begin)
+
+
+def contradictions_of(family: Kernel, problem: Problem, configuration: Configuration, device: Device,
+                      phases: Sequence[CompiledPhase]) -> list[str]:
+    """The ways in which a compiled configuration contradicts its family or exceeds the device, one line each."""
+    names = {**device.names(), **problem.names(), **dict(configuration.settings)}
+    for name, expression in family.derived:
+        names[name] = expression(names)
+    shared = max(phase.shared for phase in phases)
+    messages = []
+    if "shared_bytes" in names and names["shared_bytes"] != shared:
+        messages.append(f"shared_bytes is {names['shared_bytes']} by the formula and {shared} in the compiled kernel")
+    if "block_threads" in names and all(phase.threads != names["block_threads"] for phase in phases):
+        messages.append(f"block_threads is {names['block_threads']} by the formula, and the blocks have "
+                        f"{', '.join(str(phase.threads) for phase in phases)} threads")
+    for phase in phases:
+        if phase.shared > device.local_memory:
+            messages.append(f"{phase.entry} needs {phase.shared} bytes of shared memory; "
+                            f"the device has {device.local_memory}")
+        elif phase.threads > (phase.most_threads or device.max_work_group):
+            messages.append(f"{phase.entry} is launched with {phase.threads} threads and built for "
+                            f"{phase.most_threads or device.max_work_group}")
+        elif not (fit := phase.occupancy(device)).blocks:
+            messages.append(f"{phase.entry}: {phase.threads} threads of {phase.registers} registers do not fit in a "
+                            f"unit ({fit.limit})")
+    return messages
+
+
+def _ranges(compiled: Sequence[tuple[CompiledPhase, ...]], device: Device) -> dict[str, tuple[float, float]]:
+    """The least and the most of each need over the configurations; of a launch of several phases, the first counts."""
+    if not compiled:
+        return {}
+    fits = [phases[0].occupancy(device) for phases in compiled]
+    columns: dict[str, list[float]] = {
+        "registers": [phases[0].registers for phases in compiled],
+        "shared": [max(phase.shared for phase in phases) for phases in compiled],
+        "spill_bytes": [sum(phase.spill_bytes for phase in phases) for phases in compiled],
+        "blocks": [fit.blocks for fit in fits], "occupancy": [round(fit.share, 4) for fit in fits]}
+    return {name: (min(values), max(values)) for name, values in columns.items()}
