@@ -1,4 +1,4 @@
-"""cuda.tensor_convolution: a convolution of fp16 or bf16 as a product of gathered pixels and filters on tensor cores."""
+"""cuda.tensor_convolution: fp16 or bf16 convolution as a product of gathered pixels and filters on tensor cores."""
 
 from __future__ import annotations
 
