@@ -3,6 +3,8 @@
 #   make test    the tests
 #   make check   lint and types
 #   make docs    the documentation site, in build/site; a broken link or a missing docstring fails
+#   make gpu-day       checks, measurements and results of this machine's NVIDIA GPU, in slices that can be resumed
+#   make gpu-day-dry   the same steps without a GPU, in half a minute
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +12,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # More arguments of `pip install`, such as another index to take torch from.
 PIP_ARGUMENTS ?=
 
-.PHONY: demo test check docs install develop clean
+# Arguments of `python -m benchmarks.gpu_day`, such as `--minutes 9` or `--only gemm-bf16`.
+GPU_DAY_ARGUMENTS ?=
+
+.PHONY: demo test check docs gpu-day gpu-day-dry install develop clean
 
 demo: install
 	@$(BIN)/seqtune demo
@@ -25,6 +30,12 @@ check: develop
 docs: develop
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
+gpu-day: $(VENV)/.gpu
+	@$(BIN)/python -m benchmarks.gpu_day --out gpu-day $(GPU_DAY_ARGUMENTS)
+
+gpu-day-dry: develop
+	@$(BIN)/python -m benchmarks.gpu_day --dry-run --out gpu-day/dry $(GPU_DAY_ARGUMENTS)
+
 install: $(VENV)/.installed
 develop: $(VENV)/.developer
 
@@ -38,6 +49,11 @@ $(VENV)/.installed: $(VENV)/.created constraints.txt pyproject.toml
 
 $(VENV)/.developer: $(VENV)/.installed
 	$(PIP) install --quiet -c constraints.txt $(PIP_ARGUMENTS) -e '.[dev]'
+	@touch $@
+
+# pycuda is compiled here, which takes minutes and needs nvcc and the toolkit's headers.
+$(VENV)/.gpu: $(VENV)/.developer
+	$(PIP) install --quiet -c constraints.txt $(PIP_ARGUMENTS) -e '.[cuda,triton]'
 	@touch $@
 
 clean:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqtune.data.provenance import check_measured
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import problem_set
@@ -60,6 +61,7 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     if state is not None and (not Path(state).parent.is_dir() or (Path(state).exists() and not Path(state).is_dir())):
         raise MisuseError(f"{state} is not a folder and cannot be created")
     dataset = read_dataset(data)
+    check_measured(dataset.provenance, data)
     request = TrainingRequest(epochs, extra, refit, None if state is None else Path(state), seed)
     model, report = learner(dataset).train(dataset, request, progress, say)
     return Written(model.save(out), report)
@@ -78,6 +80,8 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
 
     check_free(Path(out), force, checkpoint=True)
     new, old = read_dataset(data), read_dataset(rehearse)
+    check_measured(new.provenance, data)
+    check_measured(old.provenance, rehearse)
     model = load_checkpoint(checkpoint)
     _check_learns(model, new, checkpoint, data)
     _check_learns(model, old, checkpoint, rehearse)

@@ -14,7 +14,6 @@ from .tensor_space import (
     DERIVED,
     PARAMETERS,
     SOLVES,
-    TILE_ARGUMENTS,
     panels,
     quantities,
     tensor_launch,
@@ -23,7 +22,7 @@ from .tensor_space import (
 )
 
 SIZES = ("m", "n", "k")
-ARGUMENTS = (*SIZES, *TILE_ARGUMENTS)
+ARGUMENTS = (*SIZES, "m_tiles", "n_tiles", "k_tiles", "band", "slices", "streamed", "tiles", "blocks")
 
 
 class TensorGemm:

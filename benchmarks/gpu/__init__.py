@@ -1,0 +1,1 @@
+"""A day with a GPU: checks, measurements, peers, training and what is brought home."""

@@ -1,0 +1,1 @@
+"""Checks that numbers are right, before anything is timed."""

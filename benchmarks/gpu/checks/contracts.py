@@ -1,0 +1,111 @@
+"""Contract slice: the tests that need a device, and random configurations of every family against float64.
+
+Numbers come before speed: a family that computes wrong numbers fails the slice, and its configurations are listed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+
+from benchmarks.gpu.collecting import measure
+from benchmarks.gpu.day import Day
+from benchmarks.gpu.slices import SliceOutcome
+from seqtune.data.record import Status
+from seqtune.kernels.element_types import ELEMENT_TYPES
+from seqtune.kernels.files import read_bounded
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.operations.feature import Value
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel, table
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.measuring.timing import Options
+
+CHECKING = Options(samples=1)
+TEST_SHARE = 0.5  # of the slice's time for the tests
+# few numbers, odd sizes and every layout: borders of tiles are where kernels go wrong
+SMALL: dict[str, tuple[dict[str, Value], ...]] = {
+    "gemm": ({"m": 64, "n": 96, "k": 128}, {"m": 129, "n": 72, "k": 200, "trans_b": "yes"},
+             {"m": 37, "n": 50, "k": 70, "bias": "yes", "activation": "relu"},
+             {"m": 256, "n": 256, "k": 1024, "trans_b": "yes"}, {"m": 1, "n": 512, "k": 768, "trans_b": "yes"}),
+    "conv2d": ({"c": 32, "h": 14, "w": 14, "k": 64, "r": 3, "s": 3, "pad_h": 1, "pad_w": 1},
+               {"n": 2, "c": 64, "h": 9, "w": 11, "k": 40, "r": 1, "s": 1, "layout": "NHWC"},
+               {"c": 16, "h": 17, "w": 15, "k": 24, "r": 3, "s": 3, "stride_h": 2, "stride_w": 2, "layout": "NHWC",
+                "bias": "yes", "activation": "relu"},
+               {"c": 3, "h": 32, "w": 32, "k": 16, "r": 7, "s": 7, "pad_h": 3, "pad_w": 3, "stride_h": 2,
+                "stride_w": 2}),
+}
+LARGEST_REPORT = 50_000_000  # bytes of pytest's file
+
+
+def samples(day: Day, count: int, seed: int = 0) -> Iterator[tuple[Kernel, Problem, list[Configuration]]]:
+    """Random configurations of every family of the day's backend, for each element type and small problem."""
+    generator = np.random.default_rng(seed)
+    for name in table(day.device.backend):
+        family = kernel(name)
+        for features in SMALL.get(family.operation, ()):
+            for dtype in ELEMENT_TYPES:
+                problem = Problem.make(family.operation, **{**features, "dtype": dtype})
+                if family.why_not(problem, day.device) is None:
+                    space = SearchSpace(family, problem, day.device)
+                    if len(space):
+                        rows = generator.choice(len(space), min(count, len(space)), replace=False)
+                        yield family, problem, [space[int(row)] for row in rows]
+
+
+def run(day: Day, name: str) -> SliceOutcome:
+    """Run the tests and check the samples; the slice fails if a test fails or a configuration is wrong."""
+    tests = {"left_out": "a dry run has no device"} if day.dry else device_tests(day, TEST_SHARE * day.left)
+    rows: dict[tuple[str, str], Counter[str]] = {}
+    wrong, finished, worst = list[dict[str, Any]](), True, dict[str, float]()
+    with day.journal(name) as journal, day.measurer(day.device) as measurer:
+        journal.add_device(day.device)
+        for family, problem, configurations in samples(day, day.sizes.contract_configurations):
+            if not day.left:
+                finished = False
+                break
+            known = measure(day, journal, measurer, problem, configurations, CHECKING, "contract")
+            dtype = str(problem["dtype"])
+            for configuration, measurement in known.items():
+                rows.setdefault((family.name, dtype), Counter())[measurement.status.value] += 1
+                if measurement.error is not None:
+                    worst[f"{family.name} {dtype}"] = max(worst.get(f"{family.name} {dtype}", 0.0), measurement.error)
+                if measurement.status is not Status.CORRECT:
+                    wrong.append({"problem": problem.key, "kernel": configuration.kernel,
+                                  "configuration": dict(configuration.settings),
+                                  "status": measurement.status.value, "message": measurement.message})
+    counts = [{"kernel": family, "dtype": dtype, **statuses} for (family, dtype), statuses in rows.items()]
+    failed = bool(tests.get("failures") or tests.get("errors")) or (bool(wrong) and not day.dry)
+    total = sum(sum(statuses.values()) for statuses in rows.values())
+    return SliceOutcome(finished, f"{total - len(wrong)} of {total} configurations are right; tests: {tests}",
+                        {"tests": tests, "families": counts, "worst_errors": worst, "wrong": wrong}, failed)
+
+
+def device_tests(day: Day, seconds: float) -> dict[str, Any]:
+    """Run the tests marked `device` in a process of their own; return their counts and the names of failures."""
+    report = day.path("results", "device-tests.xml")
+    report.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "device", "-p", "no:cacheprovider", f"--junitxml={report}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=max(10.0, seconds))
+    except subprocess.TimeoutExpired:
+        return {"errors": 1, "message": f"the tests did not end in {seconds:.0f} s"}
+    if not report.exists():
+        return {"errors": 1, "message": (done.stdout + done.stderr).strip()[-500:]}
+    return counts_of(read_bounded(report, LARGEST_REPORT))
+
+
+def counts_of(report: bytes) -> dict[str, Any]:
+    """The counts of a JUnit report, with the names of failed tests and the reasons of skipped ones."""
+    suite = next(ElementTree.fromstring(report).iter("testsuite"))
+    failures = [f"{case.get('classname')}::{case.get('name')}" for case in suite.iter("testcase")
+                if case.find("failure") is not None or case.find("error") is not None]
+    reasons = Counter(str(skipped.get("message"))[:120] for skipped in suite.iter("skipped"))
+    return {**{count: int(suite.get(count, 0)) for count in ("tests", "failures", "errors", "skipped")},
+            "failed": failures[:50], "skipped_because": dict(reasons.most_common(20))}

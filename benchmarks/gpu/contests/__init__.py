@@ -1,0 +1,1 @@
+"""Contests of our proposals with libraries and compilers."""

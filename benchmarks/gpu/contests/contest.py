@@ -1,0 +1,83 @@
+"""Contests on one problem: our configurations and PyTorch's operations in one process, in turns.
+
+Every call is timed from its start to the end of its work on the device, so the launch counts for both sides.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.common.contest import Contestant, take_turns
+from benchmarks.gpu.contests.torch_peers import PEERS, torch_contestants
+from seqtune.data.record import Status
+from seqtune.errors import one_line
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.operations.operation import Operands
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
+from seqtune.tuner.backends.backend import Backend, BuildError, LaunchError, open_backend
+from seqtune.tuner.measuring.timing import Expected, check, prepare
+
+GPUS = ("cuda", "triton")  # backends of GPUs that PyTorch calls cuda
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One of our configurations in a contest, and the name under which it takes part."""
+
+    device: Device
+    method: str
+    configuration: Configuration
+
+
+def contest(problem: Problem, entries: Sequence[Entry], rounds: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """Hold a contest; returns a row for each contestant, and notes about those that are left out."""
+    operands, expected = prepare(problem)
+    torch_device = "cuda" if any(entry.device.backend in GPUS for entry in entries) else "cpu"
+    contestants, notes = torch_contestants(problem, operands, expected, torch_device)
+    backends: dict[str, Backend] = {}
+    with ExitStack() as stack:
+        for entry in entries:
+            if entry.device.key not in backends:
+                backends[entry.device.key] = backend = open_backend(entry.device)
+                stack.callback(backend.close)
+            try:
+                contestants.append(our_contestant(stack, backends[entry.device.key], problem, entry, operands,
+                                                  expected))
+            except (BuildError, LaunchError) as error:
+                notes.append(f"{problem.brief()}: {entry.method} is left out: {one_line(error)}")
+        seconds = take_turns(contestants, rounds)
+    return rows_of_contest(problem, contestants, seconds), notes
+
+
+def our_contestant(stack: ExitStack, backend: Backend, problem: Problem, entry: Entry, operands: Operands,
+                   expected: Expected) -> Contestant:
+    """Build a configuration and check its result. Raises BuildError, LaunchError (also for a wrong result)."""
+    configuration = entry.configuration
+    executable = backend.build(problem, kernel(configuration.kernel), configuration)
+    stack.callback(executable.close)
+    checked, _ = check(executable, operands, expected)
+    if checked.status is not Status.CORRECT or checked.error is None:
+        raise LaunchError(checked.message)
+    return Contestant(entry.method, executable.run, checked.error,
+                      {"kernel": configuration.kernel, "configuration": dict(configuration.settings)})
+
+
+def rows_of_contest(problem: Problem, contestants: Sequence[Contestant],
+                    seconds: dict[str, float]) -> list[dict[str, Any]]:
+    """A row for each contestant."""
+    return [{"problem": problem.key, "method": contestant.method, "seconds": seconds[contestant.method],
+             "gflops": round(problem.size("flop") / seconds[contestant.method] / 1e9, 1), "error": contestant.error,
+             **contestant.details} for contestant in contestants]
+
+
+def stand_in_contest(problem: Problem, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """The rows of a dry run's contest, with invented times; each row says that it is a stand-in."""
+    methods = [*PEERS[problem.type], *(entry.method for entry in entries)]
+    return [{"problem": problem.key, "method": method, "stand_in": True,
+             "seconds": 1e-5 * (1 + zlib.crc32(f"{problem.key} {method}".encode()) / 2**32)} for method in methods]

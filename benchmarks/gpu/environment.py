@@ -1,0 +1,62 @@
+"""Environment slice: facts that every later figure depends on. A tool that is missing is a fact, too."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+
+import psutil
+
+from benchmarks.gpu.day import Day
+from benchmarks.gpu.slices import SliceOutcome
+from seqtune import api
+
+PACKAGES = ("seqtune", "numpy", "torch", "triton", "pycuda", "cuda-bindings", "nvidia-cuda-nvrtc", "pyopencl",
+            "llvmlite", "xgboost-cpu", "xgboost", "nvidia-matmul-heuristics", "nvidia-cublas", "nvidia-cudnn-cu13")
+COMMANDS = (  # they read; nothing here changes a clock, a power limit or a mode
+    ("gpu", ("nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.sm,clocks.max.sm,clocks.mem,"
+                           "power.limit,temperature.gpu,mig.mode.current", "--format=csv")),
+    ("processes", ("nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv")),
+    ("nvcc", ("nvcc", "--version")),
+    ("ptxas", ("ptxas", "--version")),
+    ("sanitizer", ("compute-sanitizer", "--version")),
+    ("cuobjdump", ("cuobjdump", "--version")),
+)
+COMMAND_SECONDS = 20.0
+LONGEST_OUTPUT = 2000  # characters of one command that are kept
+
+
+def output_of(command: tuple[str, ...]) -> str:
+    """The output of a command, or why there is none."""
+    if shutil.which(command[0]) is None:
+        return f"{command[0]} is not installed"
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMMAND_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{command[0]}: {error}"[:LONGEST_OUTPUT]
+    return (done.stdout or done.stderr).strip()[:LONGEST_OUTPUT]
+
+
+def version_of(package: str) -> str | None:
+    """The version of an installed package."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def run(day: Day, name: str) -> SliceOutcome:
+    """Read the facts and list the devices that are found."""
+    listed = api.devices()
+    packages = {package: version_of(package) for package in PACKAGES}
+    result = {
+        "system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1), "load": os.getloadavg()[0],
+        "packages": packages, "commands": {label: output_of(command) for label, command in COMMANDS},
+        "facts": day.device.to_json(), **listed.to_json()}
+    here = ", ".join(device.name for _, device in listed.listed) or "none"
+    missing = ", ".join(package for package, version in packages.items() if version is None)
+    return SliceOutcome(True, f"devices found: {here}; not installed: {missing or 'nothing'}", result)

@@ -1,0 +1,99 @@
+"""Problems of a GPU day: matrix products of language and vision models, odd ones, and ResNet-50's convolutions.
+
+Whole models are held out, and no training problem is near a held-out one, so that the judgement is about new shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.networks import network
+from seqtune.kernels.problem_sets.similarity import near
+
+# Output and input features of linear layers (n, k), from the models' public configurations; tp: tensor parallelism.
+LAYERS: dict[str, tuple[tuple[int, int], ...]] = {
+    "llama-3-8b": ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)),
+    "qwen-2.5-7b": ((4608, 3584), (3584, 3584), (37888, 3584), (3584, 18944)),
+    "mixtral-8x7b tp4": ((1536, 4096), (4096, 1024), (7168, 4096), (4096, 3584)),
+    "deepseek-v3 tp8": ((1536, 7168), (3072, 1536), (4096, 512), (7168, 2048), (4608, 7168), (7168, 2304)),
+    "gpt-2": ((2304, 768), (768, 768), (3072, 768), (768, 3072)),
+    "bert-large": ((3072, 1024), (1024, 1024), (4096, 1024), (1024, 4096)),
+    "vit-l": ((3072, 1024), (1000, 1024)),
+    "whisper-small": ((768, 768), (3072, 768), (51865, 768)),
+    "stable-diffusion": ((320, 320), (2560, 320), (640, 640), (5120, 640), (1280, 1280), (10240, 1280)),
+    "llama-3-70b tp8": ((1280, 8192), (8192, 1024), (7168, 8192), (8192, 3584)),
+    "gemma-2-2b": ((4096, 2304), (2304, 2048), (18432, 2304), (2304, 9216)),
+}
+HELD_OUT = ("llama-3-70b tp8", "gemma-2-2b")
+ROWS = (1, 4, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)  # tokens at once: decoding to prefill
+MOST_FLOP = 1.5e11  # the reference on the host takes half a second
+MOST_OUTPUTS = 1 << 23  # numbers that are copied to the host and compared for every configuration
+ODD = 0.2  # share of shapes with sizes that no model has
+
+
+@dataclass(frozen=True, slots=True)
+class DayProblems:
+    """Training and held-out problems, in the order of measuring: any beginning is a fair sample."""
+
+    ordered: tuple[Problem, ...]
+    held_out: frozenset[str]  # Problem.key
+
+
+def products(dtype: str, count: int, seed: int = 0) -> DayProblems:
+    """Choose `count` matrix products in an element type; every call returns the same ones."""
+    held_out = [problem for name in HELD_OUT for problem in _layers(name, dtype)]
+    training = [problem for name in LAYERS if name not in HELD_OUT for problem in _layers(name, dtype)]
+    training = _apart(training, held_out)
+    generator = np.random.default_rng(seed)
+    aside = max(1, min(len(held_out), count // 5))
+    few = [held_out[index] for index in generator.permutation(len(held_out))[:aside]]
+    odd = _apart(list(_odd(dtype, round(ODD * count), generator)), held_out)
+    usual = [training[index] for index in generator.permutation(len(training))[:max(0, count - len(few) - len(odd))]]
+    chosen = list(dict.fromkeys([*few, *usual, *odd]))
+    order = generator.permutation(len(chosen))
+    return DayProblems(tuple(chosen[index] for index in order), frozenset(problem.key for problem in few))
+
+
+def convolutions(dtype: str, batches: Sequence[int]) -> DayProblems:
+    """ResNet-50's convolutions in an element type, in both layouts and these batches; every fifth is held out."""
+    plain = [problem for batch in batches for problem in network("resnet50", batch)]
+    order = np.random.default_rng(0).permutation(len(plain))
+    held_out = [_convolution(plain[index], dtype, layout) for index in order[::5] for layout in ("NCHW", "NHWC")]
+    training = [_convolution(plain[index], dtype, layout) for index in order for layout in ("NCHW", "NHWC")]
+    training = [problem for problem in _apart(training, held_out) if problem not in held_out]
+    chosen = list(dict.fromkeys([*held_out, *training]))
+    shuffled = np.random.default_rng(1).permutation(len(chosen))
+    return DayProblems(tuple(chosen[index] for index in shuffled), frozenset(problem.key for problem in held_out))
+
+
+def _layers(name: str, dtype: str) -> Iterator[Problem]:
+    """The products of a model's linear layers, whose weights are stored as (n, k); GPT-2's are stored as (k, n)."""
+    stored = "no" if name == "gpt-2" else "yes"
+    for n, k in LAYERS[name]:
+        for m in ROWS:
+            if 2.0 * m * n * k <= MOST_FLOP and m * n <= MOST_OUTPUTS:
+                yield Problem.make("gemm", m=m, n=n, k=k, trans_b=stored, dtype=dtype)
+
+
+def _odd(dtype: str, count: int, generator: np.random.Generator) -> Iterator[Problem]:
+    """Products of random sizes, a quarter of them not multiples of 8, which vector loads need."""
+    while count > 0:
+        m, n, k = (round(2 ** generator.uniform(low, 12.5)) for low in (2, 5, 5))
+        if generator.random() < 0.75:
+            n, k = -(-n // 8) * 8, -(-k // 8) * 8
+        if 2.0 * m * n * k <= MOST_FLOP and m * n <= MOST_OUTPUTS:
+            count -= 1
+            yield Problem.make("gemm", m=m, n=n, k=k, trans_b="yes" if generator.random() < 0.5 else "no", dtype=dtype)
+
+
+def _convolution(problem: Problem, dtype: str, layout: str) -> Problem:
+    return Problem.make("conv2d", **{**dict(problem), "dtype": dtype, "layout": layout})
+
+
+def _apart(problems: list[Problem], held_out: Sequence[Problem]) -> list[Problem]:
+    """The problems that are not near a held-out one."""
+    return [problem for problem in problems if not any(near(problem, other) for other in held_out)]

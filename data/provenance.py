@@ -1,0 +1,15 @@
+"""Marks in the provenance of a data set that say how far it may be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from seqtune.errors import MisuseError
+
+DRY_RUN = "dry run: answers of a stand-in, not measurements"
+
+
+def check_measured(provenance: Mapping[str, str], source: object) -> None:
+    """Raise MisuseError if a data set holds the answers of a dry run, which no model may learn and nobody may ship."""
+    if "dry_run" in provenance:
+        raise MisuseError(f"{source} holds the answers of a dry run, not measurements; run gpu-day on a GPU")
