@@ -11,6 +11,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 
 from ..dataset import Dataset
+from ..serving.request import Propose, ServingRequest
 
 Report = dict[str, Any]  # the user's report of a file, as flat JSON
 
@@ -35,6 +36,9 @@ class ExportRequest:
     problem: Problem | None = None
     hold_out: tuple[str, ...] = ()  # problem sets that no model may learn from
     tables: Callable[[], Mapping[str, Sequence[str]]] = field(default=dict)  # a checkpoint's tables: rows by solver
+    serving: ServingRequest | None = None  # the files of a server to predict
+    propose: Propose | None = None  # a model's proposals
+    force: bool = False  # replace files in a folder
 
 
 @dataclass(frozen=True)
@@ -45,4 +49,5 @@ class Format:
     read: Callable[[Sequence[Path], Sequence[str | Device]], ImportResult] | None = None
     devices: int | None = 0  # the number of devices that may be given for reading; None: any number
     write: Callable[[ExportRequest, Path], Report] | None = None
-    takes: tuple[str, ...] = ()  # the fields of an ExportRequest that `write` reads
+    takes: tuple[str, ...] = ()  # the fields of an ExportRequest, or of its `serving`, that `write` reads
+    folder: bool = False  # whether `write` puts files into a folder, which may exist

@@ -37,6 +37,9 @@ FORMATS: Mapping[str, FormatEntry] = {
     "miopen-udb": FormatEntry(f"{_HERE}.miopen_export:UDB", "MIOpen's user perf-db as SQLite", "read and write"),
     "miopen-override": FormatEntry(f"{_HERE}.miopen_export:OVERRIDE", "a value of MIOPEN_DEBUG_PERFDB_OVERRIDE",
                                    "write"),
+    "vllm": FormatEntry(f"{_HERE}.served_tables:VLLM", "a folder of vLLM's tuned Triton settings", "read and write"),
+    "sglang": FormatEntry(f"{_HERE}.served_tables:SGLANG", "a folder of SGLang's tuned Triton settings",
+                          "read and write"),
 }
 
 

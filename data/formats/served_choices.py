@@ -1,0 +1,126 @@
+"""Choices in vLLM's and SGLang's files as a data set: rows of status `chosen`, because the files hold no times.
+
+The width of the model and the experts per token stand in no name, so these features of the problems are unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from seqtune.errors import DeviceError, FormatError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration, Kernel, Setting
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.triton.fused_moe import KERNEL as FUSED_MOE
+from seqtune.kernels.triton.scaled_gemm import KERNEL as SCALED_GEMM
+from seqtune.kernels.triton.served_tile import AMD_ONLY
+
+from ..dataset import SCHEMA, Dataset, configuration
+from ..record import Status
+from ..serving.gpu import gpu_of
+from ..serving.table_file import Settings, Table, TableFile, read_table
+from .format import ImportResult, Report
+
+RUN = "tuned"
+_TOOLCHAIN = "triton "
+_IMPLIED: dict[str, Setting] = {**AMD_ONLY, "USE_TMA": 0}  # values of keys that files leave out
+
+
+def read_choices(paths: Sequence[Path]) -> ImportResult:
+    """Read files into a data set, with a report of each. Files of GPUs without known facts are left out.
+
+    Raises FormatError if a file is damaged or has another name.
+    """
+    rows: list[dict[str, object]] = []
+    devices: dict[str, Device] = {}
+    problems: dict[str, Problem] = {}
+    reports: list[Report] = []
+    for path in paths:
+        file = TableFile.parse(path.name)
+        table, version = read_table(path)
+        folder = re.fullmatch(r"triton_([0-9]+(?:_[0-9]+)*)", path.parent.name)
+        version = version or (folder[1].replace("_", ".") if folder else "")
+        skipped: Counter[str] = Counter()
+        before = len(rows)
+        try:
+            device = gpu_of(file.device)
+        except DeviceError:
+            skipped["no facts are known here of the GPU"] += len(table)
+        else:
+            devices[device.key] = device
+            rows += _rows(file, table, device, version, problems, skipped)
+        reports.append({"path": str(path), "device": file.device, "rows": len(rows) - before,
+                        "skipped": dict(sorted(skipped.items()))})
+    frame = pd.DataFrame(rows, columns=SCHEMA.names).drop_duplicates(ignore_index=True)
+    types = {"kernel_version": np.int32, "samples": np.int32, "workspace": np.int64,
+             **dict.fromkeys(("seconds", "spread", "error", "build_seconds"), np.float32)}
+    data = Dataset(frame.astype(types), devices, problems, provenance={"source": "tuned files of vLLM or SGLang"})
+    return ImportResult(data, reports)
+
+
+def _rows(file: TableFile, table: Table, device: Device, version: str, problems: dict[str, Problem],
+          skipped: Counter[str]) -> list[dict[str, object]]:
+    kernel = FUSED_MOE if file.experts else SCALED_GEMM
+    rows: list[dict[str, object]] = []
+    for tokens, settings in table.items():
+        values = {name: settings.get(name, _IMPLIED.get(name)) for name in kernel.by_name}
+        if reason := _why_not(kernel, values, settings):
+            skipped[reason] += 1
+            continue
+        problem = file.problem(tokens)
+        problems[problem.key] = problem
+        rows.append({
+            "device": device.key, "problem": problem.key, "kernel": kernel.name, "kernel_version": kernel.version,
+            "configuration": json.dumps(values, separators=(",", ":")), "status": Status.CHOSEN.value,
+            "seconds": np.inf, "spread": 0.0, "samples": 0, "error": np.nan, "build_seconds": 0.0, "run": RUN,
+            "toolchain": f"{_TOOLCHAIN}{version}" if version else "", "workspace": 0})
+    return rows
+
+
+def _why_not(kernel: Kernel, values: dict[str, Setting | None], settings: dict[str, int]) -> str | None:
+    """The reason why settings are no configuration of the kernel; None if they are."""
+    for name in settings:
+        if name not in kernel.by_name:
+            return f"{kernel.name} has no parameter {name:.40}"
+    for name, value in values.items():
+        if value is None:
+            return f"no value of {name}"
+        if value not in kernel.by_name[name].values:
+            return f"{kernel.name} has no value {name}={value}"
+    return None
+
+
+def listed(configuration: Configuration, device: Device, down: bool) -> Settings:
+    """The settings as a file lists them: the keys for AMD's GPUs only there, that of TMA only for second products.
+
+    Raises ConfigurationError if a value is a word.
+    """
+    settings = {name: configuration.number(name) for name, _ in configuration.settings}
+    amd = device.instruction_set != "ptx"
+    return {name: value for name, value in settings.items()
+            if (name not in AMD_ONLY or (amd and (name != "matrix_instr_nonkdim" or value > 0)))
+            and (name != "USE_TMA" or down)}
+
+
+def choices_of(data: Dataset) -> dict[tuple[TableFile, str | None], Table]:
+    """The tables of the chosen configurations in a data set, by file and version of Triton. Raises FormatError."""
+    tables: dict[tuple[TableFile, str | None], Table] = {}
+    chosen = data.rows[(data.rows["status"] == Status.CHOSEN.value)
+                       & data.rows["kernel"].isin((FUSED_MOE.name, SCALED_GEMM.name))]
+    for row in chosen.itertuples(index=False):
+        problem, device = data.known_problems[str(row.problem)], data.devices[str(row.device)]
+        file = TableFile.of(problem, device.model)
+        version = str(row.toolchain).removeprefix(_TOOLCHAIN) or None
+        table = tables.setdefault((file, version), {})
+        tokens = problem.size("m" if problem.type == "scaled_gemm" else "tokens")
+        table[tokens] = listed(configuration(str(row.kernel), str(row.configuration)), device, file.down)
+    if not tables:
+        raise FormatError("the data set holds no choices of vLLM or SGLang")
+    return tables

@@ -1,0 +1,130 @@
+"""Files of vLLM and SGLang: tuned settings of Triton kernels by number of tokens, for one layer and GPU each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from seqtune.errors import MisuseError
+from seqtune.kernels.device import Device
+from seqtune.kernels.files import replacing
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+
+from ..dataset import Dataset
+from ..serving.gpu import gpu_of
+from ..serving.request import TRITON, ServingRequest, WantedFile, wanted_files
+from ..serving.table_file import Table, TableFile, table_text
+from .format import ExportRequest, Format, ImportResult, Report
+from .served_choices import choices_of, listed, read_choices
+
+LINEAR = "linear"  # folder of the files of linear layers, which no variable of the servers names
+_INSTALLED = {"vllm": "vllm/model_executor/layers/quantization/utils/configs",
+              "sglang": "sglang/kernels/ops/gemm/configs"}
+_DOWN_PROPOSALS = 400  # proposals among which one with the first product's BLOCK_SIZE_M is looked for
+
+
+def _write(project: str, request: ExportRequest, out: Path) -> Report:
+    """Write the files of a model, of a log or of a data set into a folder: all of them or none."""
+    serving = request.serving or ServingRequest()
+    if request.data is not None:
+        if serving != ServingRequest():
+            raise MisuseError("--data holds the settings themselves; leave out the options of a model")
+        tables = {_path(project, file, version): (file, table, version)
+                  for (file, version), table in choices_of(Dataset.read(request.data)).items()}
+        targets = _targets(tables, out, request.force)
+        texts = {path: table_text(table, version if project == "vllm" and file.experts else None)
+                 for path, (file, table, version) in tables.items()}
+        rows = [{"file": path.name, "entries": len(table)} for path, (_, table, _) in tables.items()]
+        facts: str | None = None
+    else:
+        device = request.device if isinstance(request.device, Device) or request.device is None else (
+            gpu_of(request.device))
+        wanted = {_path(project, file.file, serving.triton_version): file
+                  for file in wanted_files(serving, project, device)}
+        targets = _targets(wanted, out, request.force)
+        texts = {path: _predicted(file, serving, request, device, project) for path, file in wanted.items()}
+        rows = [{"file": path.name, "layer": file.use, "entries": len(serving.tokens)}
+                for path, file in wanted.items()]
+        facts = None if device is None else device.model
+    _write_all({targets[path]: text for path, text in texts.items()})
+    return {"files": rows, **({"device": facts} if facts else {}), **_use(project, out, list(texts))}
+
+
+def _path(project: str, file: TableFile, version: str | None) -> Path:
+    """Where a file stands in the folder."""
+    name = file.name(project)
+    if not file.experts:
+        return Path(LINEAR) / name
+    return Path("configs") / f"triton_{(version or TRITON).replace('.', '_')}" / name if project == "sglang" else (
+        Path(name))
+
+
+def _targets(paths: Iterable[Path], out: Path, force: bool) -> dict[Path, Path]:
+    """The files to write. Raises MisuseError if one exists, unless `force`."""
+    targets = {path: out / path for path in paths}
+    existing = [target for target in targets.values() if target.exists() or target.is_symlink()]
+    if existing and not (force and all(target.is_file() for target in existing)):
+        more = f" (and {len(existing) - 1} more)" if len(existing) > 1 else ""
+        raise MisuseError(f"{existing[0]} exists{more}; --force overwrites files")
+    return targets
+
+
+def _write_all(texts: dict[Path, str]) -> None:
+    """Write all files beside their places first, then move them there."""
+    for folder in dict.fromkeys(path.parent for path in texts):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise MisuseError(f"cannot make the folder {folder}: {error.strerror}") from None
+    with ExitStack() as stack:
+        for path, text in texts.items():
+            stack.enter_context(replacing(path)).write_text(text, encoding="utf-8")
+
+
+def _predicted(wanted: WantedFile, serving: ServingRequest, request: ExportRequest, device: Device | None,
+               project: str) -> str:
+    """The content of a file by a model's proposals."""
+    assert request.propose is not None
+    gpu = device or gpu_of(wanted.file.device)
+    table: Table = {}
+    for tokens in serving.tokens:
+        problem = wanted.problem(tokens)
+        table[tokens] = listed(_choice(problem, gpu, request.propose), gpu, wanted.file.down)
+    version = serving.triton_version if project == "vllm" and wanted.file.experts else None
+    return table_text(table, version)
+
+
+def _choice(problem: Problem, gpu: Device, propose: Callable[[Problem, Device, int], Sequence[Configuration]],
+            ) -> Configuration:
+    """The first proposal. Both products of experts share the sorted rows, so BLOCK_SIZE_M is that of the first one."""
+    if dict(problem).get("half") != "down":
+        return propose(problem, gpu, 1)[0]
+    first = propose(Problem.make(problem.type, **{**dict(problem), "half": "up"}), gpu, 1)[0]
+    proposals = propose(problem, gpu, _DOWN_PROPOSALS)
+    equal = [proposal for proposal in proposals if proposal["BLOCK_SIZE_M"] == first["BLOCK_SIZE_M"]]
+    return equal[0] if equal else first
+
+
+def _use(project: str, out: Path, paths: Sequence[Path]) -> Report:
+    """How the server finds the files."""
+    variable = "VLLM_TUNED_CONFIG_FOLDER" if project == "vllm" else "SGLANG_MOE_CONFIG_DIR"
+    use: Report = {}
+    if any(path.parts[0] != LINEAR for path in paths):
+        use["environment"] = f"{variable}={out.resolve()}"
+    if any(path.parts[0] == LINEAR for path in paths):
+        use["copy"] = f"{out / LINEAR}/*.json into {_INSTALLED[project]} of the installed package"
+    return use
+
+
+def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResult:
+    """Read the choices in files of either project into one data set."""
+    return read_choices(files)
+
+
+_TAKES = ("device", "data", "model_config", "missing_from", "tp", "ep", "dtype", "triton_version", "tokens")
+_PATTERNS = ("E=*.json", "N=*.json", "configs/triton_*/E=*.json", "triton_*/E=*.json", f"{LINEAR}/N=*.json")
+VLLM = Format(_PATTERNS, read=_read, write=partial(_write, "vllm"), takes=_TAKES, folder=True)
+SGLANG = Format(_PATTERNS, read=_read, write=partial(_write, "sglang"), takes=_TAKES, folder=True)

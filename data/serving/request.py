@@ -1,0 +1,156 @@
+"""ServingRequest: the files that a user wants for a server, and the list of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from seqtune.errors import FormatError, MisuseError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.operations.feature import LARGEST_SIZE
+from seqtune.kernels.problem import Problem
+
+from .linear_layers import linear_layers
+from .served_model import ServedModel, part, read_model
+from .server_log import missing_files
+from .table_file import DTYPES, TableFile
+
+TOKENS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)  # as the projects tune
+MOST_TOKENS = 100
+MOST_GPUS = 4096
+TRITON = "3.6.0"  # SGLang looks in the folder of its own version first, then in all others
+PLAIN = ("bf16", "fp16")  # dtypes that names do not contain
+_TYPES = {"bfloat16": "bf16", "float16": "fp16", None: "bf16"}
+
+Propose = Callable[[Problem, Device, int], Sequence[Configuration]]  # up to so many configurations, best first
+
+
+@dataclass(frozen=True, slots=True)
+class ServingRequest:
+    """The wanted files: those of a model on a number of GPUs, or those that a server's log says are missing."""
+
+    model_config: Path | None = None  # the model's config.json
+    missing_from: Path | None = None  # a log
+    tp: int = 1  # GPUs of tensor parallelism
+    ep: int = 1  # GPUs of expert parallelism
+    dtype: str | None = None  # None: as the config.json says
+    triton_version: str | None = None
+    tokens: tuple[int, ...] = TOKENS
+
+
+@dataclass(frozen=True, slots=True)
+class WantedFile:
+    """One file to write, with what its name does not tell about its problems."""
+
+    file: TableFile
+    use: str  # the layer
+    hidden: int | None = None
+    top_k: int | None = None
+    expert_parallel: int = 1
+    dtype: str = "bf16"
+
+    def problem(self, tokens: int) -> Problem:
+        """The problem of a number of tokens. Raises ProblemError."""
+        return self.file.problem(tokens, self.hidden, self.top_k, self.expert_parallel, self.dtype)
+
+
+def wanted_files(request: ServingRequest, project: str, device: Device | None) -> list[WantedFile]:
+    """The files of a request. Raises MisuseError and FormatError."""
+    _check(request)
+    model = None if request.model_config is None else read_model(request.model_config)
+    if request.missing_from is not None:
+        return [_missing(file, model) for file in missing_files(request.missing_from, project)]
+    if model is None or device is None:
+        raise MisuseError(f"--format {project} needs --model-config and --device, or --missing-from")
+    name = _name_of(device, project)
+    dtype, scale_n, scale_k = _types(model, request.dtype)
+    files = _expert_files(model, request, project, name, dtype, scale_n, scale_k)
+    if project == "sglang" and int(device.names()["compute_capability"]) >= 90:
+        files += [_down(wanted) for wanted in files]  # the second product with the tensor memory accelerator
+    if scale_n:
+        files += [WantedFile(TableFile(0, n, k, name, dtype, scale_n, scale_k), use)
+                  for (n, k), use in linear_layers(model, request.tp).items()]
+    if not files:
+        raise FormatError(f"{request.model_config} has no experts and no layers with block-wise scales, so the server "
+                          "looks for no file")
+    return files
+
+
+def _check(request: ServingRequest) -> None:
+    for name, value, most in (("--tp", request.tp, MOST_GPUS), ("--ep", request.ep, MOST_GPUS)):
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            raise MisuseError(f"{name}={value!s:.20} is not a number of GPUs (1 to {most})")
+    version = request.triton_version
+    if version is not None and not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3}){1,2}", version):
+        raise MisuseError(f"--triton-version={version!r:.30} is not a version such as {TRITON}")
+    if not 1 <= len(request.tokens) <= MOST_TOKENS or not all(
+            isinstance(count, int) and 1 <= count <= LARGEST_SIZE for count in request.tokens):
+        raise MisuseError(f"--tokens takes 1 to {MOST_TOKENS} positive numbers with commas between them")
+    if request.dtype is not None and request.dtype not in (*PLAIN, *DTYPES):
+        raise MisuseError(f"--dtype={request.dtype!r:.30} is not one of {', '.join((*PLAIN, *DTYPES))}")
+
+
+def _name_of(device: Device, project: str) -> str:
+    """The device as names of files spell it. vLLM gives all variants of the H200 one name."""
+    name = device.model.replace(" ", "_")
+    return "NVIDIA_H200" if project == "vllm" and "H200" in name.split("_") else name
+
+
+def _types(model: ServedModel, dtype: str | None) -> tuple[str, int, int]:
+    """The dtype, and the sizes of a scale's block, which are 0 without blocks. Raises FormatError."""
+    quantization = model.quantization
+    blocks = tuple(quantization.weight_block_size or (0, 0)) if quantization is not None else (0, 0)
+    if dtype is None and quantization is not None:
+        if quantization.quant_method != "fp8":
+            raise FormatError(f"the model's quantization {quantization.quant_method!r:.30} does not tell the kernel's "
+                              f"element types; name them with --dtype ({', '.join((*PLAIN, *DTYPES))})")
+        dtype = "fp8_w8a8"
+    if dtype is None:
+        if model.element_type not in _TYPES:
+            raise FormatError(f"the model's element type {model.element_type!r:.30} is neither bfloat16 nor float16; "
+                              "name one with --dtype")
+        dtype = _TYPES[model.element_type]
+    return (dtype, blocks[0], blocks[1]) if dtype.endswith("w8a8") else (dtype, 0, 0)
+
+
+def _expert_files(model: ServedModel, request: ServingRequest, project: str, device: str, dtype: str, scale_n: int,
+                  scale_k: int) -> list[WantedFile]:
+    """The file of the experts; for SGLang also the file with the shared expert as one more, as it runs them."""
+    if not model.experts:
+        return []
+    if model.top_k is None:
+        raise FormatError(f"{request.model_config} has experts, but not the number of them that a token goes to")
+    if request.ep > request.tp if project == "sglang" else 1 < request.ep < request.tp:
+        raise MisuseError(f"--ep={request.ep} does not fit --tp={request.tp}: " + (
+            "SGLang divides experts among GPUs of one tensor-parallel group" if project == "sglang" else
+            "vLLM's expert parallelism takes all GPUs of a tensor-parallel group, or more"))
+    width = part(model.inside, part(request.tp, min(request.ep, request.tp), "--tp"), "the width inside an expert")
+    if scale_n and width % scale_n:
+        raise MisuseError(f"blocks of {scale_n} outputs do not divide an expert's width of {width} with "
+                          f"--tp={request.tp}, so no server runs the model so; choose another")
+    counts = [(part(model.experts, request.ep, "the number of experts"), model.top_k, "experts")]
+    if project == "sglang" and model.shared_experts and request.ep == 1:
+        counts.append((model.experts + model.shared_experts, model.top_k + model.shared_experts,
+                       "experts with the shared one"))
+    named = "" if dtype in PLAIN else dtype
+    return [WantedFile(TableFile(experts, width, 0, device, named, scale_n, scale_k), use, model.hidden, top_k,
+                       request.ep, dtype if not named else "bf16") for experts, top_k, use in counts]
+
+
+def _down(wanted: WantedFile) -> WantedFile:
+    return replace(wanted, file=replace(wanted.file, down=True), use=f"{wanted.use}, second product")
+
+
+def _missing(file: TableFile, model: ServedModel | None) -> WantedFile:
+    """A file of a log. Sizes that its name does not tell come from the model. Raises MisuseError."""
+    if not file.experts:
+        return WantedFile(file, "linear layer")
+    if model is None or model.top_k is None or not model.experts:
+        raise MisuseError("the log names files of experts: give the --model-config of the model with these experts, "
+                          "because names tell neither its width nor the experts per token")
+    shared = file.experts == model.experts + (model.shared_experts or 0) != model.experts
+    return WantedFile(file, "experts", model.hidden, model.top_k + (model.shared_experts or 0 if shared else 0),
+                      max(1, model.experts // file.experts))

@@ -1,0 +1,95 @@
+"""ServedModel: the sizes in a Hugging Face config.json that decide which files vLLM and SGLang look for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+
+from seqtune.errors import FormatError, MisuseError, json_fault
+from seqtune.kernels.files import read_bounded
+from seqtune.kernels.operations.feature import LARGEST_SIZE
+
+LARGEST_FILE = 10_000_000  # bytes
+_NESTED = ("text_config", "llm_config", "language_config", "thinker_config", "ffn_config")  # of models of several parts
+_DEEPEST = 4  # nested configurations
+
+Size = Annotated[int, Field(ge=1, le=LARGEST_SIZE)]
+Count = Annotated[int, Field(ge=0, le=LARGEST_SIZE)]
+
+
+class Quantization(BaseModel):
+    """The part of `quantization_config` that names of files depend on."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    quant_method: str = ""
+    weight_block_size: Annotated[list[Size], Field(min_length=2, max_length=2)] | None = None
+
+
+class ServedModel(BaseModel):
+    """The sizes of a language model, under the names of Mixtral, Qwen, DeepSeek, GLM, Llama, Phi, OLMoE and others."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    hidden: Size = Field(validation_alias=AliasChoices("hidden_size", "d_model"))
+    experts: Count | None = Field(None, validation_alias=AliasChoices(
+        "num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts"))
+    top_k: Size | None = Field(None, validation_alias=AliasChoices(
+        "num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_topk", "moe_top_k", "moe_k"))
+    expert_width: Size | None = Field(None, validation_alias=AliasChoices(
+        "moe_intermediate_size", "expert_intermediate_size", "ffn_hidden_size"))
+    width: Size | None = Field(None, validation_alias=AliasChoices("intermediate_size", "ffn_dim"))
+    dense_width: Size | None = Field(None, validation_alias="intermediate_size_mlp")  # Llama 4: layers without experts
+    shared_experts: Count | None = Field(None, validation_alias=AliasChoices("n_shared_experts", "num_shared_experts"))
+    shared_width: Count | None = Field(None, validation_alias="shared_expert_intermediate_size")
+    first_dense: Count | None = Field(None, validation_alias="first_k_dense_replace")
+    heads: Size | None = Field(None, validation_alias="num_attention_heads")
+    key_value_heads: Size | None = Field(None, validation_alias="num_key_value_heads")
+    head_width: Size | None = Field(None, validation_alias="head_dim")
+    gated_attention: bool = Field(False, validation_alias="attn_output_gate")
+    query_rank: Size | None = Field(None, validation_alias="q_lora_rank")  # multi-head latent attention
+    latent_rank: Size | None = Field(None, validation_alias="kv_lora_rank")
+    plain_width: Count | None = Field(None, validation_alias="qk_nope_head_dim")
+    rotary_width: Count | None = Field(None, validation_alias="qk_rope_head_dim")
+    value_width: Size | None = Field(None, validation_alias="v_head_dim")
+    element_type: str | None = Field(None, validation_alias=AliasChoices("torch_dtype", "dtype"))
+    quantization: Quantization | None = Field(None, validation_alias="quantization_config")
+
+    @property
+    def inside(self) -> int:
+        """The width inside an expert. Raises FormatError."""
+        width = self.expert_width or self.width
+        if width is None:
+            raise FormatError("config.json has neither moe_intermediate_size nor intermediate_size")
+        return width
+
+
+def read_model(path: Path) -> ServedModel:
+    """Read a config.json. Raises FormatError."""
+    try:
+        content: Any = json.loads(read_bounded(path, LARGEST_FILE))
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{path} is not JSON ({json_fault(error)})") from None
+    if not isinstance(content, dict):
+        raise FormatError(f"{path} is not the config.json of a model: it holds no object")
+    for _ in range(_DEEPEST):
+        inner = next((content[name] for name in _NESTED if isinstance(content.get(name), dict)), None)
+        if inner is None:
+            break
+        content = {name: value for name, value in content.items() if name not in _NESTED} | inner
+    try:
+        return ServedModel.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        raise FormatError(f"{path}: {name:.60}: {first['msg']:.120}") from None
+
+
+def part(size: int, gpus: int, name: str) -> int:
+    """The share of one GPU. Raises MisuseError if the GPUs do not divide the size."""
+    if size % gpus:
+        raise MisuseError(f"{gpus} GPUs do not divide {name}={size}")
+    return size // gpus
