@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqtune.data.formats.table import find_files, format_of
 from seqtune.kernels.device import Device
 from seqtune.predictor.say import Say
 
 from .errors import MisuseError
-from .inputs import as_problem, check_free, check_journal, load_checkpoint, warned
+from .inputs import as_problem, check_folder, check_free, check_journal, load_checkpoint, warned
 from .results import Written
+
+if TYPE_CHECKING:
+    from seqtune.data.serving.request import Propose, ServingRequest
+    from seqtune.kernels.kernel import Configuration
+    from seqtune.kernels.problem import Problem
 
 
 def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, devices: Sequence[str | Device] = (),
@@ -41,35 +47,53 @@ def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, de
 
 def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None = None,
            data: str | Path | None = None, predictions: str | Path | None = None, device: Device | str | None = None,
-           problem: object = None, hold_out: str | Sequence[str] = (), checkpoint: str | Path = "miopen",
-           force: bool = False) -> Written:
+           problem: object = None, hold_out: str | Sequence[str] = (), checkpoint: str | Path | None = None,
+           serving: ServingRequest | None = None, force: bool = False) -> Written:
     """Write the records of a journal (None: the default one) or of a data set in another format.
 
     `hold_out` names problem sets that no model may learn from. `predictions` is a file of lines that `predict --json`
-    printed. For MIOpen's formats, `data` or else `checkpoint` provides the rows of its solvers' tables. Raises
-    MisuseError for arguments that the format does not take.
+    printed. For MIOpen's formats, `data` or else `checkpoint` provides the rows of its solvers' tables. For vLLM and
+    SGLang, `out` is a folder, `serving` says which files are wanted, and `checkpoint` predicts their content (None: the
+    predictor that answers for Triton). Raises MisuseError for arguments that the format does not take.
     """
     from seqtune.data.formats.format import ExportRequest
     from seqtune.data.journal import default_path
+    from seqtune.data.serving.request import ServingRequest
 
     chosen = format_of(form, "write")
     assert chosen.write is not None
     arguments = {"journal": journal, "data": data, "predictions": predictions, "device": device, "problem": problem,
              "hold_out": hold_out}
+    standard = ServingRequest()
+    arguments |= {part.name: value for part in fields(standard)
+                  if (value := getattr(serving or standard, part.name)) != getattr(standard, part.name)}
     for name, value in arguments.items():
         if name not in chosen.takes and value is not None and value != ():
-            taken = ", ".join(_option(option) for option in chosen.takes if option in arguments)
+            taken = ", ".join(map(_option, chosen.takes))
             raise MisuseError(f"{_option(name)} is not for --format {form}, which takes {taken}")
     source = None
     if "journal" in chosen.takes and data is None:
         source = default_path() if journal is None else Path(journal)
         check_journal(source)
-    check_free(Path(out), force)
+    check_folder(Path(out)) if chosen.folder else check_free(Path(out), force)
     request = ExportRequest(
         source, None if data is None else Path(data), None if predictions is None else Path(predictions), device,
         None if problem is None else as_problem(problem), (hold_out,) if isinstance(hold_out, str) else tuple(hold_out),
-        lambda: load_checkpoint(checkpoint).tables)
+        lambda: load_checkpoint(checkpoint or "miopen").tables, serving, _proposer(checkpoint), force)
     return Written(Path(out), chosen.write(request, Path(out)))
+
+
+def _proposer(checkpoint: str | Path | None) -> Propose:
+    """The proposals of a checkpoint, or of the predictor that answers for a device, as formats call them."""
+    from seqtune.kernels.task import Task
+    from seqtune.predictor.model import answers_for
+
+    from .proposals import propose
+
+    def proposals(problem: Problem, device: Device, count: int) -> Sequence[Configuration]:
+        return list(propose(Task.of(problem, device), checkpoint or answers_for(device.backend), count))
+
+    return proposals
 
 
 def _left_out(reports: Sequence[Mapping[str, Any]]) -> str:

@@ -109,6 +109,15 @@ def check_journal(path: Path) -> None:
         raise MisuseError(f"the journal {path} holds no trials")
 
 
+def check_folder(out: Path) -> None:
+    """Check that files can be written into a folder, which may not exist yet. Raises MisuseError, SeqtuneError."""
+    if out.exists() and not out.is_dir():
+        raise MisuseError(f"{out} is not a folder; name one for the files")
+    if not out.parent.is_dir():
+        raise MisuseError(f"the folder {out.parent} does not exist")
+    check_writable(out if out.is_dir() else out.parent)
+
+
 def check_free(out: Path, force: bool, checkpoint: bool = False) -> None:
     """Check that an output can be written: its folder exists, and it exists itself only with `force`.
 

@@ -57,6 +57,16 @@ class WantedFile:
         return self.file.problem(tokens, self.hidden, self.top_k, self.expert_parallel, self.dtype)
 
 
+def token_counts(text: str | None) -> tuple[int, ...]:
+    """The numbers in a text such as `1,2,4`, sorted; None gives those that both projects tune. Raises MisuseError."""
+    if text is None:
+        return TOKENS
+    words = [word.strip() for word in text[:10_000].split(",")]
+    if not all(re.fullmatch(r"[0-9]{1,7}", word) for word in words):
+        raise MisuseError(f"--tokens={text!r:.40} is not a list of numbers with commas between them")
+    return tuple(sorted({int(word) for word in words}))
+
+
 def wanted_files(request: ServingRequest, project: str, device: Device | None) -> list[WantedFile]:
     """The files of a request. Raises MisuseError and FormatError."""
     _check(request)

@@ -35,30 +35,51 @@ def import_(
 
 @app.command(epilog="Example: seqtune export --out records.parquet")
 def export(
-    out: Annotated[Path, typer.Option("--out", help="The file to write.")],
+    out: Annotated[Path, typer.Option("--out", help="The file to write; for vLLM and SGLang the folder.")],
     journal: JournalPath = None,
     form: Annotated[str, typer.Option(
         "--format", metavar="FORMAT", help=f"{described('write')}.")] = "parquet",
     data: Annotated[Path | None, typer.Option(
-        "--data", help="For MIOpen and T4: a data set with the configurations.", show_default=False)] = None,
+        "--data", help="A data set with the configurations, instead of a journal or predictions.",
+        show_default=False)] = None,
     predictions: Annotated[Path | None, typer.Option(
         "--predictions", help="For MIOpen: lines that `predict --json` printed.", show_default=False)] = None,
     device: Annotated[str | None, typer.Option(
-        "--device", help="For MIOpen: the GPU. For T4: the device of the trials.", show_default=False)] = None,
-    checkpoint: Annotated[str, typer.Option(
+        "--device", help="For MIOpen: the GPU. For T4: the device of the trials. For vLLM and SGLang: the GPU as "
+                         "torch.cuda.get_device_name() prints it.", show_default=False)] = None,
+    checkpoint: Annotated[str | None, typer.Option(
         "--checkpoint", metavar="FOLDER_OR_NAME",
-        help="For --predictions without --data: the checkpoint with the tables of MIOpen's kernels.")] = "miopen",
+        help="For --predictions without --data: the checkpoint with the tables of MIOpen's kernels. For vLLM and "
+             "SGLang: the predictor.  [default: miopen; the one that answers for the GPU]", show_default=False)] = None,
     problem: Annotated[str | None, typer.Option(
         "--problem", help="For T4: the problem of the trials, in quotes.", show_default=False)] = None,
     hold_out: Annotated[list[str] | None, typer.Option(
         "--hold-out", metavar="SET_OR_FILE", help="Problems that no model may learn from.", show_default=False)] = None,
+    model_config: Annotated[Path | None, typer.Option(
+        "--model-config", help="For vLLM and SGLang: the model's config.json.", show_default=False)] = None,
+    missing_from: Annotated[Path | None, typer.Option(
+        "--missing-from", metavar="LOG", show_default=False,
+        help="For vLLM and SGLang: a server's log; writes the files that it says are missing.")] = None,
+    tp: Annotated[int, typer.Option("--tp", help="For vLLM and SGLang: GPUs of tensor parallelism.")] = 1,
+    ep: Annotated[int, typer.Option("--ep", help="For vLLM and SGLang: GPUs of expert parallelism.")] = 1,
+    dtype: Annotated[str | None, typer.Option(
+        "--dtype", help="For vLLM and SGLang: bf16, fp16, fp8_w8a8, int8_w8a8, int8_w8a16 or int4_w4a16.  "
+                        "[default: as in the config.json]", show_default=False)] = None,
+    triton_version: Annotated[str | None, typer.Option(
+        "--triton-version", help="For vLLM and SGLang: the server's version of Triton.", show_default=False)] = None,
+    tokens: Annotated[str | None, typer.Option(
+        "--tokens", metavar="1,2,4,...", show_default=False,
+        help="For vLLM and SGLang: numbers of tokens to tune for.  [default: 1 to 4096, as both projects]")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write records as a data set (Parquet) or for other tuners (T4), or configurations for MIOpen."""
+    """Write records as a data set (Parquet) or for other tuners (T4), or configurations for MIOpen, vLLM or SGLang."""
+    from seqtune.data.serving.request import ServingRequest, token_counts
+
     from .. import api
     from . import tables
 
+    serving = ServingRequest(model_config, missing_from, tp, ep, dtype, triton_version, token_counts(tokens))
     report = api.export(out, form, journal=journal, data=data, predictions=predictions, device=device, problem=problem,
-                        hold_out=hold_out or (), checkpoint=checkpoint, force=force).to_json()
+                        hold_out=hold_out or (), checkpoint=checkpoint, serving=serving, force=force).to_json()
     answer(report) if as_json else tables.report(report)

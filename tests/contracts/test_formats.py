@@ -13,9 +13,11 @@ from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.format import ExportRequest
 from seqtune.data.formats.miopen_import import read_files
+from seqtune.data.formats.served_choices import read_choices
 from seqtune.data.formats.table import FORMATS, described, find_files, format_of, names
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
+from seqtune.data.serving.table_file import table_text
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
@@ -25,6 +27,7 @@ from tests.support.recorded_files import write_cache, write_recorded
 
 DEVICE = Device("llvm:avx7:3", "llvm", "x86-64", "sse", model="a CPU", toolchain="of old")
 PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
+SERVED = "E=8,N=128,device_name=NVIDIA_H200.json"  # a name that tells sizes, as those of vLLM and SGLang do
 HUGE = 5 << 30  # bytes, of a file that takes no room on the disk: more than any format reads
 ROUND_TRIPS = [name for name in names("read") if name in names("write")]
 
@@ -50,6 +53,10 @@ def folder(tmp_path: Path) -> Path:
     write_t4 = format_of("t4", "write").write
     assert write_t4 is not None
     write_t4(ExportRequest(journal=tmp_path / "journal.sqlite"), samples / "t4.json")
+    table = {tokens: {"BLOCK_SIZE_M": tokens, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1,
+                      "num_warps": 4, "num_stages": 3} for tokens in (16, 64)}
+    (samples / SERVED).write_text(table_text(table))
+    read_choices([samples / SERVED]).data.write(tmp_path / "choices.parquet")
     return tmp_path
 
 
@@ -62,11 +69,14 @@ def request_for(name: str, folder: Path) -> tuple[ExportRequest, Dataset]:
     """A request for the contents of the folder that the format can write, and the expected data set."""
     if "journal" in format_of(name, "write").takes:
         return ExportRequest(journal=folder / "journal.sqlite"), Dataset.read(folder / "trials.parquet")
-    return ExportRequest(data=folder / "labels.parquet"), Dataset.read(folder / "labels.parquet")
+    data = folder / ("choices.parquet" if format_of(name, "write").folder else "labels.parquet")
+    return ExportRequest(data=data), Dataset.read(data)
 
 
 def file_of(name: str, folder: Path) -> Path:
     """A file as the format names its own, for a GPU where the name tells one."""
+    if format_of(name, "read").folder:
+        return folder / SERVED
     return folder / format_of(name, "read").patterns[0].replace("*", "906_60")
 
 
@@ -110,12 +120,12 @@ def test_a_format_that_is_not_there_or_cannot_do_that_is_one_line() -> None:
 @pytest.mark.parametrize("name", ROUND_TRIPS)
 def test_what_was_written_is_read_again(name: str, folder: Path) -> None:
     request, expected = request_for(name, folder)
-    path = file_of(name, folder)
-    write = format_of(name, "write").write
-    assert write is not None
-    report = write(request, path)
+    form = format_of(name, "write")
+    path = folder / "out" if form.folder else file_of(name, folder)
+    assert form.write is not None
+    report = form.write(request, path)
     assert json.loads(json.dumps(report)) == report
-    again = read(name, [path])
+    again = read(name, find_files(name, [path]))
     for column in ("configuration", "status"):
         assert sorted(again.rows[column]) == sorted(expected.rows[column])
     assert sorted(again.rows["seconds"]) == pytest.approx(sorted(expected.rows["seconds"]))

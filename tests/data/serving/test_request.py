@@ -1,0 +1,121 @@
+"""Which files a model or a log asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seqtune.data.serving.gpu import gpu_of
+from seqtune.data.serving.request import ServingRequest, token_counts, wanted_files
+from seqtune.errors import DeviceError, FormatError, SeqtuneError
+from tests.support.serving.models import write_model
+
+H200 = gpu_of("NVIDIA H200")
+VLLM_LOG = (
+    "WARNING 11-22 [fused_moe.py:886] Using default MoE config. Performance might be sub-optimal! Config file not found "
+    "at ['/opt/vllm/fused_moe/configs/E=64,N=2048,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json']\n"
+    "(EngineCore pid=1) WARNING Using default W8A8 Block FP8 kernel config. Performance might be sub-optimal! Config file "
+    "not found at /opt/configs/N=512,K=7168,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json\n")
+SGLANG_LOG = (
+    "Using default MoE kernel config. Performance might be sub-optimal! Config file not found at /sgl/configs/triton_3_6_0/"
+    "E=257,N=256,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128, 128]{}.json, you can create them with "
+    "https://github.com/sgl-project/sglang\n")
+
+
+def names(path: Path, project: str = "vllm", **options: int | str | None) -> list[str]:
+    request = ServingRequest(path, **options)  # type: ignore[arg-type]
+    return [wanted.file.name(project) for wanted in wanted_files(request, project, H200)]
+
+
+@pytest.mark.parametrize(("model", "options", "sizes"), [
+    ("mixtral", {"tp": 4}, "E=8,N=3584"), ("mixtral", {"tp": 8, "ep": 8}, "E=1,N=14336"),
+    ("qwen3-moe", {"tp": 2}, "E=128,N=384"), ("llama-4", {"tp": 8}, "E=16,N=1024"),
+    ("deepseek-v3", {"tp": 8, "ep": 16, "dtype": "bf16"}, "E=16,N=2048")])
+def test_experts_on_one_gpu_make_the_name(model: str, options: dict[str, int], sizes: str, tmp_path: Path) -> None:
+    assert names(write_model(tmp_path, model), **options) == [f"{sizes},device_name=NVIDIA_H200.json"]
+
+
+def test_sglang_gets_the_shared_expert_and_the_second_product_too(tmp_path: Path) -> None:
+    path = write_model(tmp_path, "deepseek-v3", quantization_config=None)
+    assert names(path, "sglang", tp=8) == [
+        f"E={experts},N=256,device_name=NVIDIA_H200{down}.json" for down in ("", "_down") for experts in (256, 257)]
+
+
+def test_block_wise_models_have_files_of_their_linear_layers(tmp_path: Path) -> None:
+    """The sizes that SGLang 0.5.23 ships tuned files of for DeepSeek-V3 on eight GPUs."""
+    found = names(write_model(tmp_path, "deepseek-v3"), tp=8)[1:]
+    assert [name.partition(",device")[0] for name in found] == [
+        "N=2112,K=7168", "N=3072,K=1536", "N=4096,K=512", "N=7168,K=2048", "N=4608,K=7168", "N=7168,K=2304",
+        "N=512,K=7168", "N=7168,K=256"]
+    dense = names(write_model(tmp_path, "dense"), tp=2)
+    assert [name.partition(",device")[0] for name in dense] == [
+        "N=3072,K=4096", "N=4096,K=2048", "N=12288,K=4096", "N=4096,K=6144"]
+
+
+@pytest.mark.parametrize(("changes", "options", "reason"), [
+    ({}, {"tp": 3}, "3 GPUs do not divide"), ({}, {"tp": 0}, "--tp=0 is not a number of GPUs"),
+    ({}, {"tp": 4, "ep": 2}, "takes all GPUs"), ({}, {"dtype": "fp4"}, "--dtype='fp4' is not one of"),
+    ({}, {"triton_version": "../3"}, "is not a version"), ({"hidden_size": None}, {}, "hidden"),
+    ({"hidden_size": -1}, {}, "hidden_size"), ({"hidden_size": 1 << 40}, {}, "hidden_size"),
+    ({"hidden_size": "4096"}, {}, "hidden_size"), ({"num_experts_per_tok": None}, {}, "a token goes to"),
+    ({"intermediate_size": None}, {}, "moe_intermediate_size"), ({"num_local_experts": 0}, {}, "looks for no file"),
+    ({"quantization_config": {"quant_method": "awq"}}, {}, "name them with --dtype"),
+    ({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128]}}, {}, "weight_block_size"),
+    ({"torch_dtype": "float32"}, {}, "neither bfloat16 nor float16")])
+def test_what_does_not_fit_is_one_line(changes: dict[str, object], options: dict[str, int | str], reason: str,
+                                       tmp_path: Path) -> None:
+    with pytest.raises(SeqtuneError, match=reason) as error:
+        names(write_model(tmp_path, "mixtral", **changes), **options)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", "{", "[" * 9000, '{"text_config": {"text_config": {}}}'])
+def test_a_config_that_is_none_is_one_line(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=r"config\.json"):
+        names(path)
+
+
+def test_a_log_names_the_missing_files_once(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text(VLLM_LOG * 3 + "Using configuration from E=1,N=1,device_name=x.json for MoE layer\n")
+    request = ServingRequest(write_model(tmp_path, "deepseek-v3"), log)
+    experts, linear = wanted_files(request, "vllm", None)
+    assert experts.problem(8).names()["expert_parallel"] == 4
+    assert linear.problem(8).brief() == "scaled_gemm m=8 n=512 k=7168"
+    with pytest.raises(FormatError, match="--format vllm"):
+        wanted_files(request, "sglang", None)
+    with pytest.raises(SeqtuneError, match="--model-config"):
+        wanted_files(ServingRequest(missing_from=log), "vllm", None)
+    log.write_text("".join(map(SGLANG_LOG.format, ("", "_down"))))
+    up, down = wanted_files(request, "sglang", None)
+    assert (up.top_k, up.file.down, down.file.down) == (9, False, True)  # the shared expert is one more
+
+
+@pytest.mark.parametrize("line", [
+    "", "Using default MoE config", "Using default MoE config E=8,N=1,device_name=a/../../b.json",
+    "Config file not found at E=8,N=1,device_name=a.json"])
+def test_a_log_without_such_warnings_is_one_line(line: str, tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text(line)
+    with pytest.raises(FormatError):
+        wanted_files(ServingRequest(missing_from=log), "vllm", None)
+
+
+def test_numbers_of_tokens_are_a_list() -> None:
+    assert token_counts("16, 1,16") == (1, 16)
+    assert len(token_counts(None)) == 18
+    for text in ("", "1,", "a", "-1", "1.5", "1" * 20_000):
+        with pytest.raises(SeqtuneError, match="--tokens"):
+            token_counts(text)
+
+
+def test_a_gpu_is_found_by_every_spelling_of_its_name() -> None:
+    assert gpu_of("h200") == gpu_of("triton:h200") == gpu_of("NVIDIA_H200") == H200
+    variant = gpu_of("NVIDIA H200 NVL")
+    assert (variant.model, variant.compute_units) == ("NVIDIA H200 NVL", H200.compute_units)
+    for name in ("", "Voodoo 2", "a/b", "NVIDIA", "x" * 200):
+        with pytest.raises(DeviceError):
+            gpu_of(name)

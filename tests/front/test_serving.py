@@ -1,0 +1,72 @@
+"""Export and import of the files that vLLM and SGLang load, on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from seqtune.__main__ import main
+from tests.support.serving.models import write_model
+
+
+def export(project: str, model: Path, out: Path, *more: str) -> int:
+    return main(["export", "--format", project, "--model-config", str(model), "--device", "NVIDIA H200", "--out",
+                 str(out), "--tokens", "1,64,2048", *more])
+
+
+@pytest.mark.parametrize("project", ["vllm", "sglang"])
+def test_files_of_a_model_are_written_read_and_written_again(
+        project: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, out, again = write_model(tmp_path, "deepseek-v3"), tmp_path / "out", tmp_path / "again"
+    assert export(project, model, out, "--tp", "8", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    files = {path.relative_to(out): path.read_text() for path in out.rglob("*.json")}
+    assert len(files) == len(report["files"])
+    assert report["environment"].endswith(f"={out}")
+    assert "linear/*.json" in report["copy"]
+    for text in files.values():
+        assert [int(tokens) for tokens in json.loads(text)] == [1, 64, 2048]
+    data = tmp_path / "choices.parquet"
+    assert main(["import", project, str(out), "--out", str(data)]) == 0
+    assert main(["export", "--format", project, "--data", str(data), "--out", str(again)]) == 0
+    assert {path.relative_to(again): path.read_text() for path in again.rglob("*.json")} == files
+
+
+def test_a_file_that_exists_is_kept_and_nothing_else_is_written(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, out = write_model(tmp_path, "deepseek-v3"), tmp_path / "out"
+    kept = out / "E=256,N=256,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
+    out.mkdir()
+    kept.write_text("mine")
+    assert export("vllm", model, out, "--tp", "8") == 2
+    assert capsys.readouterr().err == f"seqtune: {kept} exists; --force overwrites files\n"
+    assert [path.read_text() for path in out.rglob("*.json")] == ["mine"]
+    assert export("vllm", model, out, "--tp", "8", "--force") == 0
+    assert len(list(out.rglob("*.json"))) == 9
+
+
+def test_vllm_reads_a_version_of_triton_in_files_of_experts_alone(tmp_path: Path) -> None:
+    """Its loader of linear layers takes every key for a number of tokens."""
+    assert export("vllm", write_model(tmp_path, "deepseek-v3"), tmp_path / "out", "--triton-version", "3.6.0") == 0
+    for path in (tmp_path / "out").rglob("*.json"):
+        assert ("triton_version" in json.loads(path.read_text())) == path.name.startswith("E=")
+
+
+@pytest.mark.parametrize(("arguments", "reason"), [
+    (["--format", "vllm"], "needs --model-config and --device, or --missing-from"),
+    (["--format", "vllm", "--model-config", "none.json", "--device", "h200"], "cannot read none.json"),
+    (["--format", "vllm", "--missing-from", "none.log"], "cannot read none.log"),
+    (["--format", "vllm", "--model-config", "none.json", "--device", "Voodoo 2"], "no facts are known here of the GPU"),
+    (["--format", "sglang", "--journal", "j"], "--journal is not for --format sglang, which takes --device"),
+    (["--format", "vllm", "--data", "d", "--tp", "2"], "leave out the options of a model"),
+    (["--format", "parquet", "--tp", "2"], "--tp is not for --format parquet"),
+    (["--format", "vllm", "--model-config", "none.json", "--tokens", "1;2"], "--tokens")])
+def test_misuse_is_one_line_and_writes_nothing(arguments: list[str], reason: str, tmp_path: Path,
+                                               capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", *arguments, "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert reason in said
+    assert said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
