@@ -12,15 +12,15 @@ from seqtune.errors import DeviceError, FormatError, SeqtuneError
 from tests.support.serving.models import write_model
 
 H200 = gpu_of("NVIDIA H200")
+ADVICE = "Performance might be sub-optimal! Config file not found at"
 VLLM_LOG = (
-    "WARNING 11-22 [fused_moe.py:886] Using default MoE config. Performance might be sub-optimal! Config file not found "
-    "at ['/opt/vllm/fused_moe/configs/E=64,N=2048,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json']\n"
-    "(EngineCore pid=1) WARNING Using default W8A8 Block FP8 kernel config. Performance might be sub-optimal! Config file "
-    "not found at /opt/configs/N=512,K=7168,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json\n")
+    f"WARNING 11-22 [fused_moe.py:886] Using default MoE config. {ADVICE} "
+    "['/opt/vllm/fused_moe/configs/E=64,N=2048,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json']\n"
+    f"(EngineCore pid=1) WARNING Using default W8A8 Block FP8 kernel config. {ADVICE} "
+    "/opt/configs/N=512,K=7168,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json\n")
 SGLANG_LOG = (
-    "Using default MoE kernel config. Performance might be sub-optimal! Config file not found at /sgl/configs/triton_3_6_0/"
-    "E=257,N=256,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128, 128]{}.json, you can create them with "
-    "https://github.com/sgl-project/sglang\n")
+    f"Using default MoE kernel config. {ADVICE} /sgl/configs/triton_3_6_0/E=257,N=256,device_name=NVIDIA_H200,"
+    "dtype=fp8_w8a8,block_shape=[128, 128]{}.json, you can create them with https://github.com/sgl-project/sglang\n")
 
 
 def names(path: Path, project: str = "vllm", **options: int | str | None) -> list[str]:
