@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,8 +24,8 @@ SGLANG_LOG = (
     "dtype=fp8_w8a8,block_shape=[128, 128]{}.json, you can create them with https://github.com/sgl-project/sglang\n")
 
 
-def names(path: Path, project: str = "vllm", **options: int | str | None) -> list[str]:
-    request = ServingRequest(path, **options)  # type: ignore[arg-type]
+def names(path: Path, project: str = "vllm", **options: Any) -> list[str]:
+    request = ServingRequest(path, **options)
     return [wanted.file.name(project) for wanted in wanted_files(request, project, H200)]
 
 
@@ -32,7 +33,7 @@ def names(path: Path, project: str = "vllm", **options: int | str | None) -> lis
     ("mixtral", {"tp": 4}, "E=8,N=3584"), ("mixtral", {"tp": 8, "ep": 8}, "E=1,N=14336"),
     ("qwen3-moe", {"tp": 2}, "E=128,N=384"), ("llama-4", {"tp": 8}, "E=16,N=1024"),
     ("deepseek-v3", {"tp": 8, "ep": 16, "dtype": "bf16"}, "E=16,N=2048")])
-def test_experts_on_one_gpu_make_the_name(model: str, options: dict[str, int], sizes: str, tmp_path: Path) -> None:
+def test_experts_on_one_gpu_make_the_name(model: str, options: dict[str, Any], sizes: str, tmp_path: Path) -> None:
     assert names(write_model(tmp_path, model), **options) == [f"{sizes},device_name=NVIDIA_H200.json"]
 
 
@@ -63,7 +64,7 @@ def test_block_wise_models_have_files_of_their_linear_layers(tmp_path: Path) -> 
     ({"quantization_config": {"quant_method": "awq"}}, {}, "name them with --dtype"),
     ({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128]}}, {}, "weight_block_size"),
     ({"torch_dtype": "float32"}, {}, "neither bfloat16 nor float16")])
-def test_what_does_not_fit_is_one_line(changes: dict[str, object], options: dict[str, int | str], reason: str,
+def test_what_does_not_fit_is_one_line(changes: dict[str, object], options: dict[str, Any], reason: str,
                                        tmp_path: Path) -> None:
     with pytest.raises(SeqtuneError, match=reason) as error:
         names(write_model(tmp_path, "mixtral", **changes), **options)
