@@ -18,6 +18,7 @@ PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it f
     "results": "benchmarks.prediction.results:page",
     "hardness": "benchmarks.prediction.hardness:page",
     "new_device": "benchmarks.prediction.new_device:page",
+    "analytic_gemm": "benchmarks.prediction.analytic_gemm:page",
     "miopen_paper": "benchmarks.prediction.miopen_paper:page",
     "miopen_gpu": "benchmarks.prediction.miopen_gpu:page",
     "resnet18_layers": "benchmarks.kernels.resnet18_layers:page",
