@@ -27,6 +27,7 @@ KERNELS: dict[str, str] = {
     "cuda.implicit_gemm": "seqtune.kernels.cuda.implicit_gemm:KERNEL",
     "cuda.tensor_gemm": "seqtune.kernels.cuda.tensor_gemm:KERNEL",
     "triton.gemm": "seqtune.kernels.triton.gemm:KERNEL",
+    "cuda.tensor_convolution": "seqtune.kernels.cuda.tensor_convolution:KERNEL",
     "triton.fused_moe": "seqtune.kernels.triton.fused_moe:KERNEL",
     "triton.scaled_gemm": "seqtune.kernels.triton.scaled_gemm:KERNEL",
 }

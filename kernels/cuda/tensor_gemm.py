@@ -14,6 +14,7 @@ from .tensor_space import (
     DERIVED,
     PARAMETERS,
     SOLVES,
+    TILE_ARGUMENTS,
     panels,
     quantities,
     tensor_launch,
@@ -22,7 +23,7 @@ from .tensor_space import (
 )
 
 SIZES = ("m", "n", "k")
-ARGUMENTS = (*SIZES, "m_tiles", "n_tiles", "k_tiles", "band", "slices", "streamed", "tiles", "blocks")
+ARGUMENTS = (*SIZES, *TILE_ARGUMENTS)
 
 
 class TensorGemm:

@@ -69,6 +69,8 @@ DERIVED = (
                          " tiles * split_k if split_k > 1 else 0)"),
 )
 
+TILE_ARGUMENTS = ("m_tiles", "n_tiles", "k_tiles", "band", "slices", "streamed", "tiles", "blocks")
+
 SOLVES = (
     ("dtype == 'fp16' or dtype == 'bf16'", "only fp16 and bf16"),
     ("compute_capability >= 75", "tensor cores of this kind begin with sm_75"),

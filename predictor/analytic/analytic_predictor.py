@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from seqtune.kernels.accelerators import BACKENDS
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.row_index import Numbers
-from seqtune.kernels.task import Floats, Task
+from seqtune.kernels.task import Task
 from seqtune.tuner.cost_models.analytic import estimates
+from seqtune.tuner.cost_models.modes import order
 
 from ..candidate import Candidate
 
@@ -34,21 +32,9 @@ class AnalyticPredictor:
         """Accept any kernels."""
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
-        """Propose the configurations with the shortest estimated times, distinct, the shortest first."""
+        """Propose the configurations with the shortest estimated times, distinct, the shortest first.
+
+        The best of other modes (`tuner/cost_models/modes.py`) whose estimates are near follow the first one.
+        """
         return [[Candidate(task[number]) for number in order(task, estimates(task), count).tolist()]
                 for task in tasks]
-
-
-def order(task: Task, seconds: Floats, count: int) -> Numbers:
-    """The first `count` numbers of a task by estimated seconds (number,), then those without an estimate.
-
-    Equal estimates are ordered by number; without an estimate (nan), the default comes first.
-    """
-    known = np.isfinite(seconds)
-    numbers = np.argsort(np.where(known, seconds, np.inf), kind="stable")[:max(count, 0)]
-    if known[numbers].all():
-        return numbers
-    rest = np.flatnonzero(~known)
-    default = task.number(task.default)
-    rest = np.concatenate([rest[rest == default], rest[rest != default]])
-    return np.concatenate([numbers[known[numbers]], rest])[:count]

@@ -26,15 +26,24 @@ from seqtune.kernels.task import Floats, Task
 from .gpu_rates import PARTS, GpuRates
 from .product_tiles import TRANSACTION, WORD, ProductTiles, describes_tiles, tiles_of
 
-OVERLAP = 3.0  # exponent of the power mean of parts that work at the same time; infinite: perfect overlap
-TAIL = 0.5  # share of the blocks' granularity that counts: units do not run their blocks in lock step
-DIRECT = 1.5  # a fragment's load from the first-level cache, in loads from shared memory (tag check, sectors)
-LOAD_ISSUE = 1.5  # instructions of a fragment's load: itself and half an address or loop instruction
-COPY_ISSUE = 3.0  # of a copy into shared memory: load, store, address; cp.async is one and its address
-PORT = 64.0  # bytes a clock that a unit takes from the second-level cache, on all of these GPUs
-CACHE_SHARE = 0.7  # of the second-level cache that holds operands; the rest is output and what is evicted early
 UNIT_REGISTERS = 65536  # of 32 bits
-SPILL = 0.03  # lengthening for each spilled register: a store and a load among some 64 multiply-adds
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Numbers of the model that are estimates, and neither a rate of the GPU nor a definition."""
+
+    overlap: float = 3.0  # exponent of the power mean of parts that work at the same time; infinite: perfect overlap
+    tail: float = 0.5  # share of the blocks' granularity that counts: units do not run their blocks in lock step
+    direct: float = 1.5  # a fragment's load from the first-level cache in loads from shared memory (tags, sectors)
+    load_issue: float = 1.5  # instructions of a fragment's load: itself and half an address or loop instruction
+    copy_issue: float = 3.0  # of a copy into shared memory: load, store and address; cp.async needs one less
+    port: float = 64.0  # bytes a clock that a unit takes from the second-level cache, on all of these GPUs
+    cache_share: float = 0.7  # of the second-level cache that holds operands; the rest is output and early evictions
+    spill: float = 0.03  # lengthening for each spilled register: a store and a load among some 64 multiply-adds
+
+
+DEFAULTS = Constants()
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,15 +70,16 @@ PARTS_OF_TIME = ("arithmetic", "issue", "shared", "cache", "memory", "latency", 
 TERMS = tuple(field.name for field in fields(Terms))
 
 
-def terms_of(space: SearchSpace, rows: NDArray[np.int64] | None = None) -> Terms:
-    """The terms of the given rows of a space (None: of all).
+def terms_of(space: SearchSpace, rows: NDArray[np.int64] | None = None, rates: GpuRates | None = None,
+             constants: Constants = DEFAULTS) -> Terms:
+    """The terms of the given rows of a space (None: of all); `rates` are by default those of the space's device.
 
     Raises KernelError if the kernel does not describe its tiles, KeyError if the device is no GPU with known limits.
     """
     tiles = tiles_of(space, rows)
     registers = np.minimum(tiles.thread_registers_estimate, most_registers(tiles))  # the compiler spills the rest
     resident = blocks_per_unit(space.device, tiles.block_threads, registers, tiles.shared_bytes).astype(float)
-    return terms(tiles, resident, GpuRates.of(space.device))
+    return terms(tiles, resident, rates or GpuRates.of(space.device), constants)
 
 
 def estimates(task: Task) -> Floats:
@@ -85,10 +95,10 @@ def estimates(task: Task) -> Floats:
     return seconds
 
 
-def terms(tiles: ProductTiles, resident: Floats, rates: GpuRates) -> Terms:
+def terms(tiles: ProductTiles, resident: Floats, rates: GpuRates, constants: Constants = DEFAULTS) -> Terms:
     """The terms of tiles, of which a unit holds `resident` blocks (configuration,); 0 gives an infinite time."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return _Launch(tiles, np.maximum(resident, 1.0), rates).terms(resident)
+        return _Launch(tiles, np.maximum(resident, 1.0), rates, constants).terms(resident)
 
 
 def most_registers(tiles: ProductTiles) -> Floats:
@@ -97,18 +107,18 @@ def most_registers(tiles: ProductTiles) -> Floats:
     return np.asarray(np.minimum(255.0, np.floor(UNIT_REGISTERS / threads / 8) * 8))
 
 
-def together(*parts: Floats) -> Floats:
+def together(exponent: float, *parts: Floats) -> Floats:
     """The time of parts that work at the same time: their power mean, at least the longest."""
     longest = np.maximum.reduce(parts)
     safe = np.maximum(longest, 1e-30)
-    return np.asarray(longest * sum((part / safe) ** OVERLAP for part in parts) ** (1 / OVERLAP))
+    return np.asarray(longest * sum((part / safe) ** exponent for part in parts) ** (1 / exponent))
 
 
 class _Launch:
     """The work of a launch. Clocks are those of one unit for one step of one block unless something else is said."""
 
-    def __init__(self, tiles: ProductTiles, resident: Floats, rates: GpuRates) -> None:
-        self.tiles, self.rates = tiles, rates
+    def __init__(self, tiles: ProductTiles, resident: Floats, rates: GpuRates, constants: Constants) -> None:
+        self.tiles, self.rates, self.constants = tiles, rates, constants
         self.warps = np.ceil(tiles.block_threads / rates.warp)
         tiles_m, tiles_n = np.ceil(tiles.gemm_m / tiles.block_m), np.ceil(tiles.gemm_n / tiles.block_n)
         self.rows_of_blocks, self.columns_of_blocks = tiles_m, tiles_n
@@ -119,24 +129,24 @@ class _Launch:
         self.steps = self.all_steps / self.blocks  # of a block; persistent blocks compute several tiles
         self.per_unit = self.blocks / rates.units
         most = np.ceil(self.per_unit)
-        self.most = self.per_unit + np.where(self.per_unit < 1, 1.0, TAIL) * (most - self.per_unit)
+        self.most = self.per_unit + np.where(self.per_unit < 1, 1.0, constants.tail) * (most - self.per_unit)
         self.resident = np.minimum(resident, most)
 
     def terms(self, resident: Floats) -> Terms:
         """All terms; where `resident` is 0 the estimate is infinite."""
-        tiles, rates = self.tiles, self.rates
+        tiles, rates, overlap = self.tiles, self.rates, self.constants.overlap
         arithmetic, issue, shared = self._arithmetic(), self._issue(), self._shared()
         step_bytes = (tiles.block_m + tiles.block_n) * tiles.block_k * tiles.element_bytes
-        busy = together(arithmetic, issue, shared, step_bytes / PORT)
+        busy = together(overlap, arithmetic, issue, shared, step_bytes / self.constants.port)
         alone = self._alone(busy)
-        step = together(self.resident * busy, alone) / self.resident  # of one block among the resident ones
+        step = together(overlap, self.resident * busy, alone) / self.resident  # of one block among the resident ones
         unit_clocks = self.most * (self.steps * step + self._ends() / self.resident)
         cache_bytes, memory_bytes, hit_share = self._traffic(step_bytes)
         cache = cache_bytes / (rates.l2_bytes * rates.units * rates.hertz)
         memory = memory_bytes / rates.memory_bytes
         fixed = rates.launch_seconds * np.where(tiles.split_k > 1, 2.0, 1.0) + self._reduction()
         running = unit_clocks / rates.hertz
-        seconds = together(running, cache, memory) * (1 + SPILL * self._spilled()) + fixed
+        seconds = together(overlap, running, cache, memory) * (1 + self.constants.spill * self._spilled()) + fixed
         whole = self.most * self.steps / rates.hertz
         useful = tiles.products * tiles.gemm_m * tiles.gemm_n * tiles.gemm_k
         padded = self.all_steps * tiles.block_m * tiles.block_n * tiles.block_k
@@ -164,16 +174,17 @@ class _Launch:
         mma = tiles.thread_m * tiles.thread_n * tiles.block_k * tiles.element_bytes / (16 * 8 * 32)
         arithmetic = np.select([tiles.tensor == 0, tiles.tensor == 1],
                                [tiles.thread_m * tiles.thread_n * tiles.block_k, mma], mma / 16)
-        loads = np.where(tiles.tensor == 2, 0.0, tiles.fragment_loads * tiles.block_k * LOAD_ISSUE)
+        loads = np.where(tiles.tensor == 2, 0.0, tiles.fragment_loads * tiles.block_k * self.constants.load_issue)
         copied = (tiles.block_m + tiles.block_n) * tiles.block_k * tiles.element_bytes * tiles.staged
         copies = np.where(tiles.tensor == 2, 0.0, copied / (self.rates.warp * np.maximum(1, tiles.load_bytes)))
-        copies = copies * np.where(tiles.stages > 2, COPY_ISSUE - 1, COPY_ISSUE)
+        copies = copies * (self.constants.copy_issue - np.where(tiles.stages > 2, 1.0, 0.0))
         return np.asarray((self.warps * (arithmetic + loads) + copies) / PARTS)
 
     def _shared(self) -> Floats:
         """Clocks in which shared memory (and the first-level cache) delivers fragments and takes copies."""
         tiles = self.tiles
-        fragments = self.warps * tiles.fragment_transactions * (tiles.staged + (1 - tiles.staged) * DIRECT)
+        direct = (1 - tiles.staged) * self.constants.direct
+        fragments = self.warps * tiles.fragment_transactions * (tiles.staged + direct)
         # wgmma reads both operands itself: 64 rows and all columns of the tile for each 64 rows of it
         reads = np.ceil(tiles.block_m / 64) * (64 + tiles.block_n) * tiles.element_bytes / TRANSACTION
         fragments = np.where(tiles.tensor == 2, reads, fragments)
@@ -212,7 +223,8 @@ class _Launch:
         high = np.minimum(np.maximum(high, wave / wide), self.rows_of_blocks)
         reuse = np.maximum(1.0, high * wide * (tiles.block_m + tiles.block_n)
                            / (high * tiles.block_m + wide * tiles.block_n))
-        kept = np.minimum(1.0, CACHE_SHARE * rates.l2_capacity / np.maximum(1.0, once))  # from wave to wave
+        capacity = self.constants.cache_share * rates.l2_capacity
+        kept = np.minimum(1.0, capacity / np.maximum(1.0, once))  # from wave to wave
         missed = kept * np.minimum(once, cache) + (1 - kept) * np.maximum(np.minimum(once, cache), cache / reuse)
         output = tiles.products * tiles.gemm_m * tiles.gemm_n * tiles.element_bytes
         return (np.asarray(cache + output), np.asarray(missed + output),

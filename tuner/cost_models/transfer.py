@@ -2,7 +2,8 @@
 
 Each measured task of the history is a *source*: log(time / best time) by the task's numbers. Sources of the same
 problem are used directly. Where there are none, or none measured a configuration, boosted trees fitted on the whole
-history predict the ratio. A configuration that failed elsewhere counts as slow.
+history predict the ratio. A configuration that failed elsewhere counts as slow. Without a history, the analytic model's
+estimates of a GPU are the only source.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
+from .analytic import estimates
 from .features import features
 
 WORST = 3.0  # maximum log ratio, also that of a failure: differences among very slow configurations do not matter
@@ -36,10 +38,13 @@ class Sources:
 
 
 def sources(task: Task, history: Sequence[MeasuredTask], seed: int = 0) -> Sources | None:
-    """The sources in a history; None if it has no time of any kernel of the task."""
+    """The sources in a history; without a time of any kernel of the task, the analytic model's estimates.
+
+    None if there are no estimates either.
+    """
     looked_up = [(other, ratios) for other in history if (ratios := look_up(task, other)) is not None]
     if not looked_up:
-        return None
+        return estimated(task)
     same = [ratios for other, ratios in looked_up if other.problem.key == task.problem.key][:MAX_SOURCES]
     measured = ~np.isnan(np.stack(same, axis=1)).all(axis=1) if same else np.zeros(len(task), bool)
     predicted = None
@@ -58,6 +63,20 @@ def sources(task: Task, history: Sequence[MeasuredTask], seed: int = 0) -> Sourc
              if other.problem.key == task.problem.key]
     by_source = np.where(np.isnan(by_source), prior[:, None], by_source)
     return Sources(prior, by_source, float(np.exp(np.log(times).mean())))
+
+
+def estimated(task: Task) -> Sources | None:
+    """The analytic model as a source; None if it has no estimate.
+
+    A configuration without one is expected to be average.
+    """
+    seconds = estimates(task)
+    known = np.isfinite(seconds)
+    if not known.any():
+        return None
+    ratios = np.where(np.isinf(seconds), WORST, np.minimum(np.log(seconds / seconds[known].min()), WORST))
+    prior = np.where(np.isnan(ratios), np.nanmedian(ratios), ratios)
+    return Sources(prior, prior[:, None])
 
 
 def look_up(task: Task, other: MeasuredTask) -> Floats | None:

@@ -48,7 +48,7 @@ class Portfolio(Searcher):
     def __init__(self, context: SearchContext) -> None:
         super().__init__(context)
         self._seeds = self.valid_numbers(context.seeds)
-        history = sources(self.task, context.history, context.seed) if context.history else None
+        history = sources(self.task, context.history, context.seed)
         self._surrogate = self._without_history = Surrogate(self.task, self.generator)
         if history is not None:
             self._surrogate = Surrogate(self.task, self.generator, history.prior, history.by_source)

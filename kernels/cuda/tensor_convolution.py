@@ -1,0 +1,97 @@
+"""cuda.tensor_convolution: fp16 or bf16 convolution as a product of gathered pixels and filters on tensor cores."""
+
+from __future__ import annotations
+
+from ..device import Device
+from ..implementation import Array, KernelSource, Launch
+from ..kernel import Configuration, Kernel
+from ..problem import Problem
+from .source.tensor_pixels import PIXELS, SHAPE_ARGUMENTS
+from .source.tensor_tile import tensor_source
+from .tensor_space import (
+    CONSTRAINTS,
+    DEFAULT,
+    DERIVED,
+    PARAMETERS,
+    SOLVES,
+    TILE_ARGUMENTS,
+    panels,
+    quantities,
+    tensor_launch,
+    tile_arguments,
+    tile_of,
+)
+
+ARGUMENTS = (*SHAPE_ARGUMENTS, *TILE_ARGUMENTS)
+
+
+class TensorConvolution:
+    """Runs cuda.tensor_convolution; each source works for all shapes of equal divisibility, padded or not."""
+
+    includes = "everything, from the input as it is; filters packed into tiles before, once"
+
+    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
+        """The text of the tile."""
+        tile = tile_of(quantities(KERNEL, problem, device, configuration))
+        padded = "true" if problem.size("pad_h") + problem.size("pad_w") > 0 else "false"
+        return tensor_source(tile, "tensor_convolution", f"constexpr bool PADDED = {padded};\n{PIXELS}", ARGUMENTS)
+
+    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
+        """The launch of the tiles and, for partial sums, of their addition."""
+        names, size = quantities(KERNEL, problem, device, configuration), problem.size
+        c, h, w, k, pixels = size("c"), size("h"), size("w"), size("k"), size("out_h") * size("out_w")
+        nhwc = problem["layout"] == "NHWC"
+        values = {
+            "rows": size("n") * pixels, "outputs": size("k_per_group"), "channels": size("c_per_group"),
+            "filter_h": size("r"), "filter_w": size("s"), "height": h, "width": w, "columns": size("out_w"),
+            "pixels": pixels, "above": size("pad_h"), "before": size("pad_w"),
+            **{name: size(name) for name in ("stride_h", "stride_w", "dilation_h", "dilation_w")},
+            "x_image": c * h * w, "x_group": size("c_per_group") * (1 if nhwc else h * w),
+            "x_line": w * (c if nhwc else 1), "x_pixel": c if nhwc else 1, "x_channel": 1 if nhwc else h * w,
+            "y_pitch": k, "y_group": size("k_per_group") * (1 if nhwc else pixels), **tile_arguments(names)}
+        return tensor_launch(names, "tensor_convolution", tuple(values[name] for name in ARGUMENTS))
+
+    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int, int]:
+        """The values (columns and depth of a tile, groups)."""
+        return configuration.number("block_n"), configuration.number("block_k"), problem.size("groups")
+
+    def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
+        """Copy the filter into [group][tile][tile of k][output channel][k], where k is (r, s, c)."""
+        block_n, block_k, groups = self.packing(problem, configuration)
+        columns = weights.transpose(0, 2, 3, 1).reshape(groups, weights.shape[0] // groups, -1)
+        return panels(columns, block_n, block_k)
+
+
+IMPLEMENTATION = TensorConvolution()
+
+KERNEL = Kernel.of(
+    name="cuda.tensor_convolution",
+    operation="conv2d",
+    meaning="fp16 and bf16 convolution on tensor cores, as a matrix product of gathered pixels",
+    parameters=PARAMETERS,
+    derived=(
+        ("gemm_m", "n * out_h * out_w"),
+        ("gemm_n", "k_per_group"),
+        ("gemm_k", "r * s * c_per_group"),
+        ("products", "groups"),
+        ("a_by_k", "1 if layout == 'NCHW' else 0"),
+        ("y_by_column", "a_by_k"),
+        ("load_bytes", "2 * gcd(c_per_group, 8) if layout == 'NHWC' else 2 * gcd(h * w, 8) if pointwise else 2"),
+        ("store_bytes", "(2 * gcd(out_h * out_w, 8) if epilogue == 'shared' else 2) if layout == 'NCHW' else"
+                        " min(2 * gcd(k_per_group, 8), 16 if epilogue == 'shared' else 4)"),
+        *DERIVED,
+    ),
+    solves=(
+        *SOLVES,
+        ("direction == 'forward'", "only the forward direction"),
+        ("k_per_group >= 8", "tensor cores are for at least 8 output channels of a group"),
+        ("max(h + 2 * pad_h, w + 2 * pad_w) < 32768", "positions in the input have 16 bits"),
+    ),
+    constraints=(
+        *CONSTRAINTS,
+        ("block_threads * load_bytes % (2 * (block_m if a_by_k else block_k)) == 0",
+         "threads must divide into whole rows of shared memory"),
+    ),
+    default=DEFAULT,
+    implementation="seqtune.kernels.cuda.tensor_convolution:IMPLEMENTATION",
+)
