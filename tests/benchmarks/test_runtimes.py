@@ -1,0 +1,108 @@
+"""The program that checks kernel texts on OpenCL runtimes, and what it reads from Oclgrind's log."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.common.opencl_runtime import LIBRARY_VARIABLES, Faults, environment, faults, library
+from seqtune.errors import UnavailableError
+from tests.support.paths import ROOT
+
+LOG = """
+Read-write data race at local memory address 0x1000000000004
+\tKernel: racy
+
+\tFirst entity:  Global(1,0,0) Local(1,0,0) Group(0,0,0)
+
+Invalid write of size 4 at global memory address 0x2000000000080
+\tKernel: stray
+
+Work-group divergence detected (barrier):
+\tKernel: divergent
+
+INTERNAL ERROR: unsupported instruction
+"""
+# A kernel of ours whose barriers are gone, simulated.
+BARRIERLESS = """
+import numpy as np
+from benchmarks.common.exact_buffers import compute
+from benchmarks.kernels.runtimes import open_runtime
+from seqtune.kernels.accelerators import described
+from seqtune.kernels.cuda.source import prelude
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.registry import kernel
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.measuring.reference import make_operands
+prelude._OPENCL_COPIES += "#undef barrier\\n#define barrier(fence)\\n"
+problem, family = parse_problem("gemm m=16 n=16 k=40"), kernel("cuda.shared_gemm")
+space = SearchSpace(family, problem, described("cuda", "h200"))
+compute(open_runtime("oclgrind"), problem, family, space.default, make_operands(problem))
+"""
+
+
+def oclgrind() -> Path:
+    """Oclgrind's library; the test is skipped where there is none."""
+    named = os.environ.get(LIBRARY_VARIABLES["oclgrind"])
+    program = shutil.which("oclgrind")
+    places = [Path(named)] if named else []
+    if program:
+        places.append(Path(program).resolve().parent.parent / "lib" / "oclgrind" / "liboclgrind-rt-icd.so")
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        pytest.skip("Oclgrind is not installed (Debian: oclgrind), and OCLGRIND_LIBRARY names no library")
+    return found
+
+
+def test_errors_in_a_log_are_counted_by_kind() -> None:
+    assert faults(LOG) == Faults(races=1, stray=1, divergent=1, other=1)
+    assert faults(LOG).total == 4
+    assert faults("") == Faults()
+
+
+def test_a_runtime_is_found_by_option_then_by_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = tmp_path / "one.so", tmp_path / "two.so"
+    here.touch()
+    there.touch()
+    monkeypatch.setenv(LIBRARY_VARIABLES["intel"], str(there))
+    assert library("intel", here) == here
+    assert library("intel", None) == there
+    assert library("pocl", None) is None
+    variables = environment("intel", there, tmp_path)
+    assert Path(variables["OCL_ICD_VENDORS"], "intel.icd").read_text().strip() == str(there)
+    monkeypatch.setenv(LIBRARY_VARIABLES["intel"], str(tmp_path / "none.so"))
+    with pytest.raises(UnavailableError, match=r"none\.so"):
+        library("intel", None)
+
+
+def test_a_runtime_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "benchmarks.runtimes", "--runtime", "intel", "--library",
+                           str(tmp_path / "none.so")], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.device
+def test_a_simulator_finds_no_race_and_no_stray_access_in_a_sample() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.runtimes", "--runtime", "oclgrind", "--library", str(oclgrind()),
+         "--sample", "12", "--seed", "5", "--json"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads(done.stdout)
+    assert results["configurations"] == 12
+    assert results["with_barriers"] > 0
+    assert set(results["faults"].values()) == {0}
+
+
+@pytest.mark.device
+def test_a_simulator_sees_that_barriers_are_missing(tmp_path: Path) -> None:
+    variables = environment("oclgrind", oclgrind(), tmp_path)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", BARRIERLESS], cwd=ROOT, env=variables, check=True,
+                   capture_output=True)
+    assert faults((tmp_path / "oclgrind.log").read_text()).races > 0
