@@ -30,7 +30,7 @@ def _operand(side: str, tile: str, across: str, copying: str, vector: str, strid
         f"peers_{side}": f"min({lanes}, 32 // vector_{side})",  # different addresses among lanes served together
         f"step_{side}": f"max(vector_{side}, thread_{side} if {stride} == 0 else {vector})",
         f"turns_{side}": f"vector_{side} * peers_{side} / min(peers_{side}, max(1, 32 // step_{side}))",
-        f"fragment_{side}": f"thread_{side} / vector_{side} * turns_{side}",
+        f"fragment_turns_{side}": f"thread_{side} / vector_{side} * turns_{side}",
         f"copy_peers_{side}": f"min(min({copying}, 32), 32 // vector_{side})",
         f"copy_step_{side}": f"max(vector_{side}, {tile} // {copying} if {stride} == 0 else {vector})",
         f"copy_{side}": (f"{staged} * {tile} / 32 * copy_peers_{side} / min(copy_peers_{side}, "
@@ -49,9 +49,9 @@ QUANTITIES: Mapping[str, str] = {
     # accumulators, two values of k of each operand, addresses
     "thread_registers_estimate": "thread_m * thread_n + 2 * (thread_m + thread_n) + 24",
     "fragment_loads": "thread_m / vector_m + thread_n / vector_n",
-    "fragment_transactions": "fragment_m + fragment_n",
+    "fragment_transactions": "fragment_turns_m + fragment_turns_n",
     "copy_transactions": "copy_m + copy_n",
-    "staged": "(SA * fragment_m + SB * fragment_n) / fragment_transactions",
+    "staged_share": "(SA * fragment_turns_m + SB * fragment_turns_n) / fragment_transactions",
 }
 
 

@@ -94,6 +94,9 @@ KERNEL = Kernel.of(
         ("tensor", "0"),
         ("load_bytes", "4 * vector"),
         ("group_m", "1"),
+        # neighbouring threads read other pixels, whose channels or columns lie apart, or other panels of the filters
+        ("fragment_transactions", "tile * (min(32, 1 + 31 * (c_per_group if layout == 'NHWC' else tile_w) // 32)"
+                                  " if order == 'pixels' else 1) + block * (1 if order == 'pixels' else 32) / vector"),
         ("w_waste", "ceil_div(row_w, tile_w) * tile_w / row_w"),
         ("h_waste", "ceil_div(rows, tile_h) * tile_h / rows"),
         ("k_waste", "ceil_div(k_per_group, block) * block / k_per_group"),

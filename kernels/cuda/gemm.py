@@ -59,6 +59,9 @@ KERNEL = Kernel.of(
         ("tensor", "0"),
         ("load_bytes", "4 * vector"),
         ("group_m", "1"),
+        # neighbouring threads read other rows of A, k numbers apart, or other panels of B; or else the same ones
+        ("fragment_transactions", "tile_m * (32 if order == 'rows' and trans_a == 'no' else 1)"
+                                  " + block * (1 if order == 'rows' else 32) / vector"),
         ("m_waste", "spots * tile_m / m"),
         ("n_waste", "panels * block / n"),
         ("blocks_per_unit", "blocks / compute_units"),

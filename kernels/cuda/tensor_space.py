@@ -63,6 +63,8 @@ DERIVED = (
     ("grid", "min(compute_units * resident_blocks, tiles * k_tiles)"),
     ("streamed", "tiles if tiles < grid else tiles % grid + grid"),
     ("blocks", "grid if schedule == 'stream_k' else tiles * split_k"),
+    ("block_tiles", "tiles / grid if schedule == 'stream_k' else 1"),
+    ("partial_tiles", "2 * (streamed / tiles) if schedule == 'stream_k' else 0"),
     ("waves", "blocks / (compute_units * resident_blocks)"),
     ("idle", "ceil_div(blocks, compute_units * resident_blocks) / waves"),
     ("workspace_floats", "block_m * block_n * (2 * grid if schedule == 'stream_k' else"

@@ -122,11 +122,11 @@ class _Launch:
         self.warps = np.ceil(tiles.block_threads / rates.warp)
         tiles_m, tiles_n = np.ceil(tiles.gemm_m / tiles.block_m), np.ceil(tiles.gemm_n / tiles.block_n)
         self.rows_of_blocks, self.columns_of_blocks = tiles_m, tiles_n
-        slices = np.maximum(1, tiles.split_k)
-        depth = np.ceil(np.ceil(tiles.gemm_k / tiles.block_k) / slices) * slices  # steps of a tile, all slices
-        self.all_steps = tiles.products * tiles_m * tiles_n * depth
         self.blocks = np.maximum(1, tiles.blocks)
-        self.steps = self.all_steps / self.blocks  # of a block; persistent blocks compute several tiles
+        depth = np.ceil(np.ceil(tiles.gemm_k / tiles.block_k) / np.maximum(1, tiles.split_k))
+        whole = np.where(tiles.partial_tiles > 0, tiles.block_tiles, np.ceil(tiles.block_tiles))
+        self.steps = depth * (tiles.block_tiles + constants.tail * (whole - tiles.block_tiles))  # of a block
+        self.all_steps = depth * tiles.block_tiles * self.blocks
         self.per_unit = self.blocks / rates.units
         most = np.ceil(self.per_unit)
         self.most = self.per_unit + np.where(self.per_unit < 1, 1.0, constants.tail) * (most - self.per_unit)
@@ -144,7 +144,8 @@ class _Launch:
         cache_bytes, memory_bytes, hit_share = self._traffic(step_bytes)
         cache = cache_bytes / (rates.l2_bytes * rates.units * rates.hertz)
         memory = memory_bytes / rates.memory_bytes
-        fixed = rates.launch_seconds * np.where(tiles.split_k > 1, 2.0, 1.0) + self._reduction()
+        launches = np.where((tiles.split_k > 1) | (tiles.partial_tiles > 0), 2.0, 1.0)
+        fixed = rates.launch_seconds * launches + self._reduction()
         running = unit_clocks / rates.hertz
         seconds = together(overlap, running, cache, memory) * (1 + self.constants.spill * self._spilled()) + fixed
         whole = self.most * self.steps / rates.hertz
@@ -171,11 +172,11 @@ class _Launch:
         """Clocks in which the schedulers issue arithmetic, loads of fragments and copies."""
         tiles = self.tiles
         # a warp's mma.sync is m16n8 and 32 bytes deep; wgmma is one instruction for four warps
-        mma = tiles.thread_m * tiles.thread_n * tiles.block_k * tiles.element_bytes / (16 * 8 * 32)
+        mma = tiles.fragment_m * tiles.fragment_n * tiles.block_k * tiles.element_bytes / (16 * 8 * 32)
         arithmetic = np.select([tiles.tensor == 0, tiles.tensor == 1],
-                               [tiles.thread_m * tiles.thread_n * tiles.block_k, mma], mma / 16)
+                               [tiles.fragment_m * tiles.fragment_n * tiles.block_k, mma], mma / 16)
         loads = np.where(tiles.tensor == 2, 0.0, tiles.fragment_loads * tiles.block_k * self.constants.load_issue)
-        copied = (tiles.block_m + tiles.block_n) * tiles.block_k * tiles.element_bytes * tiles.staged
+        copied = (tiles.block_m + tiles.block_n) * tiles.block_k * tiles.element_bytes * tiles.staged_share
         copies = np.where(tiles.tensor == 2, 0.0, copied / (self.rates.warp * np.maximum(1, tiles.load_bytes)))
         copies = copies * (self.constants.copy_issue - np.where(tiles.stages > 2, 1.0, 0.0))
         return np.asarray((self.warps * (arithmetic + loads) + copies) / PARTS)
@@ -183,8 +184,8 @@ class _Launch:
     def _shared(self) -> Floats:
         """Clocks in which shared memory (and the first-level cache) delivers fragments and takes copies."""
         tiles = self.tiles
-        direct = (1 - tiles.staged) * self.constants.direct
-        fragments = self.warps * tiles.fragment_transactions * (tiles.staged + direct)
+        direct = (1 - tiles.staged_share) * self.constants.direct
+        fragments = self.warps * tiles.fragment_transactions * (tiles.staged_share + direct)
         # wgmma reads both operands itself: 64 rows and all columns of the tile for each 64 rows of it
         reads = np.ceil(tiles.block_m / 64) * (64 + tiles.block_n) * tiles.element_bytes / TRANSACTION
         fragments = np.where(tiles.tensor == 2, reads, fragments)
@@ -199,11 +200,11 @@ class _Launch:
         chain = np.where(tiles.tensor > 0, 32 / np.maximum(1, tiles.element_bytes), 1.0)
         fragments = tiles.block_k / chain * rates.fragment_latency * np.where(tiles.tensor == 2, 0.25, 1.0)
         # an operand that bypasses shared memory waits for the second-level cache once in a line of 32 numbers
-        direct = np.where(tiles.staged < 1, rates.global_latency * tiles.block_k / 32, 0.0)
-        turn = np.where(tiles.staged > 0, rates.stage_latency, 0.0) + direct + fragments + busy
+        direct = np.where(tiles.staged_share < 1, rates.global_latency * tiles.block_k / 32, 0.0)
+        turn = np.where(tiles.staged_share > 0, rates.stage_latency, 0.0) + direct + fragments + busy
         ahead = np.maximum(1.0, tiles.stages - 1)
         return np.asarray(np.where(tiles.stages > 1, np.maximum(turn, rates.global_latency / ahead),
-                                   turn + (tiles.staged > 0) * rates.global_latency))
+                                   turn + (tiles.staged_share > 0) * rates.global_latency))
 
     def _ends(self) -> Floats:
         """Clocks of a block before its first step and after its last: filling the pipeline and storing the tile."""
@@ -231,10 +232,12 @@ class _Launch:
                 np.asarray(1 - missed / np.maximum(1.0, cache)))
 
     def _reduction(self) -> Floats:
-        """Seconds of writing the slices of split k as fp32 and adding them."""
-        tiles = self.tiles
-        moved = 2 * tiles.products * tiles.gemm_m * tiles.gemm_n * tiles.split_k * WORD
-        return np.asarray(np.where(tiles.split_k > 1, moved / self.rates.memory_bytes, 0.0))
+        """Seconds of writing partial sums of tiles as fp32 and adding them (split k, stream-k)."""
+        tiles, rates = self.tiles, self.rates
+        slices = np.where(tiles.split_k > 1, tiles.products * tiles.gemm_m * tiles.gemm_n * tiles.split_k, 0.0)
+        moved = 2 * WORD * (slices + tiles.partial_tiles * self.blocks * tiles.block_m * tiles.block_n)
+        kept = moved / 2 <= self.constants.cache_share * rates.l2_capacity
+        return np.asarray(moved / np.where(kept, rates.l2_bytes * rates.units * rates.hertz, rates.memory_bytes))
 
     def _spilled(self) -> Floats:
         """Registers of a thread beyond those that it can have."""

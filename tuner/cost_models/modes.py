@@ -26,7 +26,7 @@ def modes(task: Task) -> NDArray[np.int64]:
     for index, (space, part) in enumerate(task.parts()):
         if describes_tiles(space.kernel):
             tiles = tiles_of(space)
-            staged = np.where(tiles.staged <= 0, 0, np.where(tiles.staged >= 1, 2, 1))
+            staged = np.where(tiles.staged_share <= 0, 0, np.where(tiles.staged_share >= 1, 2, 1))
             columns = (np.full(len(space), index), staged, tiles.tensor, np.minimum(tiles.stages, RING),
                        tiles.split_k > 1)
             labels[part] = np.stack(columns, axis=1).astype(np.int64)
@@ -37,12 +37,12 @@ def modes(task: Task) -> NDArray[np.int64]:
 def order(task: Task, seconds: Floats, count: int) -> Numbers:
     """The first `count` numbers of a task by estimated seconds (number,), with other modes after the best.
 
-    Equal estimates are ordered by number. Configurations without an estimate (nan) or that do not fit (infinite) come
+    Among equal estimates, which differ in what the model does not know, the ones nearest to their kernel's default come
+    first. Configurations without an estimate (nan) or that do not fit (infinite) come
     last, the default first among them.
     """
     known = np.isfinite(seconds)
-    ranked = np.argsort(np.where(known, seconds, np.inf), kind="stable")
-    ranked = ranked[:int(known.sum())]
+    ranked = np.lexsort((_changes(task), np.where(known, seconds, np.inf)))[:int(known.sum())]
     if len(ranked):
         labels = modes(task)[ranked]
         near = seconds[ranked] <= NEAR * seconds[ranked[0]]
@@ -53,3 +53,15 @@ def order(task: Task, seconds: Floats, count: int) -> Numbers:
         default = task.number(task.default)
         ranked = np.concatenate([ranked, rest[rest == default], rest[rest != default]])
     return np.asarray(ranked[:count])
+
+
+def _changes(task: Task) -> NDArray[np.int64]:
+    """The number of parameters in which each configuration differs from its kernel's default (number,).
+
+    It is 0 for recorded kernels, whose default is just their first configuration.
+    """
+    changes = np.zeros(len(task), np.int64)
+    for space, part in task.parts():
+        if space.kernel.operation != "recorded":
+            changes[part] = (space.rows != space.rows[space.row(space.default)]).sum(axis=1)
+    return changes

@@ -1,9 +1,10 @@
 """ProductTiles: how a GPU kernel cuts a matrix product into blocks, in names that are equal for all kernel families.
 
 A family that computes a (possibly implicit, possibly grouped) matrix product declares the names in CONTRACT as derived
-quantities; the analytic model reads them and knows no family. The names in REFINEMENTS are optional: a family whose
-shared memory is read with bank conflicts, or not used at all, declares them; the default of each is a tile without
-conflicts whose fragments are loaded 16 bytes at a time.
+quantities; the analytic model reads them and knows no family. The names in REFINEMENTS are optional, as parameters or
+derived quantities: a family that reads shared memory with bank conflicts, loads operands without it, or gives a block
+several tiles declares them. Without them, a block has one tile, and fragments are loaded 16 bytes at a time without
+conflicts.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from seqtune.kernels.task import Floats
 CONTRACT = (
     "gemm_m", "gemm_n", "gemm_k", "products", "block_m", "block_n", "block_k", "block_threads", "stages", "split_k",
     "blocks", "shared_bytes", "thread_registers_estimate", "element_bytes", "tensor", "load_bytes", "group_m")
-REFINEMENTS = ("thread_m", "thread_n", "fragment_loads", "fragment_transactions", "copy_transactions", "staged")
+REFINEMENTS = ("thread_m", "thread_n", "warp_m", "warp_n", "fragment_loads", "fragment_transactions",
+               "copy_transactions", "staged_share", "block_tiles", "partial_tiles")
+SEVERAL = 1.5  # tiles for a block from which the number of blocks says that blocks are persistent; less may be rounding
 WORD = 4  # bytes of an fp32 number and of a register
 WIDEST = 16  # bytes of the widest load of a thread
 TRANSACTION = 128  # bytes that shared memory delivers in one transaction: 32 banks of 4 bytes
@@ -48,12 +51,14 @@ class ProductTiles:
     tensor: Floats  # 0: fp32 multiply-adds; 1: mma.sync; 2: wgmma
     load_bytes: Floats  # of one global load of a thread
     group_m: Floats  # rows of blocks that run together, for reuse in the second-level cache
-    thread_m: Floats  # accumulators of a thread; with tensor cores those of a warp (the tile of a warp)
-    thread_n: Floats
+    fragment_m: Floats  # tile of a thread; with tensor cores of a warp (thread_m, thread_n; warp_m, warp_n)
+    fragment_n: Floats
     fragment_loads: Floats  # load instructions of a thread for one step of k
     fragment_transactions: Floats  # shared-memory transactions of a warp for one step of k, bank conflicts included
     copy_transactions: Floats  # transactions of a block that store one step of k into shared memory
-    staged: Floats  # share of the operands that goes through shared memory; the rest is read from global memory
+    staged_share: Floats  # share of the fragments that comes through shared memory; the rest is read from global memory
+    block_tiles: Floats  # tiles (or slices of tiles) of a block: more than 1 if blocks are persistent
+    partial_tiles: Floats  # tiles of a block that other blocks add to, which costs a workspace (stream-k)
 
 
 def describes_tiles(kernel: Kernel) -> bool:
@@ -77,18 +82,21 @@ def refined(known: dict[str, Floats]) -> dict[str, Floats]:
     """Add the REFINEMENTS that are missing to columns with all names of CONTRACT."""
     names = dict(known)
     cores = names["tensor"] > 0
-    warps = np.maximum(1, names["block_threads"] / 32)
-    shares = np.where(cores, warps, names["block_threads"])  # parts of a block's tile
+    shares = np.where(cores, np.maximum(1, names["block_threads"] / 32), names["block_threads"])
     each = np.maximum(1.0, names["block_m"] * names["block_n"] / shares)
-    # the tile of a thread (of a warp) is about square and no longer than the block's
+    # unless it is declared, the tile of a thread or warp is about square and no longer than the block's
     across = np.minimum(names["block_m"], 2.0 ** np.round(np.log2(each) / 2))
-    names.setdefault("thread_m", across)
-    names.setdefault("thread_n", each / names["thread_m"])
+    names["fragment_m"] = np.where(cores, names.get("warp_m", across), names.get("thread_m", across))
+    names["fragment_n"] = np.where(cores, names.get("warp_n", each / across), names.get("thread_n", each / across))
     size = np.where(cores, names["element_bytes"], WORD)
-    fragment = (names["thread_m"] + names["thread_n"]) * size  # bytes for one step of k, of a thread or of a warp
+    fragment = (names["fragment_m"] + names["fragment_n"]) * size  # bytes for one step of k
     lanes = np.where(cores, 1, 32)
-    names.setdefault("fragment_loads", fragment / np.where(cores, 32 * WIDEST, WIDEST))
+    names.setdefault("fragment_loads", fragment * lanes / (32 * WIDEST))
     names.setdefault("fragment_transactions", fragment * lanes / TRANSACTION)
     names.setdefault("copy_transactions", (names["block_m"] + names["block_n"]) * names["element_bytes"] / TRANSACTION)
-    names.setdefault("staged", np.where(names["shared_bytes"] > 0, 1.0, 0.0))
+    names.setdefault("staged_share", np.where(names["shared_bytes"] > 0, 1.0, 0.0))
+    rows, columns = (np.ceil(names[f"gemm_{axis}"] / names[f"block_{axis}"]) for axis in "mn")
+    tiles = names["products"] * rows * columns * np.maximum(1, names["split_k"]) / np.maximum(1, names["blocks"])
+    names.setdefault("block_tiles", np.where(tiles >= SEVERAL, tiles, 1.0))
+    names.setdefault("partial_tiles", np.zeros_like(tiles))
     return {field.name: names[field.name] for field in fields(ProductTiles)}

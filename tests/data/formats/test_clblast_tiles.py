@@ -34,7 +34,7 @@ def test_a_recorded_task_keeps_its_names_and_gets_tiles_and_facts() -> None:
     tiles, columns = tiles_of(described.task.spaces[0]), described.task.spaces[0].columns()
     assert (tiles.shared_bytes == 4 * 32 * (columns["SA"] * 128 + 64)).all()
     assert (tiles.blocks == 32 * 64).all()
-    assert (tiles.thread_m == 128 // columns["MDIMC"]).all()
+    assert (tiles.fragment_m == 128 // columns["MDIMC"]).all()
 
 
 def test_narrow_vectors_far_apart_share_banks_of_shared_memory() -> None:

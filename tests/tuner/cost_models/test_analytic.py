@@ -11,9 +11,10 @@ from seqtune.errors import KernelError
 from seqtune.kernels.accelerators import described
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, Task
-from seqtune.tuner.cost_models.analytic import Terms, estimates, terms
+from seqtune.tuner.cost_models.analytic import Terms, estimates, terms, terms_of
 from seqtune.tuner.cost_models.gpu_rates import GpuRates
 from seqtune.tuner.cost_models.product_tiles import CONTRACT, ProductTiles, describes_tiles, refined, tiles_of
 from tests.support.devices import device_of
@@ -126,3 +127,32 @@ def test_the_tiles_of_some_rows_are_those_of_all() -> None:
     whole, part = tiles_of(space), tiles_of(space, np.array([1, 3]))
     for field in fields(whole):
         assert getattr(part, field.name).tolist() == getattr(whole, field.name)[[1, 3]].tolist()
+
+
+def test_persistent_blocks_wait_for_the_one_with_most_tiles_and_equal_shares_do_not() -> None:
+    persistent = estimate(blocks=300.0, block_tiles=1024 / 300)
+    equal = estimate(blocks=300.0, block_tiles=1024 / 300, partial_tiles=1e-9)
+    assert equal.arithmetic[0] < persistent.arithmetic[0] < 1.2 * equal.arithmetic[0]
+    assert tiles(blocks=300.0).block_tiles[0] == pytest.approx(1024 / 300)
+    assert tiles(blocks=1000.0).block_tiles[0] == 1
+
+
+def test_partial_tiles_cost_a_workspace_and_another_launch() -> None:
+    fixed = estimate(blocks=264.0, block_tiles=1024 / 264, partial_tiles=np.array([0.0, 1.0, 2.0])).fixed
+    assert fixed[0] < fixed[1] - rates().launch_seconds < fixed[2] - rates().launch_seconds
+
+
+@pytest.mark.parametrize("problem", [
+    Problem.make("gemm", m=512, n=768, k=1024), Problem.make("gemm", m=512, n=768, k=1024, dtype="fp16"),
+    Problem.make("conv2d", c=64, h=28, w=28, k=96, r=3, s=3, pad_h=1, pad_w=1)])
+@pytest.mark.parametrize("backend", ["cuda", "triton"])
+def test_every_family_of_a_gpu_has_finite_terms(backend: str, problem: Problem) -> None:
+    device = described(backend, "a100")
+    assert device is not None
+    for kernel in kernels_for(problem, device):
+        space = SearchSpace(kernel, problem, device)
+        found = terms_of(space, np.random.default_rng(0).permutation(len(space))[:300])
+        for field in fields(Terms):
+            values = getattr(found, field.name)
+            assert (values >= 0).all(), (kernel.name, field.name)
+            assert np.isfinite(values).all(), (kernel.name, field.name)
