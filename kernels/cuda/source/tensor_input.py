@@ -9,13 +9,10 @@ from __future__ import annotations
 
 # Units of VECTOR elements: `line` is the row of the tile in shared memory, `unit_at` the element in it.
 COMMON = r"""
-__device__ __forceinline__ int line(int copy) { return (threadIdx.x + copy * THREADS) / (A_WIDTH / VECTOR); }
-__device__ __forceinline__ int unit_at(int copy) {
-  return (threadIdx.x + copy * THREADS) % (A_WIDTH / VECTOR) * VECTOR;
-}
-__device__ __forceinline__ unsigned input_place(int copy) {
-  return place<A_WIDTH>(line(copy), unit_at(copy) / 8) + unit_at(copy) % 8 * 2;
-}
+typedef Units<A_WIDTH, VECTOR> InputUnits;
+__device__ __forceinline__ int line(int copy) { return InputUnits::line(copy); }
+__device__ __forceinline__ int unit_at(int copy) { return InputUnits::at(copy); }
+__device__ __forceinline__ unsigned input_place(int copy) { return InputUnits::to(copy); }
 __device__ __forceinline__ bool input_inside(int copy) {
   return A_UNITS % THREADS == 0 || threadIdx.x + copy * THREADS < A_UNITS;
 }

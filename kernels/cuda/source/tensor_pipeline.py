@@ -34,6 +34,26 @@ template <int WIDTH> __device__ __forceinline__ unsigned place(int row, int chun
   return row * WIDTH * 2 + (chunk ^ (row / SHARING & MASK)) * 16;
 }
 
+// The units of COUNT elements that a thread copies into a tile, THREADS apart: the row and the element in it.
+template <int WIDTH, int COUNT> struct Units {
+  static constexpr int ACROSS = WIDTH / COUNT, LINES = THREADS / ACROSS, PITCH = (WIDTH + PADDING) * 2;
+  static constexpr bool REGULAR = THREADS % ACROSS == 0;  // all units of a thread are at one element of their rows
+
+  static __device__ __forceinline__ int line(int copy) {
+    if constexpr (REGULAR) return threadIdx.x / ACROSS + copy * LINES;
+    return (threadIdx.x + copy * THREADS) / ACROSS;
+  }
+  static __device__ __forceinline__ int at(int copy) {
+    if constexpr (REGULAR) return threadIdx.x % ACROSS * COUNT;
+    return (threadIdx.x + copy * THREADS) % ACROSS * COUNT;
+  }
+  static __device__ __forceinline__ unsigned to(int copy) {
+    if constexpr (REGULAR && (LINES % 8 == 0 || PADDING > 0))  // chunks are permuted alike every 8 rows
+      return place<WIDTH>(line(0), at(0) / 8) + at(0) % 8 * 2 + copy * LINES * PITCH;
+    return place<WIDTH>(line(copy), at(copy) / 8) + at(copy) % 8 * 2;
+  }
+};
+
 template <int COUNT, bool HELD> __device__ __forceinline__ void move(
     unsigned to, const element *from, bool valid, typename Words<COUNT>::type &held) {
   typedef typename Words<COUNT>::type word;
@@ -50,10 +70,7 @@ struct Panel {
 
   __device__ __forceinline__ Panel(const element *packed, int tile, int k_tiles)
       : from(packed + static_cast<size_t>(tile) * k_tiles * (BLOCK_N * BLOCK_K) + threadIdx.x * 8) {}
-  static __device__ __forceinline__ unsigned to(int copy) {
-    const int unit = threadIdx.x + copy * THREADS;
-    return A_BYTES + place<BLOCK_K>(unit / (BLOCK_K / 8), unit % (BLOCK_K / 8));
-  }
+  static __device__ __forceinline__ unsigned to(int copy) { return A_BYTES + Units<BLOCK_K, 8>::to(copy); }
   static __device__ __forceinline__ bool inside(int copy) {
     return B_UNITS % THREADS == 0 || threadIdx.x + copy * THREADS < B_UNITS;
   }
@@ -73,23 +90,37 @@ struct Panel {
 """
 
 LOOP = r"""
+// Where a lane's rows of matrices lie in a stage. The place `steps` pairs of chunks further on in the same row is an
+// exclusive or away, because the place with `steps` = 0 has an even chunk there but for bits that are permuted anyway.
+struct Places {
+  unsigned a, b;
+
+  __device__ __forceinline__ Places() {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int row = warp / WARPS_N * WARP_M, column = warp % WARPS_N * WARP_N;
+    if constexpr (A_BY_K) a = place<A_WIDTH>(lane % 8 + lane / 16 * 8, row / 8 + lane / 8 % 2);
+    else a = place<A_WIDTH>(row + lane % 16, lane / 16);
+    b = place<BLOCK_K>(column + lane % 8 + lane / 16 * 8, lane / 8 % 2);
+  }
+  static __device__ __forceinline__ unsigned further(unsigned from, int steps) {
+    if constexpr (PADDING > 0) return from + steps * 32;
+    return from ^ steps * 32;
+  }
+};
+
 struct Fragments {
   unsigned a[ROWS][4], b[COLUMNS / 2][4];
 
-  __device__ __forceinline__ void load(unsigned stage, int step) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int row = warp / WARPS_N * WARP_M, column = warp % WARPS_N * WARP_N;
+  __device__ __forceinline__ void load(const Places &places, unsigned stage, int step) {
+    constexpr int A_PITCH = (A_WIDTH + PADDING) * 2, B_PITCH = (BLOCK_K + PADDING) * 2;
     #pragma unroll
     for (int i = 0; i < ROWS; i++) {
-      if constexpr (A_BY_K)
-        ldmatrix_x4_trans(a[i], stage + place<A_WIDTH>(step * 16 + lane % 8 + lane / 16 * 8,
-                                                       (row + i * 16) / 8 + lane / 8 % 2));
-      else ldmatrix_x4(a[i], stage + place<A_WIDTH>(row + i * 16 + lane % 16, step * 2 + lane / 16));
+      if constexpr (A_BY_K) ldmatrix_x4_trans(a[i], stage + Places::further(places.a, i) + step * 16 * A_PITCH);
+      else ldmatrix_x4(a[i], stage + Places::further(places.a, step) + i * 16 * A_PITCH);
     }
     #pragma unroll
     for (int j = 0; j < COLUMNS / 2; j++)
-      ldmatrix_x4(b[j], stage + A_BYTES + place<BLOCK_K>(column + j * 16 + lane % 8 + lane / 16 * 8,
-                                                         step * 2 + lane / 8 % 2));
+      ldmatrix_x4(b[j], stage + A_BYTES + Places::further(places.b, step) + j * 16 * B_PITCH);
   }
   __device__ __forceinline__ void multiply(float (&sum)[ROWS][COLUMNS][4]) const {
     #pragma unroll
@@ -121,6 +152,7 @@ __device__ __forceinline__ unsigned following(unsigned stage) {
 __device__ __forceinline__ void multiply(
     float (&sum)[ROWS][COLUMNS][4], Input &input, Panel &panel, int begin, int end) {
   Fragments fragments[FRAGMENTS];
+  const Places places;
   if constexpr (STAGES == 1) {
     for (int tile = begin; tile < end; tile++) {
       __syncthreads();
@@ -131,7 +163,7 @@ __device__ __forceinline__ void multiply(
       __syncthreads();
       #pragma unroll
       for (int step = 0; step < STEPS; step++) {
-        fragments[0].load(0, step);
+        fragments[0].load(places, 0, step);
         fragments[0].multiply(sum);
       }
     }
@@ -154,7 +186,7 @@ __device__ __forceinline__ void multiply(
     if constexpr (FRAGMENTS == 2) {
       wait();
       __syncthreads();
-      fragments[0].load(0, 0);
+      fragments[0].load(places, 0, 0);
     }
     #pragma unroll 1
     for (int tile = begin; tile < end; tile++) {
@@ -174,10 +206,10 @@ __device__ __forceinline__ void multiply(
             __syncthreads();
             read = following(read);
           }
-          fragments[(step + 1) % 2 * (FRAGMENTS - 1)].load(read, (step + 1) % STEPS);
+          fragments[(step + 1) % 2 * (FRAGMENTS - 1)].load(places, read, (step + 1) % STEPS);
           fragments[step % 2 * (FRAGMENTS - 1)].multiply(sum);
         } else {
-          fragments[0].load(read, step);
+          fragments[0].load(places, read, step);
           fragments[0].multiply(sum);
         }
       }

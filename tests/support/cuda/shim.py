@@ -53,11 +53,13 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 @lru_cache(maxsize=1)
-def _runner() -> Path:
-    """The object file of shim.cpp."""
-    path = Path(_folder().name) / "shim.o"
-    _compile(["-c", str(HERE / "shim.cpp"), "-o", str(path)])
-    return path
+def _runner() -> ctypes.CDLL:
+    """The library of shim.cpp, which all kernels share."""
+    path = Path(_folder().name) / "libshim.so"
+    _compile(["-shared", str(HERE / "shim.cpp"), "-o", str(path)])
+    code = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    code.shim_run.restype = ctypes.c_char_p
+    return code
 
 
 def _compile(arguments: list[str]) -> None:
@@ -76,7 +78,8 @@ def library(source: KernelSource, entries: tuple[str, ...]) -> ctypes.CDLL:
                         for entry in entries)
     path = Path(_folder().name) / hashlib.sha256(f"{entries}{source.text}".encode()).hexdigest()[:24]
     path.with_suffix(".cpp").write_text(f'#include "shim.hpp"\n{body}{launchers}\n')
-    _compile(["-shared", str(path.with_suffix(".cpp")), str(_runner()), "-o", str(path.with_suffix(".so"))])
+    _runner()
+    _compile(["-shared", str(path.with_suffix(".cpp")), "-o", str(path.with_suffix(".so"))])
     return ctypes.CDLL(str(path.with_suffix(".so")))
 
 
@@ -112,7 +115,6 @@ def run_launch(source: KernelSource, launch: Launch, dtype: str, operands: list[
     """Run all phases. `operands` are x, weights, bias, y and the workspace, None where unused. Raises ShimError."""
     entries = tuple(dict.fromkeys(phase.entry for phase in launch.phases))
     code = library(source, entries)
-    code.shim_run.restype = ctypes.c_char_p
     present = [buffer for buffer in operands if buffer is not None]
     begins = (ctypes.c_void_p * len(present))(*(buffer.address for buffer in present))
     sizes = (ctypes.c_uint64 * len(present))(*(buffer.content.nbytes for buffer in present))
@@ -124,7 +126,7 @@ def run_launch(source: KernelSource, launch: Launch, dtype: str, operands: list[
         block = [*phase.local_size, 1, 1][:3]
         grid = [size // local for size, local in zip([*phase.global_size, 1, 1][:3], block, strict=True)]
         triple = ctypes.c_uint * 3
-        said = code.shim_run(getattr(code, f"launch_{phase.entry}"), values, triple(*grid), triple(*block),
+        said = _runner().shim_run(getattr(code, f"launch_{phase.entry}"), values, triple(*grid), triple(*block),
                              phase.shared, int(dtype == "bf16"), ctypes.c_uint64(seed), begins, sizes, writable,
                              len(present))
         if said:
