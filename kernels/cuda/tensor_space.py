@@ -60,8 +60,9 @@ DERIVED = (
     ("thread_registers_estimate",
      "round_up(accumulator_registers + fragment_registers + copy_registers * a_copies + 2 * b_copies + held_registers"
      " + (32 if schedule == 'stream_k' else 16), 8)"),
-    ("resident_blocks", "max(1, min(unit_blocks, unit_threads // block_threads, unit_shared // (shared_bytes + reserved_shared),"
-                        " unit_registers // (block_threads * thread_registers_estimate)))"),
+    ("resident_blocks",
+     "max(1, min(unit_blocks, unit_threads // block_threads, unit_shared // (shared_bytes + reserved_shared),"
+     " unit_registers // (block_threads * thread_registers_estimate)))"),
     ("grid", "min(compute_units * resident_blocks, tiles * k_tiles)"),
     ("streamed", "tiles if tiles < grid else tiles % grid + grid"),
     ("blocks", "grid if schedule == 'stream_k' else tiles * split_k"),
