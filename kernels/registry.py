@@ -26,6 +26,7 @@ KERNELS: dict[str, str] = {
     "cuda.direct": "seqtune.kernels.cuda.direct:KERNEL",
     "cuda.implicit_gemm": "seqtune.kernels.cuda.implicit_gemm:KERNEL",
     "cuda.tensor_gemm": "seqtune.kernels.cuda.tensor_gemm:KERNEL",
+    "cuda.wgmma_gemm": "seqtune.kernels.cuda.wgmma_gemm:KERNEL",
     "triton.gemm": "seqtune.kernels.triton.gemm:KERNEL",
     "cuda.tensor_convolution": "seqtune.kernels.cuda.tensor_convolution:KERNEL",
     "triton.fused_moe": "seqtune.kernels.triton.fused_moe:KERNEL",

@@ -8,7 +8,10 @@ from ..device import Device
 from ..implementation import Array, KernelSource, Launch, Phase, TensorMap
 from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
-from .source.warpgroup_tile import ELEMENT, SUM_THREADS, Operand, WarpgroupTile, source
+from .source.staged_operand import ELEMENT, StagedOperand
+from .source.warpgroup_epilogue import SUM_THREADS
+from .source.warpgroup_text import source
+from .source.warpgroup_tile import WarpgroupTile
 
 ROW_ELEMENTS = 8  # rows of a tensor map are multiples of 16 bytes
 MOST_SUM_BLOCKS = 65536  # of the second phase, whose threads take further elements in turn
@@ -70,7 +73,7 @@ def _padded(columns: int) -> int:
     return -(-columns // ROW_ELEMENTS) * ROW_ELEMENTS
 
 
-def _map(name: str, operand: Operand, width: int, depth: int, step: int) -> TensorMap:
+def _map(name: str, operand: StagedOperand, width: int, depth: int, step: int) -> TensorMap:
     """The tensor map of an operand whose rows are `step` elements apart."""
     sizes = (width, depth) if operand.across else (depth, width)
     return TensorMap(name, sizes, (step,), operand.box, operand.row)
@@ -89,7 +92,7 @@ KERNEL = Kernel.of(
         Parameter("consumers", (1, 2, 3), "warpgroups that multiply, beside the one that fetches"),
         Parameter("stages", (2, 3, 4, 5, 6, 8), "stages of the ring in shared memory"),
         Parameter("resident", (1, 2), "thread blocks that share a multiprocessor's registers"),
-        Parameter("cluster", (1, 2), "thread blocks, neighbours along m, that fetch B together"),
+        Parameter("cluster", (1,), "thread blocks, neighbours along m, that fetch B together"),
         Parameter("schedule", ("persistent", "tiles"), "blocks take tiles in turn, or each block computes one"),
         Parameter("group_m", (1, 4, 8, 16), "rows of blocks that run together, so that they share B in the L2 cache"),
         Parameter("split_k", (1, 2, 3, 4, 6, 8), "slices of k, summed by a second kernel"),
@@ -106,7 +109,7 @@ KERNEL = Kernel.of(
         ("fetcher_registers", "32 if consumers == 3 else 40"),
         ("consumer_registers", "255 if entry_registers > 255 else "
                                "(entry_registers * (consumers + 1) - fetcher_registers) // consumers // 8 * 8"),
-        ("thread_registers_estimate", "min(255, sums + 40) if entry_registers > 255 else entry_registers"),
+        ("thread_registers_estimate", "min(255, sums + 44) if entry_registers > 255 else entry_registers"),
         ("tiles_m", "ceil_div(m, block_m * cluster) * cluster"),
         ("tiles_n", "ceil_div(n, block_n)"),
         ("tiles", "tiles_m * tiles_n * split_k"),
