@@ -79,6 +79,7 @@ ACCELERATORS: Mapping[str, Accelerator] = {
     "a100": Accelerator("sm_80", "NVIDIA A100-SXM4-80GB", 108, 1410, 40 * _MEBI, 2039),
     "a100-40gb": Accelerator("sm_80", "NVIDIA A100-SXM4-40GB", 108, 1410, 40 * _MEBI, 1555),
     "a100-pcie": Accelerator("sm_80", "NVIDIA A100-PCIE-40GB", 108, 1410, 40 * _MEBI, 1555),
+    "a800": Accelerator("sm_80", "NVIDIA A800-SXM4-80GB", 108, 1410, 40 * _MEBI, 2039),
     "a10": Accelerator("sm_86", "NVIDIA A10", 72, 1695, 6 * _MEBI, 600),
     "a4000": Accelerator("sm_86", "NVIDIA RTX A4000", 48, 1560, 4 * _MEBI, 448),
     "a6000": Accelerator("sm_86", "NVIDIA RTX A6000", 84, 1800, 6 * _MEBI, 768),
@@ -88,6 +89,8 @@ ACCELERATORS: Mapping[str, Accelerator] = {
     "rtx-3080": Accelerator("sm_86", "NVIDIA GeForce RTX 3080", 68, 1710, 5 * _MEBI, 760, 512),
     "rtx-3090": Accelerator("sm_86", "NVIDIA GeForce RTX 3090", 82, 1695, 6 * _MEBI, 936, 512),
     "l4": Accelerator("sm_89", "NVIDIA L4", 58, 2040, 48 * _MEBI, 300),
+    "l20": Accelerator("sm_89", "NVIDIA L20", 92, 2520, 96 * _MEBI, 864, 512),
+    "l40": Accelerator("sm_89", "NVIDIA L40", 142, 2490, 96 * _MEBI, 864, 512),
     "l40s": Accelerator("sm_89", "NVIDIA L40S", 142, 2520, 96 * _MEBI, 864),
     "rtx-6000-ada": Accelerator("sm_89", "NVIDIA RTX 6000 Ada Generation", 142, 2505, 96 * _MEBI, 960),
     "rtx-4060": Accelerator("sm_89", "NVIDIA GeForce RTX 4060", 24, 2460, 24 * _MEBI, 272, 512),
@@ -96,6 +99,8 @@ ACCELERATORS: Mapping[str, Accelerator] = {
     "rtx-4090": Accelerator("sm_89", "NVIDIA GeForce RTX 4090", 128, 2520, 72 * _MEBI, 1008, 512),
     "h100": Accelerator("sm_90", "NVIDIA H100 80GB HBM3", 132, 1830, 50 * _MEBI, 3352),
     "h100-pcie": Accelerator("sm_90", "NVIDIA H100 PCIe", 114, 1755, 50 * _MEBI, 2039),
+    "h800": Accelerator("sm_90", "NVIDIA H800", 132, 1830, 50 * _MEBI, 3352),
+    "h20": Accelerator("sm_90", "NVIDIA H20", 78, 1830, 60 * _MEBI, 4000, 1024),  # a quarter of the tensor rate
     "h200": Accelerator("sm_90", "NVIDIA H200", 132, 1830, 60 * _MEBI, 4800),
     "b200": Accelerator("sm_100", "NVIDIA B200", 148, 1850, 126 * _MEBI, 8000),
     "rtx-5070": Accelerator("sm_120", "NVIDIA GeForce RTX 5070", 48, 2512, 48 * _MEBI, 672, 512),
@@ -103,6 +108,7 @@ ACCELERATORS: Mapping[str, Accelerator] = {
     "rtx-5090": Accelerator("sm_120", "NVIDIA GeForce RTX 5090", 170, 2407, 96 * _MEBI, 1792, 512),
     "mi250x": Accelerator("gfx90a", "AMD Instinct MI250X", 110, 1700, 8 * _MEBI, 1638),  # one of its two dies
     "mi300x": Accelerator("gfx942", "AMD Instinct MI300X", 304, 2100, 256 * _MEBI, 5300),
+    "mi325x": Accelerator("gfx942", "AMD Instinct MI325X", 304, 2100, 256 * _MEBI, 6000),
     "w6600": Accelerator("gfx1032", "AMD Radeon PRO W6600", 28, 2903, 32 * _MEBI, 224),
     "w7800": Accelerator("gfx1100", "AMD Radeon PRO W7800", 70, 2499, 64 * _MEBI, 576),
 }

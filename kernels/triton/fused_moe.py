@@ -37,7 +37,6 @@ KERNEL = Kernel.of(
     ),
     constraints=(
         *CONSTRAINTS,
-        ("scale_k == 0 or input_bytes > 1 or scale_k % BLOCK_SIZE_K == 0", "a stage reads one scale of each row"),
         ("USE_TMA == 0 or half == 'down' and compute_capability >= 90",
          "TMA copies blocks of the second product, on Hopper and later"),
     ),

@@ -18,10 +18,7 @@ KERNEL = Kernel.of(
         *TILE,
         ("blocks", "ceil_div(m, BLOCK_SIZE_M) * ceil_div(n, BLOCK_SIZE_N)"),
     ),
-    constraints=(
-        *CONSTRAINTS,
-        ("scale_k % BLOCK_SIZE_K == 0", "a stage reads one scale of each row"),
-    ),
+    constraints=CONSTRAINTS,
     default={"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 128, "GROUP_SIZE_M": 32, "num_warps": 4,
              "num_stages": 3, "waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1},
 )

@@ -30,7 +30,8 @@ _WEIGHT = dict(zip(_TYPES, (2, 2, 1, 1, 1, 0.5), strict=True))
 # if no operand is converted on the way (wgmma); else fragments go through registers (mma.sync).
 # buffers: with fragments, the stage in use needs no buffer of its own, so there is one buffer less than stages. Only 3
 # of the 9,652 tuned configurations in SGLang 0.5.23 contradict the limit below: one row, copied to three files.
-# thread_registers_estimate: accumulators, the fragments of one step of 16 deep, and about 40 of addresses and masks.
+# thread_registers_estimate: accumulators, twice where a stage's result is scaled before it is added; the fragments of
+# one step of 16 deep; and about 40 of addresses and masks.
 TILE = (
     ("block_m", "BLOCK_SIZE_M"),
     ("block_n", "BLOCK_SIZE_N"),
@@ -47,7 +48,8 @@ TILE = (
     ("shared_bytes", "buffers * stage_bytes"),
     ("accumulators", "BLOCK_SIZE_M * BLOCK_SIZE_N // block_threads"),
     ("thread_registers_estimate",
-     "accumulators + 40 + (0 if tensor == 2 else (BLOCK_SIZE_M + BLOCK_SIZE_N) * 16 * input_bytes // block_threads)"),
+     "accumulators * (2 if scale_k > 0 and input_bytes == 1 else 1) + 40 "
+     "+ (0 if tensor == 2 else (BLOCK_SIZE_M + BLOCK_SIZE_N) * 16 * input_bytes // block_threads)"),
     ("load_bytes", "min(16, min(BLOCK_SIZE_M * input_bytes, BLOCK_SIZE_N * element_bytes) * BLOCK_SIZE_K "
                    "/ block_threads)"),
     ("group_m", "GROUP_SIZE_M"),
@@ -59,6 +61,8 @@ CONSTRAINTS = (
     ("accumulators <= 256", "the accumulators alone would fill all registers"),
     ("instruction_set == 'ptx' or num_stages <= 2", "AMD's units have too little shared memory for a third stage"),
     ("num_warps >= 4 or instruction_set != 'ptx'", "the projects' tuners give NVIDIA's units 4 warps or more"),
+    ("scale_k == 0 or input_bytes > 1 or BLOCK_SIZE_K == gcd(scale_k, 256)",
+     "a stage is as deep as a block of scales: the kernels read one scale per stage, and vLLM's tuner splits no block"),
     *((f"instruction_set != 'ptx' or {name} == {value}", f"{name} is for AMD's GPUs")
       for name, value in AMD_ONLY.items()),
     ("matrix_instr_nonkdim <= BLOCK_SIZE_M and matrix_instr_nonkdim <= BLOCK_SIZE_N",
