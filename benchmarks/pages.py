@@ -19,6 +19,7 @@ PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it f
     "hardness": "benchmarks.prediction.hardness:page",
     "new_device": "benchmarks.prediction.new_device:page",
     "analytic_gemm": "benchmarks.prediction.analytic_gemm:page",
+    "served_choices": "benchmarks.prediction.served_choices:page",
     "miopen_paper": "benchmarks.prediction.miopen_paper:page",
     "miopen_gpu": "benchmarks.prediction.miopen_gpu:page",
     "resnet18_layers": "benchmarks.kernels.resnet18_layers:page",

@@ -184,6 +184,8 @@ def page(results: Results) -> Page:
          "agree in all values either; how far they would is not known.",
          "The files do not say for which model they were tuned: its width and experts per token are those of the known "
          "model with these sizes.",
+         "Some files are copies of another GPU's: those of AMD's MI325X and of MI300X are mostly equal, and a nearest "
+         "file then agrees in everything.",
          "The tuner timed both products of experts together; the model judges the first one.",
          f"Left out: {left_out}."))
 
