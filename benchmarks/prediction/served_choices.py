@@ -160,18 +160,19 @@ def table(rows: Sequence[Row]) -> str:
 def page(results: Results) -> Page:
     """Make the page of the results."""
     rows = results["rows"]
-    count = sum(row["choices"] for row in rows if row["method"] == "analytic")
+    judged = sum(row["choices"] for row in rows if row["method"] == "analytic")
 
     def mean(method: str, name: str) -> float:
         own = [row for row in rows if row["method"] == method]
         total: float = sum(row[name] * row["choices"] for row in own)
-        return total / sum(row["choices"] for row in own)
+        count: int = sum(row["choices"] for row in own)
+        return total / count
 
     left_out = "; ".join(f"{count} ({reason})" for reason, count in results["left_out"].items())
     return Page(
         "served_choices", "Agreement with SGLang's tuned files",
         f"The analytic model's first proposal has the block of the tuned file in {mean('analytic', 'blocks'):.0%} of "
-        f"{count} choices, the projects' default in {mean('default', 'blocks'):.0%}, a file of the nearest other GPU "
+        f"{judged} choices, the projects' default in {mean('default', 'blocks'):.0%}, a file of the nearest other GPU "
         f"in {mean('device', 'blocks'):.0%}. No times of these configurations are known, so this does not compare "
         "speeds.",
         "python -m benchmarks.served_choices WHEEL --out docs", table(rows),
