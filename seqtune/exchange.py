@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 
 def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, devices: Sequence[str | Device] = (),
-                force: bool = False, warn: Say = warned) -> Written:
+                keys: Sequence[str] = (), force: bool = False, warn: Say = warned) -> Written:
     """Read files of the format `source` (files, or folders of them) into one data set.
 
     `devices` gives what the files lack: one device for all of them, or MIOpen GPUs with their facts
-    (`gfx1201_32 compute_units=64`). Raises MisuseError, FormatError.
+    (`gfx1201_32 compute_units=64`). `keys` names the arguments whose values are the key of a file of triton. Raises
+    MisuseError, FormatError.
     """
     form = format_of(source, "read")
     assert form.read is not None
@@ -35,7 +36,10 @@ def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, de
     if form.devices is not None and len(devices) > form.devices:
         raise MisuseError("one --device for all of these files" if form.devices else
                           f"files of {source} name their devices; leave out --device")
-    content = form.read(find_files(source, paths), devices)
+    if keys and form.named is None:
+        raise MisuseError(f"files of {source} name what they hold; leave out --keys")
+    read = form.named(keys) if keys and form.named is not None else form.read
+    content = read(find_files(source, paths), devices)
     for note in content.notes:
         warn(note)
     if not len(content.data):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Any, NamedTuple
@@ -61,12 +61,14 @@ class ForeignRecords:
     restrictions: Sequence[str] = ()
     model: str = ""  # the maker's name of the device
     vendor: str = ""
+    facts: Device | None = None  # the device, where more than its name is known
+    features: Mapping[str, Value] = field(default_factory=dict)  # of the problem, beside `sizes`
     rows: list[ForeignRecord] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)  # reason -> rows
 
     def report(self) -> dict[str, Any]:
         """The report of this file that the user gets, as JSON."""
-        return {"path": self.source, "device": _plain(self.device), "kernel": _word(self.kernel),
+        return {"path": self.source, "device": _plain(self.device), "kernel": plain_word(self.kernel),
                 "rows": len(self.rows), "failed": sum(row.status is not Status.CORRECT for row in self.rows),
                 "parameters": len(self.parameters), "skipped": dict(sorted(self.skipped.items()))}
 
@@ -120,11 +122,12 @@ def to_dataset(files: Sequence[ForeignRecords], tool: str) -> Dataset:
     for file in files:
         if len(file.rows) > MOST_ROWS:
             raise FormatError(f"{file.source} has more than {MOST_ROWS} configurations")
-        name = _word(file.kernel)
+        name = plain_word(file.kernel)
         kernels[name] = _kernel(name, file, kernels.get(name))
-        device = Device(f"{BACKEND}:{_plain(file.device)}", BACKEND, _writable(file.vendor).lower() or "unknown",
-                        "none", model=_writable(file.model))
-        problem = _problem(name, file.sizes)
+        device = file.facts or Device(f"{BACKEND}:{_plain(file.device)}", BACKEND,
+                                      _writable(file.vendor).lower() or "unknown", "none",
+                                      model=_writable(file.model))
+        problem = _problem(name, file)
         devices[device.key], problems[problem.key] = device, problem
         frames.append(_frame(file, kernels[name], device.key, problem.key))
     rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=SCHEMA.names)
@@ -145,10 +148,10 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-") or "unnamed"
 
 
-def _word(name: str) -> str:
-    """The kernel's name as a plain word; a prefix keeps it from being read as a number or as unknown."""
+def plain_word(name: str, prefix: str = "kernel") -> str:
+    """The name as a plain word; a prefix keeps it from being read as a number or as unknown."""
     plain = _plain(name)
-    return f"kernel-{plain}" if re.fullmatch(r"(?i:unknown)|\.?[0-9][0-9.eE+-]*", plain) else plain
+    return f"{prefix}-{plain}" if re.fullmatch(r"(?i:unknown)|\.?[0-9][0-9.eE+-]*", plain) else plain
 
 
 def _writable(text: str) -> str:
@@ -176,12 +179,13 @@ def _kernel(name: str, file: ForeignRecords, before: Kernel | None) -> Kernel:
         raise FormatError(f"{file.source}: {error}") from None
     if before is not None:
         return replace(before, parameters=parameters)
-    return Kernel(f"{BACKEND}.{name}", "recorded", (BACKEND,), parameters, constraints, (), f"recorded: {file.kernel}",
+    backend = file.facts.backend if file.facts is not None else BACKEND
+    return Kernel(f"{BACKEND}.{name}", "recorded", (backend,), parameters, constraints, (), f"recorded: {file.kernel}",
                   (Constraint.of(f"kernel == {name!r}", f"it is the problem of another kernel than {name}"),))
 
 
 def _constraints(file: ForeignRecords) -> Iterable[Constraint]:
-    names = {*file.parameters, *_problem(_word(file.kernel), file.sizes).names()}
+    names = {*file.parameters, *_problem(plain_word(file.kernel), file).names()}
     for text in file.restrictions:
         try:
             constraint = Constraint.of(text, "a restriction of the kernel's author")
@@ -206,10 +210,13 @@ def _ordered(values: Sequence[Setting]) -> tuple[Setting, ...]:
     return tuple(sorted(numbers)) if len(numbers) == len(distinct) else tuple(distinct)
 
 
-def _problem(kernel: str, sizes: Sequence[object]) -> Problem:
-    features: dict[str, Value] = {"kernel": kernel}
+def _problem(kernel: str, file: ForeignRecords) -> Problem:
+    features: dict[str, Value] = {**file.features, "kernel": kernel}
+    if file.features:
+        return Problem.make("recorded", **features)
+    sizes = file.sizes
     whole_sizes = [size for size in sizes
-             if isinstance(size, int) and not isinstance(size, bool) and abs(size) <= LARGEST_SIZE]
+                   if isinstance(size, int) and not isinstance(size, bool) and abs(size) <= LARGEST_SIZE]
     if len(whole_sizes) == len(sizes) <= len(_AXES):
         features |= zip(_AXES, whole_sizes, strict=False)
     else:

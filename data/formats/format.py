@@ -41,13 +41,17 @@ class ExportRequest:
     force: bool = False  # replace files in a folder
 
 
+Reader = Callable[[Sequence[Path], Sequence[str | Device]], ImportResult]
+
+
 @dataclass(frozen=True)
 class Format:
     """A kind of file. `read` and `write` raise SeqtuneErrors of one line; `write` is atomic."""
 
     patterns: tuple[str, ...]  # of its files in a folder
-    read: Callable[[Sequence[Path], Sequence[str | Device]], ImportResult] | None = None
+    read: Reader | None = None
     devices: int | None = 0  # the number of devices that may be given for reading; None: any number
     write: Callable[[ExportRequest, Path], Report] | None = None
     takes: tuple[str, ...] = ()  # the fields of an ExportRequest, or of its `serving`, that `write` reads
     folder: bool = False  # whether `write` puts files into a folder, which may exist
+    named: Callable[[Sequence[str]], Reader] | None = None  # the reader for files whose keys have these names

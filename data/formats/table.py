@@ -30,6 +30,7 @@ FORMATS: Mapping[str, FormatEntry] = {
     "t4": FormatEntry(f"{_HERE}.t4:T4", "T4 results (.json, .json.gz)", "read and write"),
     "kernel-tuner": FormatEntry(f"{_HERE}.kernel_tuner:KERNEL_TUNER", "caches of Kernel Tuner (.json, .json.gz)",
                                 "read"),
+    "triton": FormatEntry(f"{_HERE}.triton_cache:TRITON", "results of triton.autotune (.autotune.json)", "read"),
     "recorded": FormatEntry(f"{_HERE}.recorded_spaces:RECORDED", "recorded spaces (Parquet with a spaces.json)",
                             "read"),
     "miopen": FormatEntry(f"{_HERE}.miopen_import:MIOPEN", "MIOpen's perf-dbs and find-dbs, compressed or not", "read"),

@@ -10,6 +10,7 @@ import typer
 from seqtune.data.formats.table import described
 
 from .application import AsJson, Force, JournalPath, answer, app
+from .arguments import parts
 
 
 @app.command("import", epilog="Example: seqtune import miopen gfx906_60.db.bz2 --out labels.parquet")
@@ -22,6 +23,9 @@ def import_(
         "--device", metavar="'DEVICE [FACT=VALUE...]'", show_default=False,
         help="The device, where the files do not name it; MIOpen's GPUs also with facts: "
              "'gfx1201_32 compute_units=64'.")] = None,
+    keys: Annotated[str | None, typer.Option(
+        "--keys", metavar="NAME,...", show_default=False,
+        help="For triton: the names of the autotuner's key arguments, in order.")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -29,7 +33,8 @@ def import_(
     from .. import api
     from . import progress, tables
 
-    report = api.import_data(source, paths, out, devices=device or (), force=force, warn=progress.note).to_json()
+    report = api.import_data(source, paths, out, devices=device or (), keys=parts(keys), force=force,
+                             warn=progress.note).to_json()
     answer(report) if as_json else tables.imported(report)
 
 

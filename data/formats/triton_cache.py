@@ -1,0 +1,183 @@
+"""Import of the results that triton.autotune keeps on disk (`TRITON_CACHE_AUTOTUNING=1`, vLLM's default).
+
+A file `FUNCTION.autotune.json` holds one key of one kernel: `key` (the values of the autotuner's key arguments, then
+the element types of the tensors) and the milliseconds (median, 20 %, 80 %) of each configuration, infinite where it
+failed. The file names neither the GPU nor the key arguments, so the user does (`--device`, `--keys`). The kernel
+becomes a declared one: each setting that a configuration names is a parameter, whose values are all that occur.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from seqtune.errors import FormatError, MisuseError
+from seqtune.kernels.accelerators import described, described_names
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Setting
+from seqtune.kernels.operations.feature import Value
+
+from ..record import Status
+from .foreign_records import (
+    LARGEST_SIZE,
+    ForeignRecord,
+    ForeignRecords,
+    import_result,
+    is_setting,
+    milliseconds,
+    plain_word,
+    setting,
+)
+from .format import Format, ImportResult
+from .kernel_tuner import read_json
+
+MOST_KEYS = 64  # entries of a key
+LONGEST_WORD = 60  # characters of an entry that is a word
+OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}  # of a triton.Config, with their defaults
+PLAIN = ("num_warps", "num_stages")  # always parameters; the other options only where a configuration sets them
+_TYPE = re.compile(r"(?:torch\.)?(?:float|bfloat|int|uint|complex|bool)\d*\w*")
+
+
+def read_autotune(path: Path, device: Device, keys: Sequence[str] = ()) -> ForeignRecords:
+    """Read one file. Raises FormatError, and MisuseError for more `keys` than the file's key has numbers and words."""
+    content = read_json(path)
+    key, listed = content.get("key"), content.get("configs_timings")
+    if not isinstance(key, list) or not isinstance(listed, list) or len(key) > MOST_KEYS:
+        raise FormatError(f"{path} is no result of triton.autotune: it needs key and configs_timings")
+    records = ForeignRecords(path.name, path.name.partition(".")[0], device.name, {}, facts=device,
+                             features=key_features(key, keys))
+    rows: list[tuple[dict[str, Setting], ForeignRecord]] = []
+    for entry in listed:
+        outcome = _row(entry)
+        if isinstance(outcome, str):
+            records.skipped[outcome] += 1
+        else:
+            rows.append(outcome)
+    names = list(dict.fromkeys(name for settings, _ in rows for name in settings))
+    defaults = {name: 0 if default is None else default for name, default in OPTIONS.items()}
+    records.parameters = {name: [] for name in names}
+    for settings, row in rows:
+        whole = {**{name: defaults[name] for name in names if name in defaults}, **settings}
+        if len(whole) < len(names):
+            records.skipped["a configuration without all parameters"] += 1
+        else:
+            records.rows.append(row._replace(settings=tuple(whole[name] for name in names)))
+    if not any(row.status is Status.CORRECT for row in records.rows):
+        raise FormatError(f"{path} holds no time")
+    return records
+
+
+def key_features(key: Sequence[object], names: Sequence[str] = ()) -> dict[str, Value]:
+    """The features of a problem with this key; the first entries have the `names`, others `key_0`, `key_1` ...
+
+    The element types that end a key are `dtype`, the first of them, and `dtypes`, all of them if they differ. Raises
+    MisuseError for more names than there are entries.
+    """
+    entries = list(key)
+    types: list[str] = []
+    while len(entries) > len(names) and _TYPE.fullmatch(str(entries[-1])):
+        types.insert(0, str(entries.pop()).removeprefix("torch."))
+    if len(names) > len(entries):
+        raise MisuseError(f"a key has {len(entries)} entries, and {len(names)} names were given ({', '.join(names)})")
+    labels = [*names, *(f"key_{number}" for number in range(len(names), len(entries)))]
+    features: dict[str, Value] = {label: _value(entry) for label, entry in zip(labels, entries, strict=True)}
+    if types:
+        features["dtype"] = types[0]
+    if len(set(types)) > 1:
+        features["dtypes"] = "-".join(types)
+    return features
+
+
+def config_settings(kwargs: Mapping[str, object], options: Mapping[str, object]) -> dict[str, Setting] | None:
+    """A configuration's settings by name; None if one of them is neither a number nor a word.
+
+    `options` are those of a triton.Config beside its kwargs. One at its default is left out, but for num_warps and
+    num_stages.
+    """
+    settings = {**kwargs, **{name: value for name, default in OPTIONS.items()
+                             if (value := options.get(name, default)) != default or name in PLAIN}}
+    if not all(map(is_setting, settings.values())):
+        return None
+    return {name: setting(value) for name, value in settings.items()}
+
+
+def _row(entry: object) -> tuple[dict[str, Setting], ForeignRecord] | str:
+    """One configuration's settings and measurement, or the reason why it is left out."""
+    config, times = entry if isinstance(entry, list) and len(entry) == 2 else (None, None)
+    kwargs = config.get("kwargs") if isinstance(config, dict) else None
+    if not isinstance(config, dict) or not isinstance(kwargs, dict):
+        return "no configuration of Triton's"
+    if config.get("ir_override") is not None:
+        return "a configuration whose code was replaced (ir_override)"
+    settings = config_settings(kwargs, config)
+    if settings is None:
+        return "a configuration with a value that is neither a number nor a word"
+    row = timed(times if isinstance(times, list) else [times])
+    return "neither a time nor a failure that is known" if row is None else (settings, row)
+
+
+def timed(times: Sequence[Any]) -> ForeignRecord | None:
+    """The measurement that `do_bench` returned: milliseconds (median, 20 %, 80 %); None if they are no times."""
+    if not times or any(isinstance(time, bool) or not isinstance(time, int | float) for time in times):
+        return None
+    if times[0] == math.inf:
+        return ForeignRecord((), Status.RUNTIME, math.inf)
+    seconds = milliseconds(times[0])
+    if seconds <= 0:
+        return None
+    low, high = (milliseconds(time) for time in times[1:3]) if len(times) >= 3 else (0.0, 0.0)
+    return ForeignRecord((), Status.CORRECT, seconds, 1, max(0.0, high - low) / seconds)
+
+
+def _value(entry: object) -> Value:
+    if isinstance(entry, int) and not isinstance(entry, bool) and abs(entry) <= LARGEST_SIZE:
+        return entry
+    if isinstance(entry, float) and math.isfinite(entry):
+        return entry
+    return plain_word(str(entry)[:LONGEST_WORD], "word")
+
+
+def gpu_of(devices: Sequence[str | Device]) -> Device:
+    """The GPU that the user named, `triton:h200`. Raises MisuseError."""
+    if not devices:
+        raise MisuseError("files of triton do not name their GPU; name it, for example --device triton:h200")
+    given = devices[0]
+    if isinstance(given, Device):
+        return given
+    backend, _, model = given.strip().rpartition(":")
+    device = described(backend or "triton", model)
+    if device is None:
+        raise MisuseError(f"no GPU {given!r:.60} is described; there are {', '.join(described_names('triton'))}")
+    return device
+
+
+def _read(files: Sequence[Path], devices: Sequence[str | Device], keys: Sequence[str] = ()) -> ImportResult:
+    device = gpu_of(devices)
+    return import_result(_numbered([read_autotune(file, device, keys) for file in files]), "triton")
+
+
+def _numbered(files: list[ForeignRecords]) -> list[ForeignRecords]:
+    """The files, with numbers in the names of kernels that have one name and different parameters."""
+    seen: dict[str, list[frozenset[str]]] = {}
+    for file in files:
+        variants = seen.setdefault(file.kernel, [])
+        parameters = frozenset(file.parameters)
+        if parameters not in variants:
+            variants.append(parameters)
+        if (number := variants.index(parameters) + 1) > 1:
+            file.kernel = f"{file.kernel}-{number}"
+    return files
+
+
+def _named(keys: Sequence[str]) -> Any:
+    wrong = next((name for name in keys if not re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", name)), None)
+    if wrong is not None or len(set(keys)) < len(keys):
+        raise MisuseError(f"--keys {','.join(keys)!r:.80} is not a list of different names")
+    return partial(_read, keys=tuple(keys))
+
+
+TRITON = Format(("*.autotune.json", "*/*.autotune.json"), read=_read, devices=1, named=_named)

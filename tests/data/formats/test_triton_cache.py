@@ -1,0 +1,103 @@
+"""Results of triton.autotune become data sets."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqtune.__main__ import main
+from seqtune.data.dataset import Dataset
+from seqtune.data.formats.triton_cache import gpu_of, key_features, read_autotune
+from seqtune.data.record import Status
+from seqtune.errors import FormatError, MisuseError
+from seqtune.kernels.task import Task
+
+KEY = [512, 1024, 256, "torch.float16", "torch.float16", "torch.float32"]
+H200 = gpu_of(["triton:h200"])
+
+
+def config(block: int, warps: int = 4, **more: Any) -> dict[str, Any]:
+    return {"kwargs": {"BLOCK": block, "EVEN": True}, "num_warps": warps, "num_ctas": 1, "num_stages": 3,
+            "maxnreg": None, "pre_hook": None, "ir_override": None, **more}
+
+
+def write(path: Path, key: list[Any] = KEY, timings: list[Any] | None = None) -> Path:
+    listed = [[config(64), [0.5, 0.4, 0.6]], [config(128, 8), [0.25, 0.25, 0.3]], [config(256), [math.inf] * 3]]
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"key": key, "configs_timings": listed if timings is None else timings}))
+    return path
+
+
+def test_a_folder_of_results_becomes_a_data_set_of_declared_kernels(tmp_path: Path,
+                                                                    capsys: pytest.CaptureFixture[str]) -> None:
+    for number, m in enumerate((512, 777)):
+        write(tmp_path / f"HASH{number}" / "matmul.autotune.json", [m, *KEY[1:]])
+    out = tmp_path / "data.parquet"
+    assert main(["import", "triton", str(tmp_path), "--device", "triton:h200", "--keys", "M,N,K",
+                 "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["records"] == 6
+    data = Dataset.read(out)
+    (device,), (kernel,) = data.devices.values(), data.kernels.values()
+    assert (device.name, kernel.name, kernel.backends) == ("triton:h200", "recorded.matmul", ("triton",))
+    assert {parameter.name: parameter.values for parameter in kernel.parameters} == {
+        "BLOCK": (64, 128, 256), "EVEN": (1,), "num_warps": (4, 8), "num_stages": (3,)}
+    problem = next(problem for problem in data.known_problems.values() if problem["M"] == 777)
+    assert dict(problem) == {"kernel": "matmul", "M": 777, "N": 1024, "K": 256, "dtype": "float16",
+                             "dtypes": "float16-float16-float32"}
+    assert len(Task.of(problem, device, [kernel])) == 6
+    assert sorted(set(data.rows["seconds"].astype(float))) == pytest.approx([0.25e-3, 0.5e-3, math.inf])
+    assert list(data.rows["status"]).count(Status.RUNTIME.value) == 2
+
+
+def test_entries_without_names_are_numbered() -> None:
+    assert key_features([3, True, None, "torch.bfloat16"]) == {
+        "key_0": 3, "key_1": "True", "key_2": "None", "dtype": "bfloat16"}
+    with pytest.raises(MisuseError, match="a key has 2 entries, and 3 names were given"):
+        key_features([3, "torch.float16"], ["M", "N", "K"])
+
+
+def test_options_that_some_configurations_set_are_parameters_of_all(tmp_path: Path) -> None:
+    records = read_autotune(write(tmp_path / "x.autotune.json", timings=[
+        [config(64), [1, 1, 1]], [config(64, maxnreg=128, num_ctas=2), [2, 2, 2]],
+        [config(64, ir_override="mine.ptx"), [1, 1, 1]], [{"kwargs": {"BLOCK": [1]}}, [1, 1, 1]], ["?", 3],
+        [{"kwargs": {}, "num_warps": 4}, [1, 1, 1]], [config(32), [True, 1, 1]]]), H200)
+    settings = [dict(zip(records.parameters, row.settings, strict=True)) for row in records.rows]
+    assert [(one["num_ctas"], one["maxnreg"]) for one in settings] == [(1, 0), (2, 128)]
+    assert sum(records.skipped.values()) == 5
+
+
+def test_kernels_of_one_name_and_other_parameters_are_told_apart(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "f.autotune.json")
+    write(tmp_path / "b" / "f.autotune.json", timings=[[{"kwargs": {"TILE": 3}}, [1, 1, 1]]])
+    out = tmp_path / "data.parquet"
+    assert main(["import", "triton", str(tmp_path), "--device", "h200", "--out", str(out)]) == 0
+    assert set(Dataset.read(out).kernels) == {"recorded.f", "recorded.f-2"}
+
+
+@pytest.mark.parametrize("content", ['{"key": 3, "configs_timings": []}', '{"key": []}', "[]", "{",
+                                     '{"key": [], "configs_timings": [[[[]], NaN]]}'])
+def test_another_file_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
+    (tmp_path / "x.autotune.json").write_text(content)
+    with pytest.raises(FormatError, match=r"^\S*x.autotune.json [^\n]*$"):
+        read_autotune(tmp_path / "x.autotune.json", H200)
+
+
+@pytest.mark.parametrize(("options", "reason"), [
+    ([], "do not name their GPU"), (["--device", "triton:z9"], "no GPU 'triton:z9' is described"),
+    (["--device", "h200", "--keys", "M,M"], "not a list of different names")])
+def test_a_misuse_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str],
+                              reason: str) -> None:
+    path = write(tmp_path / "x.autotune.json")
+    assert main(["import", "triton", str(path), "--out", str(tmp_path / "out.parquet"), *options]) == 2
+    said = capsys.readouterr().err
+    assert reason in said
+    assert said.count("\n") == 1
+
+
+def test_other_formats_take_no_names_of_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["import", "t4", str(tmp_path), "--out", str(tmp_path / "o.parquet"), "--keys", "M"]) == 2
+    assert "leave out --keys" in capsys.readouterr().err
