@@ -42,14 +42,16 @@ PLAIN = ("num_warps", "num_stages")  # always parameters; the other options only
 _TYPE = re.compile(r"(?:torch\.)?(?:float|bfloat|int|uint|complex|bool)\d*\w*")
 
 
-def read_autotune(path: Path, device: Device, keys: Sequence[str] = ()) -> ForeignRecords:
-    """Read one file. Raises FormatError, and MisuseError for more `keys` than the file's key has numbers and words."""
+def read_autotune(path: Path, keys: Sequence[str] = ()) -> ForeignRecords:
+    """Read one file, which does not tell the device. `keys` are the names of its key's first entries.
+
+    Raises FormatError, and MisuseError for too many names.
+    """
     content = read_json(path)
     key, listed = content.get("key"), content.get("configs_timings")
     if not isinstance(key, list) or not isinstance(listed, list) or len(key) > MOST_KEYS:
         raise FormatError(f"{path} is no result of triton.autotune: it needs key and configs_timings")
-    records = ForeignRecords(path.name, path.name.partition(".")[0], device.name, {}, facts=device,
-                             features=key_features(key, keys))
+    records = ForeignRecords(path.name, path.name.partition(".")[0], "", {}, features=key_features(key, keys))
     rows: list[tuple[dict[str, Setting], ForeignRecord]] = []
     for entry in listed:
         outcome = _row(entry)
@@ -156,8 +158,11 @@ def gpu_of(devices: Sequence[str | Device]) -> Device:
 
 
 def _read(files: Sequence[Path], devices: Sequence[str | Device], keys: Sequence[str] = ()) -> ImportResult:
+    records = _numbered([read_autotune(file, keys) for file in files])
     device = gpu_of(devices)
-    return import_result(_numbered([read_autotune(file, device, keys) for file in files]), "triton")
+    for file in records:
+        file.device, file.facts = device.name, device
+    return import_result(records, "triton")
 
 
 def _numbered(files: list[ForeignRecords]) -> list[ForeignRecords]:

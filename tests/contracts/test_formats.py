@@ -23,11 +23,12 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from tests.support.miopen_files import LABELS, perf_db, perf_text
-from tests.support.recorded_files import write_cache, write_recorded
+from tests.support.recorded_files import write_autotune, write_cache, write_recorded
 
 DEVICE = Device("llvm:avx7:3", "llvm", "x86-64", "sse", model="a CPU", toolchain="of old")
 PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
 SERVED = "E=8,N=128,device_name=NVIDIA_H200.json"  # a name that tells sizes, as those of vLLM and SGLang do
+UNNAMED = {"triton": ("triton:h200",)}  # the devices of files that do not name them
 HUGE = 5 << 30  # bytes, of a file that takes no room on the disk: more than any format reads
 ROUND_TRIPS = [name for name in names("read") if name in names("write")]
 
@@ -47,6 +48,7 @@ def folder(tmp_path: Path) -> Path:
     samples.mkdir()
     write_cache(samples / "cache.json")
     write_recorded(samples / "recorded")
+    write_autotune(samples / "f.autotune.json")
     perf_db(samples / "gfx906_60.db", LABELS)
     read_files([perf_text(samples / "gfx906_60.udb.txt", LABELS)])[0].write(tmp_path / "labels.parquet")
     (samples / "trials.parquet").write_bytes((tmp_path / "trials.parquet").read_bytes())
@@ -83,7 +85,7 @@ def file_of(name: str, folder: Path) -> Path:
 def read(name: str, files: Sequence[Path]) -> Dataset:
     reader = format_of(name, "read").read
     assert reader is not None
-    return reader(files, ()).data
+    return reader(files, UNNAMED.get(name, ())).data
 
 
 def refused(name: str, path: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> str:

@@ -69,3 +69,11 @@ def write_cache(path: Path, device: str = "fast") -> Path:
     text = json.dumps(cache(device)).encode()
     path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
     return path
+
+
+def write_autotune(path: Path) -> Path:
+    """A result of triton.autotune's."""
+    timings = [[{"kwargs": {"BLOCK": block}, "num_warps": 4, "num_stages": 3}, [1 / block, 1 / block, 2 / block]]
+               for block in (32, 64)]
+    path.write_text(json.dumps({"key": [5, "torch.float16"], "configs_timings": timings}))
+    return path

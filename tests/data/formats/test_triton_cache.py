@@ -11,13 +11,12 @@ import pytest
 
 from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
-from seqtune.data.formats.triton_cache import gpu_of, key_features, read_autotune
+from seqtune.data.formats.triton_cache import key_features, read_autotune
 from seqtune.data.record import Status
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.task import Task
 
 KEY = [512, 1024, 256, "torch.float16", "torch.float16", "torch.float32"]
-H200 = gpu_of(["triton:h200"])
 
 
 def config(block: int, warps: int = 4, **more: Any) -> dict[str, Any]:
@@ -64,7 +63,7 @@ def test_options_that_some_configurations_set_are_parameters_of_all(tmp_path: Pa
     records = read_autotune(write(tmp_path / "x.autotune.json", timings=[
         [config(64), [1, 1, 1]], [config(64, maxnreg=128, num_ctas=2), [2, 2, 2]],
         [config(64, ir_override="mine.ptx"), [1, 1, 1]], [{"kwargs": {"BLOCK": [1]}}, [1, 1, 1]], ["?", 3],
-        [{"kwargs": {}, "num_warps": 4}, [1, 1, 1]], [config(32), [True, 1, 1]]]), H200)
+        [{"kwargs": {}, "num_warps": 4}, [1, 1, 1]], [config(32), [True, 1, 1]]]))
     settings = [dict(zip(records.parameters, row.settings, strict=True)) for row in records.rows]
     assert [(one["num_ctas"], one["maxnreg"]) for one in settings] == [(1, 0), (2, 128)]
     assert sum(records.skipped.values()) == 5
@@ -83,7 +82,7 @@ def test_kernels_of_one_name_and_other_parameters_are_told_apart(tmp_path: Path)
 def test_another_file_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "x.autotune.json").write_text(content)
     with pytest.raises(FormatError, match=r"^\S*x.autotune.json [^\n]*$"):
-        read_autotune(tmp_path / "x.autotune.json", H200)
+        read_autotune(tmp_path / "x.autotune.json")
 
 
 @pytest.mark.parametrize(("options", "reason"), [
