@@ -1,0 +1,89 @@
+"""Configs: our configurations as triton.Config objects under the names of a user's kernel, and a list to begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seqtune.kernels.kernel import Configuration, Kernel, Setting
+from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.kernels.triton.text import AMD_ONLY
+
+from ..errors import MisuseError, UnavailableError
+
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # fields of a triton.Config beside its kwargs
+# The list of `space("gemm")` after the default: large blocks for large products, flat ones for few rows, deep ones for
+# small products. A tuner that benchmarks them all has a fair choice, and none needs more than 100 KB of shared memory.
+_GEMM = ((128, 256, 64, 8, 3), (128, 128, 32, 4, 4), (64, 128, 64, 4, 3), (16, 64, 128, 4, 3), (32, 32, 128, 2, 3))
+
+
+def library() -> Any:
+    """Triton's module. Raises UnavailableError."""
+    try:
+        import triton
+    except ImportError:
+        raise UnavailableError("Triton is not installed: pip install 'seqtune[triton]'") from None
+    return triton
+
+
+def space(operation: str = "gemm", *, names: Mapping[str, str] | None = None,
+          only: Sequence[str] = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")) -> list[Any]:
+    """A list of triton.Config for `configs=`: the safe default first, and some others of different shapes.
+
+    triton.autotune asks `prune` only if its list has two or more. `names` gives the kernel's names of our parameters,
+    `only` those that the kernel has. Raises MisuseError where there is no family, UnavailableError without Triton.
+    """
+    family = family_of(operation)
+    wrong = next((name for name in only if name not in family.by_name), None)
+    if wrong is not None:
+        raise MisuseError(f"{family.name} has no parameter {wrong!r:.40}; there are {', '.join(family.by_name)}")
+    default = dict(family.default)
+    settings = [default, *(dict(default, BLOCK_M=m, BLOCK_N=n, BLOCK_K=k, num_warps=warps, num_stages=stages)
+                           for m, n, k, warps, stages in _GEMM)]
+    kept = {*only, *OPTIONS}
+    return [config_of({name: value for name, value in each.items() if name in kept}, names or {}) for each in settings]
+
+
+def family_of(operation: str) -> Kernel:
+    """Our Triton family for an operation. Raises MisuseError."""
+    name = f"triton.{operation}"
+    if name not in KERNELS or kernel(name).implementation is None:
+        raise MisuseError(f"there are no configurations of Triton for {operation!r:.40}; there are some for gemm")
+    return kernel(name)
+
+
+def config_of(settings: Mapping[str, Setting], names: Mapping[str, str], like: Any = None) -> Any:
+    """A triton.Config of our settings under the kernel's names.
+
+    The config `like` gives what we do not choose: its other kwargs and its pre_hook.
+    """
+    own = {name: value for name, value in settings.items() if name in OPTIONS}
+    if own.get("maxnreg") == 0:
+        own.pop("maxnreg")  # a data set's word for "not set"
+    kwargs = {names.get(name, name): value for name, value in settings.items() if name not in own and name != "maxnreg"}
+    if like is not None:
+        kwargs = {**like.kwargs, **kwargs}
+    return library().Config(kwargs, **own, pre_hook=None if like is None else like.pre_hook)
+
+
+def settings_of(config: Any, names: Mapping[str, str]) -> dict[str, Any]:
+    """The settings of a triton.Config under our names, without those that bear another's name."""
+    ours = {theirs: name for name, theirs in names.items()}
+    options = {name: value for name in OPTIONS if (value := getattr(config, name, None)) is not None}
+    return {**options, **{ours.get(name, name): value for name, value in config.kwargs.items()
+                          if name in ours or name not in names}}
+
+
+def nearest(configuration: Configuration, configs: Sequence[Any], names: Mapping[str, str]) -> Any:
+    """The config that shares the most settings with a configuration; the first of several."""
+    def shared(config: Any) -> int:
+        theirs = settings_of(config, names)
+        return sum(theirs.get(name) == value for name, value in configuration.settings)
+
+    return max(configs, key=shared)
+
+
+def for_device(settings: Mapping[str, Setting], nvidia: bool, present: frozenset[str]) -> dict[str, Setting]:
+    """The settings without AMD's options, which NVIDIA's compiler refuses, unless the kernel has such parameters."""
+    return {name: value for name, value in settings.items()
+            if name not in AMD_ONLY or not nvidia or name in present}

@@ -1,0 +1,164 @@
+"""Pruning: the dictionary for triton.autotune's `prune_configs_by`, which asks a predictor instead of the clock.
+
+triton.autotune calls `early_config_prune` once for every new key. It returns the predicted configurations: with one,
+Triton benchmarks nothing. Where no prediction is possible, it issues one line as a SeqtuneWarning and returns the
+user's configurations, so that Triton tunes as it would without seqtune.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.operations.table import operation as operation_of
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import Task
+from seqtune.predictor.model import answers_for
+
+from ..errors import MisuseError, SeqtuneError, SeqtuneWarning
+from ..proposals import predictor_for, propose
+from .configs import OPTIONS, config_of, family_of, for_device, nearest, settings_of
+from .running_device import running_device
+
+if TYPE_CHECKING:
+    from seqtune.kernels.device import Device
+    from seqtune.kernels.operations.feature import Value
+
+ELEMENT_TYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "int8": "int8"}
+
+
+def prune(operation: str | None = None, *, names: Mapping[str, str] | None = None, top: int = 1,
+          device: Device | str | None = None, kernel: Kernel | str | Path | None = None,
+          checkpoint: str | Path | None = None, **features: Value) -> dict[str, Any]:
+    """Make the dictionary for `prune_configs_by=`.
+
+    `features` give the problem: each is the name of one of the kernel's arguments (`m="M"`; of a tensor, its element
+    type) or a value (`trans_b="yes"`). The element type is that of the first tensor unless `dtype` is given. `names`
+    are the kernel's names of our parameters (`{"BLOCK_M": "BLOCK_SIZE_M"}`); a parameter that the user's configurations
+    lack keeps its default. `top` configurations are returned. `device` counts where no GPU is running (None: the
+    running one). `kernel` declares the user's own kernel: a Kernel or a JSON file of one; its parameters are the
+    settings of its configurations, and `operation` is its own. `checkpoint` is a model trained for it (None: the one
+    for the device). Raises MisuseError for arguments that can never work.
+    """
+    if top < 1:
+        raise MisuseError(f"top={top}; at least one configuration must be returned")
+    family = _declared(kernel) if kernel is not None else None
+    if family is None and checkpoint is None:
+        family = family_of(operation or "gemm")
+    kind = family.operation if family is not None else operation or "recorded"
+    if operation is not None and operation != kind:
+        raise MisuseError(f"{family.name if family else checkpoint} solves {kind}, not {operation}")
+    known = {feature.name for feature in operation_of(kind).features}
+    wrong = next((name for name in features if known and name not in known), None)
+    if wrong is not None:
+        raise MisuseError(f"{kind} has no feature {wrong!r:.40}; there are {', '.join(sorted(known))}")
+    return {"early_config_prune": Pruning(kind, family, names or {}, top, device, checkpoint, features)}
+
+
+class Pruning:
+    """The callable behind `early_config_prune`."""
+
+    def __init__(self, kind: str, family: Kernel | None, names: Mapping[str, str], top: int,
+                 device: Device | str | None, checkpoint: str | Path | None, features: Mapping[str, Value]) -> None:
+        self.kind, self.family, self.names, self.top = kind, family, names, top
+        self.device, self.checkpoint, self.features = device, checkpoint, features
+        self.said: set[str] = set()
+
+    def __call__(self, configs: Sequence[Any], nargs: Mapping[str, Any], **kwargs: Any) -> list[Any]:
+        """The predicted configurations, best first; all `configs` where none can be predicted."""
+        try:
+            return self.predicted(configs, {**nargs, **kwargs})
+        except SeqtuneError as error:
+            if str(error) not in self.said:  # once for each reason: a kernel is tuned for many keys
+                self.said.add(str(error))
+                warnings.warn(f"seqtune predicts no configuration, so Triton tunes: {error}", SeqtuneWarning,
+                              stacklevel=2)
+            return list(configs)
+
+    def predicted(self, configs: Sequence[Any], arguments: Mapping[str, Any]) -> list[Any]:
+        """The predicted configurations, best first. Raises SeqtuneError."""
+        device = running_device(self.device)
+        problem = Problem.make(self.kind, **self.problem_features(arguments))
+        name = answers_for(device.backend) if self.checkpoint is None else self.checkpoint
+        task = predictor_for(device, name).task(problem, device) if self.family is None else Task.of(
+            problem, device, [self.family])
+        present = frozenset(name for config in configs for name in settings_of(config, self.names))
+        proposals = propose(_expressible(task, self.names, present), name, self.top)
+        nvidia = device.architecture.startswith("sm_")
+        return [self.config(configuration, configs, nvidia, present) for configuration in proposals]
+
+    def problem_features(self, arguments: Mapping[str, Any]) -> dict[str, Value]:
+        """The problem's features by name: values of arguments, element types of tensors, or the given values."""
+        features = {name: _value(arguments[value]) if isinstance(value, str) and value in arguments else value
+                    for name, value in self.features.items()}
+        declared = operation_of(self.kind).by_name
+        if "dtype" not in features and (not declared or "dtype" in declared):
+            types = [_value(argument) for argument in arguments.values() if hasattr(argument, "dtype")]
+            if types:
+                features["dtype"] = types[0]
+        if self.kind == "recorded" and self.family is not None:
+            features.setdefault("kernel", self.family.name.partition(".")[2])
+        elif declared:
+            for name, value in features.items():
+                if name in declared and isinstance(value, str) and not declared[name].choices:
+                    raise MisuseError(f"the kernel was called without the argument {value!r:.40}, which is {name}")
+        if not declared and isinstance(features.get("dtype"), str):
+            words = {ours: theirs for theirs, ours in ELEMENT_TYPES.items()}
+            features["dtype"] = words.get(str(features["dtype"]), features["dtype"])
+        return features
+
+    def config(self, configuration: Configuration, configs: Sequence[Any], nvidia: bool,
+               present: frozenset[str]) -> Any:
+        """One configuration as a triton.Config, with what the user's nearest one has beside our parameters."""
+        settings = for_device(dict(configuration.settings), nvidia, present)
+        amd = {} if nvidia else {name for name in settings if name not in present and name not in OPTIONS}
+        kept = {name: value for name, value in settings.items() if name in present or name in OPTIONS or (
+            name in amd and name in ("waves_per_eu", "matrix_instr_nonkdim", "kpack"))}
+        return config_of(kept, self.names, nearest(configuration, configs, self.names))
+
+
+def _declared(given: Kernel | str | Path) -> Kernel:
+    """The kernel given as itself or as a JSON file that declares one. Raises FormatError, MisuseError."""
+    if isinstance(given, Kernel):
+        return given
+    from seqtune.kernels.declaration import read_kernels
+
+    kernels = read_kernels(given)
+    if len(kernels) != 1:
+        raise MisuseError(f"{given} declares {len(kernels)} kernels; give the one as a Kernel")
+    return kernels[0]
+
+
+def _expressible(task: Task, names: Mapping[str, str], present: frozenset[str]) -> Task:
+    """The task with only what the user's kernel can be told: a parameter that it lacks stays at its default."""
+    keep = np.ones(len(task), bool)
+    for space, part in task.parts():
+        default = space.default
+        listed = [parameter.name for parameter in space.kernel.parameters if parameter.name not in OPTIONS]
+        if not present.intersection(listed):
+            raise MisuseError(f"no configuration of the kernel has any of {', '.join(listed)}; `names` gives the "
+                              "kernel's own names of them")
+        for column, parameter in enumerate(space.kernel.parameters):
+            if parameter.name not in present and parameter.name not in OPTIONS:
+                keep[part] &= space.rows[:, column] == parameter.values.index(default[parameter.name])
+    wrong = next((theirs for ours, theirs in names.items() if ours not in present), None)
+    if wrong is not None:
+        raise MisuseError(f"no configuration of the kernel has {wrong!r:.40}, which `names` gives")
+    return task.narrowed(keep)
+
+
+def _value(argument: Any) -> Value:
+    """An argument of a kernel as a feature: a number, a word, or the element type of a tensor."""
+    if hasattr(argument, "dtype"):
+        name = str(argument.dtype).rpartition(".")[2]
+        return ELEMENT_TYPES.get(name, name)
+    if isinstance(argument, bool):
+        return "yes" if argument else "no"
+    if isinstance(argument, int | float | str):
+        return argument
+    raise MisuseError(f"an argument that is a {type(argument).__name__} describes no problem")

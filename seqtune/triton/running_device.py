@@ -1,0 +1,23 @@
+"""The device that Triton runs on: the GPU that PyTorch uses, described by the table of accelerators."""
+
+from __future__ import annotations
+
+from seqtune.kernels.accelerators import described
+from seqtune.kernels.device import Device
+
+from ..errors import DeviceError
+from ..inputs import as_device
+
+
+def running_device(given: Device | str | None) -> Device:
+    """The GPU that PyTorch uses now; without one, the `given` device. Raises DeviceError where there is neither."""
+    from seqtune.tuner.backends.triton.discovery import current
+
+    device = current()
+    if device is not None:
+        return device
+    if given is None:
+        raise DeviceError("no GPU is running here; name the one to predict for, as in device='triton:h200'")
+    if isinstance(given, str) and ":" not in given and (named := described("triton", given)) is not None:
+        return named
+    return as_device(given)

@@ -1,0 +1,181 @@
+"""seqtune.triton's hooks under Triton's own autotuner, without a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seqtune.data.dataset import Dataset
+from seqtune.data.formats.triton_cache import TRITON
+from seqtune.data.journal import Journal
+from seqtune.data.record import Status
+from seqtune.errors import MisuseError, SeqtuneWarning
+from seqtune.kernels.kernel import Kernel, Parameter
+from tests.support.paths import ROOT
+from tests.support.triton.stub_gpu import stub_gpu, tuned
+
+triton: Any = pytest.importorskip("triton", reason="Triton is for Linux")
+
+import seqtune.triton as st  # noqa: E402
+
+PROGRAM = ROOT / "tests" / "support" / "triton" / "interpreted_matmul.py"
+HALVES = np.zeros(2, np.float16)
+ARGUMENTS = {"a": HALVES, "M": 512, "N": 1024, "K": 256}
+
+
+def test_with_prune_triton_benchmarks_nothing_and_without_a_gpu_it_tunes_as_it_would_without_us() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", str(PROGRAM)], cwd=ROOT, timeout=120, check=False, text=True,
+                          capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    answer, unhelped = json.loads(done.stdout)
+    assert answer["benchmarks"] == 0
+    assert answer["error"] < 0.05
+    assert answer["hooks"] == 2
+    assert answer["best"]["SCALE"] == 2
+    assert answer["warnings"] == []
+    assert unhelped["benchmarks"] == len(st.space("gemm"))
+    assert unhelped["error"] < 0.05
+    assert len(unhelped["warnings"]) == 1
+    assert "name the one to predict for" in unhelped["warnings"][0]
+
+
+def early(**options: Any) -> Any:
+    return st.prune(**{"operation": "gemm", "m": "M", "n": "N", "k": "K", "device": "triton:h200", **options})[
+        "early_config_prune"]
+
+
+def test_the_list_to_begin_with_has_the_default_first_and_different_configurations() -> None:
+    listed = st.space("gemm", names={"BLOCK_M": "TILE"}, only=("BLOCK_M", "BLOCK_N", "BLOCK_K"))
+    assert listed[0].kwargs == {"TILE": 64, "BLOCK_N": 64, "BLOCK_K": 32}
+    assert len(set(map(str, listed))) == len(listed) >= 2
+    with pytest.raises(MisuseError, match="no parameter 'BLOCK_Q'"):
+        st.space("gemm", only=("BLOCK_Q",))
+    with pytest.raises(MisuseError, match="there are some for gemm"):
+        st.space("conv2d")
+
+
+def test_several_proposals_are_different_and_a_parameter_that_the_kernel_lacks_is_left_out() -> None:
+    configs = st.space("gemm", only=("BLOCK_M", "BLOCK_N", "BLOCK_K"))
+    found = early(top=4)(configs, ARGUMENTS, grid=(1,), warmup=False)
+    assert len(set(map(str, found))) == 4
+    assert all(config.kwargs.keys() == {"BLOCK_M", "BLOCK_N", "BLOCK_K"} for config in found)
+
+
+def test_an_amd_gpu_gets_the_options_of_its_compiler() -> None:
+    (config,) = early(device="triton:mi300x")(st.space("gemm"), ARGUMENTS)
+    assert config.kwargs["matrix_instr_nonkdim"] in (16, 32)
+    (config,) = early()(st.space("gemm"), ARGUMENTS)
+    assert "matrix_instr_nonkdim" not in config.kwargs
+
+
+@pytest.mark.parametrize(("options", "arguments", "reason"), [
+    ({"device": "triton:z1"}, {}, "triton:z1"),
+    ({}, {"M": object()}, "describes no problem"),
+    ({}, {"a": np.zeros(1, np.int8)}, "only fp32, fp16 and bf16"),
+    ({"m": "ROWS"}, {}, "without the argument 'ROWS'"),
+    ({"names": {"BLOCK_M": "TILE"}}, {}, "no configuration of the kernel has 'TILE'"),
+    ({"k": 0}, {}, "k=0")])
+def test_what_cannot_be_predicted_is_one_warning_and_the_users_list(
+        options: dict[str, Any], arguments: dict[str, Any], reason: str) -> None:
+    hook, configs = early(**options), st.space("gemm")
+    with pytest.warns(SeqtuneWarning, match=f"so Triton tunes: .*{reason}") as said:
+        answers = [hook(configs, {**ARGUMENTS, **arguments}) for _ in range(2)]
+    assert answers == [configs, configs]
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(("options", "reason"), [
+    ({"top": 0}, "top=0"), ({"operation": "conv2d"}, "there are some for gemm"), ({"q": "Q"}, "no feature 'q'")])
+def test_arguments_that_can_never_work_are_refused_at_once(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(MisuseError, match=reason):
+        early(**options)
+
+
+def declared() -> Kernel:
+    return Kernel.of(
+        name="mine.scale", operation="recorded", meaning="a kernel of the user's", backends=("triton",),
+        parameters=(Parameter("BLOCK", (32, 64, 128), "elements of a program"),
+                    Parameter("num_warps", (2, 4), "warps")),
+        derived=(("gemm_m", "M"), ("gemm_n", "128"), ("gemm_k", "64"), ("products", "1"), ("block_m", "BLOCK"),
+                 ("block_n", "128"), ("block_k", "64"), ("block_threads", "num_warps * 32"), ("stages", "3"),
+                 ("split_k", "1"), ("group_m", "1"), ("blocks", "ceil_div(M, BLOCK)"),
+                 ("shared_bytes", "(BLOCK + 128) * 256"), ("thread_registers_estimate", "64"),
+                 ("element_bytes", "2"), ("tensor", "1"), ("load_bytes", "16")),
+        constraints=(("BLOCK <= M", "the block must fit"),), default={"BLOCK": 32, "num_warps": 4})
+
+
+def test_a_users_own_kernel_takes_the_same_hook() -> None:
+    configs = [triton.Config({"BLOCK": size}) for size in (32, 64)]
+    hook = st.prune(kernel=declared(), device="triton:h200", M="M")["early_config_prune"]
+    (config,) = hook(configs, {"x": HALVES, "M": 100})
+    assert config.kwargs["BLOCK"] in (32, 64)
+    assert config.num_warps in (2, 4)
+
+
+def test_a_file_declares_the_users_kernel(tmp_path: Path) -> None:
+    from seqtune.kernels.declaration import to_json
+
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"kernels": [to_json(declared())]}))
+    assert "early_config_prune" in st.prune(kernel=path, M="M")
+    path.write_text(json.dumps({"kernels": [to_json(declared())] * 2}))
+    with pytest.raises(MisuseError, match="declares 2 kernels"):
+        st.prune(kernel=path, M="M")
+
+
+def test_every_benchmarked_configuration_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[object] = []
+    with stub_gpu(monkeypatch):
+        monkeypatch.setattr(triton.knobs.autotuning, "listener", lambda **benchmark: heard.append(benchmark["key"]))
+        before = triton.knobs.autotuning.listener
+        with st.record(tmp_path / "j.sqlite", keys={"scale": ["M"]}, device="triton:h200") as recording:
+            tuned(7)
+            tuned(9)
+        assert triton.knobs.autotuning.listener is before
+        tuned(11)
+    assert (len(heard), recording.written) == (3, 6)
+    with Journal(tmp_path / "j.sqlite") as journal:
+        records = list(journal.records())
+        assert [device.name for device in journal.devices().values()] == ["triton:h200"]
+    assert {record.problem.key for record in records} == {
+        f"recorded M={m} dtype=float16 kernel=scale key_1=24" for m in (7, 9)}
+    assert records[0].configuration.settings == (("BLOCK", 32), ("num_warps", 2), ("num_stages", 3))
+    assert [record.measurement.seconds for record in records[:2]] == pytest.approx([0.5e-3, 0.25e-3])
+    assert [record.measurement.status for record in records[:3]] == [Status.CORRECT, Status.CORRECT, Status.RUNTIME]
+
+
+def test_a_recording_without_a_device_warns_and_the_tuning_goes_on(tmp_path: Path,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    with stub_gpu(monkeypatch), st.record(tmp_path / "j.sqlite"), pytest.warns(SeqtuneWarning, match="no record"):
+        assert tuned(7).best_config.kwargs == {"BLOCK": 64}
+
+
+def test_a_folder_written_by_triton_itself_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton.knobs.cache, "dir", str(tmp_path / "cache"))
+    with stub_gpu(monkeypatch):
+        tuned(7, cache_results=True)
+        tuned(9, cache_results=True)
+    assert TRITON.read is not None
+    from seqtune.data.formats.table import find_files
+
+    data = TRITON.read(find_files("triton", [tmp_path / "cache"]), ["triton:h200"]).data
+    data.write(tmp_path / "data.parquet")
+    rows = Dataset.read(tmp_path / "data.parquet").rows
+    assert len(rows) == 6
+    assert sorted(set(rows["seconds"].astype(float))) == pytest.approx([0.25e-3, 0.5e-3, float("inf")])
+
+
+def test_a_kernel_of_amd_keeps_its_own_options() -> None:
+    configs = [triton.Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 4, "waves_per_eu": waves})
+               for waves in (0, 2)]
+    (config,) = early(device="triton:mi300x")(configs, ARGUMENTS)
+    assert {"waves_per_eu", "kpack"} <= config.kwargs.keys()
+    assert SimpleNamespace(**config.kwargs).BLOCK_M > 0
