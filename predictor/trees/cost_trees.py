@@ -3,7 +3,8 @@
 They are a baseline, the teacher of the translator, and the ranker of its proposals. Each kernel family has one model
 for all devices. It predicts log(time / best time of the problem) from parameter values, the kernel's derived
 quantities, problem features, device facts, and the padding of each size when it is cut into tiles as long as a
-parameter's value: trees cannot compute divisibility themselves.
+parameter's value: trees cannot compute divisibility themselves. Kernels that describe their tiles also get the terms of
+the analytic model.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.cost_models.analytic import term_columns
 from seqtune.tuner.cost_models.encoding import encode_facts, tiling
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ def features(space: SearchSpace) -> NDArray[np.float32]:
                 columns += [padded, tiles]
         else:
             columns += [np.full(count, UNKNOWN, np.float32)] * (2 * len(numeric))
+    columns += [np.nan_to_num(values, nan=UNKNOWN).astype(np.float32) for values in term_columns(space)]
     return np.column_stack([*columns, np.broadcast_to(np.array(fixed, np.float32), (count, len(fixed)))])
 
 

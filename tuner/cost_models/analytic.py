@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.kernels.device import Device
 from seqtune.kernels.occupancy import blocks_per_unit
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, Task
@@ -26,6 +27,7 @@ from seqtune.kernels.task import Floats, Task
 from .gpu_rates import PARTS, GpuRates
 from .product_tiles import TRANSACTION, WORD, ProductTiles, describes_tiles, tiles_of
 
+LONGEST = 1e6  # the feature for an infinite time, because trees take no infinite numbers
 UNIT_REGISTERS = 65536  # of 32 bits
 
 
@@ -66,8 +68,7 @@ class Terms:
     hit_share: Floats  # of the operands' bytes that the second-level cache delivers
 
 
-PARTS_OF_TIME = ("arithmetic", "issue", "shared", "cache", "memory", "latency", "fixed")
-TERMS = tuple(field.name for field in fields(Terms))
+TIMES = ("seconds", "arithmetic", "issue", "shared", "cache", "memory", "latency", "fixed")  # the terms in seconds
 
 
 def terms_of(space: SearchSpace, rows: NDArray[np.int64] | None = None, rates: GpuRates | None = None,
@@ -88,11 +89,33 @@ def estimates(task: Task) -> Floats:
     There is none for kernels that do not describe their tiles, and on devices that are no GPU with known limits.
     """
     seconds = np.full(len(task), np.nan)
-    if "unit_registers" in dict(task.device.extra):
+    if has_facts(task.device):
         for space, part in task.parts():
             if describes_tiles(space.kernel):
                 seconds[part] = terms_of(space).seconds
     return seconds
+
+
+def term_columns(space: SearchSpace, rows: NDArray[np.int64] | None = None) -> list[Floats]:
+    """The terms of the given rows (None: all) as features, in the order of Terms; none if tiles are not described.
+
+    Seconds are divided by those of the problem's multiply-adds at the GPU's peak, so that they compare between GPUs
+    and problems. All are nan on devices without the facts of a GPU.
+    """
+    if not describes_tiles(space.kernel):
+        return []
+    if not has_facts(space.device):
+        return [np.full(len(space) if rows is None else len(rows), np.nan)] * len(fields(Terms))
+    known, tiles, rates = terms_of(space, rows), tiles_of(space, rows), GpuRates.of(space.device)
+    work = 2 * tiles.products * tiles.gemm_m * tiles.gemm_n * tiles.gemm_k
+    peak = np.where(tiles.tensor > 0, rates.tensor_flop, 2 * rates.lanes) * rates.units * rates.hertz
+    return [np.minimum(getattr(known, field.name) / (work / peak if field.name in TIMES else 1.0), LONGEST)
+            for field in fields(Terms)]
+
+
+def has_facts(device: Device) -> bool:
+    """Whether the device is a GPU whose limits are known (`accelerators.limit_facts`)."""
+    return "unit_registers" in dict(device.extra)
 
 
 def terms(tiles: ProductTiles, resident: Floats, rates: GpuRates, constants: Constants = DEFAULTS) -> Terms:

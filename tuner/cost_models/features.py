@@ -4,7 +4,8 @@ They are the parameters, the kernel's derived quantities and the quantities in i
 `block_x * block_y <= 1024` or `tile % (vector * threads) == 0` shows that the product or the quotient matters. The
 boosted trees also get the products of all pairs of numeric parameters, facts of problem and device, and for each size
 of the problem and each parameter the number of pieces of that length and the share that padding adds, because trees
-cannot form products and quotients. No name of a parameter has a meaning.
+cannot form products and quotients. No name of a parameter has a meaning. Kernels that describe their tiles
+(`product_tiles.CONTRACT`) also get the terms of the analytic model.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats
 
+from .analytic import term_columns
 from .encoding import encode_facts, tiling
 
 MAX_QUANTITIES = 40  # of one kernel; a file may declare any number of constraints
@@ -102,4 +104,5 @@ def features(space: SearchSpace, rows: NDArray[np.int64]) -> NDArray[np.float32]
         else:
             wide += [np.full(len(rows), np.nan)] * (2 * len(numeric))
     wide += [np.full(len(rows), value) for value in fixed]
+    wide += term_columns(space, rows)
     return np.stack(wide, axis=1).astype(np.float32)

@@ -1,0 +1,49 @@
+"""The analytic model's terms as features of the learned cost models."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+
+from seqtune.kernels.accelerators import described
+from seqtune.kernels.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
+from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.trees.cost_trees import UNKNOWN
+from seqtune.predictor.trees.cost_trees import features as checkpoint_features
+from seqtune.tuner.cost_models.analytic import Terms, term_columns, terms_of
+from seqtune.tuner.cost_models.features import features
+from tests.support.devices import device_of
+
+PROBLEM = Problem.make("gemm", m=64, n=64, k=64)
+TERMS = len(fields(Terms))
+
+
+def gpu() -> Device:
+    device = described("cuda", "a100")
+    assert device is not None
+    return device
+
+
+def test_the_terms_are_the_last_features_of_a_kernel_that_describes_its_tiles() -> None:
+    space, rows = SearchSpace(kernel("cuda.gemm"), PROBLEM, gpu()), np.array([5, 0, 7])
+    known, table = terms_of(space, rows), features(space, rows)
+    assert (table[:, -1] == known.hit_share.astype(np.float32)).all()
+    peak = 2 * 64**3 / space.device.peak_gflops / 1e9
+    assert np.allclose(table[:, -TERMS], known.seconds / peak)
+    assert len(term_columns(space)) == TERMS
+
+
+def test_a_kernel_of_a_cpu_has_no_terms() -> None:
+    assert term_columns(SearchSpace(kernel("llvm.gemm"), PROBLEM, device_of("llvm"))) == []
+
+
+def test_without_the_facts_of_a_gpu_the_terms_are_unknown() -> None:
+    space = SearchSpace(kernel("cuda.gemm"), PROBLEM, gpu())
+    bare = space.of_rows(space.kernel, PROBLEM, replace(space.device, extra=()), space.rows)
+    assert np.isnan(np.stack(term_columns(bare))).all()
+    known = checkpoint_features(space)
+    assert np.isfinite(known).all()
+    assert (known != UNKNOWN).any()
