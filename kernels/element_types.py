@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from seqtune.errors import ProblemError
 
+from .problem import Problem
+
 Floats32 = NDArray[np.float32]
 
 
@@ -34,6 +36,17 @@ def element_type(dtype: str) -> ElementType:
     if dtype not in ELEMENT_TYPES:
         raise ProblemError(f"dtype={dtype:.20} cannot be stored here; there are {', '.join(ELEMENT_TYPES)}")
     return ELEMENT_TYPES[dtype]
+
+
+def dtype_of(problem: Problem) -> str:
+    """The name of the problem's element type; fp32 where the operation has no such feature."""
+    dtype = dict(problem).get("dtype")
+    return dtype if isinstance(dtype, str) else "fp32"
+
+
+def stored_type(problem: Problem) -> ElementType:
+    """The element type in which kernels store the problem's operands and output. Raises ProblemError."""
+    return element_type(dtype_of(problem))
 
 
 def encode(array: Floats32, dtype: str) -> NDArray[Any]:

@@ -59,6 +59,7 @@ def take_turns(contestants: Sequence[Contestant], rounds: int, rest: float = 0.0
     The order is seeded, and no contestant always follows the same one. The program sleeps for `rest` seconds before
     each turn, so that the idle threads of another pool stop spinning.
     """
+    from seqtune.tuner.backends.backend import wall_clock
     from seqtune.tuner.measuring.timing import sample
 
     least = dict.fromkeys((contestant.method for contestant in contestants), math.inf)
@@ -68,8 +69,8 @@ def take_turns(contestants: Sequence[Contestant], rounds: int, rest: float = 0.0
         for index in generator.sample(range(len(contestants)), len(contestants)):
             time.sleep(rest)
             run: Any = contestants[index].run
-            _, calls[index] = sample(run, WARM_UP_SECONDS, 1)
-            seconds, _ = sample(run, SAMPLE_SECONDS, 4 * calls[index])
+            _, calls[index] = sample(partial(wall_clock, run), WARM_UP_SECONDS, 1)
+            seconds, _ = sample(partial(wall_clock, run), SAMPLE_SECONDS, 4 * calls[index])
             least[contestants[index].method] = min(least[contestants[index].method], seconds)
     return least
 

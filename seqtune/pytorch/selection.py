@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.say import Say
-from seqtune.tuner.backends.backend import BuildError
+from seqtune.tuner.backends.backend import BuildError, wall_clock
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 from seqtune.tuner.measuring.timing import sample
 
@@ -107,13 +108,13 @@ def _compare(layer: Layer, choice: Choice, binder: KernelBinder) -> Choice:
 
 def _beside(runs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
     """The least seconds of each call, in rounds of a seeded random order after a warm-up."""
-    calls = {name: sample(run, SAMPLE_SECONDS, 1)[1] for name, run in runs.items()}  # type: ignore[arg-type]
+    calls = {name: sample(partial(wall_clock, run), SAMPLE_SECONDS, 1)[1] for name, run in runs.items()}
     least = dict.fromkeys(runs, math.inf)
     generator = random.Random(ROUNDS)
     for _ in range(ROUNDS):
         for name, run in generator.sample(list(runs.items()), len(runs)):
             run()
-            seconds, calls[name] = sample(run, SAMPLE_SECONDS, calls[name])  # type: ignore[arg-type]
+            seconds, calls[name] = sample(partial(wall_clock, run), SAMPLE_SECONDS, calls[name])
             least[name] = min(least[name], seconds)
     return least
 

@@ -58,7 +58,7 @@ def test_devices_have_a_short_name_and_their_facts(run: Any) -> None:
     assert first["name"] == find("llvm:0").name
     assert first["toolchain"]
     assert first["threads"] >= 1
-    assert {device["backend"] for device in found["devices"]} | set(found["unavailable"]) == {"llvm", "opencl"}
+    assert {device["backend"] for device in found["devices"]} | set(found["unavailable"]) == {"llvm", "opencl", "cuda"}
 
 
 def test_kernels_show_every_parameter_and_every_reason(run: Any) -> None:

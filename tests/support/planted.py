@@ -22,10 +22,10 @@ from seqtune.kernels.implementation import Array, KernelSource, Launch, Phase
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.backends.backend import BuildError, LaunchError
+from seqtune.tuner.backends.backend import BuildError, DeviceLost, LaunchError, wall_clock
 
 DEEDS = ("good", "compile", "wrong", "nan", "unwritten", "overrun", "launch", "mistake", "segv", "abort", "loop",
-         "loop_in_build", "chatty", "delayed")
+         "loop_in_build", "chatty", "delayed", "lost")
 DEVICE = Device(name="planted:1", backend="planted", architecture="paper", instruction_set="none", model="test",
                 toolchain="planted 1")
 KERNEL = Kernel(
@@ -123,6 +123,8 @@ class PlantedExecutable:
             os.kill(os.getpid(), signal.SIGABRT)
         elif self.deed == "launch":
             raise LaunchError("too many\nwork-items")
+        elif self.deed == "lost":
+            raise DeviceLost("an illegal memory access")
         elif self.deed == "mistake":
             raise ZeroDivisionError("a mistake in the backend")
         elif self.deed == "chatty":
@@ -137,6 +139,9 @@ class PlantedExecutable:
         elif self.deed == "unwritten":
             self.y[-1] = np.nan
         self.overran = self.deed == "overrun"
+
+    def time(self, launches: int) -> float:
+        return wall_clock(self.run, launches)
 
     def output(self) -> Array:
         return self.y.copy()

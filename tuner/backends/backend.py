@@ -6,6 +6,8 @@ buffers of one problem, fills them, launches the kernel and reads the output. Eq
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Protocol
 
 from seqtune.errors import DeviceError
@@ -25,6 +27,18 @@ class LaunchError(Exception):
     """The driver refused the launch; becomes Status.RUNTIME."""
 
 
+class DeviceLost(Exception):
+    """The device can no longer be used by this process. The measuring worker exits; a new one measures the rest."""
+
+
+def wall_clock(run: Callable[[], object], launches: int) -> float:
+    """The seconds of calling `run`, which waits for its end, so many times; the timing of backends on the CPU."""
+    begin = time.perf_counter()
+    for _ in range(launches):
+        run()
+    return time.perf_counter() - begin
+
+
 class Executable(Protocol):
     """A built configuration with its buffers. Not thread-safe; close it when done."""
 
@@ -39,7 +53,14 @@ class Executable(Protocol):
         ...
 
     def run(self) -> None:
-        """Launch once and wait until it has finished; this call is what is timed. Raises LaunchError."""
+        """Launch once and wait until it has finished. Raises LaunchError."""
+        ...
+
+    def time(self, launches: int) -> float:
+        """Launch so many times; returns the seconds of all launches, by the clock that suits the device.
+
+        Raises LaunchError.
+        """
         ...
 
     def output(self) -> Array:
@@ -76,6 +97,7 @@ class Backend(Protocol):
 BACKENDS: dict[str, str] = {
     "llvm": "seqtune.tuner.backends.llvm.backend:LLVMBackend",
     "opencl": "seqtune.tuner.backends.opencl.backend:OpenCLBackend",
+    "cuda": "seqtune.tuner.backends.cuda.backend:CudaBackend",
 }
 
 

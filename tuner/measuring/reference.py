@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.element_types import ElementType, element_type, rounded
+from seqtune.kernels.element_types import dtype_of, rounded
 from seqtune.kernels.implementation import Array
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.operations.table import operation
@@ -21,17 +21,6 @@ def make_operands(problem: Problem, seed: int = 0) -> dict[str, Array]:
     shapes = operation(problem.type).operands(problem)
     return {name: rounded(generator.standard_normal(shape, dtype=np.float32), dtype_of(problem))
             for name, shape in shapes.items()}
-
-
-def dtype_of(problem: Problem) -> str:
-    """The name of the problem's element type; fp32 where the operation has no such feature."""
-    dtype = dict(problem).get("dtype")
-    return dtype if isinstance(dtype, str) else "fp32"
-
-
-def stored_type(problem: Problem) -> ElementType:
-    """The element type in which kernels store the problem's operands and output. Raises ProblemError."""
-    return element_type(dtype_of(problem))
 
 
 def reference(problem: Problem, operands: Operands) -> NDArray[np.float64]:

@@ -16,12 +16,13 @@ import numpy as np
 
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import one_line
+from seqtune.kernels.element_types import stored_type
 from seqtune.kernels.implementation import Array
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 
 from ..backends.backend import Executable, LaunchError
-from .reference import make_operands, reference, stored_type
+from .reference import make_operands, reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +112,15 @@ def check(executable: Executable, operands: Operands, expected: Expected) -> tup
     return Measurement(Status.CORRECT, (), error, build), first
 
 
-def sample(run: Callable[[], None], least_seconds: float, calls: int) -> tuple[float, int]:
-    """Launch for at least `least_seconds`. Returns the seconds of one launch and the `calls` for the next sample."""
-    launches = 0
-    start = time.perf_counter()
+def sample(timed: Callable[[int], float], least_seconds: float, calls: int) -> tuple[float, int]:
+    """Launch for at least `least_seconds`. Returns the seconds of one launch and the `calls` for the next sample.
+
+    `timed` launches so many times and returns the seconds of all (`Executable.time`).
+    """
+    launches, elapsed = 0, 0.0
     while True:
-        for _ in range(calls):
-            run()
+        elapsed += timed(calls)
         launches += calls
-        elapsed = time.perf_counter() - start
         if elapsed >= least_seconds:
             seconds = elapsed / launches
             return seconds, max(1, math.ceil(least_seconds / seconds))
@@ -139,7 +140,7 @@ def check_and_time(executable: Executable, operands: Operands, expected: Expecte
         least, spent, looked_again = math.inf, 0.0, False
         while len(samples) < options.samples and (not samples or spent < options.longest_seconds or looked_again):
             start = time.perf_counter()
-            seconds, calls = sample(executable.run, options.sample_seconds, calls)
+            seconds, calls = sample(executable.time, options.sample_seconds, calls)
             spent += time.perf_counter() - start
             samples.append(seconds)
             least = min(least, seconds)
@@ -186,7 +187,7 @@ def time_in_rounds(executables: Sequence[Executable | None], operands: Operands,
             at(index)
             try:
                 executable.run()
-                seconds, calls[index] = sample(executable.run, options.sample_seconds, calls[index])
+                seconds, calls[index] = sample(executable.time, options.sample_seconds, calls[index])
                 samples[index].append(seconds)
             except LaunchError as error:
                 measurements[index] = Measurement(Status.RUNTIME, (), None, executable.build_seconds, one_line(error))

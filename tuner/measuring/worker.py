@@ -38,7 +38,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import KERNELS, kernel
 from seqtune.kernels.space import SearchSpace
 
-from ..backends.backend import Backend, BuildError, Executable, LaunchError, open_backend
+from ..backends.backend import Backend, BuildError, DeviceLost, Executable, LaunchError, open_backend
 from .timing import Expected, Options, check_and_time, prepare, time_in_rounds
 
 Message = dict[str, Any]
@@ -98,6 +98,8 @@ class Worker:
             return Measurement(Status.RUNTIME, message=one_line(error))
         except SeqtuneError as error:
             return Measurement(Status.CONSTRAINTS, message=one_line(error))
+        except DeviceLost:
+            raise
         except Exception as error:  # a mistake in a kernel's generator fails the configuration, not the run
             return Measurement(Status.COMPILE, message=_reason(error))
 
@@ -109,6 +111,8 @@ class Worker:
         self.send({"built": True})
         try:
             return check_and_time(executable, operands, expected, options, best)
+        except DeviceLost:
+            raise
         except Exception as error:
             message = one_line(f"{type(error).__name__}: {error}")
             return Measurement(Status.RUNTIME, (), None, executable.build_seconds, message)
@@ -173,6 +177,9 @@ def main() -> None:
     while True:
         try:
             worker.answer(requests.get())
+        except DeviceLost as error:  # the parent sees a crash, and starts a new worker
+            print(one_line(error), file=sys.stderr, flush=True)
+            os._exit(1)
         except Exception as error:
             send({"error": _reason(error)})
 

@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.cuda.source.instructions import BODY
 from seqtune.kernels.device import Device
-from seqtune.kernels.element_types import decode, encode
+from seqtune.kernels.element_types import decode, dtype_of, encode
 from seqtune.kernels.implementation import Implementation, KernelSource, Launch
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.measuring.reference import dtype_of, make_operands
+from seqtune.tuner.measuring.reference import make_operands
 
 HERE = Path(__file__).parent
 CANARY = 256  # bytes before and after a buffer, which is also its alignment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +14,7 @@ from seqtune.data.record import Measurement, Status
 from seqtune.kernels.implementation import Array
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.backends.backend import LaunchError
+from seqtune.tuner.backends.backend import LaunchError, wall_clock
 from seqtune.tuner.measuring.timing import Options, check_and_time, prepare, sample, time_in_rounds
 
 PROBLEM = Problem.make("gemm", m=6, n=5, k=4, tolerance=1e-3)
@@ -43,6 +44,9 @@ class Fake:
         if self.launches == self.fail:
             raise LaunchError("refused")
         self.out[:] = self.y
+
+    def time(self, launches: int) -> float:
+        return wall_clock(self.run, launches)
 
     def output(self) -> Array:
         return np.asarray(self.out)
@@ -100,10 +104,11 @@ def test_a_slow_kernel_gets_fewer_samples_but_at_least_one() -> None:
 
 def test_a_sample_loops_until_it_is_long_enough() -> None:
     launches = []
-    seconds, calls = sample(lambda: launches.append(1), 2e-3, 1)
+    timed = partial(wall_clock, lambda: launches.append(1))
+    seconds, calls = sample(timed, 2e-3, 1)
     assert len(launches) * seconds >= 2e-3
     assert calls >= 100  # an append takes far below 20 us
-    _, again = sample(lambda: launches.append(1), 2e-3, calls)
+    _, again = sample(timed, 2e-3, calls)
     assert again >= 100
 
 

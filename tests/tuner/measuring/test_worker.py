@@ -48,6 +48,7 @@ def measured(runner: Runner, *deeds: Configuration) -> list[Measurement]:
     ("mistake", Status.RUNTIME, "ZeroDivisionError: a mistake in the backend"),
     ("segv", Status.CRASH, r"the worker died \(SIGSEGV\)"),
     ("abort", Status.CRASH, r"the worker died \(SIGABRT\)"),
+    ("lost", Status.CRASH, r"the worker died \(exit code 1\): an illegal memory access"),
     ("loop", Status.TIMEOUT, "no answer within"),
     ("loop_in_build", Status.TIMEOUT, "no answer within"),
     ("chatty", Status.CORRECT, ""),
@@ -128,12 +129,12 @@ def test_samples_take_as_long_as_they_must(runner: Runner) -> None:
 
 
 def test_finalists_are_compared_whatever_they_do(runner: Runner) -> None:
-    names = ("good", "wrong", "segv", "overrun", "good", "loop", "compile")
+    names = ("good", "wrong", "segv", "overrun", "good", "loop", "lost", "compile")
     deeds = [planted.deed(name, number) for number, name in enumerate(names)]
     measurements = runner.compare(planted.PROBLEM, deeds, 4, QUICK)
     assert [measurement.status.value for measurement in measurements] == [
-        "correct", "correctness", "crash", "correctness", "correct", "timeout", "compile"]
-    assert [len(measurement.samples) for measurement in measurements] == [4, 0, 0, 0, 4, 0, 0]
+        "correct", "correctness", "crash", "correctness", "correct", "timeout", "crash", "compile"]
+    assert [len(measurement.samples) for measurement in measurements] == [4, 0, 0, 0, 4, 0, 0, 0]
 
 
 def test_a_run_that_stops_early_leaves_a_usable_worker(runner: Runner) -> None:

@@ -6,6 +6,7 @@ of attributes are those that `cuobjdump -elf` prints as EIATTR_REGCOUNT and so o
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from .cubin import Cubin, attributes
 RESERVED_SHARED = 1024  # bytes at the beginning of a block's shared memory that images from sm_90 on count as theirs
 
 _MAX_THREADS, _PARAM_CBANK, _REQUIRED_THREADS, _MIN_STACK_SIZE, _REGISTERS = 0x05, 0x0A, 0x10, 0x12, 0x2F
+_PARAMETER, _BLOCKS_OF_CLUSTER = 0x17, 0x3D
 _FUNCTION = re.compile(r"Function properties for (\S+)|(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
@@ -30,8 +32,9 @@ class Resources:
     stack: int  # local memory: arrays that registers cannot hold, and spilled registers
     spill_stores: int
     spill_loads: int
-    parameters: int  # bytes of the entry's arguments
+    parameters: int  # bytes from the entry's first argument to the end of its last
     most_threads: int  # of a block, by __launch_bounds__; 0: no such bound
+    cluster: int = 1  # blocks, by __cluster_dims__
 
     def to_json(self) -> dict[str, int]:
         """A JSON object."""
@@ -74,13 +77,19 @@ def _entry(cubin: Cubin, entry: str, registers: Mapping[str, int], stack: int, s
     if entry not in registers:
         raise FormatError(f"a compiled kernel does not state the registers of {entry!r:.60}")
     shared = cubin.section(f".nv.shared.{entry}")
-    parameters = most_threads = 0
+    parameters, most_threads, cluster = 0, 0, 1
+    offsets: list[int] = []  # of the arguments; on sm_90 an argument aligned to 64 bytes does not begin at 0
     for number, value in attributes(cubin.section(f".nv.info.{entry}")):
         if number == _PARAM_CBANK and len(value) == 8:
             parameters = struct.unpack("<IHH", value)[2]
+        elif number == _PARAMETER and len(value) == 12:
+            offsets.append(struct.unpack("<IHHI", value)[2])
         elif number in (_MAX_THREADS, _REQUIRED_THREADS) and len(value) == 12:
             x, y, z = struct.unpack("<III", value)
             most_threads = x * y * z
+        elif number == _BLOCKS_OF_CLUSTER and len(value) == 12:
+            cluster = math.prod(struct.unpack("<III", value))
     reserved = RESERVED_SHARED if cubin.architecture >= 90 else 0
-    return Resources(registers[entry], max(0, shared.size - reserved) if shared else 0, stack, *spill, parameters,
-                     most_threads)
+    return Resources(registers[entry], max(0, shared.size - reserved) if shared else 0, stack, *spill,
+                     max(0, parameters - min(offsets, default=0)),
+                     most_threads, cluster)

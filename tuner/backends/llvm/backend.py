@@ -22,7 +22,7 @@ from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands, Shape
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 
-from ..backend import LaunchError
+from ..backend import LaunchError, wall_clock
 from .compiler import INSTRUCTION_SETS, CompiledModule, Compiler, instruction_sets, toolchain
 from .facts import caches, cpu_model, cpu_name, measured_rates
 from .threads import Threads, make_job, usable_cpus
@@ -202,6 +202,10 @@ class LLVMExecutable:
         if self._job is None:
             raise LaunchError("no operands are loaded")
         self._backend.threads.run(self._address)
+
+    def time(self, launches: int) -> float:
+        """Launch so many times; returns the seconds by the wall clock."""
+        return wall_clock(self.run, launches)
 
     def output(self) -> Array:
         """A copy of the output."""

@@ -21,7 +21,7 @@ from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 
-from ..backend import BuildError, LaunchError
+from ..backend import BuildError, LaunchError, wall_clock
 from .discovery import devices, error_line, handle, load, unavailable
 
 __all__ = ["OpenCLBackend", "OpenCLExecutable", "devices", "unavailable"]
@@ -162,6 +162,10 @@ class OpenCLExecutable:
         except cl.Error as error:
             failure = BuildError if error.code == cl.status_code.BUILD_PROGRAM_FAILURE else LaunchError
             raise failure(error_line(error)) from None
+
+    def time(self, launches: int) -> float:
+        """Launch so many times; returns the seconds by the wall clock."""
+        return wall_clock(self.run, launches)
 
     def output(self) -> Array:
         """A copy of the output, in the problem's shape and layout."""

@@ -1,0 +1,211 @@
+"""The cuda backend: NVIDIA GPUs through pycuda. NVRTC compiles, and each image is loaded once per process.
+
+A time is the GPU's own, between events around every launch within a graph, which leaves out the host. Before each timed
+launch the L2 cache is overwritten, outside the timed interval: a layer of a network finds its weights in memory.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.errors import DeviceError
+from seqtune.kernels.device import Device
+from seqtune.kernels.element_types import decode, dtype_of, encode, stored_type
+from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch, Phase
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.lookup import resolve
+from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem import Problem
+
+from ..backend import BuildError
+from .compiler import CubinCompiler, Image
+from .discovery import devices, number_of, unavailable
+from .driver import Gpu, TimedGraph
+from .launch_limits import check_launch
+from .resources import Resources
+
+__all__ = ["CudaBackend", "CudaExecutable", "devices", "unavailable"]
+
+CANARY = 0xFF  # in every byte: a NaN of each element type, which no arithmetic gives
+MARGIN = 4096  # bytes of canary on each side of every buffer; keeps the alignment of allocations
+GRAPH_LAUNCHES = 10  # in one graph: launching it costs the host about as much as one kernel
+L2_OVERWRITES = 2  # sizes of the L2 cache that are written before a timed launch
+
+
+class CudaBackend:
+    """Builds and runs kernels on one GPU. Raises DeviceError if this machine does not have it."""
+
+    build_allowance = 60.0  # NVRTC takes 0.1 s; the largest tensor-core kernels 10 s, and more on a busy machine
+
+    def __init__(self, device: Device) -> None:
+        names = [present.name for present in devices()]
+        if device.name not in names:
+            raise DeviceError(f"no device {device.name!r:.60}; found {', '.join(names) or unavailable()}")
+        self.device = device
+        self.compiler = CubinCompiler(device)
+        self.gpu = Gpu(number_of(device.name))
+        self._modules: dict[KernelSource, tuple[Any, Image]] = {}
+        self._flushed = L2_OVERWRITES * device.l2_bytes  # bytes
+        self._scratch = self.gpu.allocate(max(1, self._flushed))
+
+    def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> CudaExecutable:
+        """Build an executable for the problem. Raises BuildError, or LaunchError if the device refuses the launch."""
+        assert kernel.implementation is not None
+        implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
+        begin = time.perf_counter()
+        module, image = self._module(implementation.source(problem, self.device, configuration))
+        launch = implementation.launch(problem, self.device, configuration)
+        executable = CudaExecutable(self, problem, configuration, implementation, module, image, launch)
+        executable.build_seconds = time.perf_counter() - begin
+        return executable
+
+    def _module(self, source: KernelSource) -> tuple[Any, Image]:
+        if source not in self._modules:
+            image = self.compiler.compile(source)
+            self._modules[source] = self.gpu.module(image.cubin), image
+        return self._modules[source]
+
+    def flush(self) -> None:
+        """Overwrite the L2 cache, in the stream."""
+        self.gpu.fill(self._scratch, 0, self._flushed)
+
+    def close(self) -> None:
+        """Free the images and the GPU."""
+        self._modules.clear()
+        self.gpu.close()
+
+
+class CudaExecutable:
+    """A built configuration with its buffers; see `seqtune.tuner.backends.backend.Executable`."""
+
+    def __init__(self, backend: CudaBackend, problem: Problem, configuration: Configuration,
+                 implementation: Implementation, module: Any, image: Image, launch: Launch) -> None:
+        self.backend, self.problem, self.configuration = backend, problem, configuration
+        self.implementation, self.image, self.launch = implementation, image, launch
+        self.build_seconds = 0.0
+        work = operation(problem.type)
+        self.dtype, element = dtype_of(problem), stored_type(problem).size
+        self.constant, self.shape = work.constant, work.output(problem)
+        self.sizes: dict[str, int] = {}  # buffer -> bytes, in the order of the entry's arguments
+        for name, shape in work.operands(problem).items():
+            self.sizes[name] = self._stored(name, np.zeros(shape, np.float32)).nbytes
+        self._inputs = tuple(self.sizes)
+        self.sizes |= {"y": element * math.prod(self.shape), "workspace": 4 * launch.workspace}
+        self._whole: dict[str, int] = {}  # buffer -> address of its first margin
+        self._graphs: dict[tuple[int, bool], TimedGraph] = {}
+        self._steps: list[Callable[[], None]] = []
+        try:
+            for name, size in self.sizes.items():
+                self._whole[name] = backend.gpu.allocate(size + 2 * MARGIN)
+                backend.gpu.fill(self._whole[name], 0, size + 2 * MARGIN)
+            arguments = self._arguments(element)
+            self._steps = [self._step(module, phase, arguments) for phase in launch.phases]
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def resources(self) -> Mapping[str, Resources]:
+        """The needs of each entry of the source."""
+        return self.image.resources
+
+    def _step(self, module: Any, phase: Phase, arguments: Sequence[bytes]) -> Callable[[], None]:
+        """The launch of a phase. Raises BuildError, LaunchError."""
+        gpu, entry = self.backend.gpu, phase.entry
+        if entry not in self.resources:
+            raise BuildError(f"the source has no entry {entry!r:.60}; it has {', '.join(self.resources)}")
+        packed = b"".join(arguments)
+        grid = check_launch(phase, self.resources[entry], len(packed), self.backend.device)
+        if self.launch.tensor_maps:
+            return gpu.launcher_with_maps(self.image.cubin, entry, grid, phase.local_size, phase.shared, arguments)
+        return gpu.launcher(module, entry, grid, phase.local_size, phase.shared, packed)
+
+    def _arguments(self, element: int) -> list[bytes]:
+        """The bytes of each argument of the entry: tensor maps, addresses (null where unused), integers."""
+        maps = [self.backend.gpu.tensor_map(description, self._address(description.operand), self.dtype, element)
+                for description in self.launch.tensor_maps]
+        unused = [0] * (MOST_OPERANDS - len(self._inputs))
+        operands = [self._address(name) for name in self._inputs]
+        outputs = [self._address("y"), self._address("workspace") if self.sizes["workspace"] else 0]
+        return [*maps, *(struct.pack("<Q", address) for address in (*operands, *unused, *outputs)),
+                *(struct.pack("<i", value) for value in self.launch.arguments)]
+
+    def _address(self, name: str) -> int:
+        return self._whole[name] + MARGIN
+
+    def _stored(self, name: str, array: Array) -> NDArray[Any]:
+        """The operand as the kernel reads it: the constant one packed, in the problem's element type."""
+        if name == self.constant:
+            array = self.implementation.pack(self.problem, self.backend.device, self.configuration, array)
+        return encode(array, self.dtype)
+
+    def load(self, operands: Operands) -> None:
+        """Copy the operands into the buffers, the constant one packed."""
+        for name, array in operands.items():
+            self.backend.gpu.write(self._address(name), self._stored(name, array))
+
+    def poison(self) -> None:
+        """Fill output and workspace with NaN, and reset the canaries around every buffer."""
+        gpu = self.backend.gpu
+        for name, size in self.sizes.items():
+            if name in ("y", "workspace"):
+                gpu.fill(self._whole[name], CANARY, size + 2 * MARGIN)
+            else:
+                gpu.fill(self._whole[name], CANARY, MARGIN)
+                gpu.fill(self._whole[name] + MARGIN + size, CANARY, MARGIN)
+        gpu.synchronize()
+
+    def _enqueue(self) -> None:
+        for step in self._steps:
+            step()
+
+    def run(self) -> None:
+        """Launch all phases and wait until they have finished. Raises LaunchError, or DeviceLost."""
+        self._enqueue()
+        self.backend.gpu.synchronize()
+
+    def time(self, launches: int, flush: bool = True) -> float:
+        """Launch so many times; returns the seconds of all by the GPU's events, after an L2 flush each.
+
+        Without `flush`, operands that fit stay in the L2 cache.
+        """
+        repeats = GRAPH_LAUNCHES if launches >= GRAPH_LAUNCHES else 1
+        if (repeats, flush) not in self._graphs:
+            before = self.backend.flush if flush else (lambda: None)
+            self._graphs[repeats, flush] = self.backend.gpu.timed_graph(before, self._enqueue, repeats)
+        graph = self._graphs[repeats, flush]
+        runs = -(-launches // repeats)
+        seconds = sum(self.backend.gpu.run_graph(graph) for _ in range(runs))
+        return seconds * launches / (runs * repeats)
+
+    def output(self) -> Array:
+        """A copy of the output, in the problem's shape and layout."""
+        y = encode(np.zeros(self.shape, np.float32), self.dtype)
+        self.backend.gpu.read(y, self._address("y"))
+        return decode(y, self.dtype)
+
+    def overrun(self) -> str | None:
+        """The name of a buffer that was written outside its bounds since `poison`, or None."""
+        margin = np.empty(MARGIN, np.uint8)
+        for name, size in self.sizes.items():
+            for begin in (0, MARGIN + size):
+                self.backend.gpu.read(margin, self._whole[name] + begin)
+                if (margin != CANARY).any():
+                    return name
+        return None
+
+    def close(self) -> None:
+        """Free the buffers and graphs."""
+        for graph in self._graphs.values():
+            self.backend.gpu.free_graph(graph)
+        for address in self._whole.values():
+            self.backend.gpu.free(address)
+        self._steps, self._whole, self._graphs = [], {}, {}

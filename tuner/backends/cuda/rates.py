@@ -1,0 +1,100 @@
+"""Rates of a GPU, measured: fp32 and tensor-core arithmetic, memory bandwidth, and the clock meanwhile."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import closing
+
+from seqtune.kernels.device import Device
+from seqtune.kernels.implementation import KernelSource
+
+from .clock import clock_mhz
+from .compiler import CubinCompiler
+from .driver import Gpu
+
+RATES = ("peak_gflops", "mma_gflops", "bandwidth_gbs", "busy_mhz")  # busy_mhz: 0 where the clock cannot be read
+LOOPS = 4096  # of 64 multiply-adds a thread: about 1 ms
+BLOCKS, THREADS = 16, 256  # for each unit; of a block
+SWEEP_BYTES = 1 << 30  # many times any L2 cache
+REPEATS = 10  # the best counts
+
+_TEXT = r"""
+extern "C" __global__ void __launch_bounds__(256) peak(float *y, int loops) {
+  const float s = y[0];
+  float a[16];
+#pragma unroll
+  for (int i = 0; i < 16; i++) a[i] = s + i;
+  for (int n = 0; n < loops; n++) {
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+#pragma unroll
+      for (int i = 0; i < 16; i++) a[i] = a[i] * s + s;
+  }
+  float total = 0;
+#pragma unroll
+  for (int i = 0; i < 16; i++) total += a[i];
+  y[blockIdx.x * blockDim.x + threadIdx.x] = total * s;  // s is 0, which the compiler does not know
+}
+extern "C" __global__ void __launch_bounds__(256) tensor(float *y, int loops) {
+  const float s = y[0];
+  const unsigned a = __float_as_uint(s);
+  float c[4][4];
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    for (int j = 0; j < 4; j++) c[i][j] = s;
+  for (int n = 0; n < loops; n++) {
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#if __CUDA_ARCH__ >= 800
+      asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%4,%4,%4}, {%4,%4}, "
+                   "{%0,%1,%2,%3};" : "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3]) : "r"(a));
+#else
+      asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%4}, {%4}, {%0,%1,%2,%3};"
+                   : "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3]) : "r"(a));
+#endif
+  }
+  float total = 0;
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    for (int j = 0; j < 4; j++) total += c[i][j];
+  y[blockIdx.x * blockDim.x + threadIdx.x] = total * s;
+}
+extern "C" __global__ void __launch_bounds__(256) sweep(float *y, const float4 *x, int steps) {
+  float total = 0;
+  x += blockIdx.x * blockDim.x + threadIdx.x;
+#pragma unroll 4
+  for (int i = 0; i < steps; i++, x += gridDim.x * blockDim.x) {
+    const float4 v = __ldcs(x);
+    total += v.x + v.y + v.z + v.w;
+  }
+  if (total != 0) y[1] = total;  // x holds zeros
+}
+"""
+
+
+def measure(device: Device, number: int) -> dict[str, float]:
+    """Measure the rates by name of RATES: GFLOP/s, GB/s and MHz. Raises SeqtuneError, LaunchError, BuildError."""
+    image = CubinCompiler(device).compile(KernelSource(_TEXT))
+    grid = (BLOCKS * device.compute_units,)
+    threads = grid[0] * THREADS
+    steps = SWEEP_BYTES // (16 * threads)
+    with closing(Gpu(number)) as gpu:
+        module = gpu.module(image.cubin)
+        y, x = gpu.allocate(4 * threads), gpu.allocate(16 * threads * steps)
+        gpu.fill(y, 0, 4 * threads)
+        gpu.fill(x, 0, 16 * threads * steps)
+
+        def best(entry: str, arguments: bytes) -> float:
+            graph = gpu.timed_graph(
+                lambda: None, gpu.launcher(module, entry, grid, (THREADS,), 0, arguments), 1)
+            seconds = min(gpu.run_graph(graph) for _ in range(REPEATS))
+            gpu.free_graph(graph)
+            return seconds
+
+        peak = 2 * 64 * LOOPS * threads / best("peak", struct.pack("<Qi", y, LOOPS))
+        busy = clock_mhz(number)
+        a_product = 2 * 16 * 8 * (16 if int(dict(device.extra)["compute_capability"]) >= 80 else 8)
+        tensor = 4 * a_product * LOOPS * (threads // 32) / best("tensor", struct.pack("<Qi", y, LOOPS))
+        bandwidth = 16 * threads * steps / best("sweep", struct.pack("<QQi", y, x, steps))
+    return {"peak_gflops": round(peak / 1e9, 1), "mma_gflops": round(tensor / 1e9, 1),
+            "bandwidth_gbs": round(bandwidth / 1e9, 1), "busy_mhz": float(busy)}
