@@ -123,7 +123,8 @@ def test_a_demo_that_can_show_nothing_fails_and_says_why(
     assert main(["demo", "--checkpoint", str(checkpoint), "--journal", str(tmp_path / "j.sqlite")]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert "nothing could be shown: abacus:0: " in shown.err
+    assert shown.err.startswith("seqtune: nothing could be shown: ")
+    assert "abacus:0: " in shown.err
 
 
 def test_the_shell_is_told_what_may_follow() -> None:

@@ -96,7 +96,7 @@ def test_a_gpu_that_is_here_is_present_and_hides_the_tables(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("name", "near"), [
-    ("cuda:h20", "cuda:h200"), ("cuda:rtx4090ti", "cuda:rtx-4090"), ("triton:mi300", "triton:mi300x")])
+    ("cuda:h2000", "cuda:h200"), ("cuda:rtx4090ti", "cuda:rtx-4090"), ("triton:mi300", "triton:mi300x")])
 def test_an_unknown_gpu_is_refused_with_names_like_it(name: str, near: str) -> None:
     with pytest.raises(DeviceError, match=f"no device {name!r}; described GPUs are .*{near}.*--all"):
         discovery.find(name)
