@@ -69,7 +69,7 @@ KERNEL = Kernel.of(
         ("tiles", "ceil_div(k, block_k)"),
         ("rows_first", "1 if trans_a == 'yes' else 0"),
         ("contiguous", "m if trans_a == 'yes' else k"),
-        ("row_registers", "0"),
+        ("row_registers", "1"),
         *DERIVED,
     ),
     solves=(("dtype == 'fp32'", "only fp32"),),

@@ -36,7 +36,7 @@ DERIVED = (
     ("load_bytes", "4 * load_a"),
     ("loads_a", "ceil_div(thread_a, load_a)"),
     ("shared_bytes", "stages * block_k * (block_m + pad + block_n) * 4"),
-    ("staged", "thread_a + thread_b if copy == 'registers' else 0"),
+    ("staged", "thread_a + thread_b if copy == 'registers' else loads_a"),  # elements, or addresses
     ("thread_registers_estimate",
      "thread_m * thread_n + thread_m + thread_n + staged + row_registers * (1 if rows_first else loads_a) + 40"),
     ("panels", "ceil_div(gemm_n, block_n)"),
