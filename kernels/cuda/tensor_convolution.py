@@ -79,7 +79,7 @@ KERNEL = Kernel.of(
         ("load_bytes", "2 * gcd(c_per_group, 8) if layout == 'NHWC' else 2 * gcd(h * w, 8) if pointwise else 2"),
         ("store_bytes", "(2 * gcd(out_h * out_w, 8) if epilogue == 'shared' else 2) if layout == 'NCHW' else"
                         " min(2 * gcd(k_per_group, 8), 16 if epilogue == 'shared' else 4)"),
-        ("copy_registers", "5 if layout == 'NHWC' else 2"),
+        ("copy_registers", "4 if layout == 'NHWC' else 1"),
         *DERIVED,
     ),
     solves=(

@@ -68,7 +68,7 @@ KERNEL = Kernel.of(
         ("y_by_column", "0"),
         ("load_bytes", "2 * gcd(m if trans_a == 'yes' else k, 8)"),
         ("store_bytes", "min(2 * gcd(n, 8), 16 if epilogue == 'shared' else 4)"),
-        ("copy_registers", "1 if load_bytes == 2 else 3"),
+        ("copy_registers", "2"),
         *DERIVED,
     ),
     solves=SOLVES,

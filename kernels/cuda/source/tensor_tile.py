@@ -56,7 +56,7 @@ def tensor_source(tile: TensorTile, entry: str, operand: str, arguments: tuple[s
     entries = {"tiles": TILES, "slices": TILES + ADD_SLICES, "stream_k": STREAM}[tile.schedule]
     entries = entries.replace("SIGNATURE", signature).replace("tensor_", f"{entry}_").replace(
         "SHAPE", f"const Shape shape = {{{', '.join(arguments)}}};").replace(
-        "ENTRY", 'extern "C" __global__ void __launch_bounds__(THREADS)')
+        "ENTRY", 'extern "C" __global__ void __launch_bounds__(THREADS, 1)')
     head = "".join(f"constexpr int {name} = {value};\n" for name, value in integers.items()) + "".join(
         f"constexpr bool {name} = {'true' if value else 'false'};\n" for name, value in switches.items())
     text = "".join((instructions(tile.dtype, 80 if tile.asynchronous else 75), "\n", head, NUMBERS, COMMON, RESULT,

@@ -207,7 +207,15 @@ element narrowed(float value) {
 
 struct Matrices { unsigned *r; unsigned offset; };
 
+static unsigned conflicts;  // matrices of which two rows lie in the same four banks
+
 template <bool TRANSPOSED> static void load_matrices(void **arguments, unsigned) {
+  for (unsigned matrix = 0; matrix < 4; matrix++) {
+    unsigned banks = 0;
+    for (unsigned row = 0; row < 8; row++)
+      banks |= 1u << static_cast<Matrices *>(arguments[matrix * 8 + row])->offset / 16 % 8;
+    conflicts += banks != 0xFF;
+  }
   for (unsigned lane = 0; lane < 32; lane++) {
     const Matrices &mine = *static_cast<Matrices *>(arguments[lane]);
     for (unsigned matrix = 0; matrix < 4; matrix++) {
@@ -354,4 +362,11 @@ extern "C" const char *shim_run(void (*entry)(void **), void **values, const uns
     if (message[0]) break;
   }
   return message;
+}
+
+// The number of matrices that ldmatrix loaded with bank conflicts since the last call.
+extern "C" unsigned shim_conflicts() {
+  const unsigned count = shim::conflicts;
+  shim::conflicts = 0;
+  return count;
 }

@@ -150,3 +150,8 @@ def run_on_shim(kernel: Kernel, problem: Problem, device: Device, configuration:
     workspace = Buffer(np.full(launch.workspace, np.nan, np.float32), writable=True) if launch.workspace else None
     run_launch(implementation.source(problem, device, configuration), launch, dtype, [*inputs, y, workspace], seed)
     return decode(y.content, dtype)
+
+
+def bank_conflicts() -> int:
+    """The number of 8 x 8 matrices that ldmatrix loaded with bank conflicts since the last call."""
+    return int(_runner().shim_conflicts())
