@@ -58,8 +58,8 @@ DERIVED = (
     ("accumulator_registers", "warp_m * warp_n // 32"),
     ("fragment_registers", "fragments * (warp_m + warp_n) // 4"),
     ("thread_registers_estimate",
-     "round_up(accumulator_registers + fragment_registers + copy_registers * a_copies + (b_copies + held_registers) // 2"
-     " + (44 if schedule == 'stream_k' else 24), 8)"),
+     "round_up(accumulator_registers + fragment_registers + copy_registers * a_copies"
+     " + (b_copies + held_registers) // 2 + (44 if schedule == 'stream_k' else 24), 8)"),
     ("resident_blocks",
      "max(1, min(unit_blocks, unit_threads // block_threads, unit_shared // (shared_bytes + reserved_shared),"
      " unit_registers // (block_threads * thread_registers_estimate)))"),
