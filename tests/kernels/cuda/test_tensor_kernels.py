@@ -18,7 +18,7 @@ from tests.support.cuda.shim import bank_conflicts, run_on_shim, why_not_here
 
 GEMM, CONVOLUTION = "cuda.tensor_gemm", "cuda.tensor_convolution"
 SMALL: dict[str, int | str] = {"block_m": 64, "block_n": 32, "warp_m": 32, "warp_n": 32, "block_k": 32}
-RUNS = {  # what is special -> family, GPU, problem, settings
+RUNS: dict[str, tuple[str, str, str, dict[str, int | str]]] = {  # what is special -> family, GPU, problem, settings
     "rows of A, swizzled": (GEMM, "a100", "gemm m=70 n=40 k=136 dtype=bf16 bias=yes",
                             {"layout_shared": "swizzle", "fragments": 2, "epilogue": "shared"}),
     "columns of A, padded": (GEMM, "a100", "gemm m=72 n=40 k=100 dtype=fp16 trans_a=yes trans_b=yes",
