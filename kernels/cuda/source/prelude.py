@@ -41,10 +41,12 @@ DEVICE float relu(float value) { return value > 0.0f ? value : 0.0f; }
 #define POOL(name, floats) extern __shared__ __align__(128) float name[]
 #define UNROLL(count) _Pragma(#count)
 """
-# `inside` says whether there is anything to copy; zeros otherwise. A barrier must follow AWAIT.
+# `inside` says whether there is anything to copy; zeros otherwise, and then `from` may lie anywhere: the copy gets the
+# address of x, because the hardware wants an aligned one even for no bytes. A barrier must follow AWAIT.
 _CUDA_COPIES = """\
-template <int BYTES> DEVICE void copy_async(float *to, const float *from, bool inside) {
+template <int BYTES> DEVICE void copy_async(float *to, const float *source, const float *aligned, bool inside) {
   const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  const float *from = inside ? source : aligned;
   const int bytes = inside ? BYTES : 0;
   if constexpr (BYTES == 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes) : "memory");
@@ -53,7 +55,7 @@ template <int BYTES> DEVICE void copy_async(float *to, const float *from, bool i
                  : "memory");
   }
 }
-#define COPY(lanes, to, from, inside) copy_async<4 * lanes>(to, from, inside)
+#define COPY(lanes, to, from, inside) copy_async<4 * lanes>(to, from, x, inside)
 #define COMMIT asm volatile("cp.async.commit_group;" ::: "memory")
 #define AWAIT(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory")
 """

@@ -74,6 +74,7 @@ CONSTRAINTS = (
     ("split_k == 1 or ceil_div(tiles, ceil_div(tiles, split_k)) == split_k and tiles >= 2 * split_k",
      "slices would be empty, or too short"),
     ("split_k * products <= 65535", "a launch has 65,535 blocks at most along its second axis"),
+    ("max(gemm_m * gemm_n, panels * block_n * tiles * block_k) * products < 2 ** 31", "offsets have 32 bits"),
     ("split_k == 1 or split_k * gemm_m * gemm_n * products < 2 ** 28", "the slices take too much memory"),
 )
 
