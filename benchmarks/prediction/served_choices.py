@@ -9,7 +9,6 @@ settings that the projects use without a file, and the nearest other file: of an
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from benchmarks.common.page import Page, Results, add_out, check_ready, evaluate
 from benchmarks.common.program import positive, run_program
 from benchmarks.common.report import Row, markdown, today
 from benchmarks.prediction.served_files import KEYS, TunedChoice, tuned_choices
+from seqtune.data.serving.nearest_choice import ChoiceGroup, group_of
 from seqtune.kernels.kernel import Configuration, Setting
 from seqtune.kernels.task import Task
 from seqtune.kernels.triton.fused_moe import served_default
@@ -41,42 +41,22 @@ def kind_of(choice: TunedChoice) -> str:
     return f"{layer}, {'8 bit' if eight else '16 bit'}{amd}"
 
 
-def sizes_of(choice: TunedChoice) -> list[float]:
-    """The logarithms by which files are compared: tokens, experts, and the two widths."""
-    names = choice.problem.names()
-    if choice.problem.type == "scaled_gemm":
-        return [math.log2(float(names[name] or 1)) for name in ("m", "n", "k")]
-    return [math.log2(float(names[name] or 1)) for name in ("tokens", "experts", "intermediate", "hidden")]
-
-
 def nearest(choices: Sequence[TunedChoice], differs: Callable[[TunedChoice], str]) -> list[int]:
-    """The index of the nearest choice that differs in the given property; -1 where there is none.
-
-    It is of the same operation, half, dtype and scales, and, as far as the property allows, of the same GPU or model.
-    """
+    """The index of the nearest comparable choice that differs in the given property; -1 where there is none."""
     groups: dict[object, list[int]] = {}
     for index, choice in enumerate(choices):
-        family = choice.device.instruction_set
-        groups.setdefault((choice.problem.type, *_kind(choice), family), []).append(index)
+        groups.setdefault(group_of(choice.problem, choice.device), []).append(index)
     answer = [-1] * len(choices)
     for members in groups.values():
-        sizes = np.array([sizes_of(choices[index]) for index in members])
+        group = ChoiceGroup.of([(choices[index].problem, choices[index].device) for index in members])
         properties = np.array([differs(choices[index]) for index in members])
-        others = np.array([f"{choices[index].device.architecture}" for index in members])
-        devices = np.array([choices[index].device.name for index in members])
         for position, index in enumerate(members):
-            distance = np.abs(sizes - sizes[position]).sum(axis=1) + 0.5 * (devices != devices[position]) + 1.5 * (
-                others != others[position])
+            distance = group.distances(choices[index].problem, choices[index].device)
             distance[properties == properties[position]] = np.inf
             best = int(distance.argmin())
             if np.isfinite(distance[best]):
                 answer[index] = members[best]
     return answer
-
-
-def _kind(choice: TunedChoice) -> tuple[object, ...]:
-    features = dict(choice.problem)
-    return tuple(features.get(name) for name in ("half", "dtype", "scale_n", "scale_k"))
 
 
 def random_shares(task: Task, settings: dict[str, int]) -> Row:

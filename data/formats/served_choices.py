@@ -34,30 +34,31 @@ _IMPLIED: dict[str, Setting] = {**AMD_ONLY, "USE_TMA": 0}  # values of keys that
 
 
 def read_choices(paths: Sequence[Path]) -> ImportResult:
-    """Read files into a data set, with a report of each. Files of GPUs without known facts are left out.
+    """Read files into a data set, with a report of each. Files with other names or of unknown GPUs are left out.
 
-    Raises FormatError if a file is damaged or has another name.
+    Raises FormatError if a file is damaged.
     """
     rows: list[dict[str, object]] = []
     devices: dict[str, Device] = {}
     problems: dict[str, Problem] = {}
     reports: list[Report] = []
     for path in paths:
-        file = TableFile.parse(path.name)
-        table, version = read_table(path)
-        folder = re.fullmatch(r"triton_([0-9]+(?:_[0-9]+)*)", path.parent.name)
-        version = version or (folder[1].replace("_", ".") if folder else "")
         skipped: Counter[str] = Counter()
         before = len(rows)
         try:
+            file = TableFile.parse(path.name)
             device = gpu_of(file.device)
+        except FormatError:
+            skipped["a name that is not known here"] += 1
         except DeviceError:
-            skipped["no facts are known here of the GPU"] += len(table)
+            skipped["no facts are known here of the GPU"] += 1
         else:
+            table, version = read_table(path)
+            folder = re.fullmatch(r"triton_([0-9]+(?:_[0-9]+)*)", path.parent.name)
+            version = version or (folder[1].replace("_", ".") if folder else "")
             devices[device.key] = device
             rows += _rows(file, table, device, version, problems, skipped)
-        reports.append({"path": str(path), "device": file.device, "rows": len(rows) - before,
-                        "skipped": dict(sorted(skipped.items()))})
+        reports.append({"path": str(path), "rows": len(rows) - before, "skipped": dict(sorted(skipped.items()))})
     frame = pd.DataFrame(rows, columns=SCHEMA.names).drop_duplicates(ignore_index=True)
     types = {"kernel_version": np.int32, "samples": np.int32, "workspace": np.int64,
              **dict.fromkeys(("seconds", "spread", "error", "build_seconds"), np.float32)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,8 @@ from seqtune.kernels.problem import Problem
 
 from ..dataset import Dataset
 from ..serving.gpu import gpu_of
-from ..serving.request import TRITON, ServingRequest, WantedFile, wanted_files
+from ..serving.nearest_choice import NearestChoices
+from ..serving.request import TRITON, Propose, ServingRequest, WantedFile, wanted_files
 from ..serving.table_file import Table, TableFile, table_text
 from .format import ExportRequest, Format, ImportResult, Report
 from .served_choices import choices_of, listed, read_choices
@@ -29,13 +30,14 @@ _DOWN_PROPOSALS = 400  # proposals among which one with the first product's BLOC
 def _write(project: str, request: ExportRequest, out: Path) -> Report:
     """Write the files of a model, of a log or of a data set into a folder: all of them or none."""
     serving = request.serving or ServingRequest()
-    if request.data is not None:
-        if serving != ServingRequest():
-            raise MisuseError("--data holds the settings themselves; leave out the options of a model")
+    if request.data is not None and serving.model_config is None and serving.missing_from is None:
+        if serving != ServingRequest() or request.device is not None:
+            raise MisuseError("--data alone is written as it is; leave out the other options, or give --model-config "
+                              "or --missing-from, whose files then get the nearest choices in the data")
         tables = {_path(project, file, version): (file, table, version)
                   for (file, version), table in choices_of(Dataset.read(request.data)).items()}
         targets = _targets(tables, out, request.force)
-        texts = {path: table_text(table, version if project == "vllm" and file.experts else None)
+        texts = {path: table_text(table, _version(project, file, version))
                  for path, (file, table, version) in tables.items()}
         rows = [{"file": path.name, "entries": len(table)} for path, (_, table, _) in tables.items()]
         facts: str | None = None
@@ -45,9 +47,13 @@ def _write(project: str, request: ExportRequest, out: Path) -> Report:
         wanted = {_path(project, file.file, serving.triton_version): file
                   for file in wanted_files(serving, project, device)}
         targets = _targets(wanted, out, request.force)
-        texts = {path: _predicted(file, serving, request, device, project) for path, file in wanted.items()}
-        rows = [{"file": path.name, "layer": file.use, "entries": len(serving.tokens)}
-                for path, file in wanted.items()]
+        choices = None if request.data is None else NearestChoices(Dataset.read(request.data))
+        texts, rows = {}, []
+        for path, file in wanted.items():
+            table, nearest = _predicted(file, serving, request, device, choices)
+            texts[path] = table_text(table, _version(project, file.file, serving.triton_version))
+            rows.append({"file": path.name, "layer": file.use, "entries": len(table),
+                         **({} if choices is None else {"from data": nearest})})
         facts = None if device is None else device.model
     _write_all({targets[path]: text for path, text in texts.items()})
     return {"files": rows, **({"device": facts} if facts else {}), **_use(project, out, list(texts))}
@@ -84,25 +90,37 @@ def _write_all(texts: dict[Path, str]) -> None:
             stack.enter_context(replacing(path)).write_text(text, encoding="utf-8")
 
 
+def _version(project: str, file: TableFile, version: str | None) -> str | None:
+    """The version of Triton that a file names: only vLLM's loader of experts skips that key."""
+    return version if project == "vllm" and file.experts else None
+
+
 def _predicted(wanted: WantedFile, serving: ServingRequest, request: ExportRequest, device: Device | None,
-               project: str) -> str:
-    """The content of a file by a model's proposals."""
+               choices: NearestChoices | None) -> tuple[Table, int]:
+    """The content of a file by the nearest choices or else a model's proposals, and the number of the former."""
     assert request.propose is not None
     gpu = device or gpu_of(wanted.file.device)
     table: Table = {}
+    nearest = 0
     for tokens in serving.tokens:
         problem = wanted.problem(tokens)
-        table[tokens] = listed(_choice(problem, gpu, request.propose), gpu, wanted.file.down)
-    version = serving.triton_version if project == "vllm" and wanted.file.experts else None
-    return table_text(table, version)
+        propose = request.propose
+        if choices is not None and choices.propose(problem, gpu, 1):
+            propose = choices.propose
+            nearest += 1
+        table[tokens] = listed(_choice(problem, gpu, propose, request.propose), gpu, wanted.file.down)
+    return table, nearest
 
 
-def _choice(problem: Problem, gpu: Device, propose: Callable[[Problem, Device, int], Sequence[Configuration]],
-            ) -> Configuration:
-    """The first proposal. Both products of experts share the sorted rows, so BLOCK_SIZE_M is that of the first one."""
+def _choice(problem: Problem, gpu: Device, propose: Propose, model: Propose) -> Configuration:
+    """The first proposal. Both products of experts share the sorted rows, so BLOCK_SIZE_M is that of the first one.
+
+    `model` answers for the first product where `propose` has no choice of it.
+    """
     if dict(problem).get("half") != "down":
         return propose(problem, gpu, 1)[0]
-    first = propose(Problem.make(problem.type, **{**dict(problem), "half": "up"}), gpu, 1)[0]
+    up = Problem.make(problem.type, **{**dict(problem), "half": "up"})
+    first = (propose(up, gpu, 1) or model(up, gpu, 1))[0]
     proposals = propose(problem, gpu, _DOWN_PROPOSALS)
     equal = [proposal for proposal in proposals if proposal["BLOCK_SIZE_M"] == first["BLOCK_SIZE_M"]]
     return equal[0] if equal else first

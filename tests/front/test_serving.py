@@ -47,6 +47,29 @@ def test_a_file_that_exists_is_kept_and_nothing_else_is_written(
     assert len(list(out.rglob("*.json"))) == 9
 
 
+def test_files_of_a_model_take_the_nearest_choices_of_a_data_set(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, data, out = write_model(tmp_path, "mixtral"), tmp_path / "choices.parquet", tmp_path / "out"
+    own = {"BLOCK_SIZE_M": 32, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 16, "num_warps": 8,
+           "num_stages": 2}
+    for version, name, tokens in (("3_1_0", "E=8,N=3584,device_name=NVIDIA_H200.json", 1),
+                                  ("3_6_0", "E=8,N=3584,device_name=NVIDIA_H200.json", 64),
+                                  ("3_6_0", "E=8,N=3584,device_name=NVIDIA_A100-SXM4-80GB.json", 16),
+                                  ("3_6_0", "E=8,N=3584,device_name=Unheard_Of.json", 16)):
+        (tmp_path / "configs" / f"triton_{version}").mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"64": {**own, "GROUP_SIZE_M": tokens}})
+        (tmp_path / "configs" / f"triton_{version}" / name).write_text(text)
+    assert main(["import", "sglang", str(tmp_path), "--out", str(data), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["records"] == 3
+    assert export("vllm", model, out, "--tp", "8", "--data", str(data), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["files"][0]["from data"] == 3
+    (path,) = out.iterdir()
+    assert json.loads(path.read_text())["64"] == {**own, "GROUP_SIZE_M": 64}  # the same GPU, the newest Triton
+    assert main(["export", "--format", "vllm", "--model-config", str(model), "--device", "mi300x", "--data", str(data),
+                 "--out", str(tmp_path / "amd"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["files"][0]["from data"] == 0  # by the model: another maker's GPU
+
+
 def test_vllm_reads_a_version_of_triton_in_files_of_experts_alone(tmp_path: Path) -> None:
     """Its loader of linear layers takes every key for a number of tokens."""
     assert export("vllm", write_model(tmp_path, "deepseek-v3"), tmp_path / "out", "--triton-version", "3.6.0") == 0
@@ -60,7 +83,7 @@ def test_vllm_reads_a_version_of_triton_in_files_of_experts_alone(tmp_path: Path
     (["--format", "vllm", "--missing-from", "none.log"], "cannot read none.log"),
     (["--format", "vllm", "--model-config", "none.json", "--device", "Voodoo 2"], "no facts are known here of the GPU"),
     (["--format", "sglang", "--journal", "j"], "--journal is not for --format sglang, which takes --device"),
-    (["--format", "vllm", "--data", "d", "--tp", "2"], "leave out the options of a model"),
+    (["--format", "vllm", "--data", "d", "--tp", "2"], "leave out the other options"),
     (["--format", "parquet", "--tp", "2"], "--tp is not for --format parquet"),
     (["--format", "vllm", "--model-config", "none.json", "--tokens", "1;2"], "--tokens")])
 def test_misuse_is_one_line_and_writes_nothing(arguments: list[str], reason: str, tmp_path: Path,
