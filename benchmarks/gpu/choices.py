@@ -14,8 +14,11 @@ import numpy as np
 
 from seqtune.errors import CheckpointError, KernelError
 from seqtune.kernels.device import Device
+from seqtune.kernels.implementation import Implementation
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import Task
 
 ANCHORS = 12  # problems whose spaces the pool is drawn from
@@ -23,12 +26,12 @@ PREDICTED = 5  # proposals of a problem, and of an anchor for each family, in th
 
 
 def proposals(task: Task, count: int, checkpoint: Path | None = None) -> tuple[Configuration, ...]:
-    """The first `count` proposals of a checkpoint (None: of what is shipped for the backend); empty without one."""
-    from seqtune.predictor.model import shipped_for
+    """The first `count` proposals of a checkpoint (None: of the backend's own predictor); empty without one."""
+    from seqtune.predictor.model import answers_for
     from seqtune.proposals import propose
 
     try:
-        return tuple(propose(task, shipped_for(task.device.backend) if checkpoint is None else checkpoint, count))
+        return tuple(propose(task, answers_for(task.device.backend) if checkpoint is None else checkpoint, count))
     except CheckpointError:
         return ()
 
@@ -63,9 +66,9 @@ def ordered(task: Task, candidates: Sequence[Configuration]) -> tuple[Configurat
     """The configurations to measure for a task: default, predicted, then the valid candidates in the task's order."""
     generator = np.random.default_rng(zlib.crc32(task.problem.key.encode()))
     valid: list[Configuration] = []
-    for kernel in task.kernels:
-        same = [candidate for candidate in candidates if candidate.kernel == kernel.name]
-        numbers = task.numbers(kernel.name, [dict(candidate.settings) for candidate in same])
+    for family in task.kernels:
+        same = [candidate for candidate in candidates if candidate.kernel == family.name]
+        numbers = task.numbers(family.name, [dict(candidate.settings) for candidate in same])
         valid += [candidate for candidate, number in zip(same, numbers.tolist(), strict=True) if number >= 0]
     order = generator.permutation(len(valid)).tolist()
     return tuple(dict.fromkeys([task.default, *proposals(task, PREDICTED), *(valid[index] for index in order)]))
@@ -76,3 +79,10 @@ def random_choices(task: Task, count: int) -> tuple[Configuration, ...]:
     generator = np.random.default_rng(zlib.crc32(f"random {task.problem.key}".encode()))
     numbers = generator.choice(len(task), min(count, len(task)), replace=False)
     return tuple(task[int(number)] for number in numbers)
+
+
+def implementation_of(name: str) -> Implementation:
+    """The implementation of a kernel family that can be run."""
+    reference = kernel(name).implementation
+    assert reference is not None
+    return resolve(reference)  # type: ignore[return-value]

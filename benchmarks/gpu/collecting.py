@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 
-from benchmarks.gpu.choices import ordered, pool, task_of
+from benchmarks.gpu.choices import implementation_of, ordered, pool, task_of
 from benchmarks.gpu.day import Day
 from benchmarks.gpu.shapes import DayProblems, convolutions, products
 from benchmarks.gpu.slices import SliceOutcome
@@ -89,7 +89,8 @@ def measure(day: Day, journal: Journal, measurer: Measurer, problem: Problem, wa
     device = measurer.device
     families = kernels_for(problem, device)
     known = journal.trials(problem, device, families)
-    missing = [configuration for configuration in wanted if configuration not in known]
+    missing = sorted((configuration for configuration in wanted if configuration not in known),
+                     key=lambda configuration: packing(problem, configuration))
     versions = {family.name: family.version for family in families}
     best = min((measurement.seconds for measurement in known.values()), default=math.inf)
     with closing(measurer.measure(problem, missing, options, best)) as measuring:
@@ -99,6 +100,12 @@ def measure(day: Day, journal: Journal, measurer: Measurer, problem: Problem, wa
             if not day.left:
                 break
     return {configuration: known[configuration] for configuration in wanted if configuration in known}
+
+
+def packing(problem: Problem, configuration: Configuration) -> str:
+    """A sorting key that brings configurations with the same packed weights together: the host packs them slowly."""
+    implementation = implementation_of(configuration.kernel)
+    return f"{configuration.kernel} {implementation.packing(problem, configuration)}"
 
 
 def record(problem: Problem, device: Device, version: int, configuration: Configuration, measurement: Measurement,

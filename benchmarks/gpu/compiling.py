@@ -14,15 +14,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from benchmarks.gpu.choices import ordered, pool, task_of
+from benchmarks.gpu.choices import implementation_of, ordered, pool, task_of
 from benchmarks.gpu.collecting import PASSES
 from benchmarks.gpu.day import Day
 from benchmarks.gpu.shapes import convolutions, products
 from benchmarks.gpu.slices import SliceOutcome
 from seqtune.errors import UnavailableError
-from seqtune.kernels.implementation import Implementation, KernelSource
-from seqtune.kernels.lookup import resolve
-from seqtune.kernels.registry import kernel
+from seqtune.kernels.implementation import KernelSource
 from seqtune.tuner.backends.backend import BuildError
 
 if TYPE_CHECKING:
@@ -47,13 +45,6 @@ def sources(day: Day) -> Iterator[tuple[KernelSource, str]]:
                 if source not in seen:
                     seen.add(source)
                     yield source, configuration.kernel
-
-
-def implementation_of(name: str) -> Implementation:
-    """The implementation of a kernel family that can be run."""
-    reference = kernel(name).implementation
-    assert reference is not None
-    return resolve(reference)  # type: ignore[return-value]
 
 
 def run(day: Day, name: str) -> SliceOutcome:

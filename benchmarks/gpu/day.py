@@ -47,7 +47,7 @@ class Sizes:
     peer_problems: int = 12  # per slice of peers
     trials: int = 64  # of a tuning in the contests with peers, and on the host
     epochs: int = 40  # of the translator
-    extra: int = 1000  # sampled problems whose times the translator's teacher estimates
+    extra: int = 500  # sampled problems whose times the translator's teacher estimates
     compiled: int = 100_000  # sources
 
 

@@ -8,7 +8,7 @@ from seqtune.errors import DeviceError, UnavailableError
 from seqtune.kernels.accelerators import described
 from seqtune.kernels.device import Device
 from seqtune.kernels.registry import table
-from seqtune.tuner.backends.discovery import find
+from seqtune.tuner.backends.discovery import check_present, find
 
 HOST = ("llvm:0", "opencl:0")
 
@@ -23,10 +23,9 @@ def triton_device(day: Day) -> Device:
         return stand_in_of(device)
     try:
         device = find("triton:0")
+        check_present(device)
     except DeviceError as error:
         raise UnavailableError(str(error)) from None
-    if not device.toolchain:
-        raise UnavailableError(f"{device.name} is described but not present")
     return device
 
 

@@ -30,17 +30,22 @@ from seqtune.kernels.device import Device
 DRY_DEVICE = "cuda:h200"  # whose facts a dry run uses
 
 
-def device_of(name: str | None, dry: bool) -> Device:
-    """The device of the day: the first CUDA device if no name is given. Raises DeviceError."""
-    from seqtune.tuner.backends.discovery import find
+def device_of(name: str | None, dry: bool, present: bool = True) -> Device:
+    """The device of the day: the first CUDA device if no name is given. Raises DeviceError.
+
+    With `present` it must be in this machine.
+    """
+    from seqtune.tuner.backends.discovery import check_present, find
 
     if dry:
         backend, _, model = (name or DRY_DEVICE).partition(":")
         return stand_in_of(described(backend, model) or find(name or DRY_DEVICE))
     device = find(name or "cuda:0")
-    if not device.toolchain:
-        raise DeviceError(f"{device.name} is described but not present, so nothing can be measured on it; "
-                          "--dry-run goes through every step without it")
+    try:
+        if present:
+            check_present(device)
+    except DeviceError as error:
+        raise DeviceError(f"{error}; --dry-run goes through every step without it") from None
     return device
 
 
@@ -155,7 +160,8 @@ def main() -> None:
     sizes = DRY_SIZES if given.dry_run or given.small else Sizes()
     if given.shapes is not None:
         sizes = replace(sizes, shapes=given.shapes)
-    day = Day(given.out, device_of(given.device, given.dry_run), given.dry_run, sizes, pause=given.pause)
+    present = not given.bring_home and any(item.measures for item in slices)
+    day = Day(given.out, device_of(given.device, given.dry_run, present), given.dry_run, sizes, pause=given.pause)
     state = DayState(day)
     if given.again:
         for item in slices:

@@ -19,13 +19,15 @@ from benchmarks.gpu.slices import SliceOutcome
 from seqtune.data.dataset import Dataset
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError, MisuseError, UnavailableError
-from seqtune.predictor.model import load_model, shipped_for
-from seqtune.predictor.times.evaluation import METHODS, evaluate
+from seqtune.predictor.model import answers_for
+from seqtune.predictor.times.evaluation import evaluate
 from seqtune.predictor.times.times_model import TimesModel
 from seqtune.predictor.times.training import train
 from seqtune.predictor.times.training_options import TrainingOptions
+from seqtune.proposals import predictor_for
 
 SHARE_OF_TRAINING = 0.7  # of the slice's time; the rest is for judging
+METHODS = ("seq2seq", "random", "default", "nearest", "trees")  # the best fixed ones take as long as all of these
 UNTRAINED = "untrained"  # what is shipped for the backend, before any measurement of this GPU
 
 
@@ -64,9 +66,9 @@ def run(day: Day, name: str) -> SliceOutcome:
 
 
 def untrained_rows(day: Day, data: Dataset) -> list[dict[str, Any]]:
-    """Judge what is shipped for the backend. Raises CheckpointError without it."""
-    model = load_model(shipped_for(day.device.backend))
-    return [{**row.to_json(), "method": UNTRAINED} for row in evaluate(data, model, ("seq2seq",))]
+    """Judge the predictor that answers for the backend before any training. Raises CheckpointError without one."""
+    predictor = predictor_for(day.device, answers_for(day.device.backend))
+    return [{**row.to_json(), "method": UNTRAINED} for row in evaluate(data, predictor, ("seq2seq",))]
 
 
 def trained_rows(day: Day, data: Dataset) -> list[dict[str, Any]]:
@@ -80,7 +82,7 @@ def trained_rows(day: Day, data: Dataset) -> list[dict[str, Any]]:
     model = TimesModel.of(checkpoint)
     if not day.dry:
         model.save(day.folder / "checkpoint")
-    methods = METHODS if not day.dry else ("seq2seq", "random", "default")
+    methods = METHODS if not day.dry else METHODS[:3]
     rows = [row.to_json() for row in evaluate(data, model, methods)]
     return [{**row, "epochs": report["epochs"]} for row in rows]
 

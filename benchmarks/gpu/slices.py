@@ -34,6 +34,7 @@ class Slice:
     meaning: str
     seconds: int
     program: str
+    measures: bool = True  # whether it needs the device; the others can run elsewhere, on what was brought home
 
     def run(self, day: Day) -> SliceOutcome:
         """Run one turn of the slice."""
@@ -55,7 +56,7 @@ SLICES = tuple(Slice(*row) for row in (
     ("triton", "Triton's matrix products, in bf16", 120, "collecting:triton"),
     ("host", "tunings on the CPU: llvm and OpenCL", 120, "host:run"),
     ("finals", "the fastest configurations of held-out problems again, interleaved", 120, "finals:run"),
-    ("learn", "models trained on the training problems, judged on the held-out ones", 240, "learning:run"),
+    ("learn", "models trained on the training problems, judged on the held-out ones", 240, "learning:run", False),
     ("peers-gemm", "cuBLAS, torch.compile and nvidia-matmul-heuristics beside our proposals, in turns", 240,
      "contests.peers:gemm"),
     ("peers-conv", "cuDNN and torch.compile beside our proposals, in turns", 240, "contests.peers:conv"),
