@@ -38,7 +38,7 @@ def gemm(day: Day, name: str) -> SliceOutcome:
 
 def conv(day: Day, name: str) -> SliceOutcome:
     """Measure ResNet-50's convolutions in the element type that the slice's name ends in."""
-    return collect(day, name, convolutions(name.partition("-")[2], day.sizes.batches), day.device)
+    return collect(day, name, convolutions(name.partition("-")[2], day.sizes.batches, day.sizes.layers), day.device)
 
 
 def triton(day: Day, name: str) -> SliceOutcome:

@@ -33,7 +33,7 @@ MOST_LISTED = 50  # failures
 def sources(day: Day) -> Iterator[tuple[KernelSource, str]]:
     """The distinct sources in the order in which the data slices need them, each with the name of its family."""
     groups = [products(dtype, day.sizes.shapes) for dtype in ("bf16", "fp16")]
-    groups += [convolutions(dtype, day.sizes.batches) for dtype in ("fp16", "fp32")]
+    groups += [convolutions(dtype, day.sizes.batches, day.sizes.layers) for dtype in ("fp16", "fp32")]
     seen: set[KernelSource] = set()
     for problems in groups:
         chosen = pool(problems.ordered, day.device, day.sizes.configurations)

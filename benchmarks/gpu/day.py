@@ -38,6 +38,7 @@ class Sizes:
     """The numbers of problems, configurations and rounds of a day."""
 
     shapes: int = 250  # matrix products per element type
+    layers: int = 100  # convolutions per element type
     configurations: int = 500  # of the pool that is measured on all of them
     batches: tuple[int, ...] = (1, 16)  # of ResNet-50's convolutions
     contract_configurations: int = 6  # for each family, element type and problem
@@ -51,8 +52,9 @@ class Sizes:
     compiled: int = 100_000  # sources
 
 
-DRY_SIZES = Sizes(shapes=8, configurations=24, batches=(1,), contract_configurations=1, sanitizer_configurations=1,
-                  finalists=3, rounds=2, peer_problems=2, trials=8, epochs=1, extra=4, compiled=3)
+DRY_SIZES = Sizes(shapes=8, layers=12, configurations=24, batches=(1,), contract_configurations=1,
+                  sanitizer_configurations=1, finalists=3, rounds=2, peer_problems=2, trials=8, epochs=1, extra=4,
+                  compiled=3)
 
 
 @dataclass(slots=True)

@@ -143,6 +143,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--pause", type=factor, default=0.0, help=argparse.SUPPRESS)  # s of a stand-in's answer
     options.add_argument("--small", action="store_true", help="as few problems and configurations as a dry run has")
     options.add_argument("--shapes", type=positive, help=f"matrix products per type (default: {Sizes().shapes})")
+    options.add_argument("--check", type=Path, metavar="FILE", help="only say whether a data set may be shipped")
     options.add_argument("--bring-home", action="store_true", help="only write the folder `home` again")
     return options
 
@@ -151,9 +152,12 @@ def main() -> None:
     """Run the command line."""
     from dataclasses import replace
 
-    from benchmarks.gpu.home import bring_home
+    from benchmarks.gpu.home import bring_home, check_shippable
 
     given = parser().parse_args()
+    if given.check is not None:
+        print(f"{given.check}: {check_shippable(given.check)}")
+        return
     slices = chosen(given.only)
     if given.again and given.only is None:
         raise MisuseError("--again is for slices named with --only")

@@ -43,7 +43,7 @@ HOST = ("llvm", "opencl")
 def held_out_keys(sizes: Sizes) -> frozenset[str]:
     """The keys of all held-out problems of a day."""
     return frozenset().union(*(products(dtype, sizes.shapes).held_out for dtype in ("bf16", "fp16")),
-                             *(convolutions(dtype, sizes.batches).held_out for dtype in ("fp16", "fp32")))
+                             *(convolutions(dtype, sizes.batches, sizes.layers).held_out for dtype in ("fp16", "fp32")))
 
 
 def measured_data(day: Day) -> Dataset | None:

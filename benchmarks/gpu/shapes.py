@@ -60,14 +60,16 @@ def products(dtype: str, count: int, seed: int = 0) -> DayProblems:
     return DayProblems(tuple(chosen[index] for index in order), frozenset(problem.key for problem in few))
 
 
-def convolutions(dtype: str, batches: Sequence[int]) -> DayProblems:
-    """ResNet-50's convolutions in an element type, in both layouts and these batches; every fifth is held out."""
+def convolutions(dtype: str, batches: Sequence[int], count: int) -> DayProblems:
+    """Choose at most `count` of ResNet-50's convolutions in an element type, in both layouts; a fifth is held out."""
     plain = [problem for batch in batches for problem in network("resnet50", batch)]
     order = np.random.default_rng(0).permutation(len(plain))
     held_out = [_convolution(plain[index], dtype, layout) for index in order[::5] for layout in ("NCHW", "NHWC")]
     training = [_convolution(plain[index], dtype, layout) for index in order for layout in ("NCHW", "NHWC")]
     training = [problem for problem in _apart(training, held_out) if problem not in held_out]
-    chosen = list(dict.fromkeys([*held_out, *training]))
+    aside = max(1, min(len(held_out), count // 5))
+    held_out = held_out[:aside]
+    chosen = list(dict.fromkeys([*held_out, *training[:count - aside]]))
     shuffled = np.random.default_rng(1).permutation(len(chosen))
     return DayProblems(tuple(chosen[index] for index in shuffled), frozenset(problem.key for problem in held_out))
 

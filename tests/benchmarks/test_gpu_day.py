@@ -169,7 +169,7 @@ def test_a_described_device_is_not_measured() -> None:
 
 
 def test_no_training_problem_is_near_a_held_out_one() -> None:
-    for problems in (products("bf16", 250), convolutions("fp16", (1, 16))):
+    for problems in (products("bf16", 250), convolutions("fp16", (1, 16), 100)):
         held_out = [problem for problem in problems.ordered if problem.key in problems.held_out]
         training = [problem for problem in problems.ordered if problem.key not in problems.held_out]
         assert len(held_out) > len(training) / 6

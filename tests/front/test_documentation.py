@@ -72,7 +72,7 @@ def test_every_path_that_a_page_names_exists(page: str) -> None:
 
 def test_every_make_target_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"^#   make (\w+)", makefile, re.M):
+    for target in re.findall(r"^#   make ([\w-]+)", makefile, re.M):
         assert re.search(rf"^{target}:", makefile, re.M), target
 
 

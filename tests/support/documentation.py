@@ -116,7 +116,7 @@ def check_command(words: Sequence[str]) -> None:
     if program == "seqtune":
         parse(arguments)
     elif program == "make":
-        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
         assert arguments[0] in targets
     elif program == "python":
         assert arguments[0] == "-m"

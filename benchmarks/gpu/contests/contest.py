@@ -1,6 +1,6 @@
 """Contests on one problem: our configurations and PyTorch's operations in one process, in turns.
 
-Every call is timed from its start to the end of its work on the device, so the launch counts for both sides.
+Everything is checked against the reference before it is timed (`benchmarks.gpu.contests.turns`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.common.contest import Contestant, take_turns
+from benchmarks.common.contest import Contestant
 from benchmarks.gpu.contests.torch_peers import PEERS, torch_contestants
+from benchmarks.gpu.contests.turns import Clocked, clock_of, take_timed_turns
 from seqtune.data.record import Status
 from seqtune.errors import one_line
 from seqtune.kernels.device import Device
@@ -39,7 +40,9 @@ def contest(problem: Problem, entries: Sequence[Entry], rounds: int) -> tuple[li
     """Hold a contest; returns a row for each contestant, and notes about those that are left out."""
     operands, expected = prepare(problem)
     torch_device = "cuda" if any(entry.device.backend in GPUS for entry in entries) else "cpu"
-    contestants, notes = torch_contestants(problem, operands, expected, torch_device)
+    peers, notes = torch_contestants(problem, operands, expected, torch_device)
+    clock = clock_of(torch_device)
+    contestants = [Clocked(peer, clock(peer.run)) for peer in peers]
     backends: dict[str, Backend] = {}
     with ExitStack() as stack:
         for entry in entries:
@@ -51,12 +54,12 @@ def contest(problem: Problem, entries: Sequence[Entry], rounds: int) -> tuple[li
                                                   expected))
             except (BuildError, LaunchError) as error:
                 notes.append(f"{problem.brief()}: {entry.method} is left out: {one_line(error)}")
-        seconds = take_turns(contestants, rounds)
-    return rows_of_contest(problem, contestants, seconds), notes
+        seconds = take_timed_turns(contestants, rounds)
+    return rows_of_contest(problem, [entry.contestant for entry in contestants], seconds), notes
 
 
 def our_contestant(stack: ExitStack, backend: Backend, problem: Problem, entry: Entry, operands: Operands,
-                   expected: Expected) -> Contestant:
+                   expected: Expected) -> Clocked:
     """Build a configuration and check its result. Raises BuildError, LaunchError (also for a wrong result)."""
     configuration = entry.configuration
     executable = backend.build(problem, kernel(configuration.kernel), configuration)
@@ -64,8 +67,8 @@ def our_contestant(stack: ExitStack, backend: Backend, problem: Problem, entry: 
     checked, _ = check(executable, operands, expected)
     if checked.status is not Status.CORRECT or checked.error is None:
         raise LaunchError(checked.message)
-    return Contestant(entry.method, executable.run, checked.error,
-                      {"kernel": configuration.kernel, "configuration": dict(configuration.settings)})
+    return Clocked(Contestant(entry.method, executable.run, checked.error, {
+        "kernel": configuration.kernel, "configuration": dict(configuration.settings)}), executable.time)
 
 
 def rows_of_contest(problem: Problem, contestants: Sequence[Contestant],

@@ -46,7 +46,7 @@ def gemm(day: Day, name: str) -> SliceOutcome:
 def conv(day: Day, name: str) -> SliceOutcome:
     """Compare ResNet-50's convolutions in fp32 and fp16 in turn, held-out ones first."""
     def ordered(dtype: str) -> list[Problem]:
-        chosen = convolutions(dtype, day.sizes.batches)
+        chosen = convolutions(dtype, day.sizes.batches, day.sizes.layers)
         return sorted(chosen.ordered, key=lambda problem: problem.key not in chosen.held_out)
 
     both = zip(*(ordered(dtype) for dtype in ("fp32", "fp16")), strict=True)

@@ -49,17 +49,8 @@ def torch_contestants(problem: Problem, operands: Operands, expected: Expected,
         if math.isnan(error) or error > LOOSER * expected.tolerance:
             notes.append(f"{problem.brief()}: {method} is left out: its error is {error:.1e}")
             continue
-        contestants.append(Contestant(method, partial(_finished, call, device), error))
+        contestants.append(Contestant(method, call, error))
     return contestants, notes
-
-
-def _finished(call: Callable[[], Any], device: str) -> None:
-    """Call once and wait until the device has finished."""
-    import torch
-
-    call()
-    if device == "cuda":
-        torch.cuda.synchronize()
 
 
 def _products(problem: Problem, tensors: Mapping[str, Any]) -> Calls:
