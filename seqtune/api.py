@@ -83,6 +83,9 @@ def compile_check(device: Device | str, words: Sequence[str] = (), sample: int =
     problems = [parse_problem(list(words))] if words and words[0] not in names else []
     families = [space.kernel for space in spaces_for(problems[0], target)] if problems else [
         kernel(name) for name in names if not words or name == words[0]]
+    families = [family for family in families if family.implementation is not None]
+    if not families:
+        raise MisuseError(f"{' '.join(words)[:60] or target.name} has no code here that could be compiled")
     return CompileReport(target, sample, seed, tuple(check_families(families, target, sample, seed, problems,
                                                                     progress)))
 

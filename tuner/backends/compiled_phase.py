@@ -38,4 +38,5 @@ class OfflineCompiler(Protocol):
 # backend -> "module:attribute", a callable OfflineCompiler(device) that raises UnavailableError.
 OFFLINE_COMPILERS: dict[str, str] = {
     "cuda": "seqtune.tuner.backends.cuda.compiler:CubinCompiler",
+    "triton": "seqtune.tuner.backends.triton.compiler:TritonCompiler",
 }

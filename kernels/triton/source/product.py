@@ -61,10 +61,11 @@ def combine(x, weights, bias, y, workspace, m, n, k, COMBINED: tl.constexpr, SPL
             BIAS: tl.constexpr, RELU: tl.constexpr):
     """COMBINED elements of C: the sum of the slices in the workspace, then the epilogue."""
     places = tl.program_id(0).to(tl.int64) * COMBINED + tl.arange(0, COMBINED)
-    inside = places < m.to(tl.int64) * n
+    size = tl.full((), 1, tl.int64) * m * n
+    inside = places < size
     total = tl.zeros((COMBINED,), dtype=tl.float32)
     for piece in range(SPLIT_K):
-        total += tl.load(workspace + piece * m.to(tl.int64) * n + places, mask=inside, other=0.0)
+        total += tl.load(workspace + piece * size + places, mask=inside, other=0.0)
     if BIAS:
         total += tl.load(bias + places % n, mask=inside, other=0.0).to(tl.float32)
     if RELU:

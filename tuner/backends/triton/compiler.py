@@ -10,23 +10,23 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from seqtune.errors import UnavailableError, one_line
+from seqtune.errors import FormatError, UnavailableError, one_line
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import KernelSource, Launch, Phase
-from seqtune.kernels.kernel import Setting
+from seqtune.kernels.implementation import Implementation, KernelSource, Launch, Phase
+from seqtune.kernels.kernel import Configuration, Kernel, Setting
 from seqtune.kernels.lookup import resolve
+from seqtune.kernels.problem import Problem
 from seqtune.kernels.triton.text import constants_of
 
+from ...measuring.reference import dtype_of
 from ..backend import BuildError
+from ..compiled_phase import CompiledPhase
+from ..cuda.resources import read_resources
 
 OPTIONS = ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "kpack")  # of Triton's compiler
 BUFFERS = ("x", "weights", "bias", "y", "workspace")
-INTEGERS = ("m", "n", "k")
 POINTERS = {"fp32": "*fp32", "fp16": "*fp16", "bf16": "*bf16"}
 ALIGNED = 16  # bytes of an address, and the divisor of integers, that Triton's launcher looks for
-_AMD_RESOURCES = {  # name here -> the key in the metadata of LLVM's AMDGPU backend
-    "registers": "vgpr_count", "spilled": "vgpr_spill_count", "local": "private_segment_fixed_size",
-    "scalar_spilled": "sgpr_spill_count"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,35 @@ class TritonBinary:
     threads: int
     binary: bytes
     assembly: str  # PTX or amdgcn
+
+    def needs(self) -> CompiledPhase:
+        """The needs of its launch: registers of a lane, shared memory, bytes of local memory. Raises FormatError.
+
+        NVIDIA's cubin and the metadata that end AMD's assembly state them. Arrays that registers cannot hold are
+        local memory, too, but our kernels have none, so all of it is spilled registers.
+        """
+        if self.binary.startswith(b"\x7fELF") and ".amdgcn_target" not in self.assembly:
+            found = read_resources(self.binary, {})[self.entry]
+            return CompiledPhase(self.entry, self.threads, found.most_threads, found.registers, self.shared,
+                                 found.stack)
+        return CompiledPhase(self.entry, self.threads, 0, _stated("vgpr_count", self.assembly), self.shared,
+                             _stated("private_segment_fixed_size", self.assembly))
+
+
+class TritonCompiler:
+    """Compiles configurations for one GPU of the table. Raises UnavailableError without Triton."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        target_of(device)
+
+    def phases(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> tuple[CompiledPhase, ...]:
+        """Compile a configuration and return the needs of its launch. Raises BuildError, FormatError."""
+        assert kernel.implementation is not None
+        implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
+        source = implementation.source(problem, self.device, configuration)
+        launch = implementation.launch(problem, self.device, configuration)
+        return tuple(binary.needs() for binary in compile_launch(source, launch, dtype_of(problem), self.device))
 
 
 def target_of(device: Device) -> Any:
@@ -73,7 +102,8 @@ def _compile(module: str, phase: Phase, constants: dict[str, Setting], arguments
         compiled = triton.compile(_specialised(function, constants, arguments, dtype, target), target=target,
                                   options=options)
     except Exception as error:  # the passes raise RuntimeError, the front end CompilationError, ptxas PTXASError
-        raise BuildError(one_line(error)) from None
+        lines = [line for line in str(error).splitlines() if line.strip(" ^\t")]  # the last one states the reason
+        raise BuildError(one_line(f"{type(error).__name__}: {lines[-1] if lines else ''}")) from None
     binary = "cubin" if target.backend == "cuda" else "hsaco"
     return TritonBinary(compiled.metadata.name, int(compiled.metadata.shared),
                         int(options["num_warps"]) * target.warp_size, compiled.asm[binary],
@@ -105,7 +135,9 @@ def _specialised(function: Any, constants: dict[str, Setting], arguments: tuple[
     return ASTSource(fn=function, signature=types, constexprs=values, attrs=attributes)
 
 
-def amd_resources(assembly: str) -> dict[str, int]:
-    """Registers of a lane, spilled registers and private bytes, from the metadata that ends an amdgcn text."""
-    found = {name: re.search(rf"\.{key}:\s+(\d+)", assembly) for name, key in _AMD_RESOURCES.items()}
-    return {name: int(match[1]) for name, match in found.items() if match is not None}
+def _stated(key: str, assembly: str) -> int:
+    """A number of the metadata with which LLVM's AMDGPU backend ends a kernel's text. Raises FormatError."""
+    match = re.search(rf"\.{key}:\s+(\d+)", assembly)
+    if match is None:
+        raise FormatError(f"the compiled kernel does not state its {key}")
+    return int(match[1])

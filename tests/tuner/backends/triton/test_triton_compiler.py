@@ -1,0 +1,86 @@
+"""Triton's compiler for GPUs that are not here: what it allocates is what the family declares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seqtune.kernels.accelerators import described
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.backends.backend import BuildError
+from seqtune.tuner.backends.compiled_phase import OFFLINE_COMPILERS
+from seqtune.tuner.backends.triton.compiler import TritonCompiler
+from seqtune.tuner.compile_check import contradictions_of
+
+pytest.importorskip("triton", reason="Triton is for Linux")
+
+FAMILY = kernel("triton.gemm")
+
+
+def gpu(name: str) -> Device:
+    device = described("triton", name)
+    assert device is not None
+    return device
+
+
+@pytest.mark.parametrize(("name", "features"), [
+    ("h200", {"m": 256, "n": 512, "k": 512, "dtype": "bf16", "bias": "yes"}),
+    ("a100", {"m": 1, "n": 100, "k": 333, "trans_b": "yes"}),
+    ("mi300x", {"m": 70, "n": 256, "k": 512, "dtype": "fp16", "activation": "relu"})])
+def test_a_compiled_kernel_needs_what_the_family_declares(name: str, features: dict[str, Any],
+                                                          tmp_path_factory: pytest.TempPathFactory,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
+    device, problem = gpu(name), Problem.make("gemm", **features)
+    compiler = TritonCompiler(device)
+    space = SearchSpace(FAMILY, problem, device)
+    split = space.nearest({**dict(space.default.settings), "SPLIT_K": 2})
+    for configuration, phases in ((space.default, 1), (split, 1 + (split["SPLIT_K"] == 2))):
+        needs = compiler.phases(problem, FAMILY, configuration)
+        assert len(needs) == phases
+        assert contradictions_of(FAMILY, problem, configuration, device, needs) == []
+        assert all(need.registers > 8 for need in needs)
+
+
+def test_the_table_of_compilers_names_it() -> None:
+    assert OFFLINE_COMPILERS["triton"].endswith(":TritonCompiler")
+
+
+def test_what_triton_refuses_is_a_build_error() -> None:
+    device, problem = gpu("h200"), Problem.make("gemm", m=64, n=64, k=64)
+    settings = dict(SearchSpace(FAMILY, problem, device).default.settings)
+    broken = Configuration.of(FAMILY.name, {**settings, "BLOCK_M": 24})
+    with pytest.raises(BuildError, match="power of 2"):
+        TritonCompiler(device).phases(problem, FAMILY, broken)
+
+
+def test_spaces_have_a_thousand_configurations_and_more() -> None:
+    for name in ("h200", "a100", "mi300x", "rtx-5090"):
+        counts = [len(SearchSpace(FAMILY, Problem.make("gemm", m=m, n=4096, k=4096, dtype="fp16"), gpu(name)))
+                  for m in (64, 4096)]
+        assert min(counts) > 1000, (name, counts)
+        assert max(counts) < 50_000, (name, counts)
+
+
+@pytest.mark.parametrize(("name", "reason"), [
+    ("t4", "from sm_80"), ("b200", "tensor memory"), ("w7800", "from sm_80")])
+def test_gpus_whose_formula_is_not_known_are_refused_with_the_reason(name: str, reason: str) -> None:
+    why = FAMILY.why_not(Problem.make("gemm", m=64, n=64, k=64), gpu(name))
+    assert why is not None
+    assert reason in why
+
+
+def test_every_odd_problem_has_a_configuration() -> None:
+    generator = np.random.default_rng(0)
+    for name in ("h200", "a100", "mi300x"):
+        for _ in range(30):
+            m, n, k = (int(size) for size in generator.choice([1, 2, 3, 7, 16, 33, 770], 3))
+            for dtype in ("fp32", "bf16"):
+                problem = Problem.make("gemm", m=m, n=n, k=k, dtype=dtype)
+                assert len(SearchSpace(FAMILY, problem, gpu(name))), (name, problem.brief())
