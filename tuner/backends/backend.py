@@ -97,6 +97,7 @@ class Backend(Protocol):
 BACKENDS: dict[str, str] = {
     "llvm": "seqtune.tuner.backends.llvm.backend:LLVMBackend",
     "opencl": "seqtune.tuner.backends.opencl.backend:OpenCLBackend",
+    "triton": "seqtune.tuner.backends.triton.backend:TritonBackend",
     "cuda": "seqtune.tuner.backends.cuda.backend:CudaBackend",
 }
 

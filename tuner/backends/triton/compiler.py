@@ -18,7 +18,7 @@ from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.triton.text import constants_of
 
-from ...measuring.reference import dtype_of
+from seqtune.kernels.element_types import dtype_of
 from ..backend import BuildError
 from ..compiled_phase import CompiledPhase
 from ..cuda.resources import read_resources

@@ -1,0 +1,70 @@
+"""The triton backend: our Triton kernels on the GPUs that PyTorch sees, NVIDIA's and AMD's.
+
+Triton compiles a kernel at its first launch and keeps it on disk. Therefore `build` launches once, too, and
+`build_seconds` includes that launch. Times are the GPU's own, between events around each launch; before each of them
+the second-level cache is overwritten, because a layer of a network finds its weights in memory.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from seqtune.errors import DeviceError
+from seqtune.kernels.device import Device
+from seqtune.kernels.implementation import Implementation
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.lookup import resolve
+from seqtune.kernels.problem import Problem
+
+from seqtune.kernels.element_types import dtype_of
+from ..backend import LaunchError
+from .compiler import compile_launch
+from .discovery import devices, index_of, load, unavailable
+from .executable import TritonExecutable
+
+__all__ = ["TritonBackend", "devices", "unavailable"]
+
+OVERWRITES = 2  # sizes of the second-level cache that are written before a timed launch
+
+
+class TritonBackend:
+    """Builds and runs kernels on one GPU. Raises DeviceError if this machine does not have it."""
+
+    build_allowance = 60.0  # Triton takes 1 s, 5 s for the largest blocks, and more on a busy machine
+
+    def __init__(self, device: Device) -> None:
+        present = [] if unavailable() is not None else devices()
+        if device.name not in (one.name for one in present):
+            names = ", ".join(one.name for one in present)
+            raise DeviceError(f"no device {device.name!r:.60}; found {names or unavailable()}")
+        self.device = device
+        self.torch, _ = load()
+        self.place = f"cuda:{index_of(device.name)}"
+        self.torch.cuda.set_device(self.place)  # Triton launches on the current one
+        self.scratch: Any = self.torch.empty(OVERWRITES * device.l2_bytes, dtype=self.torch.int8, device=self.place)
+
+    def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> TritonExecutable:
+        """Build an executable for the problem and launch it once. Raises BuildError or LaunchError."""
+        assert kernel.implementation is not None
+        implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
+        begin = time.perf_counter()
+        compile_launch(implementation.source(problem, self.device, configuration),
+                       implementation.launch(problem, self.device, configuration), dtype_of(problem), self.device)
+        executable = TritonExecutable(problem, self.device, configuration, implementation, self.place, self.flush)
+        try:
+            executable.run()
+        except LaunchError:
+            executable.close()
+            raise
+        executable.build_seconds = time.perf_counter() - begin
+        return executable
+
+    def flush(self) -> None:
+        """Overwrite the second-level cache, in the stream."""
+        self.scratch.zero_()
+
+    def close(self) -> None:
+        """Free the GPU's memory."""
+        self.scratch = None
+        self.torch.cuda.empty_cache()

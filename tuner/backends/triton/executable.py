@@ -1,0 +1,171 @@
+"""TritonExecutable: a configuration of a Triton kernel with its tensors on a PyTorch device.
+
+The launcher and PyTorch's device are all that depends on a GPU: in Triton's interpreter the same code runs on CPU
+tensors, which is how it is tested without one.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.errors import one_line
+from seqtune.kernels.device import Device
+from seqtune.kernels.element_types import decode, encode
+from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.operations.operation import Operands
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.triton.text import constants_of
+
+from seqtune.kernels.element_types import dtype_of
+from ..backend import LaunchError
+from .compiler import BUFFERS, OPTIONS, function_of
+
+CANARY = 0x7FCA  # a NaN in fp16 and bf16, and twice in a row in fp32, which no kernel computes
+MARGIN = 1024  # elements of canary on each side of every buffer; keeps the 16-byte alignment that Triton looks for
+
+
+class TritonExecutable:
+    """A built configuration with its tensors; see `seqtune.tuner.backends.backend.Executable`.
+
+    `flush` overwrites the caches of the GPU; None where the clock of the host measures (the interpreter).
+    """
+
+    def __init__(self, problem: Problem, device: Device, configuration: Configuration, implementation: Implementation,
+                 place: str, flush: Callable[[], None] | None = None) -> None:
+        import torch
+
+        self.torch, self.place, self.flush = torch, place, flush
+        self.problem, self.device, self.configuration = problem, device, configuration
+        self.implementation = implementation
+        self.build_seconds = 0.0
+        self.dtype = dtype_of(problem)
+        work = operation(problem.type)
+        self.constant, self.shape = work.constant, work.output(problem)
+        source: KernelSource = implementation.source(problem, device, configuration)
+        launch: Launch = implementation.launch(problem, device, configuration)
+        sizes = {name: self.stored(name, np.zeros(shape, np.float32)).size
+                 for name, shape in work.operands(problem).items()}
+        self.sizes = {**dict.fromkeys(BUFFERS, 1), **sizes, "y": math.prod(self.shape),
+                      "workspace": max(1, launch.workspace)}
+        self.whole = {name: torch.zeros(size + 2 * MARGIN, dtype=self.element(name), device=place)
+                      for name, size in self.sizes.items()}
+        self.inner = {name: whole[MARGIN:MARGIN + self.sizes[name]] for name, whole in self.whole.items()}
+        self.steps = self.launches(source, launch)
+
+    def launches(self, source: KernelSource, launch: Launch) -> list[Callable[[], None]]:
+        """One call for each phase."""
+        module, constants = constants_of(source)
+        options = {name: value for name, value in constants.items() if name in OPTIONS}
+        steps: list[Callable[[], None]] = []
+        for phase in launch.phases:
+            function = function_of(module, phase.entry)
+            named = {name: value for name, value in constants.items() if name in function.arg_names}
+            grid = tuple(size // threads for size, threads in zip(phase.global_size, phase.local_size, strict=True))
+            steps.append(self.step(function, grid, launch.arguments, {**named, **options}))
+        return steps
+
+    def step(self, function: Any, grid: tuple[int, ...], integers: tuple[int, ...],
+             named: dict[str, Any]) -> Callable[[], None]:
+        """The call that launches one kernel."""
+        tensors = [self.inner[name] for name in BUFFERS]
+        return lambda: function[grid](*tensors, *integers, **named)
+
+    def element(self, name: str) -> Any:
+        """PyTorch's element type of a buffer; the workspace holds fp32."""
+        types = {"fp32": self.torch.float32, "fp16": self.torch.float16, "bf16": self.torch.bfloat16}
+        return types["fp32" if name == "workspace" else self.dtype]
+
+    def stored(self, name: str, array: Array) -> NDArray[Any]:
+        """The operand as the kernel reads it: packed if it is the constant one, in the problem's element type."""
+        if name == self.constant:
+            array = self.implementation.pack(self.problem, self.device, self.configuration, array)
+        return encode(array, self.dtype).reshape(-1)
+
+    def load(self, operands: Operands) -> None:
+        """Copy the operands into the buffers, the constant one packed."""
+        for name, array in operands.items():
+            stored = np.array(self.stored(name, array))  # a copy: PyTorch warns about arrays that are read-only
+            bits = self.torch.from_numpy(stored.view(np.int32 if self.dtype == "fp32" else np.int16))
+            self.inner[name].copy_(bits.view(self.element(name)))
+        self.wait()
+
+    def poison(self) -> None:
+        """Fill output and workspace with NaN, and reset the canaries around every buffer."""
+        for name, whole in self.whole.items():
+            bits = whole.view(self.torch.int16)
+            if name in ("y", "workspace"):
+                bits.fill_(CANARY)
+            else:
+                margin = MARGIN * whole.element_size() // 2
+                bits[:margin].fill_(CANARY)
+                bits[-margin:].fill_(CANARY)
+        self.wait()
+
+    def run(self) -> None:
+        """Launch all phases and wait until they have finished. Raises LaunchError."""
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Launch all phases, and do not wait for their end. Raises LaunchError."""
+        try:
+            for step in self.steps:
+                step()
+        except Exception as error:  # Triton's OutOfResources, the driver's refusals as RuntimeError
+            raise LaunchError(one_line(error)) from None
+
+    def wait(self) -> None:
+        """Wait for the GPU. Raises LaunchError where a launch failed."""
+        if self.flush is None:
+            return
+        try:
+            self.torch.cuda.synchronize(self.place)
+        except RuntimeError as error:
+            raise LaunchError(one_line(error)) from None
+
+    def time(self, launches: int) -> float:
+        """Launch so many times; returns the seconds of all by the GPU's events, each after the caches are overwritten.
+
+        Raises LaunchError.
+        """
+        if self.flush is None:
+            begin = time.perf_counter()
+            for _ in range(launches):
+                self.run()
+            return time.perf_counter() - begin
+        events = [[self.torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(launches)]
+        with self.torch.cuda.device(self.place):
+            for begin_event, end_event in events:
+                self.flush()
+                begin_event.record()
+                self.launch()
+                end_event.record()
+        self.wait()
+        return sum(begin_event.elapsed_time(end_event) for begin_event, end_event in events) * 1e-3
+
+    def output(self) -> Array:
+        """A copy of the output, in the problem's shape and layout."""
+        y = self.inner["y"].cpu()
+        bits = y.view(self.torch.int16).numpy().view(np.uint16) if self.dtype == "bf16" else y.numpy()
+        return decode(bits, self.dtype).reshape(self.shape).copy()
+
+    def overrun(self) -> str | None:
+        """The name of a buffer that was written outside its bounds since `poison`, or None."""
+        for name, whole in self.whole.items():
+            bits = whole.view(self.torch.int16)
+            margin = MARGIN * whole.element_size() // 2
+            if bool((bits[:margin] != CANARY).any()) or bool((bits[-margin:] != CANARY).any()):
+                return name
+        return None
+
+    def close(self) -> None:
+        """Free the tensors."""
+        self.steps, self.inner, self.whole = [], {}, {}
