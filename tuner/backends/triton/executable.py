@@ -42,7 +42,8 @@ class TritonExecutable:
                  place: str, flush: Callable[[], None] | None = None) -> None:
         import torch
 
-        self.torch, self.place, self.flush = torch, place, flush
+        self.torch: Any = torch
+        self.place, self.flush = place, flush
         self.problem, self.device, self.configuration = problem, device, configuration
         self.implementation = implementation
         self.build_seconds = 0.0
@@ -149,7 +150,7 @@ class TritonExecutable:
                 self.launch()
                 end_event.record()
         self.wait()
-        return sum(begin_event.elapsed_time(end_event) for begin_event, end_event in events) * 1e-3
+        return 1e-3 * float(sum(begin_event.elapsed_time(end_event) for begin_event, end_event in events))
 
     def output(self) -> Array:
         """A copy of the output, in the problem's shape and layout."""
