@@ -18,7 +18,8 @@ from seqtune.kernels.triton.gemm import IMPLEMENTATION
 from seqtune.tuner.backends.triton.executable import TritonExecutable
 from seqtune.tuner.measuring.timing import check, prepare
 
-CASES: tuple[tuple[dict[str, Any], dict[str, int]], ...] = (  # problem, settings that differ from the default; the interpreter multiplies bf16 as integers
+CASES: tuple[tuple[dict[str, Any], dict[str, int]], ...] = (
+    # problem, settings that differ from the default; the interpreter multiplies bf16 as integers, so there is none
     ({"m": 40, "n": 30, "k": 50}, {}),
     ({"m": 17, "n": 33, "k": 64, "dtype": "fp16", "trans_a": "yes", "trans_b": "yes", "bias": "yes"}, {"GROUP_M": 4}),
     ({"m": 40, "n": 20, "k": 128, "dtype": "fp16", "activation": "relu"}, {"SPLIT_K": 2}),

@@ -12,12 +12,12 @@ from typing import Any
 
 from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
+from seqtune.kernels.element_types import dtype_of
 from seqtune.kernels.implementation import Implementation
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
 
-from seqtune.kernels.element_types import dtype_of
 from ..backend import LaunchError
 from .compiler import compile_launch
 from .discovery import devices, index_of, load, unavailable

@@ -12,13 +12,13 @@ from typing import Any
 
 from seqtune.errors import FormatError, UnavailableError, one_line
 from seqtune.kernels.device import Device
+from seqtune.kernels.element_types import dtype_of
 from seqtune.kernels.implementation import Implementation, KernelSource, Launch, Phase
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.triton.text import constants_of
 
-from seqtune.kernels.element_types import dtype_of
 from ..backend import BuildError
 from ..compiled_phase import CompiledPhase
 from ..cuda.resources import read_resources

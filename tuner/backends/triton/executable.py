@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from seqtune.errors import one_line
 from seqtune.kernels.device import Device
-from seqtune.kernels.element_types import decode, encode
+from seqtune.kernels.element_types import decode, dtype_of, encode
 from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.operation import Operands
@@ -24,7 +24,6 @@ from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.triton.text import constants_of
 
-from seqtune.kernels.element_types import dtype_of
 from ..backend import LaunchError
 from .compiler import BUFFERS, OPTIONS, function_of
 
