@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.program import positive, run_program
@@ -40,6 +41,8 @@ def draw(family: Kernel, generator: np.random.Generator) -> SearchSpace:
 
     for _ in range(MOST_TRIES):
         device = described(family.backends[0], pick(*GPUS))
+        if device is not None and pick(False, True):  # so few that persistent blocks take several tiles
+            device = replace(device, compute_units=pick(2, 3, 5))
         features = product(pick) if family.operation == "gemm" else convolution(pick)
         features |= {"dtype": pick("fp16", "bf16"), "bias": pick("no", "yes"), "activation": pick("none", "relu")}
         with suppress(ProblemError):  # a filter larger than the input

@@ -1,16 +1,18 @@
 // Runs the lanes of a block as fibres, in a random order between the points where they wait for each other.
 //
-// Shared memory begins as NaN. An asynchronous copy makes its target NaN at once and lands at a random one of the two
-// extremes that the hardware may choose: immediately, or when its group is waited for. Two lanes that touch the same
-// bytes of shared memory between two barriers of the block, one of them writing, are reported as a race.
+// In most runs one warp, or one block of a cluster, is much slower than the others. Shared memory begins as NaN. An
+// asynchronous copy makes its target NaN at once and lands at a random one of the two extremes that the hardware may
+// choose: immediately, or when its group is waited for. Two lanes that touch the same bytes of shared memory between
+// two barriers of the block, one of them writing, are reported as a race.
 #include "shim.hpp"
+#include "internals.hpp"
 
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
-alignas(1024) unsigned char shared_memory[232448];  // the most that a block of sm_90 can have
+alignas(1024) static unsigned char memories[shim::MOST_RANKS][shim::SHARED];
 
 // Saves the registers that a call must keep, and continues on another stack (System V, x86-64).
 asm(R"(
@@ -38,32 +40,32 @@ extern "C" void shim_switch(void **save, void *load);
 
 namespace shim {
 enum { READY, WAITS, DONE };
-constexpr unsigned MOST_LANES = 1024, STACK = 1 << 17, NOBODY = 0xFFFF, SEVERAL = 0xFFFE;
+constexpr unsigned STACK = 1 << 17, NOBODY = 0xFFFF, SEVERAL = 0xFFFE;
 constexpr unsigned GRAIN = 2;  // bytes that the race detector tells apart: an element
 
 struct Range { const char *begin, *end; bool writable; };
 struct Touch { unsigned write_epoch, read_epoch; unsigned short writer, reader; };
 
 Lane *current;
-Size block_index, grid_size, block_size;
+Size grid_size, block_size;
 unsigned shared_size;
 bool brain;
 
 static Lane lanes[MOST_LANES];
 static std::vector<Copy> copies[MOST_LANES];
-static Meeting warps[MOST_LANES / 32], block;
+static Meeting warps[MOST_LANES / 32], blocks[MOST_RANKS], cluster;
 static char *stacks;
 static void *scheduler;
-static unsigned lane_count, epoch;
+static unsigned slow_warp, slow_rank, lane_count, ranks, epochs[MOST_RANKS], alive[MOST_RANKS];
 static void (*launcher)(void **);
 static void **values;
 static Range ranges[8];
 static unsigned range_count;
-static Touch touches[sizeof(shared_memory) / GRAIN];
+static Touch touches[MOST_RANKS][SHARED / GRAIN];
 static char message[400];
 static uint64_t state;
 
-static unsigned chance(unsigned below) {  // xorshift64
+unsigned chance(unsigned below) {  // xorshift64
   state ^= state << 13; state ^= state >> 7; state ^= state << 17;
   return static_cast<unsigned>(state >> 33) % below;
 }
@@ -75,14 +77,19 @@ void fail(const char *format, ...) {
   va_start(given, format);
   vsnprintf(what, sizeof(what), format, given);
   va_end(given);
-  snprintf(message, sizeof(message), "%s (block %u,%u,%u, thread %u)", what, block_index.x, block_index.y,
-           block_index.z, current->index);
+  snprintf(message, sizeof(message), "%s (block %u,%u,%u, thread %u)", what, current->block.x, current->block.y,
+           current->block.z, current->index % (lane_count / ranks));
   leave();
   abort();  // the scheduler never comes back to a lane that failed
 }
 
 Meeting &warp_of(const Lane &lane) { return warps[lane.index / 32]; }
-Meeting &whole_block() { return block; }
+Meeting &whole_block() { return blocks[current->rank]; }
+void report(const char *what) {
+  if (!message[0]) snprintf(message, sizeof(message), "%s", what);
+}
+bool ended(unsigned rank) { return alive[rank] == 0; }
+unsigned char *memory_of(unsigned rank) { return memories[rank]; }
 
 void meet(Meeting &meeting, const char *name, void *argument, void (*act)(void **, unsigned)) {
   if (meeting.arrived == 0) meeting.name = name;
@@ -111,7 +118,14 @@ void wait_until(const char *name, bool (*ready)(const void *), const void *subje
   current->subject = subject;
   leave();
 }
-void barrier() { meet(block, "__syncthreads", nullptr, [](void **, unsigned) { epoch++; }); }
+void barrier() {
+  meet(whole_block(), "__syncthreads", nullptr, [](void **, unsigned) { epochs[current->rank]++; });
+}
+void cluster_sync() {
+  meet(cluster, "barrier.cluster", nullptr, [](void **, unsigned) {
+    for (unsigned &epoch : epochs) epoch++;
+  });
+}
 
 void check_global(const void *from, int bytes, int alignment, bool write) {
   const char *at = static_cast<const char *>(from);
@@ -130,9 +144,9 @@ void check_global(const void *from, int bytes, int alignment, bool write) {
 }
 
 static void touch(unsigned offset, int bytes, bool write) {
-  const unsigned lane = current->index;
+  const unsigned lane = current->index, epoch = epochs[current->rank];
   for (unsigned i = offset / GRAIN; i < (offset + bytes + GRAIN - 1) / GRAIN; i++) {
-    Touch &last = touches[i];
+    Touch &last = touches[current->rank][i];
     if (last.write_epoch == epoch && last.writer != lane)
       fail("race: thread %u wrote the bytes at %u of shared memory since the last barrier", last.writer, i * GRAIN);
     if (write) {
@@ -265,17 +279,26 @@ void mma(float *d, const unsigned *a, unsigned b0, unsigned b1) {
 static void lane_main() {
   launcher(values);
   current->state = DONE;
+  alive[current->rank]--;
   leave();
   abort();
 }
-static void prepare(Lane &lane, unsigned index) {
+static void prepare(Lane &lane, unsigned index, unsigned first) {
+  const unsigned thread = index % (lane_count / ranks);
   lane = Lane();
   lane.index = index;
-  lane.thread = {index % block_size.x, index / block_size.x % block_size.y, index / block_size.x / block_size.y};
+  lane.rank = index / (lane_count / ranks);
+  lane.memory = memories[lane.rank];
+  lane.thread = {thread % block_size.x, thread / block_size.x % block_size.y, thread / block_size.x / block_size.y};
+  const unsigned block = first + lane.rank;
+  lane.block = {block % grid_size.x, block / grid_size.x % grid_size.y, block / grid_size.x / grid_size.y};
   copies[index].clear();
   void **top = reinterpret_cast<void **>(stacks + static_cast<size_t>(index + 1) * STACK - 64);
   top[0] = reinterpret_cast<void *>(lane_main);  // where the first switch returns to, with the stack as after a call
   lane.stack_pointer = top - 6;
+}
+static bool dawdles(const Lane &lane) {
+  return (lane.index / 32 == slow_warp || lane.rank == slow_rank) && chance(16) != 0;
 }
 static void report_deadlock() {
   for (unsigned i = 0; i < lane_count; i++)
@@ -286,17 +309,26 @@ static void report_deadlock() {
         same += lanes[j].state == WAITS && !strcmp(lanes[j].waits_for, lanes[i].waits_for);
       }
       snprintf(message, sizeof(message), "divergent: %u of %u threads wait at %s, %u have ended (block %u,%u,%u)", same,
-               lane_count, lanes[i].waits_for, done, block_index.x, block_index.y, block_index.z);
+               lane_count, lanes[i].waits_for, done, lanes[i].block.x, lanes[i].block.y, lanes[i].block.z);
       return;
     }
 }
-static void run_block() {
-  for (unsigned i = 0; i < shared_size; i++) shared_memory[i] = 0xFF;
-  epoch++;  // never begins again, so no touch of a block before counts
-  block = Meeting();
-  block.expected = lane_count;
+static void run_cluster(unsigned first) {
+  for (unsigned rank = 0; rank < ranks; rank++) {
+    memset(memories[rank], 0xFF, shared_size);
+    epochs[rank]++;  // never begins again, so no touch of a block before counts
+    alive[rank] = lane_count / ranks;
+    blocks[rank] = Meeting();
+    blocks[rank].first = rank * alive[rank];
+    blocks[rank].expected = alive[rank];
+  }
+  cluster = Meeting();
+  cluster.expected = lane_count;
+  slow_warp = chance(2) ? chance(lane_count / 32 + 1) : MOST_LANES;
+  slow_rank = ranks > 1 && chance(2) ? chance(ranks) : ranks;
+  begin_engines();
   for (unsigned i = 0; i < lane_count; i++) {
-    prepare(lanes[i], i);
+    prepare(lanes[i], i, first);
     if (i % 32 == 0) {
       warps[i / 32].arrived = 0;
       warps[i / 32].first = i;
@@ -316,14 +348,18 @@ static void run_block() {
       waiting |= lane.state == WAITS;
       if (lane.state == READY) ready.push_back(i);
     }
+    const bool landed = run_engines(ready.empty());
     if (ready.empty()) {
+      if (landed) continue;
       if (waiting) report_deadlock();
+      else end_engines();
       return;
     }
     for (size_t left = ready.size(); left > 0 && !message[0]; left--) {  // all that are ready, in a random order
       const size_t chosen = chance(static_cast<unsigned>(left));
       current = &lanes[ready[chosen]];
       ready[chosen] = ready[left - 1];
+      if (dawdles(*current)) continue;
       shim_switch(&scheduler, current->stack_pointer);
     }
   }
@@ -333,7 +369,7 @@ static void run_block() {
 // Runs a grid, its blocks in a random order. Returns "" or what went wrong. Sizes are those of cuLaunchKernel; `values`
 // points to the arguments; a range is (begin, bytes, whether it may be written).
 extern "C" const char *shim_run(void (*entry)(void **), void **values, const unsigned *grid, const unsigned *block,
-                                unsigned shared, int brain, uint64_t seed, void **begins, const uint64_t *bytes,
+                                unsigned shared, unsigned cluster, int brain, uint64_t seed, void **begins, const uint64_t *bytes,
                                 const int *writable, unsigned count) {
   using namespace shim;
   if (!stacks) stacks = static_cast<char *>(malloc(static_cast<size_t>(MOST_LANES) * STACK + 64));
@@ -345,20 +381,21 @@ extern "C" const char *shim_run(void (*entry)(void **), void **values, const uns
   shared_size = shared;
   grid_size = {grid[0], grid[1], grid[2]};
   block_size = {block[0], block[1], block[2]};
-  lane_count = block[0] * block[1] * block[2];
-  if (lane_count > MOST_LANES || shared > sizeof(shared_memory)) return "more threads or shared memory than a block has";
+  ranks = cluster;
+  lane_count = block[0] * block[1] * block[2] * cluster;
+  if (cluster > MOST_RANKS || grid[0] % cluster) return "clusters that the shim lacks";
+  if (lane_count > MOST_LANES || shared > SHARED) return "more threads or shared memory than a block has";
   range_count = count;
   for (unsigned i = 0; i < count; i++)
     ranges[i] = {static_cast<char *>(begins[i]), static_cast<char *>(begins[i]) + bytes[i], writable[i] != 0};
-  std::vector<unsigned> order(static_cast<size_t>(grid[0]) * grid[1] * grid[2]);
+  std::vector<unsigned> order(static_cast<size_t>(grid[0]) * grid[1] * grid[2] / cluster);
   for (size_t i = 0; i < order.size(); i++) {
     const size_t at = chance(static_cast<unsigned>(i + 1));
     order[i] = order[at];
     order[at] = static_cast<unsigned>(i);
   }
   for (unsigned index : order) {
-    block_index = {index % grid[0], index / grid[0] % grid[1], index / grid[0] / grid[1]};
-    run_block();
+    run_cluster(index * cluster);
     if (message[0]) break;
   }
   return message;

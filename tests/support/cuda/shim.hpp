@@ -27,8 +27,9 @@ struct Copy { unsigned offset; const void *from; int bytes, valid; unsigned grou
 struct Meeting;
 
 struct Lane {  // one thread of the block
-  Size thread;
-  unsigned index;
+  Size thread, block;
+  unsigned index, rank;  // in the cluster; of the block in it
+  unsigned char *memory;  // shared memory of the block
   void *stack_pointer;
   int state;  // 0: ready, 1: waits, 2: done
   const char *waits_for;
@@ -46,7 +47,7 @@ struct Meeting {
 };
 
 extern Lane *current;
-extern Size block_index, grid_size, block_size;
+extern Size grid_size, block_size;
 extern unsigned shared_size;
 extern bool brain;  // elements are bf16, not fp16
 
@@ -77,10 +78,9 @@ template <typename... Types> inline void invoke(void (*entry)(Types...), void **
 }
 }  // namespace shim
 
-extern unsigned char shared_memory[];
-
+#define shared_memory (shim::current->memory)
 #define threadIdx (shim::current->thread)
-#define blockIdx (shim::block_index)
+#define blockIdx (shim::current->block)
 #define gridDim (shim::grid_size)
 #define blockDim (shim::block_size)
 
@@ -124,3 +124,5 @@ inline element to_element(float value) { return shim::narrowed(value); }
 inline unsigned to_pair(float first, float second) {
   return to_element(first) | static_cast<unsigned>(to_element(second)) << 16;
 }
+
+#include "hopper.hpp"

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from seqtune.kernels.cuda.source.instructions import BODY
 from seqtune.kernels.device import Device
 from seqtune.kernels.element_types import decode, dtype_of, encode
-from seqtune.kernels.implementation import Implementation, KernelSource, Launch
+from seqtune.kernels.implementation import Implementation, KernelSource, Launch, TensorMap
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.table import operation
@@ -56,7 +56,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 def _runner() -> ctypes.CDLL:
     """The library of shim.cpp, which all kernels share."""
     path = Path(_folder().name) / "libshim.so"
-    _compile(["-shared", str(HERE / "shim.cpp"), "-o", str(path)])
+    _compile(["-shared", str(HERE / "shim.cpp"), str(HERE / "hopper.cpp"), "-o", str(path)])
     code = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     code.shim_run.restype = ctypes.c_char_p
     return code
@@ -111,6 +111,19 @@ class Buffer:
         return bool((before == 0xAB).all() and (after == 0xAB).all())
 
 
+class _Map(ctypes.Structure):
+    """A tensor map as hopper.hpp has it."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("sizes", ctypes.c_uint64 * 2), ("step", ctypes.c_uint64),
+                ("box", ctypes.c_uint32 * 2), ("swizzle", ctypes.c_uint32))
+
+
+def _described(tensor: TensorMap, operands: list[Buffer | None]) -> _Map:
+    buffer = operands[("x", "weights", "bias", "y").index(tensor.operand)]
+    assert buffer is not None
+    return _Map(buffer.address, tensor.sizes, tensor.steps[0], tensor.box, tensor.swizzle)
+
+
 def run_launch(source: KernelSource, launch: Launch, dtype: str, operands: list[Buffer | None], seed: int) -> None:
     """Run all phases. `operands` are x, weights, bias, y and the workspace, None where unused. Raises ShimError."""
     entries = tuple(dict.fromkeys(phase.entry for phase in launch.phases))
@@ -119,7 +132,8 @@ def run_launch(source: KernelSource, launch: Launch, dtype: str, operands: list[
     begins = (ctypes.c_void_p * len(present))(*(buffer.address for buffer in present))
     sizes = (ctypes.c_uint64 * len(present))(*(buffer.content.nbytes for buffer in present))
     writable = (ctypes.c_int * len(present))(*(buffer.writable for buffer in present))
-    arguments: list[Any] = [ctypes.c_void_p(buffer.address if buffer is not None else None) for buffer in operands]
+    arguments: list[Any] = [_described(tensor, operands) for tensor in launch.tensor_maps]
+    arguments += [ctypes.c_void_p(buffer.address if buffer is not None else None) for buffer in operands]
     arguments += [ctypes.c_int(number) for number in launch.arguments]
     values = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
     for phase in launch.phases:
@@ -127,7 +141,7 @@ def run_launch(source: KernelSource, launch: Launch, dtype: str, operands: list[
         grid = [size // local for size, local in zip([*phase.global_size, 1, 1][:3], block, strict=True)]
         triple = ctypes.c_uint * 3
         said = _runner().shim_run(getattr(code, f"launch_{phase.entry}"), values, triple(*grid), triple(*block),
-                             phase.shared, int(dtype == "bf16"), ctypes.c_uint64(seed), begins, sizes, writable,
+                             phase.shared, phase.cluster, int(dtype == "bf16"), ctypes.c_uint64(seed), begins, sizes, writable,
                              len(present))
         if said:
             raise ShimError(f"{phase.entry}: {said.decode()}")
