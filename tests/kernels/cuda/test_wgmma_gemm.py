@@ -71,7 +71,8 @@ MISTAKES: dict[str, tuple[str, str, str]] = {  # name -> a piece of the text, wh
     "a phase that never changes": ("stage = 0; phase ^= 1;", "stage = 0;", "wrong numbers|still reads|wait|more"),
     "more bytes than are copied": ("barrier_expect(ready, 12288)", "barrier_expect(ready, 12304)", NEVER_ENDS),
     "a stage released while it is read": ("products_wait<1>", "products_wait<2>", "still reads|wrong numbers"),
-    "sums stored before they are there": ("products_wait<0>()", "products_wait<1>()", "wrong numbers|ended before|still reads"),
+    "sums stored before they are there": ("products_wait<0>()", "products_wait<1>()",
+                                          "wrong numbers|ended before|still reads"),
     "fewer warps than release a stage": ("if (lane == 0) barrier_arrive", "if (threadIdx.x % 128 == 0) barrier_arrive",
                                          NEVER_ENDS),
     "barriers that the copy engine does not see": ("    barrier_publish();\n", "", "a fence is missing"),
@@ -122,5 +123,6 @@ def test_registers_and_memory_of_every_configuration_fit_a_multiprocessor() -> N
         assert tile.shared * tile.resident <= 227 << 10
         if tile.registers is not None:
             fetcher, consumer = tile.registers
-            assert 24 <= fetcher < consumer <= 256 and fetcher % 8 == consumer % 8 == 0
+            assert 24 <= fetcher < consumer <= 256
+            assert fetcher % 8 == consumer % 8 == 0
             assert 128 * tile.resident * (fetcher + tile.consumers * consumer) <= UNIT_REGISTERS

@@ -140,9 +140,9 @@ def run_launch(source: KernelSource, launch: Launch, dtype: str, operands: list[
         block = [*phase.local_size, 1, 1][:3]
         grid = [size // local for size, local in zip([*phase.global_size, 1, 1][:3], block, strict=True)]
         triple = ctypes.c_uint * 3
-        said = _runner().shim_run(getattr(code, f"launch_{phase.entry}"), values, triple(*grid), triple(*block),
-                             phase.shared, phase.cluster, int(dtype == "bf16"), ctypes.c_uint64(seed), begins, sizes, writable,
-                             len(present))
+        said = _runner().shim_run(
+            getattr(code, f"launch_{phase.entry}"), values, triple(*grid), triple(*block), phase.shared, phase.cluster,
+            int(dtype == "bf16"), ctypes.c_uint64(seed), begins, sizes, writable, len(present))
         if said:
             raise ShimError(f"{phase.entry}: {said.decode()}")
     if not all(buffer.intact() for buffer in present):
