@@ -64,7 +64,10 @@ struct Input : Held {
   }
   __device__ __forceinline__ void settle() {
     skipped = r * shape.dilation_h * shape.x_line + s * shape.dilation_w * shape.x_pixel + channel * shape.x_channel;
-    if constexpr (A_BY_K) inside = covers(0);
+    if constexpr (A_BY_K) {
+      inside = covers(0);
+      if (!inside) skipped = 0;  // even a copy of nothing needs an aligned address
+    }
   }
   __device__ __forceinline__ void seek(int tile) {
     const int k = tile * BLOCK_K + (A_BY_K ? line(0) : unit_at(0)), tap = k / shape.channels;

@@ -30,6 +30,7 @@ RUNS: dict[str, tuple[str, str, str, dict[str, int | str]]] = {  # what is speci
                       "layout=NHWC bias=yes", {"layout_shared": "swizzle", "epilogue": "shared"}),
     "channels first, groups": (CONVOLUTION, "a100", "conv2d n=2 c=12 h=9 w=8 k=36 r=3 s=2 groups=2 stride_h=2 "
                                "dilation_w=2 pad_w=1 dtype=fp16 activation=relu", {"epilogue": "shared"}),
+    "a stage beyond the end of k": (CONVOLUTION, "h200", "conv2d n=3 c=16 h=16 w=9 k=32 r=1 s=1 dtype=fp16", {}),
 }
 USUAL = ("gemm m=4096 n=4096 k=4096 dtype=bf16", "gemm m=16 n=4096 k=4096 dtype=fp16",
          "gemm m=2048 n=512 k=16384 dtype=bf16", "gemm m=1000 n=1000 k=1001 dtype=fp16",

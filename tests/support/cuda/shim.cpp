@@ -175,6 +175,7 @@ static void finish(const Copy &copy) {
 }
 void copy_later(const Copy &copy) {
   if (copy.valid < 0 || copy.valid > copy.bytes) fail("cp.async of %d valid bytes out of %d", copy.valid, copy.bytes);
+  if (reinterpret_cast<uintptr_t>(copy.from) % copy.bytes) fail("misaligned: cp.async of %d bytes", copy.bytes);
   if (copy.valid > 0) check_global(copy.from, copy.valid, copy.bytes, false);
   check_shared(copy.offset, copy.bytes, true);
   memset(shared_memory + copy.offset, 0xFF, copy.bytes);
@@ -211,7 +212,7 @@ float widened(element value) {
 element narrowed(float value) {
   uint32_t bits;
   memcpy(&bits, &value, 4);
-  if (value != value) return brain ? 0x7FFF : 0x7FFF;
+  if (value != value) return 0x7FFF;
   if (brain) return static_cast<element>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
   const _Float16 half = static_cast<_Float16>(value);
   element narrow;
