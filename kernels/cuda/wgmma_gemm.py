@@ -115,6 +115,8 @@ KERNEL = Kernel.of(
         ("tiles", "tiles_m * tiles_n * split_k"),
         ("slots", "compute_units * resident // cluster * cluster"),
         ("blocks", "min(tiles, slots) if schedule == 'persistent' else tiles"),
+        ("block_tiles", "tiles / blocks"),
+        ("multicast_share", "(block_m + block_n / cluster) / (block_m + block_n)"),  # of a cluster's blocks in a column
         ("waves", "tiles / slots"),
         ("steps", "ceil_div(k, block_k)"),
         ("slice_steps", "ceil_div(steps, split_k)"),

@@ -238,7 +238,7 @@ class _Launch:
     def _traffic(self, step_bytes: Floats) -> tuple[Floats, Floats, Floats]:
         """The bytes of the second-level cache, the bytes of memory, and the cache's hit share of operands."""
         tiles, rates = self.tiles, self.rates
-        cache = self.all_steps * step_bytes
+        cache = self.all_steps * step_bytes * tiles.multicast_share
         once = tiles.products * (tiles.gemm_m + tiles.gemm_n) * tiles.gemm_k * tiles.element_bytes
         # a wave is a rectangle of blocks, `group_m` rows high: what its rows and columns read is read from memory once
         wave = np.maximum(1.0, np.minimum(self.blocks, rates.units * self.resident))

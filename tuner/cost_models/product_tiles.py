@@ -23,7 +23,7 @@ CONTRACT = (
     "gemm_m", "gemm_n", "gemm_k", "products", "block_m", "block_n", "block_k", "block_threads", "stages", "split_k",
     "blocks", "shared_bytes", "thread_registers_estimate", "element_bytes", "tensor", "load_bytes", "group_m")
 REFINEMENTS = ("thread_m", "thread_n", "warp_m", "warp_n", "fragment_loads", "fragment_transactions",
-               "copy_transactions", "staged_share", "block_tiles", "partial_tiles")
+               "copy_transactions", "staged_share", "multicast_share", "block_tiles", "partial_tiles")
 SEVERAL = 1.5  # tiles for a block from which the number of blocks says that blocks are persistent; less may be rounding
 WORD = 4  # bytes of an fp32 number and of a register
 WIDEST = 16  # bytes of the widest load of a thread
@@ -57,6 +57,7 @@ class ProductTiles:
     fragment_transactions: Floats  # shared-memory transactions of a warp for one step of k, bank conflicts included
     copy_transactions: Floats  # transactions of a block that store one step of k into shared memory
     staged_share: Floats  # share of the fragments that comes through shared memory; the rest is read from global memory
+    multicast_share: Floats  # share of a block's loads that leaves the second-level cache: clusters share some of them
     block_tiles: Floats  # tiles (or slices of tiles) of a block: more than 1 if blocks are persistent
     partial_tiles: Floats  # tiles of a block that other blocks add to, which costs a workspace (stream-k)
 
@@ -95,6 +96,7 @@ def refined(known: dict[str, Floats]) -> dict[str, Floats]:
     names.setdefault("fragment_transactions", fragment * lanes / TRANSACTION)
     names.setdefault("copy_transactions", (names["block_m"] + names["block_n"]) * names["element_bytes"] / TRANSACTION)
     names.setdefault("staged_share", np.where(names["shared_bytes"] > 0, 1.0, 0.0))
+    names.setdefault("multicast_share", np.ones_like(each))
     rows, columns = (np.ceil(names[f"gemm_{axis}"] / names[f"block_{axis}"]) for axis in "mn")
     tiles = names["products"] * rows * columns * np.maximum(1, names["split_k"]) / np.maximum(1, names["blocks"])
     names.setdefault("block_tiles", np.where(tiles >= SEVERAL, tiles, 1.0))

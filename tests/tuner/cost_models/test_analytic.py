@@ -156,3 +156,8 @@ def test_every_family_of_a_gpu_has_finite_terms(backend: str, problem: Problem) 
             values = getattr(found, field.name)
             assert (values >= 0).all(), (kernel.name, field.name)
             assert np.isfinite(values).all(), (kernel.name, field.name)
+
+
+def test_loads_that_a_cluster_shares_leave_the_cache_once() -> None:
+    cache = estimate(tensor=2.0, multicast_share=np.array([1.0, 0.75])).cache
+    assert cache[1] < 0.8 * cache[0]
