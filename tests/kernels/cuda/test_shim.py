@@ -14,7 +14,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.measuring.timing import prepare
-from tests.support.cuda.shim import ShimError, run_on_shim, why_not_here
+from tests.support.cuda.shim import ShimError, bank_conflicts, run_on_shim, why_not_here
 
 pytestmark = pytest.mark.skipif(why_not_here() is not None, reason=why_not_here() or "")
 
@@ -68,6 +68,12 @@ def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch, mistake: st
 def test_shared_memory_that_is_too_small_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcome(monkeypatch, "", "") == "right"
     assert "out of bounds" in outcome(monkeypatch, "", "", shared=-64)
+
+
+def test_bank_conflicts_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    bank_conflicts()
+    assert outcome(monkeypatch, "(chunk ^ (row / SHARING & MASK))", "chunk") == "right"
+    assert bank_conflicts() > 0
 
 
 @pytest.mark.parametrize("schedule", [{}, {"schedule": "stream_k"}, {"epilogue": "direct", "split_k": 2}])
