@@ -27,8 +27,35 @@ CASES: tuple[tuple[dict[str, Any], dict[str, int]], ...] = (
 )
 
 
+def experts_error(tokens: int = 9, count: int = 4, top_k: int = 2, columns: int = 40, depth: int = 24) -> float:
+    """The largest difference of a grouped product to NumPy's, for tokens that choose experts at random."""
+    import torch
+
+    from seqtune.kernels.triton.source.experts import experts
+
+    generator, block = np.random.default_rng(0), 16
+    x, weights = (generator.standard_normal(shape).astype(np.float16)
+                  for shape in ((tokens, depth), (count, columns, depth)))
+    chosen = np.argsort(generator.random((tokens, count)), axis=1)[:, :top_k].reshape(-1)
+    shares = generator.random(chosen.size).astype(np.float32)
+    rows, owners = [], []
+    for expert in range(count):
+        pairs = np.flatnonzero(chosen == expert)
+        blocks = -(-len(pairs) // block)
+        rows += [*pairs.tolist(), *[chosen.size] * (blocks * block - len(pairs))]
+        owners += [expert] * blocks
+    y = torch.full((chosen.size, columns), float("nan"), dtype=torch.float16)
+    operands = [torch.from_numpy(array) for array in (
+        shares, np.array(rows, np.int32), np.array(owners, np.int32))]
+    grid = (len(owners) * -(-columns // 32),)
+    experts[grid](torch.from_numpy(x), torch.from_numpy(weights), y, *operands, len(owners), chosen.size, columns,
+                  depth, top_k, BLOCK_SIZE_M=block, BLOCK_SIZE_N=32, BLOCK_SIZE_K=16, GROUP_SIZE_M=4, SHARED=True)
+    expected = np.einsum("pd,pcd->pc", x[np.arange(chosen.size) // top_k].astype(np.float64), weights[chosen])
+    return float(np.abs(y.numpy() - shares[:, None] * expected).max())
+
+
 def main() -> None:
-    """Check each case as the measuring worker does."""
+    """Check each case as the measuring worker does, and the product of experts."""
     family, device = kernel("triton.gemm"), described("triton", "a100")
     assert device is not None
     answers = []
@@ -44,7 +71,7 @@ def main() -> None:
         answers.append({"status": measurement.status, "error": measurement.error, "poisoned": poisoned,
                         "overrun": executable.overrun(), "seconds": executable.time(1)})
         executable.close()
-    print(json.dumps(answers))
+    print(json.dumps({"gemm": answers, "experts": experts_error()}))
 
 
 main()

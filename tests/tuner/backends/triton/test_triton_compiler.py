@@ -15,7 +15,7 @@ from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.backends.compiled_phase import OFFLINE_COMPILERS
-from seqtune.tuner.backends.triton.compiler import TritonCompiler
+from seqtune.tuner.backends.triton.compiler import TritonCompiler, function_of, target_of
 from seqtune.tuner.compile_check import contradictions_of
 
 pytest.importorskip("triton", reason="Triton is for Linux")
@@ -46,6 +46,28 @@ def test_a_compiled_kernel_needs_what_the_family_declares(name: str, features: d
         assert len(needs) == phases
         assert contradictions_of(FAMILY, problem, configuration, device, needs) == []
         assert all(need.registers > 8 for need in needs)
+
+
+@pytest.mark.parametrize("name", ["h200", "a100", "mi300x"])
+def test_the_product_of_experts_compiles_for_gpus_that_are_not_here(name: str, tmp_path_factory: pytest.TempPathFactory,
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
+    import triton
+    from triton.compiler import ASTSource
+
+    experts = function_of("experts", "experts")
+    constants = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 8, "SHARED": 1}
+    pointers = dict.fromkeys(("x", "weights", "y"), "*bf16") | {
+        "shares": "*fp32", "sorted_pairs": "*i32", "block_experts": "*i32"}
+    signature = {argument: pointers.get(argument, "constexpr" if argument in constants else "i32")
+                 for argument in experts.arg_names}
+    divisible = [experts.arg_names.index(argument) for argument in (*pointers, "columns", "depth")]
+    source = ASTSource(fn=experts, signature=signature,
+                       constexprs={(experts.arg_names.index(one),): value for one, value in constants.items()},
+                       attrs={(index,): [["tt.divisibility", 16]] for index in divisible})
+    compiled = triton.compile(source, target=target_of(gpu(name)), options={"num_warps": 4, "num_stages": 2})
+    rings = 2 if name == "h200" else 1
+    assert compiled.metadata.shared == rings * 2 * 64 * 64 * 2
 
 
 def test_the_table_of_compilers_names_it() -> None:
