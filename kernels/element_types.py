@@ -61,8 +61,14 @@ def encode(array: Floats32, dtype: str) -> NDArray[Any]:
     if dtype == "fp16":
         return contiguous.astype(np.float16)
     bits = contiguous.view(np.uint32)
-    halves = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    return np.where(np.isnan(contiguous), np.uint16(0x7FC0), halves)  # rounding could carry a NaN over to zero
+    halves = bits >> 16  # in place from here on: operands can have millions of elements
+    halves &= 1
+    halves += 0x7FFF
+    halves += bits
+    halves >>= 16
+    stored = halves.astype(np.uint16)
+    stored[np.isnan(contiguous)] = 0x7FC0  # rounding could carry a NaN over to zero
+    return stored
 
 
 def decode(stored: NDArray[Any], dtype: str) -> Floats32:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from .discovery import devices, number_of, unavailable
 from .driver import Gpu, TimedGraph
 from .launch_limits import check_launch
 from .resources import Resources
+from .stored_operands import StoredOperands
 
 __all__ = ["CudaBackend", "CudaExecutable", "devices", "unavailable"]
 
@@ -52,6 +54,7 @@ class CudaBackend:
         self.device = device
         self.compiler = CubinCompiler(device)
         self.gpu = Gpu(number_of(device.name))
+        self.operands = StoredOperands()
         self._modules: dict[KernelSource, tuple[Any, Image]] = {}
         self._flushed = L2_OVERWRITES * device.l2_bytes  # bytes
         self._scratch = self.gpu.allocate(max(1, self._flushed))
@@ -96,7 +99,8 @@ class CudaExecutable:
         self.constant, self.shape = work.constant, work.output(problem)
         self.sizes: dict[str, int] = {}  # buffer -> bytes, in the order of the entry's arguments
         for name, shape in work.operands(problem).items():
-            self.sizes[name] = self._stored(name, np.zeros(shape, np.float32)).nbytes
+            zeros = np.broadcast_to(np.float32(0), shape)  # takes no memory
+            self.sizes[name] = backend.operands.size(shape, self._form(name), partial(self._store, name, zeros))
         self._inputs = tuple(self.sizes)
         self.sizes |= {"y": element * math.prod(self.shape), "workspace": 4 * launch.workspace}
         self._whole: dict[str, int] = {}  # buffer -> address of its first margin
@@ -141,7 +145,13 @@ class CudaExecutable:
     def _address(self, name: str) -> int:
         return self._whole[name] + MARGIN
 
-    def _stored(self, name: str, array: Array) -> NDArray[Any]:
+    def _form(self, name: str) -> Hashable:
+        """All that the stored form of an operand depends on, beside the array and the device."""
+        if name != self.constant:
+            return self.dtype
+        return self.dtype, self.configuration.kernel, self.implementation.packing(self.problem, self.configuration)
+
+    def _store(self, name: str, array: Array) -> NDArray[Any]:
         """The operand as the kernel reads it: the constant one packed, in the problem's element type."""
         if name == self.constant:
             array = self.implementation.pack(self.problem, self.backend.device, self.configuration, array)
@@ -150,7 +160,8 @@ class CudaExecutable:
     def load(self, operands: Operands) -> None:
         """Copy the operands into the buffers, the constant one packed."""
         for name, array in operands.items():
-            self.backend.gpu.write(self._address(name), self._stored(name, array))
+            stored = self.backend.operands.get(array, self._form(name), partial(self._store, name, array))
+            self.backend.gpu.write(self._address(name), stored)
 
     def poison(self) -> None:
         """Fill output and workspace with NaN, and reset the canaries around every buffer."""
