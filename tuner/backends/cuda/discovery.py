@@ -94,7 +94,8 @@ def facts(gpu: GpuFacts, name: str, toolchain: str, rates: dict[str, float] | No
         l2_bytes=given.get("L2_CACHE_SIZE", table.l2_bytes if table else 0), local_memory=limits.block_shared,
         max_work_group=given.get("MAX_THREADS_PER_BLOCK", 1024), peak_gflops=measured["peak_gflops"],
         bandwidth_gbs=measured["bandwidth_gbs"], toolchain=toolchain,
-        extra=(*limit_facts(limits, clock_mhz, round(tensor_gflops, 1)), ("mma_gflops", measured["mma_gflops"])))
+        extra=(*limit_facts(limits, clock_mhz, round(tensor_gflops, 1)), ("mma_gflops", measured["mma_gflops"]),
+               ("busy_mhz", measured["busy_mhz"])))
 
 
 def _limits(gpu: GpuFacts) -> Architecture:

@@ -75,26 +75,30 @@ extern "C" __global__ void __launch_bounds__(256) sweep(float *y, const float4 *
 def measure(device: Device, number: int) -> dict[str, float]:
     """Measure the rates by name of RATES: GFLOP/s, GB/s and MHz. Raises SeqtuneError, LaunchError, BuildError."""
     image = CubinCompiler(device).compile(KernelSource(_TEXT))
+    with closing(Gpu(number)) as gpu:
+        return _measure(gpu, image.cubin, device, number)
+
+
+def _measure(gpu: Gpu, cubin: bytes, device: Device, number: int) -> dict[str, float]:
+    """The rates on an opened GPU. The loaded image is freed at the end, while the GPU is open."""
     grid = (BLOCKS * device.compute_units,)
     threads = grid[0] * THREADS
     steps = SWEEP_BYTES // (16 * threads)
-    with closing(Gpu(number)) as gpu:
-        module = gpu.module(image.cubin)
-        y, x = gpu.allocate(4 * threads), gpu.allocate(16 * threads * steps)
-        gpu.fill(y, 0, 4 * threads)
-        gpu.fill(x, 0, 16 * threads * steps)
+    module = gpu.module(cubin)
+    y, x = gpu.allocate(4 * threads), gpu.allocate(16 * threads * steps)
+    gpu.fill(y, 0, 4 * threads)
+    gpu.fill(x, 0, 16 * threads * steps)
 
-        def best(entry: str, arguments: bytes) -> float:
-            graph = gpu.timed_graph(
-                lambda: None, gpu.launcher(module, entry, grid, (THREADS,), 0, arguments), 1)
-            seconds = min(gpu.run_graph(graph) for _ in range(REPEATS))
-            gpu.free_graph(graph)
-            return seconds
+    def best(entry: str, arguments: bytes) -> float:
+        graph = gpu.timed_graph(lambda: None, gpu.launcher(module, entry, grid, (THREADS,), 0, arguments), 1)
+        seconds = min(gpu.run_graph(graph) for _ in range(REPEATS))
+        gpu.free_graph(graph)
+        return seconds
 
-        peak = 2 * 64 * LOOPS * threads / best("peak", struct.pack("<Qi", y, LOOPS))
-        busy = clock_mhz(number)
-        a_product = 2 * 16 * 8 * (16 if int(dict(device.extra)["compute_capability"]) >= 80 else 8)
-        tensor = 4 * a_product * LOOPS * (threads // 32) / best("tensor", struct.pack("<Qi", y, LOOPS))
-        bandwidth = 16 * threads * steps / best("sweep", struct.pack("<QQi", y, x, steps))
+    peak = 2 * 64 * LOOPS * threads / best("peak", struct.pack("<Qi", y, LOOPS))
+    busy = clock_mhz(number)
+    a_product = 2 * 16 * 8 * (16 if int(dict(device.extra)["compute_capability"]) >= 80 else 8)
+    tensor = 4 * a_product * LOOPS * (threads // 32) / best("tensor", struct.pack("<Qi", y, LOOPS))
+    bandwidth = 16 * threads * steps / best("sweep", struct.pack("<QQi", y, x, steps))
     return {"peak_gflops": round(peak / 1e9, 1), "mma_gflops": round(tensor / 1e9, 1),
             "bandwidth_gbs": round(bandwidth / 1e9, 1), "busy_mhz": float(busy)}
