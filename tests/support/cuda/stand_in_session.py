@@ -27,7 +27,7 @@ COUNTS = ("memory", "streams", "contexts", "modules", "graphs", "events", "launc
 
 
 def counts() -> dict[str, int]:
-    """What is live in the stand-in, and how often it launched, filled and refused."""
+    """The numbers of live things in the stand-in, and of its launches, fills and refusals."""
     numbers = (ctypes.c_int * len(COUNTS))()
     driver_library.stand_in_counts(numbers)
     return dict(zip(COUNTS, numbers, strict=True))
