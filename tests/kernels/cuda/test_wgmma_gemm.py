@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from seqtune.errors import UnavailableError
 from seqtune.kernels.accelerators import described
 from seqtune.kernels.cuda.source.warpgroup_tile import UNIT_REGISTERS
 from seqtune.kernels.cuda.wgmma_gemm import IMPLEMENTATION, KERNEL
@@ -15,6 +16,7 @@ from seqtune.kernels.implementation import KernelSource
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.backends.cuda.compiler import OPTIONS, run_nvrtc, target
 from seqtune.tuner.measuring.timing import prepare
 from tests.support.cuda.shim import ShimError, run_on_shim, why_not_here
 
@@ -126,3 +128,20 @@ def test_registers_and_memory_of_every_configuration_fit_a_multiprocessor() -> N
             assert 24 <= fetcher < consumer <= 256
             assert fetcher % 8 == consumer % 8 == 0
             assert 128 * tile.resident * (fetcher + tile.consumers * consumer) <= UNIT_REGISTERS
+
+
+@pytest.mark.parametrize("settings", [{"block_m": 256, "block_n": 192}, {"cluster": 2, "block_k": 128, "stages": 2}])
+def test_the_assembler_neither_spills_nor_runs_products_one_by_one(settings: dict[str, int | str]) -> None:
+    problem = Problem.make("gemm", m=4096, n=4096, k=4096, dtype="bf16", bias="yes")
+    assert H200 is not None
+    space = SearchSpace(KERNEL, problem, H200)
+    configuration = space.nearest({**dict(KERNEL.default), **settings})
+    assert all(configuration[name] == value for name, value in settings.items())
+    source = IMPLEMENTATION.source(problem, H200, configuration)
+    try:
+        _, messages = run_nvrtc(source.text, (f"--gpu-architecture={target(H200)}", *OPTIONS, *source.options))
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    assert "C75" not in messages  # C7508: setmaxnreg is ignored; C7510 and following: products wait for each other
+    assert "warning" not in messages
+    assert "0 bytes spill stores, 0 bytes spill loads" in messages
