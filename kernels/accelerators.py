@@ -65,8 +65,8 @@ def _nvidia() -> dict[str, Architecture]:
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     **_nvidia(),
-    "gfx90a": Architecture("gfx90a", 128, 1024, 2048, 32, 64 * KIBI, 64 * KIBI, 0, 16 * KIBI, 131072, 64),
-    "gfx942": Architecture("gfx942", 256, 2048, 2048, 32, 64 * KIBI, 64 * KIBI, 0, 32 * KIBI, 131072, 64),
+    "gfx90a": Architecture("gfx90a", 64, 1024, 2048, 32, 64 * KIBI, 64 * KIBI, 0, 16 * KIBI, 131072, 64),
+    "gfx942": Architecture("gfx942", 128, 2048, 2048, 32, 64 * KIBI, 64 * KIBI, 0, 32 * KIBI, 131072, 64),
     "gfx1032": Architecture("gfx1032", 64, 128, 1024, 16, 64 * KIBI, 64 * KIBI, 0, 16 * KIBI, 131072, 32),
     "gfx1100": Architecture("gfx1100", 128, 512, 1024, 16, 64 * KIBI, 64 * KIBI, 0, 32 * KIBI, 196608, 32),
 }
