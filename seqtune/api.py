@@ -86,8 +86,11 @@ def compile_check(device: Device | str, words: Sequence[str] = (), sample: int =
     families = [family for family in families if family.implementation is not None]
     if not families:
         raise MisuseError(f"{' '.join(words)[:60] or target.name} has no code here that could be compiled")
-    return CompileReport(target, sample, seed, tuple(check_families(families, target, sample, seed, problems,
-                                                                    progress)))
+    checks = check_families(families, target, sample, seed, problems, progress)
+    if not checks:
+        raise MisuseError(f"{', '.join(family.name for family in families) or 'no kernel family'} is not for "
+                          f"{target.name} (seqtune kernels shows what a family solves)")
+    return CompileReport(target, sample, seed, tuple(checks))
 
 
 def kernel_json(family: Kernel) -> dict[str, object]:

@@ -69,14 +69,25 @@ Progress = Callable[[str], None]
 
 def check_families(families: Iterable[Kernel], device: Device, sample: int, seed: int,
                    problems: Sequence[Problem] = (), progress: Progress = lambda step: None) -> list[FamilyCheck]:
-    """Compile `sample` random configurations of each family. Raises MisuseError, UnavailableError."""
+    """Compile `sample` random configurations of each family, except those that are not for the device.
+
+    Raises MisuseError, UnavailableError.
+    """
     if device.backend not in OFFLINE_COMPILERS:
         raise MisuseError(f"kernels of {device.backend} are compiled where they run; "
                           f"--compile is for {', '.join(OFFLINE_COMPILERS)}")
     factory = resolve(OFFLINE_COMPILERS[device.backend])
     assert callable(factory)
     compiler: OfflineCompiler = factory(device)
-    return [check_family(family, device, compiler, sample, seed, problems, progress) for family in families]
+    return [check_family(family, device, compiler, sample, seed, problems, progress) for family in families
+            if is_for(family, device)]
+
+
+def is_for(family: Kernel, device: Device) -> bool:
+    """Whether the family solves any problem on the device, by the conditions that name facts of devices alone."""
+    names = device.names()
+    return all(condition.expression(names) for condition in family.solves
+               if names.keys() >= set(condition.expression.names))
 
 
 def check_family(family: Kernel, device: Device, compiler: OfflineCompiler, sample: int, seed: int,

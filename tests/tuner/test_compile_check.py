@@ -12,7 +12,7 @@ from seqtune.errors import UnavailableError
 from seqtune.kernels.accelerators import described
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import KernelSource, Launch, Phase
-from seqtune.kernels.kernel import Configuration, Kernel, Parameter
+from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.operations.table import OPERATIONS
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.random_configurations import random_configurations
@@ -100,6 +100,11 @@ def test_a_limit_of_the_device_that_is_exceeded_is_found() -> None:
     check, = check_families([family("GOOD")], small, 12, 0)
     assert {finding.message for finding in check.contradictions} == {
         "work needs 512 bytes of shared memory; the device has 256"}
+
+
+def test_a_family_for_other_devices_is_left_out() -> None:
+    newer = replace(family("GOOD"), solves=(Constraint.of("compute_capability >= 100", "newer GPUs"),))
+    assert check_families([newer], h200(), 3, 0) == []
 
 
 def test_a_failure_carries_the_compilers_first_error() -> None:
