@@ -52,7 +52,7 @@ def interface(gpu: str, layout: str, precision: str) -> Any:
 
 
 def first_answer(problem: Problem, model: str) -> Mapping[str, int]:
-    """The first answer for a matrix product on a GPU: tile sizes, stages, warps, split and group.
+    """The first answer for a matrix product on a GPU, in the words of triton.gemm.
 
     Raises UnavailableError if the package is missing or does not know the GPU or the element type.
     """
@@ -71,5 +71,6 @@ def first_answer(problem: Problem, model: str) -> Mapping[str, int]:
         raise UnavailableError(f"nvidia-matmul-heuristics has no answer for {problem.brief()}")
     answer = answers[0]["kernel"]
     warps = (answer.cta_tile_m // answer.warp_tile_m) * (answer.cta_tile_n // answer.warp_tile_n)
-    return {"block_m": answer.cta_tile_m, "block_n": answer.cta_tile_n, "block_k": answer.cta_tile_k,
-            "stages": answer.stages, "warps": warps, "split_k": answer.split_k, "group_m": answer.swizzle_factor}
+    return {"BLOCK_M": answer.cta_tile_m, "BLOCK_N": answer.cta_tile_n, "BLOCK_K": answer.cta_tile_k,
+            "GROUP_M": answer.swizzle_factor, "SPLIT_K": answer.split_k, "num_warps": warps,
+            "num_stages": answer.stages}

@@ -117,16 +117,13 @@ def triton_entries(day: Day, problem: Problem, notes: list[str]) -> list[Entry]:
     try:
         device = triton_device(day)
         answer = first_answer(problem, day.device.model)
-        space = Task.of(problem, device).spaces[0]
+        default = Task.of(problem, device).default
     except (UnavailableError, KernelError) as error:
         if str(error) not in notes:
             notes.append(str(error))
         return []
-    settings = {name: answer.get(name, value) for name, value in space.default.settings}
-    configuration = space.nearest(settings)
-    if dict(configuration.settings) != settings:
-        notes.append(f"{problem.brief()}: {PEER_OF_TRITON} answered {dict(answer)}; nearest: {configuration.brief()}")
-    return [Entry(device, PEER_OF_TRITON, configuration)]
+    settings = {name: answer.get(name, value) for name, value in default.settings}  # also outside of our space
+    return [Entry(device, PEER_OF_TRITON, Configuration.of(default.kernel, settings))]
 
 
 def in_turns(day: Day, problem: Problem, entries: list[Entry], notes: list[str]) -> list[dict[str, Any]]:
