@@ -170,6 +170,7 @@ def main() -> None:
     if given.again:
         for item in slices:
             state.forget(item.name)
+            day.path("results", f"{item.name}.json").unlink(missing_ok=True)
     until = time.monotonic() + (60 * given.minutes if given.minutes else 1e9)
     failed: list[str] = []
     with stoppable():

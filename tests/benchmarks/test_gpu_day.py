@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu import gpu_day, home
+from benchmarks.gpu import collecting, gpu_day, home
 from benchmarks.gpu.checks.contracts import counts_of
 from benchmarks.gpu.checks.sanitizer import findings
 from benchmarks.gpu.contests.heuristics import gpu_of
@@ -219,3 +219,18 @@ def test_ratios_are_of_the_fastest_peer() -> None:
     times = {"torch.matmul": 2.0, "torch.compile max-autotune": 4.0, "default": 4.0, "tuned": 1.0}
     rows = [{"problem": "p", "method": method, "seconds": seconds} for method, seconds in times.items()]
     assert summary(rows) == pytest.approx({"default": 0.5, "tuned": 2.0})
+
+
+def test_a_day_goes_on_from_what_was_brought_home(tmp_path: Path) -> None:
+    day = day_in(tmp_path / "there")
+    DayState(day)
+    day.write_result("conv-fp32", collecting.conv(day, "conv-fp32").result)
+    home.bring_home(day)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there" / "home").rename(tmp_path / "here" / "home")
+    again = day_in(tmp_path / "here")
+    assert home.restore(again)
+    assert count(tmp_path / "here" / "journals" / "conv-fp32.sqlite") == count(
+        tmp_path / "there" / "journals" / "conv-fp32.sqlite") > 0
+    assert again.result("conv-fp32") == day.result("conv-fp32")
+    assert home.restore(again) == []  # what is there already is not read again
