@@ -16,6 +16,10 @@ One row per measurement. Columns (Parquet types in SCHEMA):
     run            purpose of the measurement: a strategy, or `final`, `verify` or `again` for an intended repetition
     toolchain      Device.toolchain when measured
     workspace      bytes that the kernel needs besides its tensors; 0 if none, or not known
+    registers      registers of a thread, as built; 0 if the resources are not known (then the next three are 0, too)
+    shared_bytes   bytes of shared memory of a block, static and dynamic
+    spill_bytes    bytes that a thread stores and loads because its registers do not suffice
+    occupancy      share of a unit's warps that run at a time, 0 to 1
 
 If the parameters of a kernel are not known (a foreign one of which only a time is known), the configuration is `{}`.
 
@@ -48,6 +52,7 @@ from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import parse_keys
 from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.resource_usage import ResourceUsage
 
 from .journal import REPEATED, Journal
 from .record import Measurement, Record, Status
@@ -61,8 +66,13 @@ SCHEMA = pa.schema([
     ("configuration", _WORD), ("status", _WORD), ("seconds", pa.float32()), ("spread", pa.float32()),
     ("samples", pa.int32()), ("error", pa.float32()), ("build_seconds", pa.float32()), ("run", _WORD),
     ("toolchain", _WORD), ("workspace", pa.int64()),
+    ("registers", pa.int32()), ("shared_bytes", pa.int32()), ("spill_bytes", pa.int32()), ("occupancy", pa.float32()),
 ])
-ADDED = {"workspace": 0}  # columns that older files lack, with their default
+TYPES: dict[str, Any] = {  # of the columns of numbers, in memory
+    name: SCHEMA.field(name).type.to_pandas_dtype() for name in SCHEMA.names if SCHEMA.field(name).type != _WORD}
+ADDED: dict[str, Any] = {  # columns that older files lack, with their default: not known
+    "workspace": np.int64(0), "registers": np.int32(0), "shared_bytes": np.int32(0), "spill_bytes": np.int32(0),
+    "occupancy": np.float32(0)}
 MANY_PROBLEMS = 5_000  # if there are more, features are not written out for problems whose key contains them
 
 
@@ -104,7 +114,7 @@ class Dataset:
             row = (record.device, record.problem.key, record.configuration.kernel, record.kernel_version,
                    record.configuration.key, measurement.status.value, measurement.seconds, measurement.spread,
                    len(measurement.samples), np.nan if measurement.error is None else measurement.error,
-                   measurement.build_seconds, record.run, record.toolchain, 0)
+                   measurement.build_seconds, record.run, record.toolchain, 0, *_needs(measurement.resources))
             for name, value in zip(SCHEMA.names, row, strict=True):
                 columns[name].append(value)
         problems = {problem.key: problem for problem in journal.problems()}
@@ -223,9 +233,23 @@ class Dataset:
         for row in rows:
             correct = row.status == Status.CORRECT.value
             measurement = Measurement(Status(row.status), (float(row.seconds),) if correct else (),
-                                      None if np.isnan(row.error) else float(row.error), float(row.build_seconds))
+                                      None if np.isnan(row.error) else float(row.error), float(row.build_seconds),
+                                      resources=_resources(row))
             yield Record(self.known_problems[row.problem], row.device, int(row.kernel_version),
                          configuration(row.kernel, row.configuration), row.toolchain, measurement, run=row.run)
+
+
+def _needs(resources: ResourceUsage | None) -> tuple[int, int, int, float]:
+    """The values of the columns from `registers` on."""
+    if resources is None:
+        return 0, 0, 0, 0.0
+    return resources.registers, resources.shared_bytes, resources.spill_bytes, resources.occupancy
+
+
+def _resources(row: Any) -> ResourceUsage | None:
+    if not row.registers:
+        return None
+    return ResourceUsage(int(row.registers), int(row.shared_bytes), int(row.spill_bytes), float(row.occupancy))
 
 
 def configuration(kernel: str, settings: str) -> Configuration:
@@ -247,11 +271,7 @@ def _other_machines(left_out: Mapping[tuple[str, str], int]) -> str:
 
 def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:
     frame = pd.DataFrame({name: columns[name] for name in SCHEMA.names})
-    for name in ("seconds", "spread", "error", "build_seconds"):
-        frame[name] = frame[name].astype(np.float32)
-    for name in ("kernel_version", "samples", "workspace"):
-        frame[name] = frame[name].astype(np.int64 if name == "workspace" else np.int32)
-    return frame
+    return frame.astype(TYPES)
 
 
 def _checked(frame: pd.DataFrame, path: Path, devices: Mapping[str, Device],
@@ -273,5 +293,8 @@ def _checked(frame: pd.DataFrame, path: Path, devices: Mapping[str, Device],
     correct = frame["status"] == Status.CORRECT.value
     if not bool((frame.loc[correct, "seconds"] > 0).all()):
         raise FormatError(f"{path}: a correct trial needs seconds above 0")
+    needs = frame[["registers", "shared_bytes", "spill_bytes", "occupancy"]]
+    if bool((needs < 0).any(axis=None)) or bool((frame["occupancy"] > 1).any()):
+        raise FormatError(f"{path}: the resources of a kernel are at least 0, and its occupancy at most 1")
     frame["seconds"] = frame["seconds"].where(correct, np.inf).astype(np.float32)
     return frame

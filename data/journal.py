@@ -22,6 +22,7 @@ from seqtune.errors import FormatError, MisuseError, SeqtuneError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.resource_usage import ResourceUsage
 
 from .journal_schema import FIELDS, check_header, check_tables, create, migrate
 from .record import Measurement, Record, Status
@@ -98,7 +99,8 @@ class Journal:
                 (problem, device, record.configuration.kernel, record.kernel_version, record.configuration.key,
                  record.toolchain, measurement.status.value, json.dumps(list(measurement.samples)), measurement.error,
                  measurement.build_seconds, measurement.message, record.when or time.time(), record.run, record.host,
-                 record.machine, record.session, record.stage, record.budget))
+                 record.machine, record.session, record.stage, record.budget,
+                 None if measurement.resources is None else json.dumps(measurement.resources.to_json())))
         return cursor.rowcount == 1
 
     def add_device(self, device: Device) -> None:
@@ -176,9 +178,11 @@ class Journal:
             devices = dict(self._connection.execute("SELECT id, key FROM devices"))
             for row in self._connection.execute(f"SELECT {FIELDS} FROM {table} WHERE {where} {more}",
                                                 (*arguments, *values)):
-                measurement = Measurement(Status(row[6]), tuple(json.loads(row[7])), row[8], row[9], row[10])
+                resources = None if row[-1] is None else ResourceUsage.from_json(json.loads(row[-1]))
+                measurement = Measurement(Status(row[6]), tuple(json.loads(row[7])), row[8], row[9], row[10],
+                                          resources=resources)
                 yield Record(problem or problems[row[0]], devices[row[1]], row[3],
-                             Configuration.of(row[2], json.loads(row[4])), row[5], measurement, *row[11:])
+                             Configuration.of(row[2], json.loads(row[4])), row[5], measurement, *row[11:-1])
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.resource_usage import ResourceUsage
 
 
 class Status(StrEnum):
@@ -39,6 +40,7 @@ class Measurement:
     message: str = ""  # one line of detail for a failure
     damaged: bool = field(default=False, compare=False)  # it wrote outside its buffers, so no later measurement of
     #                                                      its process can be trusted; not stored in journals
+    resources: ResourceUsage | None = None  # of what was built; None where nothing was, or the backend cannot tell
 
     @property
     def seconds(self) -> float:
@@ -63,18 +65,20 @@ class Measurement:
     def to_json(self) -> dict[str, object]:
         """The measurement as a flat JSON object."""
         return {"status": self.status.value, "samples": list(self.samples), "error": self.error,
-                "build_seconds": self.build_seconds, "message": self.message, "damaged": self.damaged}
+                "build_seconds": self.build_seconds, "message": self.message, "damaged": self.damaged,
+                "resources": None if self.resources is None else self.resources.to_json()}
 
     @classmethod
     def from_json(cls, content: Mapping[str, object]) -> Measurement:
         """The inverse of `to_json`, for messages between processes of this package."""
         samples, error, build = content["samples"], content["error"], content["build_seconds"]
+        resources = content["resources"]
         assert isinstance(samples, list)
         assert isinstance(build, int | float)
         assert error is None or isinstance(error, int | float)
         return cls(Status(str(content["status"])), tuple(float(s) for s in samples),
                    None if error is None else float(error), float(build), str(content["message"]),
-                   bool(content["damaged"]))
+                   bool(content["damaged"]), None if resources is None else ResourceUsage.from_json(resources))
 
 
 @dataclass(frozen=True, slots=True)

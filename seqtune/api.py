@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqtune.data.record import Measurement, Status
+from seqtune.data.record import Status
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import includes
 from seqtune.kernels.kernel import Configuration, Kernel
@@ -31,7 +31,7 @@ from .exchange import export, import_data
 from .inputs import as_device, as_problem, as_problems, check_positive, load_checkpoint
 from .learning import evaluate, read_measurements, retrain, train
 from .proposals import predictor_for, propose, seeds_for
-from .results import CompileReport, Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport, finite
+from .results import CompileReport, Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport
 
 if TYPE_CHECKING:
     from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
@@ -246,10 +246,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         tasks = tasks_for(wanted, target, families, lambda problem, reason: skipped.append((problem, reason)))
         for result in (tune_all(tasks, records, measurer, Budget(trials, seconds), options) if total is None
                        else campaign(tasks, records, measurer, total, options)):
-            default = dict(result.finalists).get(result.default)
-            results.append(Tuned(
-                result.problem, result.configuration, _seconds(result.measurement), result.default, _seconds(default),
-                result.done, result.done - result.resumed, failed[result.problem], result.space, result.confidence))
+            results.append(Tuned.of(result, failed[result.problem]))
         return TuningReport(target, records.path if replayed is None else None, tuple(results), tuple(skipped),
                             None if replay is None else str(replay))
 
@@ -266,10 +263,6 @@ def _replay(data: str | Path, device: Device | str | None, problems: Sequence[Pr
     if not any(problem in measurer for problem in problems):
         raise MisuseError(f"{data} has no record of {problems[0].brief()} on {recorded.name} with today's kernels")
     return measurer
-
-
-def _seconds(measurement: Measurement | None) -> float | None:
-    return None if measurement is None else finite(measurement.seconds)
 
 
 def demo(seconds: float = SECONDS, *, checkpoint: str | Path | None = None, journal: str | Path | None = None,

@@ -12,10 +12,12 @@ from seqtune.data.record import Measurement
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.resource_usage import ResourceUsage
 
 if TYPE_CHECKING:
     from seqtune.predictor.model import ResultRow
     from seqtune.tuner.compile_check import FamilyCheck
+    from seqtune.tuner.tune import TuningResult
 
 
 def duration(seconds: float | None) -> str:
@@ -46,7 +48,10 @@ class Proposal:
     measurement: Measurement | None = None
 
     def to_json(self) -> dict[str, object]:
-        """A JSON object, with `status`, `seconds`, `spread` and `error` where it was measured."""
+        """A JSON object, with `status`, `seconds`, `spread` and `error` where it was measured.
+
+        `resources` are the registers and memory that it needs, where a GPU's backend told them.
+        """
         fields: dict[str, object] = {
             "kernel": self.configuration.kernel, "configuration": dict(self.configuration.settings),
             "probability": self.probability}
@@ -54,6 +59,8 @@ class Proposal:
         if measurement is not None:
             fields |= {"status": measurement.status.value, "seconds": finite(measurement.seconds),
                        "spread": measurement.spread, "error": finite(measurement.error)}
+            if measurement.resources is not None:
+                fields["resources"] = measurement.resources.to_json()
             if measurement.message:
                 fields["message"] = measurement.message
         return fields
@@ -160,6 +167,16 @@ class Tuned:
     failed: int
     space: int  # number of valid configurations
     confidence: float | None  # that the best beats the runner-up: 1 - p of a t-test over the finals
+    best_resources: ResourceUsage | None = None  # that the best needs; None on the CPU
+
+    @classmethod
+    def of(cls, result: TuningResult, failed: int) -> Tuned:
+        """The result of a search of which `failed` trials failed."""
+        best, default = result.measurement, dict(result.finalists).get(result.default)
+        return cls(result.problem, result.configuration, None if best is None else finite(best.seconds),
+                   result.default, None if default is None else finite(default.seconds), result.done,
+                   result.done - result.resumed, failed, result.space, result.confidence,
+                   None if best is None else best.resources)
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
@@ -167,7 +184,10 @@ class Tuned:
             return None if configuration is None else {
                 "kernel": configuration.kernel, "configuration": dict(configuration.settings), "seconds": seconds}
 
-        return {"problem": self.problem.to_json(), "best": timed(self.best, self.best_seconds),
+        best = timed(self.best, self.best_seconds)
+        if best is not None and self.best_resources is not None:
+            best["resources"] = self.best_resources.to_json()
+        return {"problem": self.problem.to_json(), "best": best,
                 "default": timed(self.default, self.default_seconds), "trials": self.trials,
                 "measured": self.measured, "failed": self.failed, "space": self.space,
                 "confidence": self.confidence}

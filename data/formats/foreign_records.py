@@ -23,7 +23,7 @@ from seqtune.kernels.kernel import Constraint, Kernel, Parameter, Setting
 from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.problem import Problem
 
-from ..dataset import SCHEMA, Dataset
+from ..dataset import ADDED, SCHEMA, Dataset
 from ..record import Status
 from .format import ImportResult
 
@@ -237,5 +237,5 @@ def _frame(file: ForeignRecords, kernel: Kernel, device: str, problem: str) -> p
         "status": [status.value for status in statuses], "seconds": np.asarray(seconds, np.float32),
         "spread": np.asarray(spread, np.float32), "samples": np.asarray(samples, np.int32),
         "error": np.float32("nan"), "build_seconds": np.asarray(build, np.float32), "run": RUN, "toolchain": "",
-        "workspace": np.int64(0)}, index=range(len(file.rows)))[SCHEMA.names]
+        **ADDED}, index=range(len(file.rows)))[SCHEMA.names]
     return frame

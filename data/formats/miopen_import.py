@@ -27,7 +27,7 @@ from seqtune.kernels.miopen.xdlops_tables import RowSolver
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 
-from ..dataset import SCHEMA, Dataset
+from ..dataset import ADDED, SCHEMA, Dataset
 from ..record import Status
 from .format import Format, ImportResult
 from .miopen_files import FindDb, PerfDb, read
@@ -233,7 +233,7 @@ def _rows(device: Device, problem: Any, kernel: Any, configuration: Any, status:
         "device": device.key, "problem": problem, "kernel": kernel, "kernel_version": np.int32(1),
         "configuration": configuration, "status": status.value, "seconds": np.float32(seconds),
         "spread": np.float32(0), "samples": np.int32(status is Status.CORRECT), "error": np.float32("nan"),
-        "build_seconds": np.float32(0), "run": run, "toolchain": device.toolchain, "workspace": workspace,
+        "build_seconds": np.float32(0), "run": run, "toolchain": device.toolchain, **ADDED, "workspace": workspace,
     }, index=range(len(problem)))
     ordered: pd.DataFrame = rows[SCHEMA.names].astype({"workspace": np.int64})
     return ordered

@@ -22,7 +22,7 @@ from seqtune.kernels.triton.fused_moe import KERNEL as FUSED_MOE
 from seqtune.kernels.triton.scaled_gemm import KERNEL as SCALED_GEMM
 from seqtune.kernels.triton.served_tile import AMD_ONLY
 
-from ..dataset import SCHEMA, Dataset, configuration
+from ..dataset import ADDED, SCHEMA, TYPES, Dataset, configuration
 from ..record import Status
 from ..serving.gpu import gpu_of
 from ..serving.table_file import Settings, Table, TableFile, read_table
@@ -60,9 +60,7 @@ def read_choices(paths: Sequence[Path]) -> ImportResult:
             rows += _rows(file, table, device, version, problems, skipped)
         reports.append({"path": str(path), "rows": len(rows) - before, "skipped": dict(sorted(skipped.items()))})
     frame = pd.DataFrame(rows, columns=SCHEMA.names).drop_duplicates(ignore_index=True)
-    types = {"kernel_version": np.int32, "samples": np.int32, "workspace": np.int64,
-             **dict.fromkeys(("seconds", "spread", "error", "build_seconds"), np.float32)}
-    data = Dataset(frame.astype(types), devices, problems, provenance={"source": "tuned files of vLLM or SGLang"})
+    data = Dataset(frame.astype(TYPES), devices, problems, provenance={"source": "tuned files of vLLM or SGLang"})
     return ImportResult(data, reports)
 
 
@@ -81,7 +79,7 @@ def _rows(file: TableFile, table: Table, device: Device, version: str, problems:
             "device": device.key, "problem": problem.key, "kernel": kernel.name, "kernel_version": kernel.version,
             "configuration": json.dumps(values, separators=(",", ":")), "status": Status.CHOSEN.value,
             "seconds": np.inf, "spread": 0.0, "samples": 0, "error": np.nan, "build_seconds": 0.0, "run": RUN,
-            "toolchain": f"{_TOOLCHAIN}{version}" if version else "", "workspace": 0})
+            "toolchain": f"{_TOOLCHAIN}{version}" if version else "", **ADDED})
     return rows
 
 

@@ -235,7 +235,7 @@ def damaged(path: Path, kind: str) -> None:
             path.write_bytes(path.read_bytes()[:path.stat().st_size // 2])
         elif kind == "newer":
             newer = sqlite3.connect(path)
-            newer.execute("PRAGMA user_version = 3")
+            newer.execute("PRAGMA user_version = 4")
             newer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             newer.close()
         elif kind == "overwritten":
@@ -246,7 +246,7 @@ def damaged(path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize(("kind", "words"), [
     ("text", "is not a journal"), ("short", "is not a journal"), ("folder", "is a folder"),
-    ("foreign", "not a journal of seqtune"), ("truncated", "is truncated"), ("newer", "version 3"),
+    ("foreign", "not a journal of seqtune"), ("truncated", "is truncated"), ("newer", "version 4"),
     ("overwritten", "is damaged")])
 def test_what_is_no_journal_is_refused_in_one_line_and_left_alone(tmp_path: Path, kind: str, words: str) -> None:
     path = tmp_path / "journal.sqlite"

@@ -22,6 +22,7 @@ from seqtune.kernels.implementation import Array, KernelSource, Launch, Phase
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.tuner.backends.backend import BuildError, DeviceLost, LaunchError, wall_clock
 
 DEEDS = ("good", "compile", "wrong", "nan", "unwritten", "overrun", "launch", "mistake", "segv", "abort", "loop",
@@ -54,6 +55,7 @@ IR_KERNEL = Kernel("planted.ir", "gemm", ("llvm",), (Parameter("deed", tuple(_IR
 KERNELS = {"planted.gemm": "planted:KERNEL", "planted.good": "planted:GOOD", "planted.ir": "planted:IR_KERNEL"}
 PATH = [str(Path(__file__).resolve().parent)]
 PROBLEM = Problem.make("gemm", m=8, n=8, k=8)
+RESOURCES = ResourceUsage(registers=40, shared_bytes=2048, spill_bytes=16, occupancy=0.75)  # as on a GPU
 
 
 def deed(name: str, number: int = 0, wait: int = 0) -> Configuration:
@@ -99,6 +101,7 @@ class PlantedExecutable:
 
     def __init__(self, deed: str, wait: float, problem: Problem) -> None:
         self.build_seconds = 0.001
+        self.resources: ResourceUsage | None = RESOURCES
         self.deed, self.wait = deed, wait
         self.y = np.zeros((problem.size("m"), problem.size("n")), dtype=np.float32)
         self.overran = False

@@ -17,6 +17,7 @@ from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.resource_usage import ResourceUsage
 
 
 class BuildError(Exception):
@@ -24,7 +25,11 @@ class BuildError(Exception):
 
 
 class LaunchError(Exception):
-    """The driver refused the launch; becomes Status.RUNTIME."""
+    """The driver refused the launch; becomes Status.RUNTIME. `resources` are those of the kernel that was built."""
+
+    def __init__(self, message: str, resources: ResourceUsage | None = None) -> None:
+        super().__init__(message)
+        self.resources = resources
 
 
 class DeviceLost(Exception):
@@ -43,6 +48,7 @@ class Executable(Protocol):
     """A built configuration with its buffers. Not thread-safe; close it when done."""
 
     build_seconds: float
+    resources: ResourceUsage | None  # None where the backend cannot tell: on the CPU
 
     def load(self, operands: Operands) -> None:
         """Copy the operands into the buffers, the constant one packed. Names and shapes are `Operation.operands`."""

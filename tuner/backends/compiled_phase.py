@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,6 +10,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.occupancy import Occupancy, occupancy
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.resource_usage import ResourceUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,15 @@ class CompiledPhase:
     def occupancy(self, device: Device) -> Occupancy:
         """The blocks that a unit of the device holds."""
         return occupancy(device, self.threads, self.registers, self.shared)
+
+    def usage(self, device: Device) -> ResourceUsage:
+        """The needs to keep with a measurement on the device."""
+        return ResourceUsage(self.registers, self.shared, self.spill_bytes, self.occupancy(device).share)
+
+
+def resource_usage(phases: Iterable[CompiledPhase], device: Device) -> ResourceUsage | None:
+    """The worst needs of the phases of a launch; None if it has none."""
+    return ResourceUsage.worst(phase.usage(device) for phase in phases)
 
 
 class OfflineCompiler(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -88,12 +88,17 @@ def prepare(problem: Problem, seed: int = 0) -> tuple[Operands, Expected]:
     return operands, Expected(y, float(np.abs(y).max()) or 1.0, allowed, np.empty_like(y))
 
 
+def measured(executable: Executable, status: Status, samples: tuple[float, ...] = (), error: float | None = None,
+             message: str = "", damaged: bool = False) -> Measurement:
+    """The measurement of an executable, with the seconds of its build and its resources."""
+    return Measurement(status, samples, error, executable.build_seconds, message, damaged, executable.resources)
+
+
 def check(executable: Executable, operands: Operands, expected: Expected) -> tuple[Measurement, float]:
     """Load, poison, run once and compare. Returns a measurement without samples and the seconds of that launch.
 
     Raises LaunchError.
     """
-    build = executable.build_seconds
     executable.load(operands)
     executable.poison()
     start = time.perf_counter()
@@ -101,15 +106,15 @@ def check(executable: Executable, operands: Operands, expected: Expected) -> tup
     first = time.perf_counter() - start
     overrun = executable.overrun()
     if overrun is not None:
-        return Measurement(Status.CORRECTNESS, (), None, build, f"wrote outside its buffer: {overrun}",
-                           damaged=True), first
+        return measured(executable, Status.CORRECTNESS, message=f"wrote outside its buffer: {overrun}",
+                        damaged=True), first
     error = expected.error(executable.output())
     if math.isnan(error):
-        return Measurement(Status.CORRECTNESS, (), None, build, "NaN in the output, or part of it never written"), first
+        return measured(executable, Status.CORRECTNESS, message="NaN in the output, or part of it never written"), first
     if error > expected.tolerance:
         message = f"wrong result: error {error:.2e}, allowed {expected.tolerance:.0e}"
-        return Measurement(Status.CORRECTNESS, (), error, build, message), first
-    return Measurement(Status.CORRECT, (), error, build), first
+        return measured(executable, Status.CORRECTNESS, error=error, message=message), first
+    return measured(executable, Status.CORRECT, error=error), first
 
 
 def sample(timed: Callable[[int], float], least_seconds: float, calls: int) -> tuple[float, int]:
@@ -151,8 +156,8 @@ def check_and_time(executable: Executable, operands: Operands, expected: Expecte
             if hopeless:
                 time.sleep(options.second_look)
     except LaunchError as error:
-        return Measurement(Status.RUNTIME, (), None, executable.build_seconds, one_line(error))
-    return Measurement(Status.CORRECT, tuple(samples), checked.error, executable.build_seconds)
+        return measured(executable, Status.RUNTIME, message=one_line(error))
+    return measured(executable, Status.CORRECT, tuple(samples), checked.error)
 
 
 def time_in_rounds(executables: Sequence[Executable | None], operands: Operands, expected: Expected, rounds: int,
@@ -175,7 +180,7 @@ def time_in_rounds(executables: Sequence[Executable | None], operands: Operands,
             checked, first = check(executable, operands, expected)
             calls[index] = max(1, math.ceil(options.sample_seconds / max(first, 1e-7)))
         except LaunchError as error:
-            checked = Measurement(Status.RUNTIME, (), None, executable.build_seconds, one_line(error))
+            checked = measured(executable, Status.RUNTIME, message=one_line(error))
         measurements.append(checked)
     samples: list[list[float]] = [[] for _ in executables]
     generator = np.random.default_rng(options.order_seed)
@@ -190,9 +195,9 @@ def time_in_rounds(executables: Sequence[Executable | None], operands: Operands,
                 seconds, calls[index] = sample(executable.time, options.sample_seconds, calls[index])
                 samples[index].append(seconds)
             except LaunchError as error:
-                measurements[index] = Measurement(Status.RUNTIME, (), None, executable.build_seconds, one_line(error))
+                measurements[index] = measured(executable, Status.RUNTIME, message=one_line(error))
     return [
-        Measurement(Status.CORRECT, tuple(samples[index]), checked.error, checked.build_seconds)
+        replace(checked, samples=tuple(samples[index]))
         if checked is not None and checked.status is Status.CORRECT else checked
         for index, checked in enumerate(measurements)
     ]

@@ -5,11 +5,13 @@
     parent: {device, backend, operations, kernels, path}  first: the parent's tables; `backend` is null except in tests
     worker: {ready: true, build_allowance: seconds} or {error: text}
     parent: {do: "measure", problem, kernel, configurations, options, best}
-    worker: {prepared}, then for each configuration {built} and {measurement}, then {done}
+    worker: {prepared}, then for each configuration {built: true, resources} and {measurement}, then {done}
     parent: {do: "compare", problem, entries: [[kernel, configuration]...], rounds, options}
-    worker: {prepared}, then {at: index} before each step, then {compared: [measurement or null...]} and {done}
+    worker: {prepared}, then {at: index, resources} before each step, then {compared: [measurement...]} and {done}
     parent: {do: "cancel"}                              the worker stops after the current configuration
     worker: {error: text}                               instead of {done}: the request itself is invalid
+
+`resources` are those of the executable (a ResourceUsage), or null where they are not known or it is not built yet.
 
 From a missing reply the parent infers which configuration crashed or hung. The process ends when its input ends.
 """
@@ -39,7 +41,7 @@ from seqtune.kernels.registry import KERNELS, kernel
 from seqtune.kernels.space import SearchSpace
 
 from ..backends.backend import Backend, BuildError, DeviceLost, Executable, LaunchError, open_backend
-from .timing import Expected, Options, check_and_time, prepare, time_in_rounds
+from .timing import Expected, Options, check_and_time, measured, prepare, time_in_rounds
 
 Message = dict[str, Any]
 
@@ -95,7 +97,7 @@ class Worker:
         except BuildError as error:
             return Measurement(Status.COMPILE, message=one_line(error))
         except LaunchError as error:
-            return Measurement(Status.RUNTIME, message=one_line(error))
+            return Measurement(Status.RUNTIME, message=one_line(error), resources=error.resources)
         except SeqtuneError as error:
             return Measurement(Status.CONSTRAINTS, message=one_line(error))
         except DeviceLost:
@@ -108,14 +110,13 @@ class Worker:
         executable = self._build(problem, configuration)
         if isinstance(executable, Measurement):
             return executable
-        self.send({"built": True})
+        self.send({"built": True, "resources": _resources(executable)})
         try:
             return check_and_time(executable, operands, expected, options, best)
         except DeviceLost:
             raise
         except Exception as error:
-            message = one_line(f"{type(error).__name__}: {error}")
-            return Measurement(Status.RUNTIME, (), None, executable.build_seconds, message)
+            return measured(executable, Status.RUNTIME, message=one_line(f"{type(error).__name__}: {error}"))
         finally:
             executable.close()
 
@@ -124,19 +125,19 @@ class Worker:
         executables: list[Executable | None] = []
         failed: dict[int, Measurement] = {}
         for index, (name, settings) in enumerate(request["entries"]):
-            self.send({"at": index})
+            self.send({"at": index, "resources": None})
             result = self._build(problem, Configuration.of(name, settings))
             if isinstance(result, Measurement):
                 failed[index] = result
             executables.append(None if isinstance(result, Measurement) else result)
         try:
-            measured = time_in_rounds(executables, operands, expected, request["rounds"], options,
-                                      lambda index: self.send({"at": index}))
+            timed = time_in_rounds(executables, operands, expected, request["rounds"], options, lambda index: self.send(
+                {"at": index, "resources": _resources(executables[index])}))
         finally:
             for executable in executables:
                 if executable is not None:
                     executable.close()
-        results = [failed[index] if measurement is None else measurement for index, measurement in enumerate(measured)]
+        results = [failed[index] if measurement is None else measurement for index, measurement in enumerate(timed)]
         self.send({"compared": [measurement.to_json() for measurement in results]})
 
 
@@ -182,6 +183,11 @@ def main() -> None:
             os._exit(1)
         except Exception as error:
             send({"error": _reason(error)})
+
+
+def _resources(executable: Executable | None) -> Message | None:
+    """The resources of an executable for a message."""
+    return None if executable is None or executable.resources is None else {**executable.resources.to_json()}
 
 
 def _reason(error: Exception) -> str:

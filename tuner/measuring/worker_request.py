@@ -14,6 +14,7 @@ from types import TracebackType
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.resource_usage import ResourceUsage
 
 from .timing import Options
 from .worker_process import START_SECONDS, Message, WorkerDied, WorkerLate, WorkerProcess
@@ -63,6 +64,7 @@ class WorkerRequest:
         self.entry = -1  # index of the comparison's entry on which the worker is working
         self._worker, self._problem, self._limits, self._message = worker, problem, limits, message
         self._cause = ""
+        self._resources: ResourceUsage | None = None  # of the executable that the worker runs now
 
     def __enter__(self) -> WorkerRequest:
         try:
@@ -83,8 +85,10 @@ class WorkerRequest:
 
     def measurement(self) -> Measurement | None:
         """The next configuration's measurement; None if the request is over."""
+        self._resources = None
         message = self._reply(self._limits.build)
         if message is not None and "built" in message:
+            self._resources = _resources(message)
             message = self._reply(self._limits.run)
         if message is None:
             return None
@@ -103,7 +107,7 @@ class WorkerRequest:
                 self._worker.answered += len(measurements)
                 self.finish()
                 return measurements
-            self.entry = message["at"]
+            self.entry, self._resources = message["at"], _resources(message)
         return None
 
     def finish(self) -> None:
@@ -114,8 +118,8 @@ class WorkerRequest:
     def failure(self) -> Measurement:
         """The measurement of the configuration on which the worker was lost: CRASH or TIMEOUT."""
         if self.state is RequestState.DEAD:
-            return Measurement(Status.CRASH, message=self._cause)
-        return Measurement(Status.TIMEOUT, message=(
+            return Measurement(Status.CRASH, message=self._cause, resources=self._resources)
+        return Measurement(Status.TIMEOUT, resources=self._resources, message=(
             f"no answer within {self._limits.build:.0f} s of building or {self._limits.run:.0f} s of running"))
 
     def unprepared(self) -> SeqtuneError:
@@ -153,3 +157,7 @@ class WorkerRequest:
                 pass
         except (WorkerDied, WorkerLate, SeqtuneError, KeyboardInterrupt):
             self._worker.kill()
+
+
+def _resources(message: Message) -> ResourceUsage | None:
+    return None if message["resources"] is None else ResourceUsage.from_json(message["resources"])

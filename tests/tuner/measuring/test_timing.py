@@ -14,6 +14,7 @@ from seqtune.data.record import Measurement, Status
 from seqtune.kernels.implementation import Array
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.tuner.backends.backend import LaunchError, wall_clock
 from seqtune.tuner.measuring.timing import Options, check_and_time, prepare, sample, time_in_rounds
 
@@ -24,6 +25,7 @@ class Fake:
     """Adds `slip` to one element; refuses the launch numbered `fail`."""
 
     build_seconds = 0.5
+    resources: ResourceUsage | None = None
 
     def __init__(self, slip: float = 0.0, fail: int = -1, log: list[str] | None = None, name: str = "") -> None:
         self.slip, self.fail, self.name = slip, fail, name

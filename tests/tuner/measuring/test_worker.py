@@ -60,6 +60,7 @@ def test_a_planted_kernel_is_recorded_with_its_status_and_the_run_goes_on(
     assert re.match(words, measurement.message), measurement.message
     assert "\n" not in measurement.message
     assert bool(measurement.samples) == (status is Status.CORRECT)
+    assert measurement.resources == (planted.RESOURCES if deed not in ("compile", "loop_in_build") else None)
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +82,7 @@ def test_planted_machine_code_is_recorded_with_its_status_and_the_run_goes_on(
     before, measurement, after = (measurement for _, measurement in llvm_runner.measure(problem, deeds, QUICK))
     assert (before.status.value, measurement.status.value, after.status.value) == ("correct", statuses, "correct")
     assert measurement.message
+    assert measurement.resources is None
 
 
 def test_a_configuration_outside_its_space_is_refused_with_the_reason(runner: Runner) -> None:
@@ -106,6 +108,14 @@ def test_a_crash_that_a_compared_kernel_caused_is_not_blamed_on_the_next() -> No
         measurements = measured(runner, planted.deed("good"), planted.deed("segv"))
     assert compared.status is Status.CORRECT
     assert [measurement.status for measurement in measurements] == [Status.CORRECT, Status.CRASH]
+
+
+def test_the_resources_of_compared_kernels_are_known_even_of_one_that_crashes(runner: Runner) -> None:
+    deeds = [planted.deed(name) for name in ("good", "segv", "compile", "launch")]
+    compared = runner.compare(planted.PROBLEM, deeds, 1, QUICK)
+    assert [measurement.status.value for measurement in compared] == ["correct", "crash", "compile", "runtime"]
+    assert [measurement.resources for measurement in compared] == [
+        planted.RESOURCES, planted.RESOURCES, None, planted.RESOURCES]
 
 
 def test_a_hopeless_candidate_is_dropped_early(runner: Runner) -> None:

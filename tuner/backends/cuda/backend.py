@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import struct
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,12 +26,12 @@ from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 
-from ..backend import BuildError
+from ..backend import LaunchError
+from ..compiled_phase import resource_usage
 from .compiler import CubinCompiler, Image
 from .discovery import devices, number_of, unavailable
 from .driver import Gpu, TimedGraph
 from .launch_limits import check_launch
-from .resources import Resources
 from .stored_operands import StoredOperands
 
 __all__ = ["CudaBackend", "CudaExecutable", "devices", "unavailable"]
@@ -94,6 +94,7 @@ class CudaExecutable:
         self.backend, self.problem, self.configuration = backend, problem, configuration
         self.implementation, self.image, self.launch = implementation, image, launch
         self.build_seconds = 0.0
+        self.resources = resource_usage([image.phase(phase) for phase in launch.phases], backend.device)
         work = operation(problem.type)
         self.dtype, element = dtype_of(problem), stored_type(problem).size
         self.constant, self.shape = work.constant, work.output(problem)
@@ -112,22 +113,18 @@ class CudaExecutable:
                 backend.gpu.fill(self._whole[name], 0, size + 2 * MARGIN)
             arguments = self._arguments(element)
             self._steps = [self._step(module, phase, arguments) for phase in launch.phases]
+        except LaunchError as error:
+            self.close()
+            raise LaunchError(str(error), self.resources) from None
         except BaseException:
             self.close()
             raise
 
-    @property
-    def resources(self) -> Mapping[str, Resources]:
-        """The needs of each entry of the source."""
-        return self.image.resources
-
     def _step(self, module: Any, phase: Phase, arguments: Sequence[bytes]) -> Callable[[], None]:
-        """The launch of a phase. Raises BuildError, LaunchError."""
+        """The launch of a phase. Raises LaunchError."""
         gpu, entry = self.backend.gpu, phase.entry
-        if entry not in self.resources:
-            raise BuildError(f"the source has no entry {entry!r:.60}; it has {', '.join(self.resources)}")
         packed = b"".join(arguments)
-        grid = check_launch(phase, self.resources[entry], len(packed), self.backend.device)
+        grid = check_launch(phase, self.image.resources[entry], len(packed), self.backend.device)
         if self.launch.tensor_maps:
             return gpu.launcher_with_maps(self.image.cubin, entry, grid, phase.local_size, phase.shared, arguments)
         return gpu.launcher(module, entry, grid, phase.local_size, phase.shared, packed)

@@ -21,6 +21,7 @@ from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands, Shape
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..backend import LaunchError, wall_clock
 from .compiler import INSTRUCTION_SETS, CompiledModule, Compiler, instruction_sets, toolchain
@@ -158,6 +159,7 @@ class LLVMExecutable:
     def __init__(self, backend: LLVMBackend, module: CompiledModule, build_seconds: float, problem: Problem,
                  implementation: Implementation, configuration: Configuration) -> None:
         self.build_seconds = build_seconds
+        self.resources: ResourceUsage | None = None
         self._backend, self._module, self._problem = backend, module, problem
         self._implementation, self._configuration = implementation, configuration
         launch = implementation.launch(problem, backend.device, configuration)

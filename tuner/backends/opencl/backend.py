@@ -20,6 +20,7 @@ from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..backend import BuildError, LaunchError, wall_clock
 from .discovery import devices, error_line, handle, load, unavailable
@@ -85,6 +86,7 @@ class OpenCLExecutable:
         self.backend, self.problem, self.configuration = backend, problem, configuration
         self.implementation = implementation
         self.build_seconds = 0.0
+        self.resources: ResourceUsage | None = None
         work, cl = operation(problem.type), backend.cl
         self.constant, self.shape = work.constant, work.output(problem)
         self.sizes: dict[str, int] = {}  # buffer -> floats, in the order of the kernel's arguments

@@ -8,18 +8,21 @@ the second-level cache is overwritten, because a layer of a network finds its we
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from seqtune.errors import DeviceError
+from seqtune.errors import DeviceError, FormatError
 from seqtune.kernels.device import Device
 from seqtune.kernels.element_types import dtype_of
 from seqtune.kernels.implementation import Implementation
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..backend import LaunchError
-from .compiler import compile_launch
+from ..compiled_phase import resource_usage
+from .compiler import TritonBinary, compile_launch
 from .discovery import devices, index_of, load, unavailable
 from .executable import TritonExecutable
 
@@ -49,14 +52,16 @@ class TritonBackend:
         assert kernel.implementation is not None
         implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
         begin = time.perf_counter()
-        compile_launch(implementation.source(problem, self.device, configuration),
-                       implementation.launch(problem, self.device, configuration), dtype_of(problem), self.device)
+        binaries = compile_launch(
+            implementation.source(problem, self.device, configuration),
+            implementation.launch(problem, self.device, configuration), dtype_of(problem), self.device)
         executable = TritonExecutable(problem, self.device, configuration, implementation, self.place, self.flush)
+        executable.resources = resources_of(binaries, self.device)
         try:
             executable.run()
-        except LaunchError:
+        except LaunchError as error:
             executable.close()
-            raise
+            raise LaunchError(str(error), executable.resources) from None
         executable.build_seconds = time.perf_counter() - begin
         return executable
 
@@ -68,3 +73,14 @@ class TritonBackend:
         """Free the GPU's memory."""
         self.scratch = None
         self.torch.cuda.empty_cache()
+
+
+def resources_of(binaries: Sequence[TritonBinary], device: Device) -> ResourceUsage | None:
+    """The worst needs of the kernels of a launch.
+
+    None where their images do not state them in a form that is known here: such kernels run all the same.
+    """
+    try:
+        return resource_usage([binary.needs() for binary in binaries], device)
+    except FormatError:
+        return None

@@ -22,6 +22,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.kernels.triton.text import constants_of
 
 from ..backend import LaunchError
@@ -46,6 +47,7 @@ class TritonExecutable:
         self.problem, self.device, self.configuration = problem, device, configuration
         self.implementation = implementation
         self.build_seconds = 0.0
+        self.resources: ResourceUsage | None = None  # in the interpreter, which compiles nothing
         self.dtype = dtype_of(problem)
         work = operation(problem.type)
         self.constant, self.shape = work.constant, work.output(problem)

@@ -15,6 +15,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array, KernelSource, Launch, Phase, TensorMap
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BuildError, DeviceLost, LaunchError
 from seqtune.tuner.backends.cuda import compiler, discovery, driver
@@ -159,7 +160,7 @@ def test_operands_are_stored_in_the_element_type_and_the_constant_one_packed(
     executable.run()
     assert expected.error(executable.output()) < expected.tolerance
     assert executable.overrun() is None
-    assert executable.resources["product"].registers > 0
+    assert executable.image.resources["product"].registers > 0
     executable.close()
     executable.close()
 
@@ -176,6 +177,8 @@ def test_writes_outside_the_buffers_and_missing_ones_are_noticed(
     measurement = check_and_time(executable, operands, expected, Options(samples=2))
     assert measurement.status.value == status
     assert measurement.message.startswith(message)
+    needs = executable.image.resources["product"]
+    assert measurement.resources == ResourceUsage(needs.registers, 512, 0, 1.0)
     executable.close()
 
 
