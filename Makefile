@@ -1,10 +1,10 @@
 # Needs Python 3.11 and make. Everything lands in .venv; a target that is up to date costs nothing.
-#   make demo    predict and verify two ResNet-18 layers on every device found
-#   make test    the tests
-#   make check   lint and types
-#   make docs    the documentation site, in build/site; a broken link or a missing docstring fails
-#   make gpu-day       checks, measurements and results of this machine's NVIDIA GPU, in slices that can be resumed
-#   make gpu-day-dry   the same steps without a GPU, in half a minute
+#   make demo         predict and verify two ResNet-18 layers on every device found
+#   make test         the tests
+#   make check        lint and types
+#   make docs         the documentation site, in build/site; a broken link or a missing docstring fails
+#   make gpu-day      checks, measurements and results of this machine's NVIDIA GPU, in slices that can be resumed
+#   make gpu-day-dry  the same steps without a GPU, in half a minute
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin

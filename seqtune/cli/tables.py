@@ -17,13 +17,14 @@ from .progress import note
 if TYPE_CHECKING:
     from seqtune.kernels.device import Device
     from seqtune.kernels.kernel import Kernel
+    from seqtune.tuner.compile_check import FamilyCheck
 
     from ..results import CompileReport, Demonstration, Devices, Prediction, Proposal, TuningReport
     from ..strategy_replay import Replayed
 
 WIDTH = 200  # columns where there is no terminal
 LATE = 1.25  # times its budget that a verification takes before a note says so
-_LONG = ("configuration", "problem", "winner", "status")  # columns that wrap where the terminal is narrow
+_LONG = ("configuration", "problem", "winner", "status", "model")  # columns that wrap where the terminal is narrow
 _COLUMNS = """measured: 0 is the first proposal, unmeasured; n is the best of n measured proposals
 share: geometric mean over the problems of best known time / time of the pick
 low, high: 95 % interval of seq2seq's share minus this method's; worse: seq2seq is below it, the whole interval is
@@ -65,14 +66,17 @@ def devices(listing: Devices) -> None:
 
 
 def _described(devices: Sequence[Device]) -> None:
-    """Print the GPUs of the table of accelerators with their main facts."""
-    table = _table("described", "model", "arch.", "units", "shared", "L2", "GFLOP/s", "GB/s",
-                   right=("units", "shared", "L2", "GFLOP/s", "GB/s"))
+    """Print the GPUs of the table of accelerators with their main facts, each model under its first name."""
+    table = _table("described", "model", "arch.", "units", "L2", "GFLOP/s", "GB/s",
+                   right=("units", "L2", "GFLOP/s", "GB/s"))
+    models: dict[str, Device] = {}
     for device in devices:
+        models.setdefault(device.model, device)
+    for device in models.values():
         table.add_row(device.name, device.model, device.architecture, str(device.compute_units),
-                      _size(device.local_memory), _size(device.l2_bytes), f"{device.peak_gflops:.0f}",
-                      f"{device.bandwidth_gbs:.0f}")
+                      _size(device.l2_bytes), f"{device.peak_gflops:.0f}", f"{device.bandwidth_gbs:.0f}")
     _out.print(table)
+    _out.print("each cuda:NAME of this table is also described for Triton, as triton:NAME")
 
 
 def _size(size: int) -> str:
@@ -103,20 +107,35 @@ def kernels(families: Sequence[Kernel]) -> None:
 
 
 def compiled(report: CompileReport) -> None:
-    """Print a row for each family, then every failure and contradiction."""
-    table = _table("kernel", "compiled", "failed", "contradict", "registers", "shared", "spilling", "blocks a unit",
-                   "occupancy", right=("compiled", "failed", "contradict", "spilling"))
+    """Print a row for each family with counts of its configurations and the needs of all, then every finding.
+
+    The table fits into 80 columns.
+    """
+    _out.print(f"{report.sample} random configurations of each family, compiled for {report.device.name}")
+    counts = ("failed", "differ", "spill")
+    table = _table("kernel", *counts, "registers", "shared", "occupancy", right=counts)
     for family in report.families:
-        spans = {name: f"{least:g}-{most:g}" for name, (least, most) in family.ranges.items()}
-        table.add_row(family.kernel, str(family.compiled), str(len(family.failures)), str(len(family.contradictions)),
-                      spans.get("registers", "-"), spans.get("shared", "-"), str(family.spilling),
-                      spans.get("blocks", "-"), spans.get("occupancy", "-"))
+        table.add_row(family.kernel, str(len(family.failures)), str(len(family.contradictions)), str(family.spilling),
+                      _span(family, "registers", 1), _span(family, "shared", 1 / 1024, "K"),
+                      _span(family, "occupancy", 100, " %"))
     _out.print(table)
+    _out.print("differ: the compiled kernel contradicts its family's declaration\n"
+               "registers: of a thread; shared: memory of a block; occupancy: of a unit")
     for family in report.families:
+        if family.drawn < report.sample:
+            _out.print(f"{family.kernel}: only {family.drawn} valid configurations were found", markup=False)
         for label, findings in (("failed", family.failures), ("contradicts", family.contradictions)):
             for finding in findings:
                 _out.print(f"{label}: {family.kernel} {finding.configuration.brief()} on {finding.problem.brief()}: "
                            f"{finding.message}", markup=False, soft_wrap=True)
+
+
+def _span(family: FamilyCheck, need: str, scale: float, unit: str = "") -> str:
+    """The least and the most of a need, times `scale`, as in `16-227K`; one number where they are equal."""
+    if need not in family.ranges:
+        return "-"
+    least, most = (f"{scale * bound:.0f}" for bound in family.ranges[need])
+    return (least if least == most else f"{least}-{most}") + unit
 
 
 def prediction(answer: Prediction) -> None:
