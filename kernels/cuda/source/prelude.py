@@ -23,7 +23,7 @@ _WORDS = """\
 #define restrict __restrict__
 #define WIDE
 #define ALIGNED(bytes) __align__(bytes)
-#define GROUP(across, down) __launch_bounds__((across) * (down))
+#define GROUP(across, down) __launch_bounds__((across) * (down), 1)
 #define CLK_LOCAL_MEM_FENCE
 #define barrier(fence) __syncthreads()
 #define as_int(value) __float_as_int(value)
