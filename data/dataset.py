@@ -196,8 +196,8 @@ class Dataset:
         """
         rows = pd.concat([self.rows, other.rows], ignore_index=True)
         trial = ["device", "problem", "kernel", "kernel_version", "configuration", "toolchain"]
-        again = rows.duplicated(trial) & ~rows["run"].isin(REPEATED)
-        again |= rows.duplicated()
+        again = rows.duplicated()
+        again |= rows[~rows["run"].isin(REPEATED)].duplicated(trial).reindex(rows.index, fill_value=False)
         return Dataset(rows[~again].reset_index(drop=True), {**other.devices, **self.devices},
                        {**other.known_problems, **self.known_problems}, self.held_out | other.held_out,
                        {**other.provenance, **self.provenance}, {**other.kernels, **self.kernels})

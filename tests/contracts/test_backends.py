@@ -16,6 +16,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, kernels_for, table
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BACKENDS, Backend, Executable, open_backend
+from seqtune.tuner.backends.compiled_phase import OFFLINE_COMPILERS
 from seqtune.tuner.backends.discovery import devices, why_unavailable
 from seqtune.tuner.measuring.timing import Options, prepare
 from tests.support.exactness import check
@@ -53,6 +54,7 @@ class TestBackend:
         operands, expected = prepare(problem)
         executable = self.built(backend, problem)
         assert executable.build_seconds >= 0
+        assert (executable.resources is not None) == (backend.device.backend in OFFLINE_COMPILERS)  # else the CPU's
         executable.load(operands)
         executable.poison()
         assert np.isnan(executable.output()).all()

@@ -140,7 +140,7 @@ def test_a_data_set_keeps_them_through_export_and_replay(journal: Path, tmp_path
     out = tmp_path / "set.parquet"
     export(out, journal=journal)
     data = Dataset.read(out)
-    needs = [record.measurement.resources for record in data.records()]
+    needs = [record.measurement.resources for record in data.merge(data).records()]
     assert needs == [USAGE, USAGE, USAGE, None]  # sorted by configuration
     data.write(tmp_path / "again.parquet")
     assert (tmp_path / "again.parquet").read_bytes() == out.read_bytes()

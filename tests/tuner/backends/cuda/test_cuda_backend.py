@@ -214,8 +214,12 @@ def test_more_shared_memory_than_usual_is_asked_for_and_tensor_maps_come_first(
     ({"deed": "arguments"}, "takes 52 bytes of arguments, and 48 are passed")])
 def test_launches_beyond_the_limits_never_reach_the_driver(
         settings: dict[str, int | str], message: str, machine: Machine, backend: CudaBackend) -> None:
-    with pytest.raises(LaunchError, match=message):
+    with pytest.raises(LaunchError, match=message) as caught:
         built(backend, settings=settings)
+    resources = caught.value.resources
+    assert resources is not None
+    assert resources.shared_bytes == settings.get("shared", 512)
+    assert (resources.occupancy == 0) == (settings in ({"threads": 2048}, {"shared": 1 << 20}))
     assert "product" not in dict(machine.cuda.log)
 
 

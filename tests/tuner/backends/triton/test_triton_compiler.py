@@ -14,8 +14,9 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BuildError
-from seqtune.tuner.backends.compiled_phase import OFFLINE_COMPILERS
-from seqtune.tuner.backends.triton.compiler import TritonCompiler, function_of, target_of
+from seqtune.tuner.backends.compiled_phase import OFFLINE_COMPILERS, resource_usage
+from seqtune.tuner.backends.triton.backend import resources_of
+from seqtune.tuner.backends.triton.compiler import TritonBinary, TritonCompiler, function_of, target_of
 from seqtune.tuner.compile_check import contradictions_of
 
 pytest.importorskip("triton", reason="Triton is for Linux")
@@ -46,6 +47,14 @@ def test_a_compiled_kernel_needs_what_the_family_declares(name: str, features: d
         assert len(needs) == phases
         assert contradictions_of(FAMILY, problem, configuration, device, needs) == []
         assert all(need.registers > 8 for need in needs)
+        usage = resource_usage(needs, device)
+        assert usage is not None
+        assert 0 < usage.occupancy <= 1
+        assert usage.shared_bytes == max(need.shared for need in needs)
+
+
+def test_a_binary_that_does_not_state_its_needs_runs_without_them() -> None:
+    assert resources_of([TritonBinary("product", 0, 128, b"\x7fELF", ".amdgcn_target")], gpu("mi300x")) is None
 
 
 @pytest.mark.parametrize("name", ["h200", "a100", "mi300x"])
