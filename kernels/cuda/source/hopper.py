@@ -80,6 +80,7 @@ __device__ __forceinline__ void barrier_wait(unsigned barrier, int parity) {
 }
 """
 
+# Without `.aligned`: one lane of the warp that fetches comes from a loop of its own.
 _CLUSTER = r"""
 __device__ __forceinline__ int cluster_rank() {
   unsigned rank;
@@ -87,8 +88,8 @@ __device__ __forceinline__ int cluster_rank() {
   return static_cast<int>(rank);
 }
 __device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 __device__ __forceinline__ void barrier_arrive_at(unsigned barrier, int rank) {
   asm volatile(

@@ -47,12 +47,17 @@ class FakeCuda:
         self.attributes = dict(H200)
         self.device_attribute = SimpleNamespace(**{name: name for name in ATTRIBUTES})
         self.function_attribute = SimpleNamespace(MAX_DYNAMIC_SHARED_SIZE_BYTES="dynamic")
-        self.Context = SimpleNamespace(synchronize=self.check)
+        self.Context = SimpleNamespace(synchronize=self.synchronize)
         self.Device = _Devices(self)
 
     def check(self) -> None:
         if self.broken:
             raise FakeError(self.broken)
+
+    def synchronize(self) -> None:
+        self.check()
+        if self.captured is not None:
+            raise FakeError("operation not permitted when stream is capturing")
 
     def get_driver_version(self) -> int:
         return 13000
@@ -173,8 +178,10 @@ class FakeLibCuda:
     def capture(self, stream: int, work: Callable[[], None]) -> int:
         captured: list[Callable[[], None]] = []
         self.cuda.captured = captured
-        work()
-        self.cuda.captured = None
+        try:
+            work()
+        finally:
+            self.cuda.captured = None
         self.graphs.append(captured)
         return len(self.graphs) - 1
 

@@ -167,7 +167,7 @@ int cuStreamSynchronize(void *stream) {
   return capturing ? refuse(900, "synchronising while capturing") : OK;
 }
 int cuStreamBeginCapture_v2(void *stream, int mode) {
-  if (capturing || stream != &stream_of_all) return refuse(INVALID, "a capture");
+  if (capturing || stream != &stream_of_all || mode != 2) return refuse(INVALID, "a capture");  // 2: relaxed
   capturing = calloc(1, sizeof *capturing);
   return OK;
 }

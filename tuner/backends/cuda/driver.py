@@ -88,7 +88,7 @@ class Gpu:
         self._context.push()
         self._stream = self.cuda.Stream()
         self._memory: dict[int, Any] = {}  # address -> pycuda's allocation
-        self._closed = False
+        self._capturing = self._closed = False
         atexit.register(self.close)
 
     @contextmanager
@@ -98,6 +98,8 @@ class Gpu:
             yield
         except (self.cuda.Error, DriverError) as error:
             message = one_line(error)
+            if self._capturing:  # then the driver refuses to synchronise a context that is well
+                raise LaunchError(message) from None
             try:
                 self.cuda.Context.synchronize()
             except self.cuda.Error as later:
@@ -195,7 +197,11 @@ class Gpu:
 
         with self._checked():
             events += [(self.extras.event(), self.extras.event()) for _ in range(repeats)]
-            return TimedGraph(self.extras.capture(handle, repeat), tuple(events))
+            self._capturing = True
+            try:
+                return TimedGraph(self.extras.capture(handle, repeat), tuple(events))
+            finally:
+                self._capturing = False
 
     def run_graph(self, graph: TimedGraph) -> float:
         """Run a graph; returns the seconds of all its `work`."""

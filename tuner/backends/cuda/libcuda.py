@@ -13,7 +13,7 @@ from seqtune.errors import UnavailableError
 from seqtune.kernels.implementation import TensorMap
 
 LIBRARY = "libcuda.so.1"
-_CAPTURE_OF_THIS_THREAD = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: other threads may allocate meanwhile
+_CAPTURE_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: the driver may load code, and Python free memory, meanwhile
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _RECORD_EXTERNAL = 1  # CU_EVENT_RECORD_EXTERNAL: the event can be read after the graph has run
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
@@ -53,7 +53,7 @@ class LibCuda:
     def capture(self, stream: int, work: Callable[[], None]) -> int:
         """Record the work that a call puts into a stream, as a graph ready to launch. Returns its handle."""
         graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
-        self._call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), _CAPTURE_OF_THIS_THREAD)
+        self._call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), _CAPTURE_RELAXED)
         try:
             work()
         finally:  # a stream that is left capturing could not be used any more

@@ -233,8 +233,11 @@ def test_a_refused_launch_fails_and_the_next_one_may_work(machine: Machine, back
     machine.cuda.refused = "too many resources requested for launch"
     with pytest.raises(LaunchError, match="too many resources"):
         executable.run()
+    with pytest.raises(LaunchError, match="too many resources"):  # while a graph is captured, too
+        executable.time(1)
     machine.cuda.refused = ""
     executable.run()
+    assert executable.time(1) == pytest.approx(KERNEL_SECONDS)
     executable.close()
 
 
