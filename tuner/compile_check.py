@@ -20,7 +20,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.random_configurations import random_configurations
 
 from .backends.backend import BuildError
-from .backends.compiled_phase import OFFLINE_COMPILERS, CompiledPhase, OfflineCompiler
+from .backends.compiled_phase import OFFLINE_COMPILERS, CompiledPhase, OfflineCompiler, resource_usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +150,13 @@ def contradictions_of(family: Kernel, problem: Problem, configuration: Configura
 
 
 def _ranges(compiled: Sequence[tuple[CompiledPhase, ...]], device: Device) -> dict[str, tuple[float, float]]:
-    """The least and the most of each need over the configurations; of a launch of several phases, the first counts."""
-    if not compiled:
+    """The least and the most of each need over the configurations; of a launch of several phases, the worst counts."""
+    usages = [usage for usage in (resource_usage(phases, device) for phases in compiled) if usage is not None]
+    if not usages:
         return {}
-    fits = [phases[0].occupancy(device) for phases in compiled]
     columns: dict[str, list[float]] = {
-        "registers": [phases[0].registers for phases in compiled],
-        "shared": [max(phase.shared for phase in phases) for phases in compiled],
-        "spill_bytes": [sum(phase.spill_bytes for phase in phases) for phases in compiled],
-        "blocks": [fit.blocks for fit in fits], "occupancy": [round(fit.share, 4) for fit in fits]}
+        "registers": [usage.registers for usage in usages], "shared": [usage.shared_bytes for usage in usages],
+        "spill_bytes": [usage.spill_bytes for usage in usages],
+        "blocks": [min(phase.occupancy(device).blocks for phase in phases) for phases in compiled if phases],
+        "occupancy": [round(usage.occupancy, 4) for usage in usages]}
     return {name: (min(values), max(values)) for name, values in columns.items()}

@@ -20,11 +20,11 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
 from seqtune.kernels.registry import KERNELS
-from seqtune.results import Proposal
+from seqtune.results import Proposal, Tuned
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.verification import verify
-from seqtune.tuner.tune import Budget
+from seqtune.tuner.tune import Budget, TuningResult
 from tests.support import planted
 from tests.support.untrained import save
 
@@ -163,3 +163,15 @@ def test_a_named_set_is_as_good_as_its_problems() -> None:
 def test_values_of_another_type_are_refused_in_one_line(device: Any, options: dict[str, Any], says: str) -> None:
     with pytest.raises(MisuseError, match=says):
         seqtune.predict(CONV, device, **options)
+
+
+def test_the_resources_of_a_gpus_kernel_are_told_with_its_measurement_and_a_cpu_has_none() -> None:
+    good, needs = planted.deed("good"), planted.RESOURCES.to_json()
+    for resources, told in ((planted.RESOURCES, {"resources": needs}), (None, {})):
+        measurement = Measurement(Status.CORRECT, (2.0, 1.0), 0.0, resources=resources)
+        proposal = Proposal(good, 0.5, measurement).to_json()
+        assert {name: value for name, value in proposal.items() if name == "resources"} == told
+        result = TuningResult(planted.PROBLEM, good, measurement, good, ((good, measurement),), 3, 1, 400)
+        tuned = Tuned.of(result, failed=1).to_json()
+        assert tuned["best"] == {"kernel": good.kernel, "configuration": dict(good.settings), "seconds": 1.0, **told}
+        assert (tuned["trials"], tuned["measured"], tuned["failed"]) == (3, 2, 1)
