@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.kernels.triton.text import constants_of
 
-from ..backend import LaunchError
+from ..backend import DeviceLost, LaunchError
+from ..cuda.stored_operands import StoredOperands
 from .compiler import BUFFERS, OPTIONS, function_of
 
 CANARY = 0x7FCA  # a NaN in fp16 and bf16, and twice in a row in fp32, which no kernel computes
@@ -35,15 +38,17 @@ MARGIN = 1024  # elements of canary on each side of every buffer; keeps the 16-b
 class TritonExecutable:
     """A built configuration with its tensors; see `seqtune.tuner.backends.backend.Executable`.
 
-    `flush` overwrites the caches of the GPU; None where the clock of the host measures (the interpreter).
+    `flush` overwrites the caches of the GPU; None where the clock of the host measures (the interpreter). Executables
+    share `operands`. Raises LaunchError where the GPU's memory does not suffice.
     """
 
     def __init__(self, problem: Problem, device: Device, configuration: Configuration, implementation: Implementation,
-                 place: str, flush: Callable[[], None] | None = None) -> None:
+                 place: str, flush: Callable[[], None] | None = None, operands: StoredOperands | None = None) -> None:
         import torch
 
         self.torch: Any = torch
         self.place, self.flush = place, flush
+        self.operands = operands or StoredOperands()
         self.problem, self.device, self.configuration = problem, device, configuration
         self.implementation = implementation
         self.build_seconds = 0.0
@@ -53,12 +58,13 @@ class TritonExecutable:
         self.constant, self.shape = work.constant, work.output(problem)
         source: KernelSource = implementation.source(problem, device, configuration)
         launch: Launch = implementation.launch(problem, device, configuration)
-        sizes = {name: self.stored(name, np.zeros(shape, np.float32)).size
+        sizes = {name: self.packed(name, np.broadcast_to(np.float32(0), shape)).size  # zeros that take no memory
                  for name, shape in work.operands(problem).items()}
         self.sizes = {**dict.fromkeys(BUFFERS, 1), **sizes, "y": math.prod(self.shape),
                       "workspace": max(1, launch.workspace)}
-        self.whole = {name: torch.zeros(size + 2 * MARGIN, dtype=self.element(name), device=place)
-                      for name, size in self.sizes.items()}
+        with self.checked():
+            self.whole = {name: torch.zeros(size + 2 * MARGIN, dtype=self.element(name), device=place)
+                          for name, size in self.sizes.items()}
         self.inner = {name: whole[MARGIN:MARGIN + self.sizes[name]] for name, whole in self.whole.items()}
         self.steps = self.launches(source, launch)
 
@@ -85,18 +91,48 @@ class TritonExecutable:
         types = {"fp32": self.torch.float32, "fp16": self.torch.float16, "bf16": self.torch.bfloat16}
         return types["fp32" if name == "workspace" else self.dtype]
 
-    def stored(self, name: str, array: Array) -> NDArray[Any]:
-        """The operand as the kernel reads it: packed if it is the constant one, in the problem's element type."""
+    def packed(self, name: str, array: Array) -> Array:
+        """The operand in the kernel's order: packed if it is the constant one."""
         if name == self.constant:
-            array = self.implementation.pack(self.problem, self.device, self.configuration, array)
-        return encode(array, self.dtype).reshape(-1)
+            return self.implementation.pack(self.problem, self.device, self.configuration, array)
+        return array
+
+    def stored(self, name: str, array: Array) -> NDArray[Any]:
+        """The operand as the kernel reads it: packed, and in the problem's element type."""
+        return encode(self.packed(name, array), self.dtype).reshape(-1)
+
+    def form(self, name: str) -> Hashable:
+        """All that the stored form of an operand depends on, beside the array and the device."""
+        if name != self.constant:
+            return self.dtype
+        return self.dtype, self.configuration.kernel, self.implementation.packing(self.problem, self.configuration)
+
+    @contextmanager
+    def checked(self) -> Iterator[None]:
+        """Turn an error into LaunchError, or into DeviceLost where the GPU does not answer after it.
+
+        Errors are Triton's OutOfResources, and PyTorch's and the driver's RuntimeError.
+        """
+        try:
+            yield
+        except Exception as error:
+            message = one_line(error)
+            if self.flush is not None:
+                try:  # an illegal address and its like are sticky: every later call of this process fails
+                    self.torch.cuda.synchronize(self.place)
+                except RuntimeError as later:
+                    raise DeviceLost(one_line(later)) from None
+            raise LaunchError(message) from None
 
     def load(self, operands: Operands) -> None:
         """Copy the operands into the buffers, the constant one packed."""
         for name, array in operands.items():
-            stored = np.array(self.stored(name, array))  # a copy: PyTorch warns about arrays that are read-only
+            stored = self.operands.get(array, self.form(name), partial(self.stored, name, array))
+            if not stored.flags.writeable:
+                stored = np.array(stored)  # PyTorch warns about arrays that are read-only
             bits = self.torch.from_numpy(stored.view(np.int32 if self.dtype == "fp32" else np.int16))
-            self.inner[name].copy_(bits.view(self.element(name)))
+            with self.checked():
+                self.inner[name].copy_(bits.view(self.element(name)))
         self.wait()
 
     def poison(self) -> None:
@@ -118,20 +154,15 @@ class TritonExecutable:
 
     def launch(self) -> None:
         """Launch all phases, and do not wait for their end. Raises LaunchError."""
-        try:
+        with self.checked():
             for step in self.steps:
                 step()
-        except Exception as error:  # Triton's OutOfResources, the driver's refusals as RuntimeError
-            raise LaunchError(one_line(error)) from None
 
     def wait(self) -> None:
-        """Wait for the GPU. Raises LaunchError where a launch failed."""
-        if self.flush is None:
-            return
-        try:
-            self.torch.cuda.synchronize(self.place)
-        except RuntimeError as error:
-            raise LaunchError(one_line(error)) from None
+        """Wait for the GPU. Raises LaunchError where a launch failed, or DeviceLost."""
+        if self.flush is not None:
+            with self.checked():
+                self.torch.cuda.synchronize(self.place)
 
     def time(self, launches: int) -> float:
         """Launch so many times; returns the seconds of all by the GPU's events, each after the caches are overwritten.

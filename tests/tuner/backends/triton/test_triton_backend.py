@@ -12,8 +12,10 @@ import pytest
 
 from seqtune.errors import DeviceError
 from seqtune.kernels.accelerators import described
+from seqtune.tuner.backends.backend import DeviceLost, LaunchError
 from seqtune.tuner.backends.triton.backend import TritonBackend
 from seqtune.tuner.backends.triton.discovery import unavailable, unlisted
+from seqtune.tuner.backends.triton.executable import TritonExecutable
 from tests.support.paths import ROOT
 
 pytest.importorskip("triton", reason="Triton is for Linux")
@@ -43,6 +45,28 @@ def test_without_a_gpu_the_reason_is_one_line() -> None:
     assert device is not None
     with pytest.raises(DeviceError, match="no device 'triton:h200'; found PyTorch"):
         TritonBackend(device)
+
+
+def test_an_error_after_which_the_gpu_does_not_answer_is_a_lost_device() -> None:
+    answers: list[Exception] = []
+
+    def synchronize(place: str) -> None:
+        if answers:
+            raise answers[0]
+
+    def refused() -> None:
+        raise ValueError("out of resource: shared memory")
+
+    executable = TritonExecutable.__new__(TritonExecutable)
+    executable.torch, executable.place = SimpleNamespace(cuda=SimpleNamespace(synchronize=synchronize)), "cuda:0"
+    executable.flush, executable.steps = (lambda: None), [refused]
+    with pytest.raises(LaunchError, match="out of resource"):
+        executable.run()
+    executable.steps = []
+    executable.run()
+    answers.append(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    with pytest.raises(DeviceLost, match="illegal memory access"):
+        executable.run()
 
 
 def test_a_gpu_that_the_table_lacks_has_the_limits_of_its_architecture() -> None:
