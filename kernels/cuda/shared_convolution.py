@@ -105,7 +105,8 @@ KERNEL = Kernel.of(
         ("k_per_group >= 4", "it gathers for at least 4 output channels"),
     ),
     constraints=(
-        ("inner == 'channels' or r * s > 1 and c_per_group % block_k > 0", "then no tile holds several taps"),
+        ("inner == 'channels' or r * s > 1 and c_per_group % block_k > 0",
+         "no tile of the sum would hold several taps"),
         ("inner == 'flat' or k_waste < 1.5 or r * s == 1", "too much of the tiles would be empty"),
         *CONSTRAINTS,
     ),

@@ -15,8 +15,8 @@ OPTIONS = ("-cl-std=CL1.2", "-cl-fast-relaxed-math", "-cl-mad-enable")
 def head(vector: int) -> str:
     """Types and macros: `floats` is a vector variable, `loose` one that memory need not align.
 
-    WIDE and GROUP (the shape of a work-group) go before `void`; SHARED declares an array in local memory, and LOCAL
-    points to it.
+    WIDE and GROUP (the shape of a work-group) go before `void`; SHARED declares an array in local memory, LOCAL a
+    pointer into it.
     """
     floats = "float" if vector == 1 else f"float{vector}"
     # min_vector_width: without it LLVM splits float16 in two on the CPUs where it prefers 256 bits.
