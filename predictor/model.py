@@ -1,8 +1,8 @@
 """Model: a trained predictor that is kept in a checkpoint folder, and the table of the kinds of models.
 
 A new kind of model is one class that follows `Model` and one line in MODELS; a predictor that is not trained is one
-class that follows `Answerer` and one line in UNTRAINED. The kind of a checkpoint is its
-config.json's `model_type`, which only `load_model` reads.
+class that follows `TaskPredictor` and one line in UNTRAINED. The kind of a checkpoint is its config.json's
+`model_type`, which only `load_model` reads.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SHIPPED: dict[str, tuple[str, ...]] = {"default": ("llvm", "opencl"), "miopen": 
 class Untrained:
     """A predictor that needs no checkpoint."""
 
-    factory: str  # "module:attribute" of a class without arguments that follows `Answerer`
+    factory: str  # "module:attribute" of a class without arguments that follows `TaskPredictor`
     backends: tuple[str, ...]  # for which it answers where no shipped checkpoint does
     note: str  # what a user should know about such an answer
 
@@ -64,7 +64,7 @@ class Predictor(Protocol):
         ...
 
 
-class Answerer(Predictor, Protocol):
+class TaskPredictor(Predictor, Protocol):
     """A predictor that makes its own tasks, so that it answers a problem on a device: a Model, or one of UNTRAINED."""
 
     @property
@@ -110,7 +110,7 @@ class EvaluationRequest:
     by_feature: bool = False  # also judge each direction and each data type separately
 
 
-class Model(Answerer, Protocol):
+class Model(TaskPredictor, Protocol):
     """A trained predictor with its vocabulary and the backends and kernels that it was trained for."""
 
     vocabulary: Vocabulary
@@ -205,10 +205,10 @@ def answers_for(backend: str) -> str:
     return shipped_for(backend)
 
 
-def untrained_predictor(name: str) -> Answerer:
+def untrained_predictor(name: str) -> TaskPredictor:
     """Make the predictor of UNTRAINED with this name."""
     factory: Any = resolve(UNTRAINED[name].factory)
-    predictor: Answerer = factory()
+    predictor: TaskPredictor = factory()
     return predictor
 
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from seqtune.kernels.device import Device
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.task import Task
-    from seqtune.predictor.model import Answerer
+    from seqtune.predictor.model import TaskPredictor
 
 SEEDS = 8  # proposals of the predictor with which a search begins
 
 
-def predictor_for(device: Device, name: str | Path) -> Answerer:
+def predictor_for(device: Device, name: str | Path) -> TaskPredictor:
     """The predictor of a name in UNTRAINED, or a checkpoint's model.
 
     Raises CheckpointError if it does not answer for the device's backend.

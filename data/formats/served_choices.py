@@ -20,7 +20,7 @@ from seqtune.kernels.kernel import Configuration, Kernel, Setting
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.triton.fused_moe import KERNEL as FUSED_MOE
 from seqtune.kernels.triton.scaled_gemm import KERNEL as SCALED_GEMM
-from seqtune.kernels.triton.served_tile import AMD_ONLY
+from seqtune.kernels.triton.text import AMD_ONLY
 
 from ..dataset import ADDED, SCHEMA, TYPES, Dataset, configuration
 from ..record import Status

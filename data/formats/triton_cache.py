@@ -143,7 +143,7 @@ def _value(entry: object) -> Value:
     return plain_word(str(entry)[:LONGEST_WORD], "word")
 
 
-def gpu_of(devices: Sequence[str | Device]) -> Device:
+def _named_gpu(devices: Sequence[str | Device]) -> Device:
     """The GPU that the user named, `triton:h200`. Raises MisuseError."""
     if not devices:
         raise MisuseError("files of triton do not name their GPU; name it, for example --device triton:h200")
@@ -159,7 +159,7 @@ def gpu_of(devices: Sequence[str | Device]) -> Device:
 
 def _read(files: Sequence[Path], devices: Sequence[str | Device], keys: Sequence[str] = ()) -> ImportResult:
     records = _numbered([read_autotune(file, keys) for file in files])
-    device = gpu_of(devices)
+    device = _named_gpu(devices)
     for file in records:
         file.device, file.facts = device.name, device
     return import_result(records, "triton")

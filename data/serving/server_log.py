@@ -33,7 +33,7 @@ def missing_files(path: Path, project: str) -> list[TableFile]:
             else:
                 others[name] = None
     if others:
-        other = next(one for one in PROJECTS if one != project)
+        other = next(name for name in PROJECTS if name != project)
         raise FormatError(f"{path} names {next(iter(others))!r:.100}, as {other} spells it; use --format {other}")
     if not files:
         raise FormatError(f"{path} has no warning of a missing file ('Using default MoE config', 'Using default W8A8 "

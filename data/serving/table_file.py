@@ -1,7 +1,7 @@
 """TableFile: the identity of a file of tuned settings, as its name tells it, and the file's content.
 
-The content maps a number of tokens to the settings of a Triton kernel. A name is of the experts
-of a layer, `E=256,N=128,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json`, or of a linear layer,
+The content maps a number of tokens to the settings of a Triton kernel. A file belongs to the experts of a layer,
+`E=256,N=128,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json`, or to a linear layer,
 `N=512,K=7168,device_name=...`.
 """
 
@@ -32,7 +32,7 @@ _NAME = re.compile(
     r"(?P<a>[EN])=(?P<first>[0-9]{1,7}),(?P<b>[NK])=(?P<second>[0-9]{1,7})"
     r",device_name=(?P<device>[A-Za-z0-9()+._-]{1,80}?)"
     r"(?:,dtype=(?P<dtype>[a-z0-9]+_[a-z0-9]+))?"
-    r"(?:,block_shape=\[(?P<scale_n>[0-9]{1,7}),(?P<space> ?)(?P<scale_k>[0-9]{1,7})\])?"
+    r"(?:,block_shape=\[(?P<scale_n>[0-9]{1,7}), ?(?P<scale_k>[0-9]{1,7})\])?"
     r"(?P<per_channel>,per_channel_quant=True)?(?P<down>_down)?\.json")
 
 

@@ -6,6 +6,7 @@ Their files (`E=...json`, `N=...json`) hold one value of each of these parameter
 from __future__ import annotations
 
 from ..kernel import Parameter
+from .text import AMD_ONLY
 
 PARAMETERS = (
     Parameter("BLOCK_SIZE_M", (16, 32, 64, 128, 256), "rows of the result of one thread block"),
@@ -18,7 +19,6 @@ PARAMETERS = (
     Parameter("matrix_instr_nonkdim", (0, 16, 32), "AMD: rows of one matrix instruction; 0: the compiler decides"),
     Parameter("kpack", (1, 2), "AMD: matrix instructions whose operands one load fetches"),
 )
-AMD_ONLY = {"waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1}  # their values on GPUs of other makers
 
 _TYPES = ("bf16", "fp16", "fp8_w8a8", "int8_w8a8", "int8_w8a16", "int4_w4a16")
 _INPUT = dict(zip(_TYPES, (2, 2, 1, 1, 2, 2), strict=True))  # bytes of an element of the activations

@@ -14,7 +14,8 @@ from ..device import Device
 from ..implementation import KernelSource, Phase
 from ..kernel import Setting
 
-AMD_ONLY = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")
+# Parameters of AMD's compiler, and their values on GPUs of other makers.
+AMD_ONLY = {"waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1}
 
 
 @lru_cache(maxsize=8)

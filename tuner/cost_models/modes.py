@@ -37,9 +37,9 @@ def modes(task: Task) -> NDArray[np.int64]:
 def order(task: Task, seconds: Floats, count: int) -> Numbers:
     """The first `count` numbers of a task by estimated seconds (number,), with other modes after the best.
 
-    Among equal estimates, which differ in what the model does not know, the ones nearest to their kernel's default come
-    first. Configurations without an estimate (nan) or that do not fit (infinite) come
-    last, the default first among them.
+    Among equal estimates, which differ in what the model does not know, the configurations nearest to their kernel's
+    default come first. Configurations without an estimate (nan) or that do not fit (infinite) come last, the default
+    first among them.
     """
     known = np.isfinite(seconds)
     ranked = np.lexsort((_changes(task), np.where(known, seconds, np.inf)))[:int(known.sum())]

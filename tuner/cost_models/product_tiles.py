@@ -68,7 +68,9 @@ def describes_tiles(kernel: Kernel) -> bool:
 
 
 def tiles_of(space: SearchSpace, rows: NDArray[np.int64] | None = None) -> ProductTiles:
-    """The tiles of the given rows of a space (None: of all). Raises KernelError if its kernel does not describe them.
+    """The tiles of the given rows of a space (None: of all).
+
+    Raises KernelError if the kernel does not describe its tiles.
     """
     if not describes_tiles(space.kernel):
         raise KernelError(f"{space.kernel.name} does not describe its tiles ({', '.join(CONTRACT)})")

@@ -65,7 +65,7 @@ def test_options_that_some_configurations_set_are_parameters_of_all(tmp_path: Pa
         [config(64, ir_override="mine.ptx"), [1, 1, 1]], [{"kwargs": {"BLOCK": [1]}}, [1, 1, 1]], ["?", 3],
         [{"kwargs": {}, "num_warps": 4}, [1, 1, 1]], [config(32), [True, 1, 1]]]))
     settings = [dict(zip(records.parameters, row.settings, strict=True)) for row in records.rows]
-    assert [(one["num_ctas"], one["maxnreg"]) for one in settings] == [(1, 0), (2, 128)]
+    assert [(values["num_ctas"], values["maxnreg"]) for values in settings] == [(1, 0), (2, 128)]
     assert sum(records.skipped.values()) == 5
 
 

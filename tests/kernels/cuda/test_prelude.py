@@ -21,8 +21,6 @@ from tests.support.oddities import GPU
 SHARED = {"gemm": "cuda.shared_gemm", "conv2d": "cuda.shared_convolution"}
 
 
-
-
 @pytest.mark.parametrize("vector", [1, 2, 4, 8, 16])
 def test_the_heads_define_the_same_macros_and_types(vector: int) -> None:
     defined = re.compile(r"^#define (\w+)", re.MULTILINE)

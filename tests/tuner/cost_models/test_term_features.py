@@ -44,6 +44,8 @@ def test_without_the_facts_of_a_gpu_the_terms_are_unknown() -> None:
     space = SearchSpace(kernel("cuda.gemm"), PROBLEM, gpu())
     bare = space.of_rows(space.kernel, PROBLEM, replace(space.device, extra=()), space.rows)
     assert np.isnan(np.stack(term_columns(bare))).all()
-    known = checkpoint_features(space)
+    known, unknown = checkpoint_features(space), checkpoint_features(bare)
+    columns = np.flatnonzero((unknown == UNKNOWN).all(axis=0) & (known != UNKNOWN).any(axis=0))
+    assert len(columns) == TERMS
     assert np.isfinite(known).all()
-    assert (known != UNKNOWN).any()
+    assert np.isfinite(unknown).all()
