@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .device import Device
 
-PARTS = 4  # of a unit; each has its own registers and scheduler
+PARTS = 4  # of a unit; each has its own registers and a scheduler that issues one warp instruction a clock
 REGISTER_PIECE = 8  # registers of a thread
 MOST_REGISTERS = 256  # of a thread, by the calculator; a thread of AMD's CDNA has 512 (vector and accumulation)
 LIMITS = ("blocks", "threads", "registers", "shared memory")  # in the order of `blocks_by_limit`

@@ -42,7 +42,7 @@ from seqtune.tuner.strategies.portfolio import Portfolio
 BUDGETS = (0, 1, 5, 25)  # measurements; 0: the first proposal, which is not measured
 KEPT = 0.5  # of the configurations, in each repeat
 ERROR = 0.3  # standard deviation of the logarithm of every constant, in the row that shows what they matter
-FACTS = ("units", "hertz", "warp", "unit_warps", "l2_capacity")  # rates that are facts and are not varied
+FACTS = ("units", "hertz", "warp", "unit_warps", "unit_registers", "l2_capacity")  # rates that are not varied
 METHODS = {
     "analytic": "search that begins with the analytic model's proposals and estimates",
     "proposals": "the analytic model's proposals alone, in order",

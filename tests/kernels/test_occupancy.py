@@ -23,9 +23,9 @@ CALCULATOR = [
 
 
 def device(model: str, backend: str = "cuda") -> Device:
-    found = described(backend, model)
-    assert found is not None
-    return found
+    gpu = described(backend, model)
+    assert gpu is not None
+    return gpu
 
 
 @pytest.mark.parametrize(("model", "threads", "registers", "shared", "expected"), CALCULATOR)

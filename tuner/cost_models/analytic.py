@@ -20,15 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.device import Device
-from seqtune.kernels.occupancy import blocks_per_unit
+from seqtune.kernels.occupancy import MOST_REGISTERS, PARTS, REGISTER_PIECE, blocks_per_unit
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, Task
 
-from .gpu_rates import PARTS, GpuRates
+from .gpu_rates import GpuRates
 from .product_tiles import TRANSACTION, WORD, ProductTiles, describes_tiles, tiles_of
 
 LONGEST = 1e6  # the feature for an infinite time, because trees take no infinite numbers
-UNIT_REGISTERS = 65536  # of 32 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +76,10 @@ def terms_of(space: SearchSpace, rows: NDArray[np.int64] | None = None, rates: G
 
     Raises KernelError if the kernel does not describe its tiles, KeyError if the device is no GPU with known limits.
     """
-    tiles = tiles_of(space, rows)
-    registers = np.minimum(tiles.thread_registers_estimate, most_registers(tiles))  # the compiler spills the rest
+    tiles, rates = tiles_of(space, rows), rates or GpuRates.of(space.device)
+    registers = np.minimum(tiles.thread_registers_estimate, most_registers(tiles, rates))  # the others spill
     resident = blocks_per_unit(space.device, tiles.block_threads, registers, tiles.shared_bytes).astype(float)
-    return terms(tiles, resident, rates or GpuRates.of(space.device), constants)
+    return terms(tiles, resident, rates, constants)
 
 
 def estimates(task: Task) -> Floats:
@@ -124,10 +123,16 @@ def terms(tiles: ProductTiles, resident: Floats, rates: GpuRates, constants: Con
         return _Launch(tiles, np.maximum(resident, 1.0), rates, constants).terms(resident)
 
 
-def most_registers(tiles: ProductTiles) -> Floats:
-    """The registers that a thread can have: a unit's, shared by the threads of one block; at most 255."""
-    threads = np.maximum(1.0, np.ceil(tiles.block_threads / 128) * 128)  # whole warps in each of the four parts
-    return np.asarray(np.minimum(255.0, np.floor(UNIT_REGISTERS / threads / 8) * 8))
+def most_registers(tiles: ProductTiles, rates: GpuRates) -> Floats:
+    """The registers that a thread can have (configuration,): a unit's, shared by the threads of one block.
+
+    One register less than `occupancy.MOST_REGISTERS` has a name in instructions. The accumulation registers of AMD's
+    CDNA, which only matrix instructions reach, are not counted.
+    """
+    whole = PARTS * rates.warp  # threads: as many warps in each part of the unit
+    threads = np.maximum(1.0, np.ceil(tiles.block_threads / whole) * whole)
+    shared = np.floor(rates.unit_registers / threads / REGISTER_PIECE) * REGISTER_PIECE
+    return np.asarray(np.minimum(MOST_REGISTERS - 1, shared))
 
 
 def together(exponent: float, *parts: Floats) -> Floats:
@@ -264,4 +269,4 @@ class _Launch:
 
     def _spilled(self) -> Floats:
         """Registers of a thread beyond those that it can have."""
-        return np.maximum(0.0, self.tiles.thread_registers_estimate - most_registers(self.tiles))
+        return np.maximum(0.0, self.tiles.thread_registers_estimate - most_registers(self.tiles, self.rates))

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from seqtune.kernels.device import Device
 
-PARTS = 4  # of a unit, each with a scheduler that issues one warp instruction a clock
 MEMORY_SHARE = 0.85  # of the peak memory rate that kernels reach
 MMA_SHARE = {90: 0.63, 100: 0.31}  # of the tensor peak that mma.sync reaches, by compute capability; elsewhere 1
 SHARED_BYTES = {75: 64.0}  # a clock and unit, by compute capability; elsewhere 128
@@ -33,6 +32,7 @@ class GpuRates:
     hertz: float
     warp: int  # threads
     unit_warps: float  # most resident warps
+    unit_registers: float  # of 32 bits
     lanes: float  # fp32 multiply-adds
     tensor_flop: float  # dense fp16 operations, with wgmma where the GPU has it
     mma_flop: float  # the same with mma.sync
@@ -54,7 +54,7 @@ class GpuRates:
         tensor = facts["tensor_gflops"] * 1e9 / clocks
         return cls(
             units=device.compute_units, hertz=hertz, warp=int(facts["warp_size"]),
-            unit_warps=facts["unit_threads"] / facts["warp_size"],
+            unit_warps=facts["unit_threads"] / facts["warp_size"], unit_registers=facts["unit_registers"],
             lanes=device.peak_gflops * 1e9 / 2 / clocks, tensor_flop=tensor,
             mma_flop=tensor * MMA_SHARE.get(capability, 1.0), shared_bytes=SHARED_BYTES.get(capability, 128.0),
             l2_bytes=L2_BYTES.get(capability, L2_BYTES_ELSEWHERE), l2_capacity=float(device.l2_bytes),

@@ -45,8 +45,8 @@ def test_sglang_gets_the_shared_expert_and_the_second_product_too(tmp_path: Path
 
 def test_block_wise_models_have_files_of_their_linear_layers(tmp_path: Path) -> None:
     """The sizes that SGLang 0.5.23 ships tuned files of for DeepSeek-V3 on eight GPUs."""
-    found = names(write_model(tmp_path, "deepseek-v3"), tp=8)[1:]
-    assert [name.partition(",device")[0] for name in found] == [
+    moe = names(write_model(tmp_path, "deepseek-v3"), tp=8)[1:]
+    assert [name.partition(",device")[0] for name in moe] == [
         "N=2112,K=7168", "N=3072,K=1536", "N=4096,K=512", "N=7168,K=2048", "N=4608,K=7168", "N=7168,K=2304",
         "N=512,K=7168", "N=7168,K=256"]
     dense = names(write_model(tmp_path, "dense"), tp=2)

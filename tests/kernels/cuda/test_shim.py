@@ -61,8 +61,8 @@ MISTAKES = {  # name -> a piece of the text, what stands in its place, words of 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch, mistake: str) -> None:
     old, new, words = MISTAKES[mistake]
-    found = outcome(monkeypatch, old, new)
-    assert any(word in found for word in words.split("|")), found
+    report = outcome(monkeypatch, old, new)
+    assert any(word in report for word in words.split("|")), report
 
 
 def test_shared_memory_that_is_too_small_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

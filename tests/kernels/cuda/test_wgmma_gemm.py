@@ -95,23 +95,23 @@ def planted(monkeypatch: pytest.MonkeyPatch, settings: dict[str, int | str], old
     assert old in source.text
     changed = KernelSource(source.text.replace(old, new), source.options)
     monkeypatch.setattr(type(IMPLEMENTATION), "source", lambda *given: changed)
-    return next((said for seed in range(8) if (said := outcome(PROBLEM, settings, seed)) != "right"), "right")
+    return next((report for seed in range(8) if (report := outcome(PROBLEM, settings, seed)) != "right"), "right")
 
 
 @on_shim
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch, mistake: str) -> None:
     old, new, words = MISTAKES[mistake]
-    said = planted(monkeypatch, {}, old, new)
-    assert any(word in said for word in words.split("|")), said
+    report = planted(monkeypatch, {}, old, new)
+    assert any(word in report for word in words.split("|")), report
 
 
 @on_shim
 @pytest.mark.parametrize("mistake", PAIR_MISTAKES)
 def test_a_mistake_planted_in_a_cluster_is_found(monkeypatch: pytest.MonkeyPatch, mistake: str) -> None:
     old, new, words = PAIR_MISTAKES[mistake]
-    said = planted(monkeypatch, PAIR, old, new)
-    assert any(word in said for word in words.split("|")), said
+    report = planted(monkeypatch, PAIR, old, new)
+    assert any(word in report for word in words.split("|")), report
 
 
 def test_registers_and_memory_of_every_configuration_fit_a_multiprocessor() -> None:

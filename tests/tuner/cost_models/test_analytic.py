@@ -151,9 +151,9 @@ def test_every_family_of_a_gpu_has_finite_terms(backend: str, problem: Problem) 
     assert device is not None
     for kernel in kernels_for(problem, device):
         space = SearchSpace(kernel, problem, device)
-        found = terms_of(space, np.random.default_rng(0).permutation(len(space))[:300])
+        known = terms_of(space, np.random.default_rng(0).permutation(len(space))[:300])
         for field in fields(Terms):
-            values = getattr(found, field.name)
+            values = getattr(known, field.name)
             assert (values >= 0).all(), (kernel.name, field.name)
             assert np.isfinite(values).all(), (kernel.name, field.name)
 
