@@ -7,7 +7,6 @@ from typing import Any
 
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
 from seqtune.kernels.registry import KERNELS, kernel
-from seqtune.kernels.triton.text import AMD_ONLY
 
 from ..errors import MisuseError, UnavailableError
 
@@ -40,8 +39,9 @@ def space(operation: str = "gemm", *, names: Mapping[str, str] | None = None,
     default = dict(family.default)
     settings = [default, *(dict(default, BLOCK_M=m, BLOCK_N=n, BLOCK_K=k, num_warps=warps, num_stages=stages)
                            for m, n, k, warps, stages in _GEMM)]
-    kept = {*only, *OPTIONS}
-    return [config_of({name: value for name, value in each.items() if name in kept}, names or {}) for each in settings]
+    wanted = {*only, *OPTIONS}
+    return [config_of({name: value for name, value in each.items() if name in wanted}, names or {})
+            for each in settings]
 
 
 def family_of(operation: str) -> Kernel:
@@ -81,9 +81,3 @@ def nearest(configuration: Configuration, configs: Sequence[Any], names: Mapping
         return sum(theirs.get(name) == value for name, value in configuration.settings)
 
     return max(configs, key=shared)
-
-
-def for_device(settings: Mapping[str, Setting], nvidia: bool, present: frozenset[str]) -> dict[str, Setting]:
-    """The settings without AMD's options, which NVIDIA's compiler refuses, unless the kernel has such parameters."""
-    return {name: value for name, value in settings.items()
-            if name not in AMD_ONLY or not nvidia or name in present}

@@ -18,11 +18,12 @@ from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.operations.table import operation as operation_of
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
+from seqtune.kernels.triton.text import AMD_ONLY
 from seqtune.predictor.model import answers_for
 
 from ..errors import MisuseError, SeqtuneError, SeqtuneWarning
 from ..proposals import predictor_for, propose
-from .configs import OPTIONS, config_of, family_of, for_device, nearest, settings_of
+from .configs import OPTIONS, config_of, family_of, nearest, settings_of
 from .running_device import running_device
 
 if TYPE_CHECKING:
@@ -115,11 +116,9 @@ class Pruning:
     def config(self, configuration: Configuration, configs: Sequence[Any], nvidia: bool,
                present: frozenset[str]) -> Any:
         """One configuration as a triton.Config, with what the user's nearest one has beside our parameters."""
-        settings = for_device(dict(configuration.settings), nvidia, present)
-        amd = {} if nvidia else {name for name in settings if name not in present and name not in OPTIONS}
-        kept = {name: value for name, value in settings.items() if name in present or name in OPTIONS or (
-            name in amd and name in ("waves_per_eu", "matrix_instr_nonkdim", "kpack"))}
-        return config_of(kept, self.names, nearest(configuration, configs, self.names))
+        wanted = {*present, *OPTIONS, *(() if nvidia else AMD_ONLY)}  # NVIDIA's compiler refuses AMD's options
+        settings = {name: value for name, value in configuration.settings if name in wanted}
+        return config_of(settings, self.names, nearest(configuration, configs, self.names))
 
 
 def _declared(given: Kernel | str | Path) -> Kernel:

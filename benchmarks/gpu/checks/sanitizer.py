@@ -58,11 +58,11 @@ def run(day: Day, name: str) -> SliceOutcome:
             rows.append(watch(day, tool, family_name, work[:day.sizes.sanitizer_configurations]))
             day.say(f"  {tool} {family_name}: {rows[-1]['findings']} findings, {rows[-1]['launched']} launches")
             day.write_result(name, {"runs": rows})
-    found = sum(row["findings"] or 0 for row in rows)
+    total = sum(row["findings"] or 0 for row in rows)
     unfinished = [f"{row['tool']} of {row['kernel']}" for row in rows if row["findings"] is None]
-    return SliceOutcome(finished, f"{len(rows)} runs, {found} findings" + (
+    return SliceOutcome(finished, f"{len(rows)} runs, {total} findings" + (
         f"; without a summary: {', '.join(unfinished)}" if unfinished else ""), {"runs": rows},
-        failed=bool(found or unfinished))
+        failed=bool(total or unfinished))
 
 
 def watch(day: Day, tool: str, family: str, work: list[tuple[Problem, Configuration]]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def watch(day: Day, tool: str, family: str, work: list[tuple[Problem, Configurat
     except subprocess.TimeoutExpired:
         output, code = "the run took too long", 124
     statuses = [json.loads(line)["status"] for line in output.splitlines() if line.startswith('{"status"')]
-    found = findings(output)
+    count = findings(output)
     lines = [line for line in output.splitlines() if line.startswith("=====")] or output.splitlines()
-    return {"kernel": family, "tool": tool, "asked": len(work), "launched": len(statuses), "findings": found,
-            "statuses": statuses, "exit": code, "output": "" if found == 0 else "\n".join(lines)[:LONGEST_FINDING]}
+    return {"kernel": family, "tool": tool, "asked": len(work), "launched": len(statuses), "findings": count,
+            "statuses": statuses, "exit": code, "output": "" if count == 0 else "\n".join(lines)[:LONGEST_FINDING]}

@@ -98,10 +98,10 @@ class CubinCompiler:
         """Compile a source, or take it from the cache. Raises BuildError with the compiler's first error."""
         options = (f"--gpu-architecture={self.target}", *OPTIONS, *source.options)
         key = json.dumps([version(), options, source.text])
-        kept = self.cache.get(key)
-        if kept is not None:
+        cached = self.cache.get(key)
+        if cached is not None:
             with suppress(FormatError):  # an image that cannot be read is compiled again
-                return Image(kept[0], read_resources(*kept))
+                return Image(cached[0], read_resources(*cached))
         cubin, messages = run_nvrtc(source.text, options)
         spills = read_spills(messages)
         try:

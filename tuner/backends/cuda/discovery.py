@@ -56,14 +56,14 @@ def _discover() -> tuple[PresentGpu, ...]:
 
 def discover(present: list[GpuFacts]) -> tuple[PresentGpu, ...]:
     """A device for every GPU that NVRTC compiles for; equal models are numbered: `cuda:h200`, `cuda:h200-2`."""
-    found: dict[str, PresentGpu] = {}
+    named: dict[str, PresentGpu] = {}
     for gpu in present:
         if gpu.capability in compiler.architectures():
             name, count = f"cuda:{slug(gpu.model)}", 2
-            while name in found:
+            while name in named:
                 name, count = f"cuda:{slug(gpu.model)}-{count}", count + 1
-            found[name] = PresentGpu(_device(gpu, name), gpu.number)
-    return tuple(found.values())
+            named[name] = PresentGpu(_device(gpu, name), gpu.number)
+    return tuple(named.values())
 
 
 def _device(gpu: GpuFacts, name: str) -> Device:

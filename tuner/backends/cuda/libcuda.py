@@ -123,14 +123,14 @@ class LibCuda:
         """The 128 bytes of a CUtensorMap for a matrix at a device address, as a kernel takes them by value."""
         rank = len(description.sizes)
         memory = ctypes.create_string_buffer(_MAP_BYTES + _MAP_ALIGNMENT)
-        place = -ctypes.addressof(memory) % _MAP_ALIGNMENT
+        begin = -ctypes.addressof(memory) % _MAP_ALIGNMENT
         strides = [step * element_bytes for step in description.steps]
         self._call(
-            "cuTensorMapEncodeTiled", ctypes.c_void_p(ctypes.addressof(memory) + place), _MAP_TYPES[dtype], rank,
+            "cuTensorMapEncodeTiled", ctypes.c_void_p(ctypes.addressof(memory) + begin), _MAP_TYPES[dtype], rank,
             ctypes.c_void_p(address), _array(ctypes.c_uint64, description.sizes), _array(ctypes.c_uint64, strides),
             _array(ctypes.c_uint32, description.box), _array(ctypes.c_uint32, [1] * rank), 0,
             _MAP_SWIZZLES[description.swizzle], _MAP_PROMOTION, 0)
-        return memory.raw[place:place + _MAP_BYTES]
+        return memory.raw[begin:begin + _MAP_BYTES]
 
 
 def parameter_pointers(arguments: Sequence[bytes]) -> tuple[Any, Any]:
@@ -140,12 +140,12 @@ def parameter_pointers(arguments: Sequence[bytes]) -> tuple[Any, Any]:
     """
     wide = [-(-len(argument) // _MAP_ALIGNMENT) * _MAP_ALIGNMENT for argument in arguments]
     memory = ctypes.create_string_buffer(sum(wide) + _MAP_ALIGNMENT)
-    place = ctypes.addressof(memory) + -ctypes.addressof(memory) % _MAP_ALIGNMENT
+    address = ctypes.addressof(memory) + -ctypes.addressof(memory) % _MAP_ALIGNMENT
     addresses = []
     for argument, size in zip(arguments, wide, strict=True):
-        ctypes.memmove(place, argument, len(argument))
-        addresses.append(place)
-        place += size
+        ctypes.memmove(address, argument, len(argument))
+        addresses.append(address)
+        address += size
     return memory, (ctypes.c_void_p * len(addresses))(*addresses)
 
 

@@ -41,15 +41,16 @@ class TritonBackend:
 
     def __init__(self, device: Device) -> None:
         present = [] if unavailable() is not None else devices()
-        if device.name not in (one.name for one in present):
-            names = ", ".join(one.name for one in present)
-            raise DeviceError(f"no device {device.name!r:.60}; found {names or unavailable()}")
+        names = [other.name for other in present]
+        if device.name not in names:
+            raise DeviceError(f"no device {device.name!r:.60}; found {', '.join(names) or unavailable()}")
         self.device = device
         self.operands = StoredOperands()
         self.torch, _ = load()
-        self.place = f"cuda:{index_of(device.name)}"
-        self.torch.cuda.set_device(self.place)  # Triton launches on the current one
-        self.scratch: Any = self.torch.empty(OVERWRITES * device.l2_bytes, dtype=self.torch.int8, device=self.place)
+        self.torch_device = f"cuda:{index_of(device.name)}"
+        self.torch.cuda.set_device(self.torch_device)  # Triton launches on the current one
+        self.scratch: Any = self.torch.empty(OVERWRITES * device.l2_bytes, dtype=self.torch.int8,
+                                             device=self.torch_device)
 
     def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> TritonExecutable:
         """Build an executable for the problem and launch it once. Raises BuildError or LaunchError."""
@@ -59,8 +60,8 @@ class TritonBackend:
         binaries = compile_launch(
             implementation.source(problem, self.device, configuration),
             implementation.launch(problem, self.device, configuration), dtype_of(problem), self.device)
-        executable = TritonExecutable(problem, self.device, configuration, implementation, self.place, self.flush,
-                                      self.operands)
+        executable = TritonExecutable(problem, self.device, configuration, implementation, self.torch_device,
+                                      self.flush, self.operands)
         executable.resources = resources_of(binaries, self.device)
         try:
             executable.run()

@@ -46,9 +46,9 @@ class TritonBinary:
         local memory, too, but our kernels have none, so all of it is spilled registers.
         """
         if self.binary.startswith(b"\x7fELF") and ".amdgcn_target" not in self.assembly:
-            found = read_resources(self.binary, {})[self.entry]
-            return CompiledPhase(self.entry, self.threads, found.most_threads, found.registers, self.shared,
-                                 found.stack)
+            needs = read_resources(self.binary, {})[self.entry]
+            return CompiledPhase(self.entry, self.threads, needs.most_threads, needs.registers, self.shared,
+                                 needs.stack)
         return CompiledPhase(self.entry, self.threads, 0, _stated("vgpr_count", self.assembly), self.shared,
                              _stated("private_segment_fixed_size", self.assembly))
 

@@ -41,8 +41,8 @@ def unavailable() -> str | None:
 def devices() -> list[Device]:
     """The GPUs that PyTorch sees and whose architecture is known, in its order. Raises UnavailableError."""
     torch, _ = load()
-    found = (device_at(index) for index in range(torch.cuda.device_count()))
-    return list({device.name: device for device in found if device is not None}.values())
+    seen = (device_at(index) for index in range(torch.cuda.device_count()))
+    return list({device.name: device for device in seen if device is not None}.values())
 
 
 def current() -> Device | None:

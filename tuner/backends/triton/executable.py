@@ -43,11 +43,12 @@ class TritonExecutable:
     """
 
     def __init__(self, problem: Problem, device: Device, configuration: Configuration, implementation: Implementation,
-                 place: str, flush: Callable[[], None] | None = None, operands: StoredOperands | None = None) -> None:
+                 torch_device: str, flush: Callable[[], None] | None = None,
+                 operands: StoredOperands | None = None) -> None:
         import torch
 
         self.torch: Any = torch
-        self.place, self.flush = place, flush
+        self.torch_device, self.flush = torch_device, flush
         self.operands = operands or StoredOperands()
         self.problem, self.device, self.configuration = problem, device, configuration
         self.implementation = implementation
@@ -63,7 +64,7 @@ class TritonExecutable:
         self.sizes = {**dict.fromkeys(BUFFERS, 1), **sizes, "y": math.prod(self.shape),
                       "workspace": max(1, launch.workspace)}
         with self.checked():
-            self.whole = {name: torch.zeros(size + 2 * MARGIN, dtype=self.element(name), device=place)
+            self.whole = {name: torch.zeros(size + 2 * MARGIN, dtype=self.element(name), device=torch_device)
                           for name, size in self.sizes.items()}
         self.inner = {name: whole[MARGIN:MARGIN + self.sizes[name]] for name, whole in self.whole.items()}
         self.steps = self.launches(source, launch)
@@ -119,7 +120,7 @@ class TritonExecutable:
             message = one_line(error)
             if self.flush is not None:
                 try:  # an illegal address and its like are sticky: every later call of this process fails
-                    self.torch.cuda.synchronize(self.place)
+                    self.torch.cuda.synchronize(self.torch_device)
                 except RuntimeError as later:
                     raise DeviceLost(one_line(later)) from None
             raise LaunchError(message) from None
@@ -162,7 +163,7 @@ class TritonExecutable:
         """Wait for the GPU. Raises LaunchError where a launch failed, or DeviceLost."""
         if self.flush is not None:
             with self.checked():
-                self.torch.cuda.synchronize(self.place)
+                self.torch.cuda.synchronize(self.torch_device)
 
     def time(self, launches: int) -> float:
         """Launch so many times; returns the seconds of all by the GPU's events, each after the caches are overwritten.
@@ -175,7 +176,7 @@ class TritonExecutable:
                 self.run()
             return time.perf_counter() - begin
         events = [[self.torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(launches)]
-        with self.torch.cuda.device(self.place):
+        with self.torch.cuda.device(self.torch_device):
             for begin_event, end_event in events:
                 self.flush()
                 begin_event.record()

@@ -58,7 +58,7 @@ def test_an_error_after_which_the_gpu_does_not_answer_is_a_lost_device() -> None
         raise ValueError("out of resource: shared memory")
 
     executable = TritonExecutable.__new__(TritonExecutable)
-    executable.torch, executable.place = SimpleNamespace(cuda=SimpleNamespace(synchronize=synchronize)), "cuda:0"
+    executable.torch, executable.torch_device = SimpleNamespace(cuda=SimpleNamespace(synchronize=synchronize)), "cuda:0"
     executable.flush, executable.steps = (lambda: None), [refused]
     with pytest.raises(LaunchError, match="out of resource"):
         executable.run()
