@@ -18,6 +18,8 @@ from ..errors import MisuseError
 from .application import PROBLEM_WORDS, AsJson, Checkpoint, DeviceName, JournalPath, Seed, Words, answer, app
 from .arguments import one_problem, refuse_options, several_problems
 
+SAMPLE = 200  # configurations of each family that are compiled
+
 
 @app.command(epilog="Example: seqtune devices --json")
 def devices(
@@ -42,7 +44,7 @@ def kernels(
         "--compile", metavar="DEVICE", show_default=False,
         help="Compile random configurations for this GPU, present or not, and check the declarations.")] = None,
     sample: Annotated[int, typer.Option(
-        "--sample", min=1, max=100_000, help="With --compile: configurations of each family.")] = 200,
+        "--sample", min=1, max=100_000, help="With --compile: configurations of each family.")] = SAMPLE,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -56,6 +58,8 @@ def kernels(
             report = api.compile_check(compile_for, words or (), sample, seed, say)
         answer(report.to_json()) if as_json else tables.compiled(report)
         raise typer.Exit(0 if report.passed else 1)
+    if (sample, seed) != (SAMPLE, 0):
+        raise MisuseError("--sample and --seed are for --compile")
     if words and len(words) > 1:
         raise MisuseError("one file of kernels is read at a time")
     result = api.kernels(words[0] if words else None)

@@ -74,7 +74,7 @@ def export(
         "--triton-version", help="For vLLM and SGLang: the server's version of Triton.", show_default=False)] = None,
     tokens: Annotated[str | None, typer.Option(
         "--tokens", metavar="1,2,4,...", show_default=False,
-        help="For vLLM and SGLang: numbers of tokens to tune for.  [default: 1 to 4096, as both projects]")] = None,
+        help="For vLLM and SGLang: numbers of tokens to tune for.  [default: 1 to 4096, as their own tuners]")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:

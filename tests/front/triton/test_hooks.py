@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -178,4 +177,3 @@ def test_a_kernel_of_amd_keeps_its_own_options() -> None:
                for waves in (0, 2)]
     (config,) = early(device="triton:mi300x")(configs, ARGUMENTS)
     assert {"waves_per_eu", "kpack"} <= config.kwargs.keys()
-    assert SimpleNamespace(**config.kwargs).BLOCK_M > 0

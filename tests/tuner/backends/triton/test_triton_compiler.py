@@ -14,7 +14,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BuildError
-from seqtune.tuner.backends.compiled_phase import OFFLINE_COMPILERS, resource_usage
+from seqtune.tuner.backends.compiled_phase import resource_usage
 from seqtune.tuner.backends.triton.backend import resources_of
 from seqtune.tuner.backends.triton.compiler import TritonBinary, TritonCompiler, function_of, target_of
 from seqtune.tuner.compile_check import contradictions_of
@@ -72,15 +72,11 @@ def test_the_product_of_experts_compiles_for_gpus_that_are_not_here(name: str, t
                  for argument in experts.arg_names}
     divisible = [experts.arg_names.index(argument) for argument in (*pointers, "columns", "depth")]
     source = ASTSource(fn=experts, signature=signature,
-                       constexprs={(experts.arg_names.index(one),): value for one, value in constants.items()},
+                       constexprs={(experts.arg_names.index(name),): value for name, value in constants.items()},
                        attrs={(index,): [["tt.divisibility", 16]] for index in divisible})
     compiled = triton.compile(source, target=target_of(gpu(name)), options={"num_warps": 4, "num_stages": 2})
     rings = 2 if name == "h200" else 1
     assert compiled.metadata.shared == rings * 2 * 64 * 64 * 2
-
-
-def test_the_table_of_compilers_names_it() -> None:
-    assert OFFLINE_COMPILERS["triton"].endswith(":TritonCompiler")
 
 
 def test_what_triton_refuses_is_a_build_error() -> None:
