@@ -25,7 +25,7 @@ class ResourceUsage:
 
     @classmethod
     def worst(cls, usages: Iterable[ResourceUsage]) -> ResourceUsage | None:
-        """The worst value of each need; None of no usages."""
+        """The worst value of each need; None if there are no usages."""
         usages = list(usages)
         if not usages:
             return None
