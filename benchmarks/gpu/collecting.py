@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 
+from benchmarks.gpu.ahead import KernelsAhead, PlansAhead, stopping
 from benchmarks.gpu.choices import implementation_of, ordered, pool, task_of
 from benchmarks.gpu.day import Day
 from benchmarks.gpu.shapes import DayProblems, convolutions, products
@@ -53,25 +54,30 @@ def collect(day: Day, name: str, problems: DayProblems, device: Device) -> Slice
     chosen = pool(problems.ordered, device, day.sizes.configurations)
     if not chosen:
         raise UnavailableError(f"no kernel family solves these problems on {device.name}")
-    plans: dict[Problem, tuple[Configuration, ...]] = {}
+
+    def choose(problem: Problem) -> tuple[Configuration, ...]:
+        task = task_of(problem, device)
+        return () if task is None else ordered(task, chosen)
+
+    kernels = KernelsAhead(day, device)
+    ahead = PlansAhead(kernels, choose)
+    plans = ahead.plans
     refused: dict[str, str] = {}
     finished = True
-    with day.journal(name) as journal, day.measurer(device) as measurer:
+    with day.journal(name) as journal, day.measurer(device) as measurer, stopping(ahead, kernels):
         journal.add_device(device)
         for number, most in enumerate(PASSES, 1):
             if number > 1 and max(map(len, plans.values()), default=0) <= PASSES[number - 2]:
                 break
+            ahead.start([problem for problem in problems.ordered if problem.key not in refused], most)
             for index, problem in enumerate(problems.ordered, 1):
                 if not day.left:
                     finished = False
                     break
                 if problem.key in refused:
                     continue
-                if problem not in plans:
-                    task = task_of(problem, device)
-                    plans[problem] = () if task is None else ordered(task, chosen)
                 try:
-                    measure(day, journal, measurer, problem, plans[problem][:most], MEASURING)
+                    measure(day, journal, measurer, problem, ahead.plan(problem)[:most], MEASURING)
                 except UnavailableError:
                     raise
                 except SeqtuneError as error:

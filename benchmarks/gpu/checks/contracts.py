@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from benchmarks.gpu.ahead import KernelsAhead, stopping
 from benchmarks.gpu.collecting import measure
 from benchmarks.gpu.day import Day
 from benchmarks.gpu.slices import SliceOutcome
@@ -65,12 +66,15 @@ def run(day: Day, name: str) -> SliceOutcome:
     tests = {"left_out": "a dry run has no device"} if day.dry else device_tests(day, TEST_SHARE * day.left)
     rows: dict[tuple[str, str], Counter[str]] = {}
     wrong, finished, worst = list[dict[str, Any]](), True, dict[str, float]()
-    with day.journal(name) as journal, day.measurer(day.device) as measurer:
+    kernels = KernelsAhead(day, day.device)
+    work = [(*sample, kernels.start(*sample[1:])) for sample in samples(day, day.sizes.contract_configurations)]
+    with day.journal(name) as journal, day.measurer(day.device) as measurer, stopping(kernels):
         journal.add_device(day.device)
-        for family, problem, configurations in samples(day, day.sizes.contract_configurations):
+        for family, problem, configurations, compiling in work:
             if not day.left:
                 finished = False
                 break
+            kernels.finish(compiling)
             known = measure(day, journal, measurer, problem, configurations, CHECKING, "contract")
             dtype = str(problem["dtype"])
             for configuration, measurement in known.items():

@@ -7,10 +7,13 @@ nothing of a run that was not launched, so the launches are counted, too.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
 from benchmarks.gpu.checks.contracts import samples
@@ -23,6 +26,7 @@ from seqtune.kernels.problem import Problem
 TOOLS = ("memcheck", "racecheck", "synccheck")
 PROGRAM = "compute-sanitizer"
 TOOL_SECONDS = 120.0  # of one run over one family
+LEAST_SECONDS = 30.0  # left of the slice for another run, which takes some ten seconds to begin
 LONGEST_FINDING = 3000  # characters that are kept
 
 
@@ -42,8 +46,8 @@ def run(day: Day, name: str) -> SliceOutcome:
     if shutil.which(PROGRAM) is None:
         raise UnavailableError(f"{PROGRAM} is not installed (it comes with the CUDA toolkit)")
     before = day.result(name) or {}
-    rows: list[dict[str, Any]] = list(before.get("runs", []))
-    watched = {(row["kernel"], row["tool"]) for row in rows if row["findings"] is not None}
+    rows: list[dict[str, Any]] = [row for row in before.get("runs", []) if row["findings"] is not None]
+    watched = {(row["kernel"], row["tool"]) for row in rows}
     by_family: dict[str, list[tuple[Problem, Configuration]]] = {}
     for family, problem, configurations in samples(day, 1, seed=1):
         by_family.setdefault(family.name, []).extend((problem, configuration) for configuration in configurations)
@@ -52,7 +56,7 @@ def run(day: Day, name: str) -> SliceOutcome:
         for family_name, work in by_family.items():
             if (family_name, tool) in watched:
                 continue
-            if not day.left:
+            if day.left < LEAST_SECONDS:
                 finished = False
                 break
             rows.append(watch(day, tool, family_name, work[:day.sizes.sanitizer_configurations]))
@@ -71,14 +75,22 @@ def watch(day: Day, tool: str, family: str, work: list[tuple[Problem, Configurat
                          "configuration": dict(configuration.settings)} for problem, configuration in work])
     command = [PROGRAM, "--tool", tool, "--print-limit", "20", sys.executable, "-m", "benchmarks.launches",
                "--device", day.device.name]
-    try:
-        done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False,
-                              timeout=min(TOOL_SECONDS, max(10.0, day.left)))
-        output, code = done.stdout + done.stderr, done.returncode
-    except subprocess.TimeoutExpired:
-        output, code = "the run took too long", 124
+    output, code = run_bounded(command, asked, min(TOOL_SECONDS, day.left))
     statuses = [json.loads(line)["status"] for line in output.splitlines() if line.startswith('{"status"')]
     count = findings(output)
     lines = [line for line in output.splitlines() if line.startswith("=====")] or output.splitlines()
     return {"kernel": family, "tool": tool, "asked": len(work), "launched": len(statuses), "findings": count,
             "statuses": statuses, "exit": code, "output": "" if count == 0 else "\n".join(lines)[:LONGEST_FINDING]}
+
+
+def run_bounded(command: list[str], given: str, seconds: float) -> tuple[str, int]:
+    """Run a command that starts programs of its own; all of them end with it. Returns its output and exit status."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          start_new_session=True) as process:
+        try:
+            return process.communicate(given, timeout=seconds)[0], process.returncode
+        except subprocess.TimeoutExpired:
+            return "the run took too long", 124
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,80 @@
+"""Kernels and plans of a GPU day that are prepared while the device measures."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from benchmarks.gpu.ahead import KernelsAhead, PlansAhead, stopping
+from benchmarks.gpu.checks.sanitizer import run_bounded
+from benchmarks.gpu.day import Day
+from seqtune.errors import KernelError
+from seqtune.kernels.accelerators import described
+from seqtune.kernels.device import Device
+from seqtune.kernels.implementation import KernelSource
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.backends.backend import BuildError
+from seqtune.tuner.backends.cuda import compiler
+
+
+class CountingCompiler:
+    """Refuses every source, and counts them."""
+
+    compiled: ClassVar[list[KernelSource]] = []
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def compile(self, source: KernelSource) -> None:
+        self.compiled.append(source)
+        raise BuildError("planted")
+
+
+def test_each_kernel_is_compiled_once_and_each_plan_chosen_once(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(compiler, "CubinCompiler", CountingCompiler)
+    monkeypatch.setattr(CountingCompiler, "compiled", [])
+    device = described("cuda", "h200")
+    assert device is not None
+    problems = [Problem.make("gemm", m=m, n=64, k=64) for m in (64, 128, 256)]
+    asked: list[Problem] = []
+
+    def choose(problem: Problem) -> tuple[Configuration, ...]:
+        asked.append(problem)
+        if problem == problems[2]:
+            raise KernelError("planted")
+        space = SearchSpace(kernel("cuda.gemm"), problem, device)
+        return tuple(space[row] for row in range(4))
+
+    kernels = KernelsAhead(Day(tmp_path, device), device)
+    plans = PlansAhead(kernels, choose)
+    with stopping(plans, kernels):
+        for most in (2, 4):
+            plans.start(problems[:2], most)
+            assert [len(plans.plan(problem)) for problem in problems[:2]] == [4, 4]
+        plans.start(problems[2:], 4)
+        with pytest.raises(KernelError, match="planted"):
+            plans.plan(problems[2])
+    assert asked == problems
+    assert len(CountingCompiler.compiled) == len(set(CountingCompiler.compiled)) > 0
+
+
+def test_a_dry_run_compiles_nothing(tmp_path: Path) -> None:
+    device = described("cuda", "h200")
+    assert device is not None
+    kernels = KernelsAhead(Day(tmp_path, device, dry=True), device)
+    with stopping(kernels):
+        configuration = Configuration.of("cuda.gemm", kernel("cuda.gemm").default)
+        assert kernels.start(Problem.make("gemm", m=64, n=64, k=64), [configuration]) == []
+
+
+def test_a_tool_that_hangs_is_ended_with_the_program_it_watches() -> None:
+    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    assert run_bounded([sys.executable, "-c", program], "", 1.0) == ("the run took too long", 124)
+    assert run_bounded([sys.executable, "-c", "print(input())"], "heard", 30.0) == ("heard\n", 0)
