@@ -19,6 +19,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options, check, prepare
+from seqtune.tuner.measuring.worker_process import WorkerProcess
 from seqtune.tuner.measuring.worker_request import Limits
 from tests.support import planted
 
@@ -238,3 +239,19 @@ def test_the_worker_ends_with_its_parent(name: str) -> None:
         time.sleep(0.1)
         parent.kill()
     worker.wait(timeout=60.0)  # the request would take 440 s, or for ever
+
+
+@pytest.mark.parametrize(("backend", "limited"), [("llvm", "1"), ("opencl", "1"), ("cuda", None), ("triton", None)])
+def test_numpys_threads_are_limited_where_kernels_run_on_the_cpu(
+        backend: str, limited: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    environments: list[dict[str, str]] = []
+
+    def refuse(command: list[str], env: dict[str, str], **options: object) -> None:
+        environments.append(env)
+        raise OSError("planted")
+
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    monkeypatch.setattr("subprocess.Popen", refuse)
+    with pytest.raises(OSError, match="planted"):
+        WorkerProcess("a device", {"device": {"backend": backend}})
+    assert environments[0].get("OPENBLAS_NUM_THREADS") == limited
