@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from seqtune.data.formats.triton_cache import OPTIONS
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
 from seqtune.kernels.registry import KERNELS, kernel
 
 from ..errors import MisuseError, UnavailableError
 
-OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # fields of a triton.Config beside its kwargs
 # The list of `space("gemm")` after the default: large blocks for large products, flat ones for few rows, deep ones for
 # small products. A tuner that benchmarks them all has a fair choice, and none needs more than 100 KB of shared memory.
 _GEMM = ((128, 256, 64, 8, 3), (128, 128, 32, 4, 4), (64, 128, 64, 4, 3), (16, 64, 128, 4, 3), (32, 32, 128, 2, 3))

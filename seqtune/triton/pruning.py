@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from seqtune.data.formats.triton_cache import OPTIONS
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.operations.table import operation as operation_of
 from seqtune.kernels.problem import Problem
@@ -23,7 +24,7 @@ from seqtune.predictor.model import answers_for
 
 from ..errors import MisuseError, SeqtuneError, SeqtuneWarning
 from ..proposals import predictor_for, propose
-from .configs import OPTIONS, config_of, family_of, nearest, settings_of
+from .configs import config_of, family_of, nearest, settings_of
 from .running_device import running_device
 
 if TYPE_CHECKING:

@@ -57,9 +57,8 @@ def test_a_dry_run_that_is_killed_goes_on_and_brings_marked_files_home(tmp_path:
     killed = subprocess.Popen([*DRY_RUN, str(folder), "--only", KILLED_IN, "--pause", "0.01"], cwd=ROOT,
                               stderr=subprocess.DEVNULL, start_new_session=True)
     until = time.monotonic() + 60
-    while not journal.exists() and time.monotonic() < until:
+    while count(journal) < 10 and time.monotonic() < until:
         time.sleep(0.05)
-    time.sleep(0.5)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
     with Journal(journal) as records:
