@@ -61,20 +61,20 @@ def export(
     hold_out: Annotated[list[str] | None, typer.Option(
         "--hold-out", metavar="SET_OR_FILE", help="Problems that no model may learn from.", show_default=False)] = None,
     model_config: Annotated[Path | None, typer.Option(
-        "--model-config", help="For vLLM and SGLang: the model's config.json.", show_default=False)] = None,
+        "--model-config", help="vLLM, SGLang: the model's config.json.", show_default=False)] = None,
     missing_from: Annotated[Path | None, typer.Option(
         "--missing-from", metavar="LOG", show_default=False,
-        help="For vLLM and SGLang: a server's log; writes the files that it says are missing.")] = None,
-    tp: Annotated[int, typer.Option("--tp", help="For vLLM and SGLang: GPUs of tensor parallelism.")] = 1,
-    ep: Annotated[int, typer.Option("--ep", help="For vLLM and SGLang: GPUs of expert parallelism.")] = 1,
+        help="vLLM, SGLang: a server's log; writes the files that it says are missing.")] = None,
+    tp: Annotated[int, typer.Option("--tp", help="vLLM, SGLang: GPUs of tensor parallelism.")] = 1,
+    ep: Annotated[int, typer.Option("--ep", help="vLLM, SGLang: GPUs of expert parallelism.")] = 1,
     dtype: Annotated[str | None, typer.Option(
-        "--dtype", help="For vLLM and SGLang: bf16, fp16, fp8_w8a8, int8_w8a8, int8_w8a16 or int4_w4a16.  "
+        "--dtype", help="vLLM, SGLang: bf16, fp16, fp8_w8a8, int8_w8a8, int8_w8a16 or int4_w4a16.  "
                         "[default: as in the config.json]", show_default=False)] = None,
     triton_version: Annotated[str | None, typer.Option(
-        "--triton-version", help="For vLLM and SGLang: the server's version of Triton.", show_default=False)] = None,
+        "--triton-version", help="vLLM, SGLang: the server's version of Triton.", show_default=False)] = None,
     tokens: Annotated[str | None, typer.Option(
         "--tokens", metavar="1,2,4,...", show_default=False,
-        help="For vLLM and SGLang: numbers of tokens to tune for.  [default: 1 to 4096, as their own tuners]")] = None,
+        help="vLLM, SGLang: numbers of tokens to tune for.  [default: 1 to 4096, as their own tuners]")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:

@@ -142,13 +142,16 @@ def prediction(answer: Prediction) -> None:
     """Print the candidates, the default and, where measured, the winner."""
     _out.print(f"{answer.problem.brief()} on {answer.device.name}", markup=False)
     measured = answer.verified
-    columns = ["", "configuration", "probability"]
+    columns = ["", "configuration"]
+    with_chances = any(candidate.probability is not None for candidate in answer.candidates)
+    columns += ["probability"] if with_chances else []
     columns += ["time", "spread", "error", "status"] if measured else []
     table = _table(*columns, right=("probability", "time", "spread", "error"))
 
     def add(label: str, candidate: Proposal) -> None:
-        cells = [label, f"{candidate.configuration.kernel} {candidate.configuration.brief()}",
-                 "-" if candidate.probability is None else f"{candidate.probability:.3f}"]
+        cells = [label, f"{candidate.configuration.kernel} {candidate.configuration.brief()}"]
+        if with_chances:
+            cells.append("-" if candidate.probability is None else f"{candidate.probability:.3f}")
         if measured and candidate.measurement is not None:
             one = candidate.measurement
             cells += [duration(one.seconds), f"{100 * one.spread:.1f} %",

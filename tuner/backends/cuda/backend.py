@@ -28,11 +28,11 @@ from seqtune.kernels.problem import Problem
 
 from ..backend import LaunchError
 from ..compiled_phase import resource_usage
+from ..stored_operands import StoredOperands
 from .compiler import CubinCompiler, Image
 from .discovery import devices, number_of, unavailable
 from .driver import Gpu, TimedGraph
 from .launch_limits import check_launch
-from .stored_operands import StoredOperands
 
 __all__ = ["CudaBackend", "CudaExecutable", "devices", "unavailable"]
 

@@ -22,7 +22,7 @@ from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..backend import LaunchError
 from ..compiled_phase import resource_usage
-from ..cuda.stored_operands import StoredOperands
+from ..stored_operands import StoredOperands
 from .compiler import TritonBinary, compile_launch
 from .discovery import devices, index_of, load, unavailable
 from .executable import TritonExecutable

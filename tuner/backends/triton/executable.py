@@ -28,7 +28,7 @@ from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.kernels.triton.text import constants_of
 
 from ..backend import DeviceLost, LaunchError
-from ..cuda.stored_operands import StoredOperands
+from ..stored_operands import StoredOperands
 from .compiler import BUFFERS, OPTIONS, function_of
 
 CANARY = 0x7FCA  # a NaN in fp16 and bf16, and twice in a row in fp32, which no kernel computes

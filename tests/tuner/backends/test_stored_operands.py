@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqtune.tuner.backends.cuda.stored_operands import StoredOperands
+from seqtune.tuner.backends.stored_operands import StoredOperands
 
 
 def read_only(value: float) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
