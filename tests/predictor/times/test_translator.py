@@ -11,6 +11,7 @@ import torch
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
+from seqtune.kernels.operations.table import operations
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.networks.dimensions import Dimensions
@@ -229,5 +230,7 @@ def test_a_prediction_asks_the_model_once_for_each_word(translator: Translator,
 def test_dimensions_follow_the_vocabulary() -> None:
     size = Dimensions.of(VOCABULARY, width=64)
     assert (size.names, size.targets, size.longest) == (len(VOCABULARY.names), len(VOCABULARY.targets), 8)
-    assert size.quantities == len(VOCABULARY.quantities) == 14
+    of_operations = {f"{work.name}.{name}" for work in operations() for name in work.quantities}
+    assert size.quantities == len(VOCABULARY.quantities)
+    assert of_operations <= set(VOCABULARY.quantities)
     assert size.width == 64
