@@ -72,7 +72,10 @@ class SeqtuneWarning(UserWarning):
 
 def json_fault(error: ValueError | RecursionError) -> str:
     """Why a text is not JSON, in at most 100 characters."""
-    return "nested too deeply" if isinstance(error, RecursionError) else str(error)[:100]
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    text = str(error)  # Python's message on long numbers gives advice to programmers
+    return "a number has too many digits" if "set_int_max_str_digits" in text else text[:100]
 
 
 def one_line(error: BaseException | str, longest: int = 300) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from seqtune.errors import MisuseError
+from seqtune.errors import FormatError, MisuseError, ProblemError
 from seqtune.kernels.device import Device
 from seqtune.kernels.files import replacing
 from seqtune.kernels.kernel import Configuration
@@ -28,14 +29,19 @@ _DOWN_PROPOSALS = 400  # proposals among which one with the first product's BLOC
 
 
 def _write(project: str, request: ExportRequest, out: Path) -> Report:
-    """Write the files of a model, of a log or of a data set into a folder: all of them or none."""
+    """Write the files of a model, of a log or of a data set into a folder: none if one of them cannot be written."""
     serving = request.serving or ServingRequest()
     if request.data is not None and serving.model_config is None and serving.missing_from is None:
         if serving != ServingRequest() or request.device is not None:
             raise MisuseError("--data alone is written as it is; leave out the other options, or give --model-config "
                               "or --missing-from, whose files then get the nearest choices in the data")
+        choices = choices_of(Dataset.read(request.data))
         tables = {_path(project, file, version): (file, table, version)
-                  for (file, version), table in choices_of(Dataset.read(request.data)).items()}
+                  for (file, version), table in choices.items() if file.is_of(project)}
+        if not tables:
+            raise MisuseError(f"{request.data} holds choices of files that SGLang alone looks for; use --format sglang")
+        left_out = {path.name: "a file that SGLang alone looks for" for path in (
+            _path(project, file, version) for file, version in choices if not file.is_of(project))}
         targets = _targets(tables, out, request.force)
         texts = {path: table_text(table, _version(project, file, version))
                  for path, (file, table, version) in tables.items()}
@@ -44,19 +50,22 @@ def _write(project: str, request: ExportRequest, out: Path) -> Report:
     else:
         device = request.device if isinstance(request.device, Device) or request.device is None else (
             gpu_of(request.device))
-        wanted = {_path(project, file.file, serving.triton_version): file
-                  for file in wanted_files(serving, project, device)}
+        files, left_out = wanted_files(serving, project, device)
+        wanted = {_path(project, file.file, serving.triton_version): file for file in files}
         targets = _targets(wanted, out, request.force)
-        choices = None if request.data is None else NearestChoices(Dataset.read(request.data))
+        nearest_choices = None if request.data is None else NearestChoices(Dataset.read(request.data))
         texts, rows = {}, []
         for path, file in wanted.items():
-            table, nearest = _predicted(file, serving, request, device, choices)
+            table, nearest = _predicted(file, serving, request, device, nearest_choices)
             texts[path] = table_text(table, _version(project, file.file, serving.triton_version))
             rows.append({"file": path.name, "layer": file.use, "entries": len(table),
-                         **({} if choices is None else {"from data": nearest})})
+                         **({} if nearest_choices is None else {"from data": nearest})})
         facts = None if device is None else device.model
     _write_all({targets[path]: text for path, text in texts.items()})
-    return {"files": rows, **({"device": facts} if facts else {}), **_use(project, out, list(texts))}
+    report: Report = {"files": rows}
+    if left_out:
+        report["left out"] = [{"file": name, "reason": reason} for name, reason in left_out.items()]
+    return {**report, **({"device": facts} if facts else {}), **_use(project, out, list(texts))}
 
 
 def _path(project: str, file: TableFile, version: str | None) -> Path:
@@ -79,7 +88,10 @@ def _targets(paths: Iterable[Path], out: Path, force: bool) -> dict[Path, Path]:
 
 
 def _write_all(texts: dict[Path, str]) -> None:
-    """Write all files beside their places first, then move them there."""
+    """Write all files to the disk beside their places first, then move them there.
+
+    A writer that is killed while it moves them leaves complete files, but not all of them.
+    """
     for folder in dict.fromkeys(path.parent for path in texts):
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +99,10 @@ def _write_all(texts: dict[Path, str]) -> None:
             raise MisuseError(f"cannot make the folder {folder}: {error.strerror}") from None
     with ExitStack() as stack:
         for path, text in texts.items():
-            stack.enter_context(replacing(path)).write_text(text, encoding="utf-8")
+            with stack.enter_context(replacing(path)).open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())  # a full disk is found before the first file is moved
 
 
 def _version(project: str, file: TableFile, version: str | None) -> str | None:
@@ -103,7 +118,11 @@ def _predicted(wanted: WantedFile, serving: ServingRequest, request: ExportReque
     table: Table = {}
     nearest = 0
     for tokens in serving.tokens:
-        problem = wanted.problem(tokens)
+        try:
+            problem = wanted.problem(tokens)
+        except ProblemError as error:
+            source = serving.model_config if wanted.file.experts or not serving.missing_from else serving.missing_from
+            raise FormatError(f"{source}: {wanted.use} with tokens={tokens}: {error}") from None
         propose = request.propose
         if choices is not None and choices.propose(problem, gpu, 1):
             propose = choices.propose

@@ -10,24 +10,43 @@ from seqtune.kernels.accelerators import ACCELERATORS, described, slug
 from seqtune.kernels.device import Device
 
 BACKEND = "triton"
+_MAKERS = ("NVIDIA", "AMD", "Tesla")  # first words of the names that PyTorch gives
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ()+._-]{0,79}")
 
 
 def gpu_of(name: str) -> Device:
     """The GPU's facts, under the given name as its model: "NVIDIA H200" or, as in a file's name, "NVIDIA_H200".
 
-    A short name of the table (h200, triton:h200) stands for the maker's name of it. A variant that the table lacks,
-    such as NVIDIA H200 NVL, has the facts of the model whose name it begins with. Raises DeviceError.
+    A short name of the table (h200, triton:h200) and another spelling (nvidia h200) stand for the maker's name of it. A
+    variant that the table lacks, such as NVIDIA H200 NVL, has the facts of the model whose name it begins with; servers
+    look for files under its exact name, so another spelling of it is refused. Raises DeviceError.
     """
-    if not _NAME.fullmatch(name.removeprefix(f"{BACKEND}:")):
+    name = name.removeprefix(f"{BACKEND}:")
+    if not _NAME.fullmatch(name):
         raise DeviceError(f"{name!r:.60} is not the name of a GPU, as torch.cuda.get_device_name() prints it")
-    short = name.removeprefix(f"{BACKEND}:").lower()
-    for key, entry in ACCELERATORS.items():
-        if short == key or name == entry.model.replace(" ", "_"):
+    for entry in ACCELERATORS.values():
+        if _folded(name) == _folded(entry.model):
             name = entry.model
     words = slug(name).split("-")
     for count in range(len(words), 0, -1):
         device = described(BACKEND, "-".join(words[:count]))
-        if device is not None:
+        if device is None:
+            continue
+        if _exact(name, device.model):
             return replace(device, name=f"{BACKEND}:{slug(name)}", model=name)
+        if count == len(words):
+            return device
+        raise DeviceError(f"{name!r:.60} is not spelled as torch.cuda.get_device_name() prints it "
+                          f"(the nearest known GPU is {device.model!r})")
     raise DeviceError(f"no facts are known here of the GPU {name!r:.60}; there are {', '.join(ACCELERATORS)}")
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", " ").lower()
+
+
+def _exact(name: str, model: str) -> bool:
+    """Whether a name begins with a maker and spells the words that it shares with a known model alike."""
+    words, known = re.split("[ _-]", name), re.split("[ _-]", model)
+    lower = {word.lower() for word in known}
+    return words[0] in _MAKERS and all(word in known for word in words if word.lower() in lower)

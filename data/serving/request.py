@@ -67,12 +67,23 @@ def token_counts(text: str | None) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
-def wanted_files(request: ServingRequest, project: str, device: Device | None) -> list[WantedFile]:
-    """The files of a request. Raises MisuseError and FormatError."""
+def wanted_files(request: ServingRequest, project: str,
+                 device: Device | None) -> tuple[list[WantedFile], dict[str, str]]:
+    """The files of a request, and the names in its log that are left out, with the reason.
+
+    Raises MisuseError and FormatError.
+    """
     _check(request)
     model = None if request.model_config is None else read_model(request.model_config)
     if request.missing_from is not None:
-        return [_missing(file, model) for file in missing_files(request.missing_from, project)]
+        files, left_out = missing_files(request.missing_from, project)
+        return [_missing(file, project, model, request.model_config) for file in files], left_out
+    return _model_files(request, model, project, device), {}
+
+
+def _model_files(request: ServingRequest, model: ServedModel | None, project: str,
+                 device: Device | None) -> list[WantedFile]:
+    """The files of a model. Raises MisuseError and FormatError."""
     if model is None or device is None:
         raise MisuseError(f"--format {project} needs --model-config and --device, or --missing-from")
     name = _name_of(device, project)
@@ -154,13 +165,17 @@ def _down(wanted: WantedFile) -> WantedFile:
     return replace(wanted, file=replace(wanted.file, down=True), use=f"{wanted.use}, second product")
 
 
-def _missing(file: TableFile, model: ServedModel | None) -> WantedFile:
-    """A file of a log. Sizes that its name does not tell come from the model. Raises MisuseError."""
+def _missing(file: TableFile, project: str, model: ServedModel | None, path: Path | None) -> WantedFile:
+    """A file of a log. Sizes that its name does not tell come from the model. Raises MisuseError if it is not its."""
     if not file.experts:
         return WantedFile(file, "linear layer")
     if model is None or model.top_k is None or not model.experts:
         raise MisuseError("the log names files of experts: give the --model-config of the model with these experts, "
                           "because names tell neither its width nor the experts per token")
     shared = file.experts == model.experts + (model.shared_experts or 0) != model.experts
+    if (not shared and model.experts % file.experts) or model.inside % file.n:
+        raise MisuseError(f"the log names {file.name(project)}, which is no file of the model in {path}: no number of "
+                          f"GPUs leaves {file.experts} of its {model.experts} experts or {file.n} of an expert's width "
+                          f"of {model.inside} to each; give the config.json of the model that the server runs")
     return WantedFile(file, "experts", model.hidden, model.top_k + (model.shared_experts or 0 if shared else 0),
-                      max(1, model.experts // file.experts))
+                      1 if shared else model.experts // file.experts)

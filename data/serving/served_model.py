@@ -81,11 +81,25 @@ def read_model(path: Path) -> ServedModel:
             break
         content = {name: value for name, value in content.items() if name not in _NESTED} | inner
     try:
-        return ServedModel.model_validate(content)
+        model = ServedModel.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
         raise FormatError(f"{path}: {name:.60}: {first['msg']:.120}") from None
+    if fault := _fault(model):
+        raise FormatError(f"{path}: {fault}")
+    return model
+
+
+def _fault(model: ServedModel) -> str | None:
+    """The reason why the sizes are those of no model; None if they fit together."""
+    if model.latent_rank is not None and not (model.plain_width and model.rotary_width):
+        return "kv_lora_rank needs qk_nope_head_dim and qk_rope_head_dim of at least 1"
+    if model.heads is not None and model.latent_rank is None and not (model.head_width or model.hidden // model.heads):
+        return f"num_attention_heads={model.heads} is more than hidden_size={model.hidden}, and there is no head_dim"
+    if model.experts and model.top_k is not None and model.top_k > model.experts:
+        return f"a token goes to {model.top_k} experts of {model.experts}"
+    return None
 
 
 def part(size: int, gpus: int, name: str) -> int:

@@ -23,6 +23,7 @@ PROJECTS = ("vllm", "sglang")
 DTYPES = ("fp8_w8a8", "int8_w8a8", "int8_w8a16", "int4_w4a16")  # bf16 and fp16 are not in names
 LARGEST_FILE = 1_000_000  # bytes; the largest one of SGLang 0.5.23 has 8,000
 MOST_ENTRIES = 200
+SHARED = 32  # numbers of experts of models with a shared one are multiples of it; one more includes the shared one
 VERSION = "triton_version"  # a key of vLLM's files beside the numbers of tokens
 
 Settings: TypeAlias = dict[str, int]
@@ -49,6 +50,14 @@ class TableFile:
     scale_k: int = 0
     per_channel: bool = False
     down: bool = False  # SGLang's file of the second product
+
+    def is_of(self, project: str) -> bool:
+        """Whether the project looks for such files.
+
+        SGLang alone has files of the second product, of scales per channel, and of experts with the shared one.
+        """
+        shared = self.experts > SHARED and self.experts % SHARED == 1
+        return project == "sglang" or not (self.down or self.per_channel or shared)
 
     def name(self, project: str) -> str:
         """The name by which the project looks for the file. SGLang's block shapes have a space after the comma."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,53 @@ def test_files_of_a_model_take_the_nearest_choices_of_a_data_set(
     assert main(["export", "--format", "vllm", "--model-config", str(model), "--device", "mi300x", "--data", str(data),
                  "--out", str(tmp_path / "amd"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["files"][0]["from data"] == 0  # by the model: another maker's GPU
+
+
+def test_files_that_sglang_alone_looks_for_are_not_written_for_vllm(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, data, out = write_model(tmp_path, "deepseek-v3"), tmp_path / "choices.parquet", tmp_path / "out"
+    assert export("sglang", model, tmp_path / "sglang", "--tp", "8") == 0
+    assert main(["import", "sglang", str(tmp_path / "sglang"), "--out", str(data)]) == 0
+    capsys.readouterr()
+    assert main(["export", "--format", "vllm", "--data", str(data), "--out", str(out), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    written = sorted(path.name for path in out.rglob("*.json"))
+    assert [name.partition(",device")[0] for name in written if name.startswith("E=")] == ["E=256,N=256"]
+    assert not [name for name in written if "_down" in name]
+    assert len(report["left out"]) == 3
+    assert len(report["files"]) == len(written)
+
+
+def test_sizes_that_no_kernel_has_name_the_file_and_the_layer(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = write_model(tmp_path, "mixtral", num_local_experts=20_000)
+    assert export("vllm", model, tmp_path / "out") == 2
+    assert capsys.readouterr().err.startswith(f"seqtune: {model}: experts with tokens=1: experts=20000 is outside")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_kill_between_two_files_leaves_complete_files_alone(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, out, place, moved = write_model(tmp_path, "deepseek-v3"), tmp_path / "out", os.replace, []
+    assert export("vllm", model, tmp_path / "whole", "--tp", "8") == 0
+
+    def killed(source: Path, target: Path) -> None:
+        moved.append(target)
+        if len(moved) == 5:
+            raise KeyboardInterrupt
+        assert len([*out.rglob("*.new"), *out.rglob("*.json")]) == 9  # all were written before the first is moved
+        place(source, target)
+
+    monkeypatch.setattr("os.replace", killed)
+    with suppress(KeyboardInterrupt):
+        export("vllm", model, out, "--tp", "8")
+    monkeypatch.undo()
+    files = {path.relative_to(out): path.read_text() for path in out.rglob("*.json")}
+    whole = {path.relative_to(tmp_path / "whole"): path.read_text() for path in (tmp_path / "whole").rglob("*.json")}
+    assert 0 < len(files) < 9
+    assert files.items() <= whole.items()
+    assert export("vllm", model, out, "--tp", "8", "--force") == 0
+    assert {path.relative_to(out): path.read_text() for path in out.rglob("*.json")} == whole
 
 
 def test_vllm_reads_a_version_of_triton_in_files_of_experts_alone(tmp_path: Path) -> None:

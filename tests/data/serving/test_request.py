@@ -26,7 +26,7 @@ SGLANG_LOG = (
 
 def names(path: Path, project: str = "vllm", **options: Any) -> list[str]:
     request = ServingRequest(path, **options)
-    return [wanted.file.name(project) for wanted in wanted_files(request, project, H200)]
+    return [wanted.file.name(project) for wanted in wanted_files(request, project, H200)[0]]
 
 
 @pytest.mark.parametrize(("model", "options", "sizes"), [
@@ -63,6 +63,9 @@ def test_block_wise_models_have_files_of_their_linear_layers(tmp_path: Path) -> 
     ({"intermediate_size": None}, {}, "moe_intermediate_size"), ({"num_local_experts": 0}, {}, "looks for no file"),
     ({"quantization_config": {"quant_method": "awq"}}, {}, "name them with --dtype"),
     ({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128]}}, {}, "weight_block_size"),
+    ({"num_experts_per_tok": 9}, {}, r"mixtral\.json: a token goes to 9 experts of 8"),
+    ({"hidden_size": 16}, {}, r"mixtral\.json: num_attention_heads=32 is more than hidden_size=16"),
+    ({"kv_lora_rank": 512, "v_head_dim": None}, {}, r"mixtral\.json: kv_lora_rank needs qk_nope_head_dim"),
     ({"torch_dtype": "float32"}, {}, "neither bfloat16 nor float16")])
 def test_what_does_not_fit_is_one_line(changes: dict[str, object], options: dict[str, Any], reason: str,
                                        tmp_path: Path) -> None:
@@ -71,19 +74,21 @@ def test_what_does_not_fit_is_one_line(changes: dict[str, object], options: dict
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "3", "{", "[" * 9000, '{"text_config": {"text_config": {}}}'])
+@pytest.mark.parametrize("text", ["", "[]", "3", "{", "[" * 9000, "[" + "9" * 5000 + "]",
+                                  '{"text_config": {"text_config": {}}}'])
 def test_a_config_that_is_none_is_one_line(text: str, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(text)
-    with pytest.raises(FormatError, match=r"config\.json"):
+    with pytest.raises(FormatError, match=r"config\.json") as error:
         names(path)
+    assert "limit" not in str(error.value)
 
 
 def test_a_log_names_the_missing_files_once(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text(VLLM_LOG * 3 + "Using configuration from E=1,N=1,device_name=x.json for MoE layer\n")
     request = ServingRequest(write_model(tmp_path, "deepseek-v3"), log)
-    experts, linear = wanted_files(request, "vllm", None)
+    (experts, linear), _ = wanted_files(request, "vllm", None)
     assert experts.problem(8).names()["expert_parallel"] == 4
     assert linear.problem(8).brief() == "scaled_gemm m=8 n=512 k=7168"
     with pytest.raises(FormatError, match="--format vllm"):
@@ -91,8 +96,31 @@ def test_a_log_names_the_missing_files_once(tmp_path: Path) -> None:
     with pytest.raises(SeqtuneError, match="--model-config"):
         wanted_files(ServingRequest(missing_from=log), "vllm", None)
     log.write_text("".join(map(SGLANG_LOG.format, ("", "_down"))))
-    up, down = wanted_files(request, "sglang", None)
+    (up, down), _ = wanted_files(request, "sglang", None)
     assert (up.top_k, up.file.down, down.file.down) == (9, False, True)  # the shared expert is one more
+
+
+@pytest.mark.parametrize("sizes", ["E=7,N=256", "E=256,N=256", "E=8,N=99", "E=9,N=14336", "E=8,N=28672"])
+def test_a_log_of_another_model_is_one_line(sizes: str, tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text(f"Using default MoE config. {ADVICE} ['/configs/{sizes},device_name=NVIDIA_H200.json']\n")
+    with pytest.raises(SeqtuneError, match=rf"{sizes},device_name=NVIDIA_H200\.json, .*mixtral\.json.* 8 experts"):
+        wanted_files(ServingRequest(write_model(tmp_path, "mixtral"), log), "vllm", None)
+
+
+def test_names_in_a_log_that_are_not_known_here_are_left_out(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    others = "".join(f"Using default MoE config. {ADVICE} /configs/E=8,N=14336,device_name={rest}.json\n"
+                     for rest in ("FOO9000", "NVIDIA_H200,dtype=nvfp4_w4a4"))
+    log.write_bytes((others + VLLM_LOG).encode("utf-16"))  # as PowerShell's redirection writes it
+    files, left_out = wanted_files(ServingRequest(write_model(tmp_path, "deepseek-v3"), log), "vllm", None)
+    assert len(files) == 2
+    assert left_out == {
+        "E=8,N=14336,device_name=FOO9000.json": "a GPU without known facts",
+        "E=8,N=14336,device_name=NVIDIA_H200,dtype=nvfp4_w4a4.json": "a dtype or sizes that are not known here"}
+    log.write_text(others)
+    with pytest.raises(FormatError, match=r"server\.log names no file that can be written; .*FOO9000"):
+        wanted_files(ServingRequest(missing_from=log), "vllm", None)
 
 
 @pytest.mark.parametrize("line", [
@@ -114,9 +142,11 @@ def test_numbers_of_tokens_are_a_list() -> None:
 
 
 def test_a_gpu_is_found_by_every_spelling_of_its_name() -> None:
-    assert gpu_of("h200") == gpu_of("triton:h200") == gpu_of("NVIDIA_H200") == H200
+    assert gpu_of("h200") == gpu_of("triton:h200") == gpu_of("NVIDIA_H200") == gpu_of("nvidia h200") == H200
+    assert gpu_of("RTX 4090").model == "NVIDIA GeForce RTX 4090"
+    assert gpu_of("NVIDIA_H100").model == "NVIDIA_H100"  # a driver's own shorter name
     variant = gpu_of("NVIDIA H200 NVL")
     assert (variant.model, variant.compute_units) == ("NVIDIA H200 NVL", H200.compute_units)
-    for name in ("", "Voodoo 2", "a/b", "NVIDIA", "x" * 200):
+    for name in ("", "Voodoo 2", "a/b", "NVIDIA", "x" * 200, "nvidia h200 nvl", "h200-nvl", "NVIDIA h200 NVL"):
         with pytest.raises(DeviceError):
             gpu_of(name)

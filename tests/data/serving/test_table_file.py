@@ -43,6 +43,16 @@ def test_the_second_product_of_sglang_has_a_file_of_its_own() -> None:
     assert file.problem(8)["per_channel"] == "yes"
 
 
+@pytest.mark.parametrize(("sizes", "alike"), [
+    ("E=256,N=256,device_name=a.json", True), ("E=257,N=256,device_name=a.json", False),
+    ("E=161,N=192,device_name=a_down.json", False), ("E=8,N=192,device_name=a_down.json", False),
+    ("E=15,N=1408,device_name=a.json", True), ("E=1,N=1408,device_name=a.json", True),
+    ("E=8,N=192,device_name=a,dtype=fp8_w8a8,per_channel_quant=True.json", False)])
+def test_sglang_alone_looks_for_some_files(sizes: str, alike: bool) -> None:
+    file = TableFile.parse(sizes)
+    assert (file.is_of("vllm"), file.is_of("sglang")) == (alike, True)
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_of_anything_else_is_refused(name: str) -> None:
     with pytest.raises(FormatError):
