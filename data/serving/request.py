@@ -77,7 +77,7 @@ def wanted_files(request: ServingRequest, project: str,
     model = None if request.model_config is None else read_model(request.model_config)
     if request.missing_from is not None:
         files, left_out = missing_files(request.missing_from, project)
-        return [_missing(file, project, model, request.model_config) for file in files], left_out
+        return [_missing(file, project, model, request) for file in files], left_out
     return _model_files(request, model, project, device), {}
 
 
@@ -165,17 +165,21 @@ def _down(wanted: WantedFile) -> WantedFile:
     return replace(wanted, file=replace(wanted.file, down=True), use=f"{wanted.use}, second product")
 
 
-def _missing(file: TableFile, project: str, model: ServedModel | None, path: Path | None) -> WantedFile:
-    """A file of a log. Sizes that its name does not tell come from the model. Raises MisuseError if it is not its."""
+def _missing(file: TableFile, project: str, model: ServedModel | None, request: ServingRequest) -> WantedFile:
+    """A file of a log; sizes that its name does not tell come from the model. Raises MisuseError if it is not its."""
     if not file.experts:
         return WantedFile(file, "linear layer")
     if model is None or model.top_k is None or not model.experts:
-        raise MisuseError("the log names files of experts: give the --model-config of the model with these experts, "
-                          "because names tell neither its width nor the experts per token")
+        raise MisuseError(f"{request.missing_from} names files of experts: give the --model-config of the model with "
+                          "these experts, because names tell neither its width nor the experts per token")
     shared = file.experts == model.experts + (model.shared_experts or 0) != model.experts
-    if (not shared and model.experts % file.experts) or model.inside % file.n:
-        raise MisuseError(f"the log names {file.name(project)}, which is no file of the model in {path}: no number of "
-                          f"GPUs leaves {file.experts} of its {model.experts} experts or {file.n} of an expert's width "
-                          f"of {model.inside} to each; give the config.json of the model that the server runs")
+    misfit = ""
+    if not shared and model.experts % file.experts:
+        misfit = f"E={file.experts} is no GPU's share of its {model.experts} experts"
+    elif model.inside % file.n:
+        misfit = f"N={file.n} is no GPU's share of its experts' width of {model.inside}"
+    if misfit:
+        raise MisuseError(f"{request.missing_from} names {file.name(project)}, which is no file of the model in "
+                          f"{request.model_config} ({misfit}); give the config.json of the model that the server runs")
     return WantedFile(file, "experts", model.hidden, model.top_k + (model.shared_experts or 0 if shared else 0),
                       1 if shared else model.experts // file.experts)
