@@ -16,6 +16,7 @@ from .device import Device, Fact
 
 KIBI = 1024
 BACKENDS = ("cuda", "triton")  # backends whose devices this table describes
+_WORDS = re.compile(r"[A-Za-z0-9]+(?:[ _-]+[A-Za-z0-9]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +132,9 @@ def slug(model: str) -> str:
 def described(backend: str, model: str) -> Device | None:
     """The device `backend:model` by the table's facts, or None if the table lacks the backend or the model.
 
-    The backend `cuda` has NVIDIA's GPUs only.
+    The backend `cuda` has NVIDIA's GPUs only. Words of the model stand between spaces, hyphens and underscores.
     """
-    entry = ACCELERATORS.get(slug(model))
+    entry = ACCELERATORS.get(slug(model)) if _WORDS.fullmatch(model.strip()) else None
     if entry is None or backend not in BACKENDS or (backend == "cuda" and not entry.architecture.startswith("sm_")):
         return None
     limits = ARCHITECTURES[entry.architecture]

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from seqtune.errors import FormatError
 
+from .operations.feature import LARGEST_NUMBER
+
 Fact = int | float | str
 _KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
 
@@ -86,6 +88,7 @@ class Device:
             elif name not in fields:
                 raise FormatError(f"a device has no fact {name!r:.40}")
             elif isinstance(value, _KINDS.get(str(fields[name].type), ())) and not isinstance(value, bool):
+                _fact(name, value)
                 values[name] = float(value) if isinstance(value, int) and fields[name].type == "float" else value
             else:
                 raise FormatError(f"device fact {name}={value!r:.40} is not of type {fields[name].type}")
@@ -103,4 +106,6 @@ class Device:
 def _fact(name: object, value: object) -> Fact:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise FormatError(f"device fact {name!s:.40}={value!r:.40} is not a number or a word")
+    if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
+        raise FormatError(f"device fact {name!s:.40} is a whole number of more than 64 bits")
     return value

@@ -16,6 +16,7 @@ from seqtune.errors import ConfigurationError, KernelError
 
 from .device import Device
 from .expression import Expression
+from .operations.feature import LARGEST_NUMBER
 from .problem import Problem
 
 Setting: TypeAlias = int | str  # the value of one tuning parameter
@@ -34,6 +35,8 @@ class Parameter:
     def __post_init__(self) -> None:
         if not 0 < len(self.values) <= MOST_VALUES or len(set(self.values)) != len(self.values):
             raise KernelError(f"parameter {self.name!r:.40} needs 1 to {MOST_VALUES} different values")
+        if any(isinstance(value, int) and abs(value) > LARGEST_NUMBER for value in self.values):
+            raise KernelError(f"parameter {self.name!r:.40} has a whole number of more than 64 bits")
 
     @property
     def is_numeric(self) -> bool:

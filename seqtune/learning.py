@@ -107,7 +107,7 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
         raise MisuseError("live evaluation needs problems and a device (--problems FILE --device D)")
     if not live and problems is not None:
         raise MisuseError("problems are for a live evaluation (--live)")
-    dataset = _judged(data, form, None if live else device)
+    dataset = _judged(data, form, None if live else device, warn)
     model = load_checkpoint(shipped_learner(dataset) if checkpoint is None else checkpoint)
     _check_learns(model, dataset, checkpoint, data)
     request = EvaluationRequest(
@@ -117,7 +117,8 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
     return Evaluation(tuple(model.evaluate(dataset, request, progress, warn)))
 
 
-def _judged(data: str | Path | Sequence[str | Path] | None, form: str | None, device: Device | str | None) -> Dataset:
+def _judged(data: str | Path | Sequence[str | Path] | None, form: str | None, device: Device | str | None,
+            warn: Say) -> Dataset:
     """The data set of an evaluation, with the held-out problems of one device only (None: of all)."""
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.data.formats.table import find_files, format_of
@@ -126,7 +127,10 @@ def _judged(data: str | Path | Sequence[str | Path] | None, form: str | None, de
         paths = [] if data is None else [data] if isinstance(data, str | Path) else data
         chosen = format_of(form, "read")
         assert chosen.read is not None
-        return chosen.read(find_files(form, paths), [] if device is None else [device]).data
+        content = chosen.read(find_files(form, paths), [] if device is None else [device])
+        for note in content.notes:
+            warn(note)
+        return content.data
     if data is not None and not isinstance(data, str | Path):
         raise MisuseError("one data set is evaluated at a time")
     return _only(read_dataset(data), device.name if isinstance(device, Device) else device)

@@ -20,7 +20,7 @@ import pandas as pd
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter, Setting
-from seqtune.kernels.operations.feature import Value
+from seqtune.kernels.operations.feature import LARGEST_NUMBER, Value
 from seqtune.kernels.problem import Problem
 
 from ..dataset import ADDED, SCHEMA, Dataset
@@ -34,7 +34,8 @@ STATUSES = {  # the words of Kernel Tuner and of files made from its caches
     "ok": Status.CORRECT, "InvalidConfig": Status.CONSTRAINTS, "CompilationFailedConfig": Status.COMPILE,
     "RuntimeFailedConfig": Status.RUNTIME}
 SHORTEST, LONGEST = 1e-20, 1e20  # milliseconds; a number outside is not a time
-LARGEST_SIZE = 2**63 - 1  # of a problem, along an axis; a larger one is a word
+LARGEST_SIZE = LARGEST_NUMBER  # of a problem, along an axis; a larger one is a word
+MOST_SETTING = 2**53  # the value of a parameter is smaller, so that models, which compute in floats, read it exactly
 _AXES = ("size_x", "size_y", "size_z")
 
 
@@ -75,14 +76,18 @@ class ForeignRecords:
 
 def is_setting(value: object) -> bool:
     """Whether `setting` accepts the value."""
-    return isinstance(value, bool | int | float | str)
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return abs(value) < MOST_SETTING
+    return isinstance(value, float | str)
 
 
 def setting(value: object) -> Setting:
     """Convert another tool's parameter value: booleans and whole numbers to integers, other numbers to their text.
 
-    Raises FormatError if the value is neither a number nor a word.
+    Raises FormatError if the value is neither a word nor a number, or a whole number of 2**53 or more.
     """
+    if isinstance(value, int | float) and not is_setting(value):
+        raise FormatError("a whole number of 2**53 or more is no value of a parameter")
     if isinstance(value, bool | int):
         return int(value)
     if isinstance(value, float):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,10 +36,12 @@ from .foreign_records import (
 from .format import Format, ImportResult
 from .kernel_tuner import read_json
 
+MOST_FAULTS = 10  # damaged files that are named; all are counted
 MOST_KEYS = 64  # entries of a key
 LONGEST_WORD = 60  # characters of an entry that is a word
 OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}  # of a triton.Config, with their defaults
 PLAIN = ("num_warps", "num_stages")  # always parameters; the other options only where a configuration sets them
+NAME = "[A-Za-z_][A-Za-z_0-9]*"  # of a parameter
 _TYPE = re.compile(r"(?:torch\.)?(?:float|bfloat|int|uint|complex|bool)\d*\w*")
 
 
@@ -95,7 +98,7 @@ def key_features(key: Sequence[object], names: Sequence[str] = ()) -> dict[str, 
 
 
 def config_settings(kwargs: Mapping[str, object], options: Mapping[str, object]) -> dict[str, Setting] | None:
-    """A configuration's settings by name; None if one of them is neither a number nor a word.
+    """A configuration's settings by name; None if one of them is no value of a parameter.
 
     `options` are those of a triton.Config beside its kwargs. One at its default is left out, but for num_warps and
     num_stages.
@@ -115,9 +118,11 @@ def _row(entry: object) -> tuple[dict[str, Setting], ForeignRecord] | str:
         return "no configuration of Triton's"
     if config.get("ir_override") is not None:
         return "a configuration whose code was replaced (ir_override)"
+    if not all(re.fullmatch(NAME, name) for name in kwargs):
+        return "a configuration with a name that no parameter can have"
     settings = config_settings(kwargs, config)
     if settings is None:
-        return "a configuration with a value that is neither a number nor a word"
+        return "a configuration with a value that is neither a word nor a number below 2**53"
     row = timed(times if isinstance(times, list) else [times])
     return "neither a time nor a failure that is known" if row is None else (settings, row)
 
@@ -149,20 +154,32 @@ def _named_gpu(devices: Sequence[str | Device]) -> Device:
         raise MisuseError("files of triton do not name their GPU; name it, for example --device triton:h200")
     given = devices[0]
     if isinstance(given, Device):
-        return given
-    backend, _, model = given.strip().rpartition(":")
-    device = described(backend or "triton", model)
+        device: Device | None = given
+    else:
+        backend, _, model = given.strip().lower().rpartition(":")
+        device = described(backend or "triton", model)
+    if device is not None and device.backend != "triton":
+        raise MisuseError(f"files of triton hold times of devices of triton, such as triton:h200, not of {device.name}")
     if device is None:
         raise MisuseError(f"no GPU {given!r:.60} is described; there are {', '.join(described_names('triton'))}")
     return device
 
 
 def _read(files: Sequence[Path], devices: Sequence[str | Device], keys: Sequence[str] = ()) -> ImportResult:
-    records = _numbered([read_autotune(file, keys) for file in files])
+    records, faults = [], []
+    for file in files:
+        try:
+            records.append(read_autotune(file, keys))
+        except FormatError as error:
+            faults.append(str(error))
+    if not records:
+        raise FormatError(faults[0] + (f" (no other of {len(faults)} files is readable)" if faults[1:] else ""))
     device = _named_gpu(devices)
-    for file in records:
-        file.device, file.facts = device.name, device
-    return import_result(records, "triton")
+    for record in _numbered(records):
+        record.device, record.facts = device.name, device
+    result = import_result(records, "triton")
+    count = (f"left out {len(faults)} of {len(files)} files",) if faults else ()
+    return replace(result, notes=(*count, *faults[:MOST_FAULTS]))
 
 
 def _numbered(files: list[ForeignRecords]) -> list[ForeignRecords]:
@@ -179,7 +196,7 @@ def _numbered(files: list[ForeignRecords]) -> list[ForeignRecords]:
 
 
 def _named(keys: Sequence[str]) -> Any:
-    wrong = next((name for name in keys if not re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", name)), None)
+    wrong = next((name for name in keys if not re.fullmatch(NAME, name)), None)
     if wrong is not None or len(set(keys)) < len(keys):
         raise MisuseError(f"--keys {','.join(keys)!r:.80} is not a list of different names")
     return partial(_read, keys=tuple(keys))

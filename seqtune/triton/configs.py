@@ -33,6 +33,7 @@ def space(operation: str = "gemm", *, names: Mapping[str, str] | None = None,
     `only` those that the kernel has. Raises MisuseError where there is no family, UnavailableError without Triton.
     """
     family = family_of(operation)
+    check_names(names, family)
     wrong = next((name for name in only if name not in family.by_name), None)
     if wrong is not None:
         raise MisuseError(f"{family.name} has no parameter {wrong!r:.40}; there are {', '.join(family.by_name)}")
@@ -50,6 +51,18 @@ def family_of(operation: str) -> Kernel:
     if name not in KERNELS or kernel(name).implementation is None:
         raise MisuseError(f"there are no configurations of Triton for {operation!r:.40}; there are some for gemm")
     return kernel(name)
+
+
+def check_names(names: object, family: Kernel | None = None) -> None:
+    """Check that `names` gives each parameter a name of its own. Raises MisuseError."""
+    if names is None:
+        return
+    if not isinstance(names, Mapping) or not all(isinstance(word, str) for word in (*names, *names.values())):
+        raise MisuseError('names is no mapping of our names to the kernel\'s, as in {"BLOCK_M": "BLOCK_SIZE_M"}')
+    theirs = [*names.values(), *(name for name in (family.by_name if family is not None else ()) if name not in names)]
+    twice = next((name for name in names.values() if theirs.count(name) > 1), None)
+    if twice is not None:
+        raise MisuseError(f"{twice!r:.40} would be the name of two parameters; `names` must tell them apart")
 
 
 def config_of(settings: Mapping[str, Setting], names: Mapping[str, str], like: Any = None) -> Any:

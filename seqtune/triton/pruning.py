@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seqtune.data.formats.triton_cache import OPTIONS
+from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.operations.table import operation as operation_of
 from seqtune.kernels.problem import Problem
@@ -24,11 +25,10 @@ from seqtune.predictor.model import answers_for
 
 from ..errors import MisuseError, SeqtuneError, SeqtuneWarning
 from ..proposals import predictor_for, propose
-from .configs import config_of, family_of, nearest, settings_of
+from .configs import check_names, config_of, family_of, nearest, settings_of
 from .running_device import running_device
 
 if TYPE_CHECKING:
-    from seqtune.kernels.device import Device
     from seqtune.kernels.operations.feature import Value
 
 ELEMENT_TYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "int8": "int8"}
@@ -47,14 +47,20 @@ def prune(operation: str | None = None, *, names: Mapping[str, str] | None = Non
     settings of its configurations, and `operation` is its own. `checkpoint` is a model trained for it (None: the one
     for the device). Raises MisuseError for arguments that can never work.
     """
-    if top < 1:
-        raise MisuseError(f"top={top}; at least one configuration must be returned")
+    if not isinstance(top, int) or isinstance(top, bool) or top < 1:
+        raise MisuseError(f"top={top!r:.40}; the number of configurations to return is at least 1")
+    for name, value, kinds in (("device", device, (Device, str)), ("checkpoint", checkpoint, (str, Path)),
+                               ("kernel", kernel, (Kernel, str, Path)), ("operation", operation, (str,)),
+                               *((name, value, (int, float, str)) for name, value in features.items())):
+        if value is not None and not isinstance(value, kinds):
+            raise MisuseError(f"{name}={value!r:.40} is no {' or '.join(kind.__name__ for kind in kinds)}")
     family = _declared(kernel) if kernel is not None else None
     if family is None and checkpoint is None:
         family = family_of(operation or "gemm")
     kind = family.operation if family is not None else operation or "recorded"
     if operation is not None and operation != kind:
         raise MisuseError(f"{family.name if family else checkpoint} solves {kind}, not {operation}")
+    check_names(names, family)
     known = {feature.name for feature in operation_of(kind).features}
     wrong = next((name for name in features if known and name not in known), None)
     if wrong is not None:
@@ -108,7 +114,10 @@ class Pruning:
         elif declared:
             for name, value in features.items():
                 if name in declared and isinstance(value, str) and not declared[name].choices:
-                    raise MisuseError(f"the kernel was called without the argument {value!r:.40}, which is {name}")
+                    given = str(self.features.get(name))
+                    raise MisuseError(f"the kernel's argument {given!r:.40}, which is {name}, must be a number and is "
+                                      f"{_kind(arguments[given])}" if given in arguments else
+                                      f"the kernel was called without the argument {value!r:.40}, which is {name}")
         if not declared and isinstance(features.get("dtype"), str):
             words = {ours: theirs for theirs, ours in ELEMENT_TYPES.items()}
             features["dtype"] = words.get(str(features["dtype"]), features["dtype"])
@@ -150,6 +159,11 @@ def _expressible(task: Task, names: Mapping[str, str], present: frozenset[str]) 
     if wrong is not None:
         raise MisuseError(f"no configuration of the kernel has {wrong!r:.40}, which `names` gives")
     return task.narrowed(keep)
+
+
+def _kind(argument: Any) -> str:
+    """An argument's type in words."""
+    return f"of type {argument.dtype}" if hasattr(argument, "dtype") else f"{argument!r:.40}"
 
 
 def _value(argument: Any) -> Value:

@@ -150,6 +150,8 @@ def spoil(path: Path, kind: str, dataset: Dataset) -> None:
             facts["problems"][SMALL.key]["m"] = -3
         elif kind == "device":
             facts["devices"] = {}
+        elif kind == "huge":
+            facts["devices"] = {key: {**device, "bandwidth_gbs": 10**400} for key, device in facts["devices"].items()}
         elif kind == "list":
             facts = [1]  # type: ignore[assignment]
         elif kind == "column":
@@ -168,7 +170,8 @@ def spoil(path: Path, kind: str, dataset: Dataset) -> None:
 @pytest.mark.parametrize(("kind", "words"), [
     ("text", "not a data set"), ("truncated", "not a data set"), ("absent", "cannot read"),
     ("foreign", r"but not a data set of seqtune \(columns a"), ("version", "version 7; this seqtune reads version 1"),
-    ("problem", "m=-3 is outside"), ("device", "unknown device"), ("list", "version None"),
+    ("problem", "m=-3 is outside"), ("device", "unknown device"),
+    ("huge", "bandwidth_gbs is a whole number of more than 64 bits"), ("list", "version None"),
     ("column", "has no column status"), ("type", "not a data set"), ("status", "unknown status 'fine'"),
     ("seconds", "needs seconds above 0"), ("empty", "the column configuration has empty rows")])
 def test_anything_else_is_refused_in_one_line(dataset: Dataset, tmp_path: Path, kind: str, words: str) -> None:

@@ -32,6 +32,7 @@ def test_cuda_has_only_nvidias_models_and_unknown_ones_are_none() -> None:
     assert described("cuda", "mi300x") is None
     assert described("triton", "mi300x") is not None
     assert described("llvm", "h200") is None
-    assert described("cuda", "h3000") is None
+    for model in ("h3000", "../h200", "h200;", "h2\u0660\u0660", "", "-h200"):
+        assert described("cuda", model) is None
     assert set(described_names("cuda")) == {f"cuda:{name}" for name, entry in ACCELERATORS.items()
                                            if ARCHITECTURES[entry.architecture].name.startswith("sm_")}

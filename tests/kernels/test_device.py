@@ -43,6 +43,7 @@ def test_constraints_can_name_limits_and_extras() -> None:
         ({"name": 3}, "name=3"),
         ({"extra": 3}, "extra"),
         ({"extra": {"a": [1]}}, "fact a="),
+        ({"peak_gflops": 10**400}, "peak_gflops is a whole number of more than 64 bits"),
         ({"extra": {"vector_floats": 64}}, "extra device fact vector_floats would hide .*=8"),
     ],
 )

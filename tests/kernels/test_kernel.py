@@ -64,6 +64,8 @@ def test_a_configuration_has_one_key_and_its_values() -> None:
 def test_a_parameter_has_distinct_values_that_fit_a_row(values: tuple[int, ...]) -> None:
     with pytest.raises(KernelError, match="different values"):
         Parameter("tile", values)
+    with pytest.raises(KernelError, match="more than 64 bits"):
+        Parameter("tile", (1, 10**400))
 
 
 def test_an_unknown_kernel_and_a_bad_constraint_are_refused() -> None:

@@ -79,6 +79,9 @@ def find(name: str) -> Device:
         raise DeviceError(f"no device {name!r:.60}; {_near(backend, rest)}{unavailable and '; ' + unavailable}")
     if unavailable:
         raise DeviceError(f"no device {name!r:.60}: {unavailable}")
+    models = [gpu.name for other in accelerators.BACKENDS if (gpu := accelerators.described(other, name)) is not None]
+    if models:
+        raise DeviceError(f"no device {name!r:.60}; name the backend, too: {' or '.join(models)}")
     listed = ", ".join(device.name for device in devices()) or "none"
     raise DeviceError(f"no device {name!r:.60}; found {listed} (seqtune devices lists them)")
 

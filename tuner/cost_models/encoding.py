@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 
+LARGEST = float(np.finfo(np.float32).max)  # trees take no infinite numbers
 _WORDS = 9973  # words become numbers below it: trees only need distinct ones
 _BEFORE = ("threads", "compute_units")
 _AFTER = ("vector_registers", "l1_bytes", "l2_bytes", "l3_bytes", "local_memory", "max_work_group", "peak_gflops",
@@ -22,7 +23,7 @@ _Number = TypeVar("_Number", np.float32, np.float64)
 def encode_value(value: object, unknown: float) -> float:
     """The number for a number, a word or `None`, which becomes `unknown`."""
     if isinstance(value, int | float):
-        return float(value)
+        return float(max(-LARGEST, min(LARGEST, value)))
     return unknown if value is None else float(zlib.crc32(str(value).encode()) % _WORDS)
 
 
@@ -43,5 +44,5 @@ def tiling(size: int, lengths: NDArray[_Number]) -> tuple[NDArray[_Number], NDAr
     Lengths below 1 count as 1; numbers of tiles are not rounded.
     """
     lengths = np.maximum(lengths, 1)
-    tiles: Any = size / lengths  # numpy keeps the lengths' type, which its type hints do not express
-    return tiles, np.ceil(tiles) * lengths / size
+    tiles: Any = min(size, LARGEST) / lengths  # numpy keeps the lengths' type, which its type hints do not express
+    return tiles, np.ceil(tiles) * lengths / min(size, LARGEST)

@@ -25,7 +25,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats
 
 from .analytic import term_columns
-from .encoding import encode_facts, tiling
+from .encoding import LARGEST, encode_facts, tiling
 
 MAX_QUANTITIES = 40  # of one kernel; a file may declare any number of constraints
 MAX_PAIRS = 45  # the products of ten parameters
@@ -88,7 +88,7 @@ def products(space: SearchSpace, numbers: dict[str, Floats]) -> dict[str, Floats
 def features(space: SearchSpace, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     """The features of the given rows of a space, with the shape (row, feature).
 
-    The features are the same for all spaces of one kernel family and operation.
+    The features are the same for all spaces of one kernel family and operation. Larger numbers than `LARGEST` are cut.
     """
     numbers = columns(space, rows)
     numeric = [numbers[parameter.name] for parameter in space.kernel.parameters
@@ -105,4 +105,4 @@ def features(space: SearchSpace, rows: NDArray[np.int64]) -> NDArray[np.float32]
             wide += [np.full(len(rows), np.nan)] * (2 * len(numeric))
     wide += [np.full(len(rows), value) for value in fixed]
     wide += term_columns(space, rows)
-    return np.stack(wide, axis=1).astype(np.float32)
+    return np.clip(np.stack(wide, axis=1), -LARGEST, LARGEST).astype(np.float32)

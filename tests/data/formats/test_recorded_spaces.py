@@ -14,7 +14,7 @@ import pytest
 
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
-from seqtune.data.formats.foreign_records import setting, to_dataset
+from seqtune.data.formats.foreign_records import is_setting, setting, to_dataset
 from seqtune.data.formats.kernel_tuner import read_cache
 from seqtune.data.formats.recorded_spaces import read_recorded, recordings
 from seqtune.errors import FormatError
@@ -103,8 +103,10 @@ def test_a_column_of_another_type_is_refused(tmp_path: Path, column: str, value:
 
 def test_values_of_other_tools_become_numbers_or_words() -> None:
     assert [setting(value) for value in (True, 4.0, 0.5, "row", 3)] == [1, 4, "0.5", "row", 3]
-    with pytest.raises(FormatError):
-        setting(None)
+    for value in (None, 2**53, -10**400, 1e300):
+        assert not is_setting(value)
+        with pytest.raises(FormatError):
+            setting(value)
 
 
 @pytest.mark.parametrize("change", [

@@ -63,10 +63,11 @@ def test_options_that_some_configurations_set_are_parameters_of_all(tmp_path: Pa
     records = read_autotune(write(tmp_path / "x.autotune.json", timings=[
         [config(64), [1, 1, 1]], [config(64, maxnreg=128, num_ctas=2), [2, 2, 2]],
         [config(64, ir_override="mine.ptx"), [1, 1, 1]], [{"kwargs": {"BLOCK": [1]}}, [1, 1, 1]], ["?", 3],
-        [{"kwargs": {}, "num_warps": 4}, [1, 1, 1]], [config(32), [True, 1, 1]]]))
+        [{"kwargs": {}, "num_warps": 4}, [1, 1, 1]], [config(32), [True, 1, 1]], [config(10**400), [1, 1, 1]],
+        [{"kwargs": {"a b": 1}}, [1, 1, 1]]]))
     settings = [dict(zip(records.parameters, row.settings, strict=True)) for row in records.rows]
     assert [(values["num_ctas"], values["maxnreg"]) for values in settings] == [(1, 0), (2, 128)]
-    assert sum(records.skipped.values()) == 5
+    assert sum(records.skipped.values()) == 7
 
 
 def test_kernels_of_one_name_and_other_parameters_are_told_apart(tmp_path: Path) -> None:
@@ -75,6 +76,26 @@ def test_kernels_of_one_name_and_other_parameters_are_told_apart(tmp_path: Path)
     out = tmp_path / "data.parquet"
     assert main(["import", "triton", str(tmp_path), "--device", "h200", "--out", str(out)]) == 0
     assert set(Dataset.read(out).kernels) == {"recorded.f", "recorded.f-2"}
+
+
+def test_damaged_files_of_a_folder_are_left_out_counted_and_named(tmp_path: Path,
+                                                                  capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b", "c"):
+        write(tmp_path / name / "f.autotune.json")
+    (tmp_path / "b" / "f.autotune.json").write_text("{")
+    out = tmp_path / "data.parquet"
+    command = ["import", "triton", str(tmp_path), "--device", "TRITON:H200", "--out", str(out)]
+    assert main(command) == 0
+    notes = capsys.readouterr().err
+    assert "left out 1 of 3 files" in notes
+    assert str(tmp_path / "b" / "f.autotune.json") in notes
+    out.unlink()
+    for name in ("a", "c"):
+        (tmp_path / name / "f.autotune.json").write_text("{}")
+    assert main(command) == 2
+    refusal = capsys.readouterr().err
+    assert (refusal.count("\n"), out.exists()) == (1, False)
+    assert "no other of 3 files is readable" in refusal
 
 
 @pytest.mark.parametrize("content", ['{"key": 3, "configs_timings": []}', '{"key": []}', "[]", "{",
@@ -87,6 +108,7 @@ def test_another_file_is_refused_in_one_line(tmp_path: Path, content: str) -> No
 
 @pytest.mark.parametrize(("options", "reason"), [
     ([], "do not name their GPU"), (["--device", "triton:z9"], "no GPU 'triton:z9' is described"),
+    (["--device", "cuda:h200"], "such as triton:h200, not of cuda:h200"),
     (["--device", "h200", "--keys", "M,M"], "not a list of different names")])
 def test_a_misuse_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str],
                               reason: str) -> None:

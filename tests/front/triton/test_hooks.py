@@ -80,6 +80,8 @@ def test_an_amd_gpu_gets_the_options_of_its_compiler() -> None:
     ({}, {"M": object()}, "describes no problem"),
     ({}, {"a": np.zeros(1, np.int8)}, "only fp32, fp16 and bf16"),
     ({"m": "ROWS"}, {}, "without the argument 'ROWS'"),
+    ({}, {"M": True}, "argument 'M', which is m, must be a number and is True"),
+    ({}, {"M": np.zeros((), np.int64)}, "must be a number and is of type int64"),
     ({"names": {"BLOCK_M": "TILE"}}, {}, "no configuration of the kernel has 'TILE'"),
     ({"k": 0}, {}, "k=0")])
 def test_what_cannot_be_predicted_is_one_warning_and_the_users_list(
@@ -92,7 +94,13 @@ def test_what_cannot_be_predicted_is_one_warning_and_the_users_list(
 
 
 @pytest.mark.parametrize(("options", "reason"), [
-    ({"top": 0}, "top=0"), ({"operation": "conv2d"}, "there are some for gemm"), ({"q": "Q"}, "no feature 'q'")])
+    ({"top": 0}, "top=0"), ({"top": 1.5}, "top=1.5"), ({"top": "3"}, "top='3'"), ({"top": True}, "top=True"),
+    ({"names": "BLOCK"}, "no mapping"), ({"names": {"BLOCK_M": 3}}, "no mapping"),
+    ({"names": {"BLOCK_M": "BLOCK_N"}}, "'BLOCK_N' would be the name of two parameters"),
+    ({"names": {"BLOCK_M": "X", "BLOCK_N": "X"}}, "'X' would be the name of two parameters"),
+    ({"kernel": 5}, "kernel=5 is no Kernel or str or Path"), ({"device": 5}, "device=5"), ({"checkpoint": 5}, "=5"),
+    ({"m": [1]}, r"m=\[1\] is no int"), ({"operation": 5}, "operation=5"),
+    ({"operation": "conv2d"}, "there are some for gemm"), ({"q": "Q"}, "no feature 'q'")])
 def test_arguments_that_can_never_work_are_refused_at_once(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(MisuseError, match=reason):
         early(**options)

@@ -83,6 +83,10 @@ def test_a_gpu_of_the_table_is_found_without_being_here_and_nothing_runs_on_it()
     with pytest.raises(DeviceError, match="cuda:h200 is not in this machine; one can predict"):
         discovery.check_present(h200)
     discovery.check_present(HERE[0])
+    with pytest.raises(DeviceError, match="name the backend, too: cuda:h200 or triton:h200"):
+        discovery.find("H200")
+    with pytest.raises(DeviceError, match=r"no device 'cuda:\.\./h200'"):
+        discovery.find("cuda:../h200")
 
 
 def test_a_gpu_that_is_here_is_present_and_hides_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:

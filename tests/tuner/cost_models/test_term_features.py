@@ -8,6 +8,7 @@ import numpy as np
 
 from seqtune.kernels.accelerators import described
 from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
@@ -38,6 +39,16 @@ def test_the_terms_are_the_last_features_of_a_kernel_that_describes_its_tiles() 
 
 def test_a_kernel_of_a_cpu_has_no_terms() -> None:
     assert term_columns(SearchSpace(kernel("llvm.gemm"), PROBLEM, device_of("llvm"))) == []
+
+
+def test_numbers_of_any_size_become_finite_features() -> None:
+    values = (1, 2, 3, 2**53 - 1)
+    family = Kernel.of(name="recorded.k", operation="recorded", meaning="", default={},
+                       parameters=(Parameter("A", values), Parameter("B", values)),
+                       derived=(("volume", "A * A * A * B * B"),))
+    device = Device("recorded:x", "recorded", "", "")
+    space = SearchSpace(family, Problem.make("recorded", kernel="k", size=10**400, scale=1e300), device)
+    assert not np.isinf(features(space, np.arange(len(space)))).any()
 
 
 def test_without_the_facts_of_a_gpu_the_terms_are_unknown() -> None:

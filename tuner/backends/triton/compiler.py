@@ -26,6 +26,7 @@ from ..cuda.resources import read_resources
 OPTIONS = ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "kpack")  # of Triton's compiler
 BUFFERS = ("x", "weights", "bias", "y", "workspace")
 POINTERS = {"fp32": "*fp32", "fp16": "*fp16", "bf16": "*bf16"}
+FUSION = {"enable_fp_fusion": True}  # stated, as Triton 3.9 warns of another default in 3.10 where it is not
 ALIGNED = 16  # bytes of an address, and the divisor of integers, that Triton's launcher looks for
 
 
@@ -97,7 +98,7 @@ def _compile(module: str, phase: Phase, constants: dict[str, Setting], arguments
     import triton
 
     function = function_of(module, phase.entry)
-    options = {name: constants[name] for name in OPTIONS if name in constants}
+    options = FUSION | {name: constants[name] for name in OPTIONS if name in constants}
     try:
         compiled = triton.compile(_specialised(function, constants, arguments, dtype, target), target=target,
                                   options=options)

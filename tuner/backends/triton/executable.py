@@ -29,7 +29,7 @@ from seqtune.kernels.triton.text import constants_of
 
 from ..backend import DeviceLost, LaunchError
 from ..stored_operands import StoredOperands
-from .compiler import BUFFERS, OPTIONS, function_of
+from .compiler import BUFFERS, FUSION, OPTIONS, function_of
 
 CANARY = 0x7FCA  # a NaN in fp16 and bf16, and twice in a row in fp32, which no kernel computes
 MARGIN = 1024  # elements of canary on each side of every buffer; keeps the 16-byte alignment that Triton looks for
@@ -72,7 +72,7 @@ class TritonExecutable:
     def launches(self, source: KernelSource, launch: Launch) -> list[Callable[[], None]]:
         """One call for each phase."""
         module, constants = constants_of(source)
-        options = {name: value for name, value in constants.items() if name in OPTIONS}
+        options = FUSION | {name: value for name, value in constants.items() if name in OPTIONS}
         steps: list[Callable[[], None]] = []
         for phase in launch.phases:
             function = function_of(module, phase.entry)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +22,7 @@ from seqtune.tuner.backends.compiled_phase import resource_usage
 from seqtune.tuner.backends.triton.backend import resources_of
 from seqtune.tuner.backends.triton.compiler import TritonBinary, TritonCompiler, function_of, target_of
 from seqtune.tuner.compile_check import contradictions_of
+from tests.support.paths import ROOT
 
 pytest.importorskip("triton", reason="Triton is for Linux")
 
@@ -55,6 +60,18 @@ def test_a_compiled_kernel_needs_what_the_family_declares(name: str, features: d
 
 def test_a_binary_that_does_not_state_its_needs_runs_without_them() -> None:
     assert resources_of([TritonBinary("product", 0, 128, b"\x7fELF", ".amdgcn_target")], gpu("mi300x")) is None
+
+
+def test_a_compilation_warns_of_nothing(tmp_path: Path) -> None:
+    program = ("from seqtune.kernels.accelerators import described; from seqtune.kernels.problem import Problem; "
+               "from seqtune.kernels.registry import kernel; from seqtune.kernels.space import SearchSpace; "
+               "from seqtune.tuner.backends.triton.compiler import TritonCompiler; family = kernel('triton.gemm'); "
+               "device = described('triton', 'mi300x'); problem = Problem.make('gemm', m=64, n=64, k=64); "
+               "TritonCompiler(device).phases(problem, family, SearchSpace(family, problem, device).default)")
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], cwd=ROOT, timeout=120, check=False, text=True,
+                          capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT),
+                                                    "TRITON_CACHE_DIR": str(tmp_path)})
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", ["h200", "a100", "mi300x"])
