@@ -157,7 +157,7 @@ class Dataset:
             message = one_line(error, 200)
             raise FormatError(f"{path} is not a data set of seqtune: {message}") from None
         except SeqtuneError as error:
-            raise error if isinstance(error, FormatError) else FormatError(f"{path}: {error}") from None
+            raise error if str(path) in str(error) else FormatError(f"{path}: {error}") from None
         return cls(_checked(frame, path, devices, problems), devices, problems, held_out, provenance, kernels)
 
     @classmethod

@@ -171,7 +171,7 @@ def spoil(path: Path, kind: str, dataset: Dataset) -> None:
     ("text", "not a data set"), ("truncated", "not a data set"), ("absent", "cannot read"),
     ("foreign", r"but not a data set of seqtune \(columns a"), ("version", "version 7; this seqtune reads version 1"),
     ("problem", "m=-3 is outside"), ("device", "unknown device"),
-    ("huge", "bandwidth_gbs is a whole number of more than 64 bits"), ("list", "version None"),
+    ("huge", "set.parquet: device fact bandwidth_gbs is a whole number of more than 64 bits"), ("list", "version None"),
     ("column", "has no column status"), ("type", "not a data set"), ("status", "unknown status 'fine'"),
     ("seconds", "needs seconds above 0"), ("empty", "the column configuration has empty rows")])
 def test_anything_else_is_refused_in_one_line(dataset: Dataset, tmp_path: Path, kind: str, words: str) -> None:

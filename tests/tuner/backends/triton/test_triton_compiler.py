@@ -20,7 +20,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.backends.compiled_phase import resource_usage
 from seqtune.tuner.backends.triton.backend import resources_of
-from seqtune.tuner.backends.triton.compiler import TritonBinary, TritonCompiler, function_of, target_of
+from seqtune.tuner.backends.triton.compiler import FUSION, TritonBinary, TritonCompiler, function_of, target_of
 from seqtune.tuner.compile_check import contradictions_of
 from tests.support.paths import ROOT
 
@@ -91,7 +91,7 @@ def test_the_product_of_experts_compiles_for_gpus_that_are_not_here(name: str, t
     source = ASTSource(fn=experts, signature=signature,
                        constexprs={(experts.arg_names.index(name),): value for name, value in constants.items()},
                        attrs={(index,): [["tt.divisibility", 16]] for index in divisible})
-    compiled = triton.compile(source, target=target_of(gpu(name)), options={"num_warps": 4, "num_stages": 2})
+    compiled = triton.compile(source, target=target_of(gpu(name)), options={"num_warps": 4, "num_stages": 2, **FUSION})
     rings = 2 if name == "h200" else 1
     assert compiled.metadata.shared == rings * 2 * 64 * 64 * 2
 
