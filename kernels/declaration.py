@@ -16,7 +16,7 @@ from seqtune.errors import FormatError, MisuseError
 
 from .expression import Expression
 from .files import read_bounded
-from .kernel import Constraint, Kernel, Parameter
+from .kernel import NAME, Constraint, Kernel, Parameter
 from .operations.table import operation
 
 LARGEST_FILE = 10_000_000  # bytes
@@ -43,7 +43,7 @@ class _Parameter(_Part):
 
 
 class _Declaration(_Part):
-    name: str = Field(pattern=r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_.<>-]+$")  # backend.family
+    name: str = Field(pattern=f"^{NAME.pattern}$")
     problem_type: str
     backends: list[str] = Field(min_length=1)
     parameters: list[_Parameter] = Field(min_length=1)

@@ -8,6 +8,7 @@ Implementation (`seqtune.kernels.implementation`), and recorded or foreign kerne
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -21,6 +22,7 @@ from .problem import Problem
 
 Setting: TypeAlias = int | str  # the value of one tuning parameter
 
+NAME = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_.<>-]+")  # the name of a family: library.family
 MOST_VALUES = 32_000  # of one parameter: the rows of a space hold value indices in 16 bits
 
 
@@ -148,6 +150,12 @@ class Kernel:
             if names.get(name) is None:
                 return f"{self.name} needs to know {name}"
         return None
+
+    def is_for(self, device: Device) -> bool:
+        """Whether the kernel solves any problem on the device, by the conditions that name facts of devices alone."""
+        names = device.names()
+        return device.backend in self.backends and all(
+            condition.expression(names) for condition in self.solves if names.keys() >= set(condition.expression.names))
 
     def split_derived(self) -> tuple[tuple[tuple[str, Expression], ...], tuple[str, ...]]:
         """Split the derived quantities: those that depend only on problem and device, and the names read by the rest.

@@ -47,11 +47,21 @@ def table(backend: str) -> Mapping[str, str]:
 
 def kernel(name: str) -> Kernel:
     """The kernel family of this name. Raises KernelError."""
-    library = name.partition(".")[0]
-    references = table(library) if library in FOREIGN else KERNELS
+    references = _table_with(name)
     if name not in references:
         raise KernelError(f"no kernel {name!r:.60}; there are {', '.join(references)} (seqtune kernels lists them)")
     return _family(references[name])
+
+
+def is_registered(name: str) -> bool:
+    """Whether `kernel` finds a family of this name."""
+    return name in _table_with(name)
+
+
+def _table_with(name: str) -> Mapping[str, str]:
+    """The table that has the name if any has."""
+    library = name.partition(".")[0]
+    return table(library) if library in FOREIGN else KERNELS
 
 
 def _family(reference: str) -> Kernel:
@@ -64,6 +74,12 @@ def can_run(backend: str) -> bool:
     """Whether a kernel family of the backend has an implementation; foreign libraries are predicted for only."""
     return any(_family(reference).implementation is not None for reference in KERNELS.values()
                if backend in _family(reference).backends)
+
+
+def can_compile(device: Device) -> bool:
+    """Whether a kernel family with an implementation is for the device."""
+    families = map(_family, table(device.backend).values())
+    return any(family.implementation is not None and family.is_for(device) for family in families)
 
 
 def kernels_for(problem: Problem, device: Device) -> tuple[Kernel, ...]:

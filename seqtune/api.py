@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 from seqtune.data.record import Status
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import includes
-from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
-from seqtune.kernels.registry import KERNELS, can_run, kernel
+from seqtune.kernels.registry import can_run
 from seqtune.kernels.task import Task
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
@@ -28,6 +27,7 @@ from seqtune.tuner.measuring.budget import SECONDS
 
 from .errors import FormatError, MisuseError, SeqtuneError
 from .exchange import export, import_data
+from .families import compile_check, kernel_json, kernels
 from .inputs import as_device, as_problem, as_problems, check_positive, load_checkpoint
 from .learning import evaluate, read_measurements, retrain, train
 from .proposals import predictor_for, propose, seeds_for
@@ -56,48 +56,6 @@ def devices(described: bool = False) -> Devices:
         seen[device.backend] = number + 1
         listed.append((f"{device.backend}:{number}", device))
     return Devices(tuple(listed), discovery.why_unavailable(), tuple(discovery.described()) if described else ())
-
-
-def kernels(declared: str | Path | None = None) -> tuple[Kernel, ...]:
-    """Every registered kernel family, or those that a file declares."""
-    if declared is not None:
-        from seqtune.kernels.declaration import read_kernels
-
-        return read_kernels(declared)
-    return tuple(kernel(name) for name in KERNELS)
-
-
-def compile_check(device: Device | str, words: Sequence[str] = (), sample: int = 200, seed: int = 0,
-                  progress: Say = silent) -> CompileReport:
-    """Compile `sample` random configurations of every kernel family of a device, which need not be here.
-
-    `words` name one family, or describe a problem: then its configurations alone are compiled. Raises MisuseError.
-    """
-    from seqtune.kernels.problem_sets.parse import parse_problem
-    from seqtune.kernels.registry import table
-    from seqtune.kernels.space import spaces_for
-    from seqtune.tuner.compile_check import check_families
-
-    target = as_device(device)
-    names = table(target.backend)
-    problems = [parse_problem(list(words))] if words and words[0] not in names else []
-    families = [space.kernel for space in spaces_for(problems[0], target)] if problems else [
-        kernel(name) for name in names if not words or name == words[0]]
-    families = [family for family in families if family.implementation is not None]
-    if not families:
-        raise MisuseError(f"{' '.join(words)[:60] or target.name} has no code here that could be compiled")
-    checks = check_families(families, target, sample, seed, problems, progress)
-    if not checks:
-        raise MisuseError(f"{', '.join(family.name for family in families) or 'no kernel family'} is not for "
-                          f"{target.name} (seqtune kernels shows what a family solves)")
-    return CompileReport(target, sample, seed, tuple(checks))
-
-
-def kernel_json(family: Kernel) -> dict[str, object]:
-    """A kernel family as a JSON object, with what its times include."""
-    from seqtune.kernels.declaration import to_json
-
-    return {**to_json(family), "includes": includes(family)}
 
 
 def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, verify: bool = False,

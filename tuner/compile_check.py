@@ -80,14 +80,7 @@ def check_families(families: Iterable[Kernel], device: Device, sample: int, seed
     assert callable(factory)
     compiler: OfflineCompiler = factory(device)
     return [check_family(family, device, compiler, sample, seed, problems, progress) for family in families
-            if is_for(family, device)]
-
-
-def is_for(family: Kernel, device: Device) -> bool:
-    """Whether the family solves any problem on the device, by the conditions that name facts of devices alone."""
-    names = device.names()
-    return all(condition.expression(names) for condition in family.solves
-               if names.keys() >= set(condition.expression.names))
+            if family.is_for(device)]
 
 
 def check_family(family: Kernel, device: Device, compiler: OfflineCompiler, sample: int, seed: int,

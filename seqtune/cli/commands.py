@@ -38,8 +38,9 @@ def devices(
 @app.command(context_settings=PROBLEM_WORDS, epilog="Example: seqtune kernels --compile cuda:h200 --sample 20")
 def kernels(
     words: Annotated[list[str] | None, typer.Argument(
-        metavar="FILE", show_default=False,
-        help="A JSON file of kernels, as --json prints them. With --compile: a kernel family or a problem.")] = None,
+        metavar="FAMILY|FILE", show_default=False,
+        help="Kernel families (triton.gemm), or a JSON file of kernels, as --json prints them. "
+             "With --compile: families or a problem.")] = None,
     compile_for: Annotated[str | None, typer.Option(
         "--compile", metavar="DEVICE", show_default=False,
         help="Compile random configurations for this GPU, present or not, and check the declarations.")] = None,
@@ -48,7 +49,7 @@ def kernels(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """List the kernel families with the problems they solve, their parameters and constraints."""
+    """Show kernel families: the problems they solve, their parameters and constraints."""
     from .. import api
     from . import progress, tables
 
@@ -60,9 +61,7 @@ def kernels(
         raise typer.Exit(0 if report.passed else 1)
     if (sample, seed) != (SAMPLE, 0):
         raise MisuseError("--sample and --seed are for --compile")
-    if words and len(words) > 1:
-        raise MisuseError("one file of kernels is read at a time")
-    result = api.kernels(words[0] if words else None)
+    result = api.kernels(*(words or ()))
     answer({"kernels": [api.kernel_json(kernel) for kernel in result]}) if as_json else tables.kernels(result)
 
 

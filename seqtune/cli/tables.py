@@ -76,7 +76,11 @@ def _described(devices: Sequence[Device]) -> None:
         table.add_row(device.name, device.model, device.architecture, str(device.compute_units),
                       _size(device.l2_bytes), f"{device.peak_gflops:.0f}", f"{device.bandwidth_gbs:.0f}")
     _out.print(table)
-    _out.print("each cuda:NAME of this table is also described for Triton, as triton:NAME")
+    names = {backend: [device.name.partition(":")[2] for device in devices if device.backend == backend]
+             for backend in ("cuda", "triton")}
+    without = ", ".join(name for name in names["cuda"] if name not in names["triton"])
+    _out.print("each cuda:NAME of this table is also described for Triton, as triton:NAME"
+               + (f", except {without}" if without else ""))
 
 
 def _size(size: int) -> str:

@@ -15,6 +15,7 @@ import pytest
 
 from seqtune.__main__ import main
 from seqtune.inputs import warned
+from seqtune.kernels.declaration import to_json
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace, spaces_for
@@ -68,6 +69,15 @@ def test_kernels_show_every_parameter_and_every_reason(run: Any) -> None:
     direct = kernel("llvm.direct")
     assert [one["name"] for one in found["llvm.direct"]["parameters"]] == [one.name for one in direct.parameters]
     assert all(one["reason"] for one in found["llvm.direct"]["constraints"])
+
+
+def test_named_families_are_shown_alone_and_win_over_files_of_their_names(
+        run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("triton.gemm").write_text(json.dumps({"kernels": [to_json(kernel("llvm.gemm"))]}))
+    for words, names in ((["triton.gemm"], ["triton.gemm"]), (["./triton.gemm"], ["llvm.gemm"]),
+                         (["cuda.direct", "triton.gemm", "cuda.direct"], ["cuda.direct", "triton.gemm"])):
+        assert [one["name"] for one in run("kernels", *words)["kernels"]] == names
 
 
 def test_a_prediction_is_made_of_distinct_valid_configurations(run: Any, checkpoint: Path) -> None:

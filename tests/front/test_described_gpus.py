@@ -9,7 +9,7 @@ import pytest
 import seqtune
 from seqtune.cli.tables import compiled, devices
 from seqtune.errors import CheckpointError, DeviceError
-from seqtune.kernels.registry import KERNELS
+from seqtune.kernels.registry import KERNELS, kernel
 from seqtune.results import CompileReport
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.compile_check import FamilyCheck
@@ -58,3 +58,14 @@ def test_each_described_gpu_is_listed_once(capsys: pytest.CaptureFixture[str]) -
     shown = capsys.readouterr().out
     assert shown.count("NVIDIA H200") == 1
     assert "triton:mi300x" in shown
+    assert "as triton:NAME, except t4, rtx-2080-ti, titan-rtx, b200\n" in shown
+
+
+def test_every_gpu_that_is_listed_has_a_kernel_that_can_be_compiled_for_it() -> None:
+    listed = seqtune.devices(described=True).described
+    names = {device.name for device in listed}
+    assert {"cuda:t4", "cuda:b200", "triton:h200", "triton:mi300x"} <= names
+    assert names.isdisjoint({"triton:t4", "triton:b200", "triton:w6600", "triton:w7800"})
+    families = [kernel(name) for name in KERNELS]
+    assert all(any(family.implementation is not None and family.is_for(device) for family in families)
+               for device in listed)

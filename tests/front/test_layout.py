@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -13,6 +15,16 @@ from tests.support.interpreter import loaded_after
 from tests.support.paths import ROOT
 
 FLOORS = ("kernels", "data", "tuner", "predictor")
+
+
+def test_every_extra_that_a_message_names_exists_and_measuring_on_gpus_includes_compiling() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {extra for floor in ("seqtune", *FLOORS) for path in shipped(floor) if path.suffix == ".py"
+             for extra in re.findall(r"seqtune\[(\w+)\]", path.read_text())}
+    assert {"cuda", "nvrtc", "triton"} <= named <= extras.keys()
+    assert "seqtune[nvrtc]" in extras["cuda"]
+
+
 def test_kernels_is_no_regular_package() -> None:
     assert not (ROOT / "kernels" / "__init__.py").exists()  # it would hide Hugging Face's own `kernels`
 

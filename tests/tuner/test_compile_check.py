@@ -129,15 +129,15 @@ def test_every_cuda_family_compiles(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_command_reports_and_fails_where_a_family_fails(
         monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in list(KERNELS):
-        monkeypatch.delitem(KERNELS, name)
-    monkeypatch.setitem(KERNELS, "cuda.planted", f"{__name__}:SOUND")
+    monkeypatch.setattr("seqtune.kernels.registry.KERNELS", {"cuda.planted": f"{__name__}:SOUND"})
     monkeypatch.setattr("seqtune.kernels.registry.resolve", lambda name: globals()[name.split(":")[1]])
     monkeypatch.setitem(globals(), "SOUND", family("GOOD"))
     words = ["kernels", "--compile", "cuda:h200", "--sample", "4", "--seed", "1"]
     assert main([*words, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["passed"], report["families"][0]["compiled"]) == (True, 4)
+    assert main([*words, "cuda.planted", "cuda.planted", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["families"]) == 1
     assert main([*words, "gemm", "m=8", "n=8", "k=8", "dtype=fp16"]) == 0
     capsys.readouterr()
     monkeypatch.setitem(globals(), "SOUND", family("BROKEN"))
@@ -147,10 +147,16 @@ def test_the_command_reports_and_fails_where_a_family_fails(
 
 @pytest.mark.parametrize(("words", "message"), [
     (["--compile", "llvm:0"], "kernels of llvm are compiled where they run"),
-    (["--compile", "cuda:h200", "cuda.nothing"], "cuda.nothing"),
+    (["--compile", "cuda:h200", "cuda.nothing"], "no kernel 'cuda.nothing'"),
+    (["--compile", "cuda:h200", "cuda.gemm", "m=8"], "no kernel 'm=8'"),
+    (["--compile", "cuda:h200", "triton.gemm"], "triton.gemm runs on triton, not on cuda"),
+    (["--compile", "cuda:h200", "cuda.gemm", "llvm.direct"], "llvm.direct runs on llvm, not on cuda"),
+    (["--compile", "triton:h200", "triton.fused_moe"], "triton.fused_moe has no code here that could be compiled"),
     (["--compile", "cuda:h200", "gemm", "m=8", "n=8", "k=8", "dtype=int8"], "only fp"),
     (["--compile", "cuda:h201"], "no device 'cuda:h201'; described GPUs are cuda:h20"),
     (["one.json", "two.json"], "one file of kernels is read at a time"),
+    (["cuda.gemm", "two.json"], "no kernel family 'two.json'"),
+    (["cuda.gem"], "no kernel family and no file 'cuda.gem'"),
     (["--sample", "3"], "--sample and --seed are for --compile"),
     (["--no-such-option"], "no option '--no-such-option'")])
 def test_misuse_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from seqtune.errors import DeviceError, SeqtuneError, one_line
 from seqtune.kernels import accelerators
 from seqtune.kernels.device import Device
+from seqtune.kernels.registry import can_compile
 
 from .backend import BACKENDS
 
@@ -47,9 +48,16 @@ def why_unavailable() -> dict[str, str]:
 
 
 def described() -> list[Device]:
-    """The GPUs that one can predict and compile for on any machine; those that are present too."""
-    names = [name for backend in accelerators.BACKENDS for name in accelerators.described_names(backend)]
-    return [device for name in names if (device := accelerators.described(*name.split(":", 1))) is not None]
+    """The GPUs that one can predict and compile for on any machine; those that are present too.
+
+    A GPU of the table that no kernel of a backend can be compiled for is not listed for that backend.
+    """
+    return [device for backend in accelerators.BACKENDS for device in _described(backend)]
+
+
+def _described(backend: str) -> list[Device]:
+    devices = (accelerators.described(backend, model) for model in accelerators.ACCELERATORS)
+    return [device for device in devices if device is not None and can_compile(device)]
 
 
 def find(name: str) -> Device:
@@ -99,7 +107,7 @@ def check_present(device: Device) -> None:
 
 def _near(backend: str, model: str) -> str:
     """The described devices whose names are like this one's, for an error message."""
-    names = accelerators.described_names(backend)
+    names = [device.name for device in _described(backend)]
     near = [] if model.isdecimal() else get_close_matches(
         accelerators.slug(model), [name.partition(":")[2] for name in names], 3, 0.5)
     listed = ", ".join(f"{backend}:{model}" for model in near) or f"{', '.join(names[:5])}, ..."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -136,6 +137,15 @@ def test_a_file_declares_the_users_kernel(tmp_path: Path) -> None:
     path.write_text(json.dumps({"kernels": [to_json(declared())] * 2}))
     with pytest.raises(MisuseError, match="declares 2 kernels"):
         st.prune(kernel=path, M="M")
+
+
+def test_the_declaration_in_the_guide_is_complete(tmp_path: Path) -> None:
+    text, = re.findall(r"^```json\n(.*?)^```$", (ROOT / "docs" / "guides" / "triton.md").read_text(), re.M | re.S)
+    (tmp_path / "mine.json").write_text(text)
+    hook = st.prune(kernel=tmp_path / "mine.json", device="triton:h200", M="M", N="N")["early_config_prune"]
+    configs = [triton.Config({"BLOCK_M": size, "BLOCK_N": 64}) for size in (32, 64)]
+    (config,) = hook(configs, ARGUMENTS)
+    assert (config.kwargs, config.num_warps, config.num_stages) == ({"BLOCK_M": 64, "BLOCK_N": 64}, 4, 3)
 
 
 def test_every_benchmarked_configuration_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from ..compiled_phase import CompiledPhase
 from .cubin_cache import CubinCache
 from .resources import Resources, read_resources, read_spills
 
-INSTALL = "pip install cuda-bindings 'nvidia-cuda-nvrtc>=13.0,<13.1'"
+INSTALL = "pip install 'seqtune[nvrtc]'"
 OPTIONS = ("--ptxas-options=-v",)  # the assembler's messages tell the spills
 _ERROR = re.compile(r"\berror\b|\bfatal\b")
 

@@ -21,7 +21,7 @@ from seqtune.kernels.implementation import TensorMap
 from ..backend import DeviceLost, LaunchError
 from .libcuda import DriverError, LibCuda, parameter_pointers
 
-INSTALL = "pip install 'seqtune[cuda]' (pycuda builds with the CUDA toolkit: set CUDA_ROOT)"
+INSTALL = "pip install 'seqtune[cuda]' (pycuda builds with the CUDA toolkit's nvcc and cuda.h: set CUDA_ROOT)"
 ATTRIBUTES = (  # the driver's names; older versions of pycuda lack some
     "MULTIPROCESSOR_COUNT", "CLOCK_RATE", "L2_CACHE_SIZE", "WARP_SIZE", "MAX_THREADS_PER_BLOCK",
     "MAX_THREADS_PER_MULTIPROCESSOR", "MAX_BLOCKS_PER_MULTIPROCESSOR", "MAX_REGISTERS_PER_MULTIPROCESSOR",

@@ -33,8 +33,8 @@ class LibCuda:
         try:
             self._library = ctypes.CDLL(LIBRARY)
         except OSError:
-            raise UnavailableError(f"no NVIDIA driver ({LIBRARY}) is installed here; with one: pip install "
-                                   "'seqtune[cuda]'") from None
+            raise UnavailableError(f"no NVIDIA driver ({LIBRARY}) is installed here; pip install 'seqtune[nvrtc]' to "
+                                   "compile without one, 'seqtune[cuda]' to measure with one") from None
 
         self._modules: dict[bytes, ctypes.c_void_p] = {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -18,7 +19,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BuildError, DeviceLost, LaunchError
-from seqtune.tuner.backends.cuda import compiler, discovery, driver
+from seqtune.tuner.backends.cuda import compiler, discovery, driver, libcuda
 from seqtune.tuner.backends.cuda.backend import CudaBackend, CudaExecutable
 from seqtune.tuner.measuring.timing import Options, check_and_time, prepare
 from tests.support.cuda.fake_pycuda import KERNEL_SECONDS, MAP_BYTES, FakeCuda, FakeLibCuda
@@ -264,10 +265,20 @@ def test_a_missing_driver_and_a_missing_pycuda_are_one_line_each(monkeypatch: py
     monkeypatch.setattr(driver, "LibCuda", NoDriver)
     assert discovery.unavailable() == "no NVIDIA driver (libcuda.so.1) is installed here"
     monkeypatch.setattr(driver, "LibCuda", lambda: None)
-    monkeypatch.setitem(__import__("sys").modules, "pycuda.driver", None)
+    monkeypatch.setitem(sys.modules, "pycuda.driver", None)
     reason = discovery.unavailable()
     assert reason is not None
     assert "pycuda is not installed" in reason
     assert "pip install 'seqtune[cuda]'" in reason
     assert "\n" not in reason
     assert discovery.devices() == []
+
+
+def test_a_machine_without_driver_or_compiler_is_told_which_extra_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libcuda, "LIBRARY", "libcuda-that-is-nowhere.so.1")
+    assert discovery.unavailable() == (
+        "no NVIDIA driver (libcuda-that-is-nowhere.so.1) is installed here; pip install 'seqtune[nvrtc]' to compile "
+        "without one, 'seqtune[cuda]' to measure with one")
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.raises(UnavailableError, match=r"cuda-bindings is not installed .*: pip install 'seqtune\[nvrtc\]'$"):
+        compiler.load()

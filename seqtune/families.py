@@ -1,0 +1,72 @@
+"""Kernel families: shows the declared ones, and compiles samples of them for GPUs that need not be here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from seqtune.kernels.device import Device
+from seqtune.kernels.implementation import includes
+from seqtune.kernels.kernel import NAME, Kernel
+from seqtune.kernels.registry import KERNELS, is_registered, kernel, table
+from seqtune.predictor.say import Say, silent
+
+from .errors import MisuseError
+from .inputs import as_device
+from .results import CompileReport
+
+
+def kernels(*named: str | Path) -> tuple[Kernel, ...]:
+    """The registered kernel families of these names, those that one file declares, or all registered ones.
+
+    A registered name wins over a file of that name. Raises FormatError, KernelError, MisuseError.
+    """
+    names = dict.fromkeys(map(str, named)) or KERNELS
+    unknown = next((name for name in names if not is_registered(name)), None)
+    if unknown is None:
+        return tuple(kernel(name) for name in names)
+    if len(names) > 1:
+        raise MisuseError(f"no kernel family {unknown!r:.60}; one file of kernels is read at a time, without families")
+    if not os.path.exists(unknown):
+        raise MisuseError(f"no kernel family and no file {unknown!r:.200} (seqtune kernels lists the families)")
+    from seqtune.kernels.declaration import read_kernels
+
+    return read_kernels(unknown)
+
+
+def compile_check(device: Device | str, words: Sequence[str] = (), sample: int = 200, seed: int = 0,
+                  progress: Say = silent) -> CompileReport:
+    """Compile `sample` random configurations of every kernel family of a device, which need not be here.
+
+    `words` name families, or describe a problem: then its configurations alone are compiled. Raises DeviceError,
+    KernelError, MisuseError, UnavailableError.
+    """
+    from seqtune.kernels.problem_sets.parse import parse_problem
+    from seqtune.kernels.space import spaces_for
+    from seqtune.tuner.compile_check import check_families
+
+    target = as_device(device)
+    problems = [parse_problem(list(words))] if words and not NAME.fullmatch(words[0]) else []
+    if problems:
+        families = [space.kernel for space in spaces_for(problems[0], target)]
+    else:
+        families = [kernel(name) for name in dict.fromkeys(words) or table(target.backend)]
+    elsewhere = next((family for family in families if target.backend not in family.backends), None)
+    if elsewhere is not None:
+        raise MisuseError(f"{elsewhere.name} runs on {', '.join(elsewhere.backends)}, not on {target.backend}")
+    families = [family for family in families if family.implementation is not None]
+    if not families:
+        raise MisuseError(f"{' '.join(words)[:60] or target.name} has no code here that could be compiled")
+    checks = check_families(families, target, sample, seed, problems, progress)
+    if not checks:
+        raise MisuseError(f"{', '.join(family.name for family in families) or 'no kernel family'} is not for "
+                          f"{target.name} (seqtune kernels shows what a family solves)")
+    return CompileReport(target, sample, seed, tuple(checks))
+
+
+def kernel_json(family: Kernel) -> dict[str, object]:
+    """A kernel family as a JSON object, with what its times include."""
+    from seqtune.kernels.declaration import to_json
+
+    return {**to_json(family), "includes": includes(family)}
