@@ -4,7 +4,7 @@
 #   make check        lint and types
 #   make docs         the documentation site, in build/site; a broken link or a missing docstring fails
 #   make gpu-day      checks, measurements and results of this machine's NVIDIA GPU, in slices that can be resumed
-#   make gpu-day-dry  the same steps without a GPU, in half a minute
+#   make gpu-day-dry  the same steps without a GPU, in less than a minute
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin

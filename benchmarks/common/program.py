@@ -9,15 +9,18 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from benchmarks.common.page import Page, Results, add_out, publish
 from benchmarks.common.report import Row, machine
-from seqtune.errors import SeqtuneError
+from seqtune.errors import MisuseError, SeqtuneError, one_line
 
 if TYPE_CHECKING:
     from seqtune.data.journal import Journal
     from seqtune.kernels.device import Device
+
+
+LONGEST_LINE = 2000  # characters of an error
 
 
 def positive(text: str) -> int:
@@ -27,9 +30,20 @@ def positive(text: str) -> int:
     return int(text)
 
 
+class OneLineParser(argparse.ArgumentParser):
+    """A parser whose complaint is one line: it raises MisuseError. Its description keeps its lines."""
+
+    def __init__(self, description: str | None) -> None:
+        super().__init__(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise MisuseError."""
+        raise MisuseError(f"{one_line(message)} (--help lists the options)")
+
+
 def parser_of(description: str | None) -> argparse.ArgumentParser:
     """Make a parser with the options that all kernel benchmarks have."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(description)
     add_out(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     return parser
@@ -82,8 +96,9 @@ def report(given: argparse.Namespace, rows: Sequence[Row], devices: Sequence[Dev
 
 
 def run_program(name: str, program: Callable[[], None]) -> None:
-    """Run a program; a SeqtuneError becomes one line on standard error and exit code 1."""
+    """Run a program; a SeqtuneError becomes one line on standard error and its exit code: 1 failed, 2 misused."""
     try:
         program()
     except SeqtuneError as error:
-        sys.exit(f"{name}: {error}")
+        print(f"{name}: {one_line(error, LONGEST_LINE)}", file=sys.stderr)
+        sys.exit(error.exit_code)

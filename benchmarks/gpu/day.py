@@ -5,24 +5,27 @@
     FOLDER/results/SLICE.json    result of a slice
     FOLDER/checkpoint/           model trained on the day's measurements
     FOLDER/home/                 everything worth bringing home (`benchmarks.gpu.home`)
+    FOLDER/lock                  held by the process that works in the folder
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.report import today, write_json
 from benchmarks.gpu.stand_in import DRY_RUN, StandInMeasurer
-from seqtune.errors import FormatError, MisuseError
-from seqtune.kernels.files import read_bounded
+from seqtune.errors import FormatError, MisuseError, SeqtuneError, json_fault
+from seqtune.kernels.files import read_bounded, reason
 
 if TYPE_CHECKING:
     from seqtune.data.journal import Journal
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 LARGEST_STATE = 1_000_000  # bytes; a state has some hundred per slice
+LONGEST = 1e9  # seconds of a slice
+ROOMS = ("journals", "results", "home")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class Sizes:
     compiled: int = 100_000  # sources
 
 
-DRY_SIZES = Sizes(shapes=8, layers=12, configurations=24, batches=(1,), contract_configurations=1,
+DRY_SIZES = Sizes(shapes=5, layers=5, configurations=24, batches=(1,), contract_configurations=1,
                   sanitizer_configurations=1, finalists=3, rounds=2, peer_problems=2, trials=8, epochs=1, extra=4,
                   compiled=3)
 
@@ -78,10 +83,43 @@ class Day:
         print(text, file=sys.stderr, flush=True)
 
     def path(self, room: str, name: str) -> Path:
-        """The path of a file in a folder of the day, which is created."""
+        """The path of a file in a folder of the day, which is created. Raises SeqtuneError."""
         folder = self.folder / room
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SeqtuneError(f"cannot make the folder {folder}: {reason(error)}; --out names another") from None
         return folder / name
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Work in the folder alone, and remove what a killed process left half-written. Raises SeqtuneError.
+
+        The system frees the lock when the process ends, also by a kill.
+        """
+        path = self.path("", "lock")
+        for room in ROOMS:
+            if (self.folder / room).exists() and not (self.folder / room).is_dir():
+                raise MisuseError(f"{self.folder / room} is no folder; name another folder with --out")
+        try:
+            lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise SeqtuneError(f"cannot open {path}: {reason(error)}") from None
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise SeqtuneError(f"another process works in {self.folder}; wait for it, or name another folder with "
+                                   "--out") from None
+            except OSError as error:
+                raise SeqtuneError(f"cannot lock {path}: {reason(error)}") from None
+            for room in ("", *ROOMS):
+                for scratch in (self.folder / room).glob(".*.new"):
+                    with suppress(OSError):
+                        scratch.unlink()
+            yield
+        finally:
+            os.close(lock)
 
     def journal(self, name: str) -> Journal:
         """Open the journal of a slice."""
@@ -115,12 +153,20 @@ class Day:
 def read_object(path: Path, most: int) -> dict[str, Any]:
     """Read a JSON object of at most `most` bytes. Raises FormatError."""
     try:
-        content = json.loads(read_bounded(path, most))
-    except ValueError as error:
-        raise FormatError(f"{path} is not JSON: {error!s:.80}") from None
+        content = json.loads(read_bounded(path, most), parse_constant=_refuse, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{path} is not JSON: {json_fault(error)}") from None
     if not isinstance(content, dict):
         raise FormatError(f"{path} is not a JSON object")
     return content
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    return float(text) if math.isfinite(float(text)) else _refuse(f"{text:.20}")
 
 
 class DayState:
@@ -146,7 +192,11 @@ class DayState:
         if content.get("device") != day.device.key:
             raise MisuseError(f"{day.folder} is of {content.get('device')!s:.80}, not of {day.device.key}; name "
                               "another folder with --out")
-        self.slices = {str(name): dict(entry) for name, entry in slices.items()}
+        for name, entry in slices.items():
+            if not _is_entry(entry):
+                raise FormatError(f"{self._path} is damaged: the entry of {name!r:.40}; delete the entry, and the "
+                                  "slice runs again")
+        self.slices = slices
 
     def get(self, name: str) -> str:
         """The state of a slice; empty before its first turn."""
@@ -170,3 +220,9 @@ class DayState:
     def _write(self) -> None:
         mark: dict[str, Any] = {"dry_run": DRY_RUN} if self._day.dry else {}
         write_json(self._path, {**mark, "version": VERSION, "device": self._day.device.key, "slices": self.slices})
+
+
+def _is_entry(entry: Any) -> bool:
+    """Whether this is the state of a slice as `DayState.set` stores it."""
+    return (isinstance(entry, dict) and isinstance(entry.get("state"), str) and type(entry.get("turns")) is int
+            and type(entry.get("seconds")) in (int, float) and 0 <= entry["seconds"] <= LONGEST)

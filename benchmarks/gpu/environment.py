@@ -7,15 +7,19 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Mapping
 
 import psutil
 
 from benchmarks.gpu.day import Day
+from benchmarks.gpu.empty_kernel import times_of
 from benchmarks.gpu.slices import SliceOutcome
 from seqtune import api
 
-PACKAGES = ("seqtune", "numpy", "torch", "triton", "pycuda", "cuda-bindings", "nvidia-cuda-nvrtc", "pyopencl",
-            "llvmlite", "xgboost-cpu", "xgboost", "nvidia-matmul-heuristics", "nvidia-cublas", "nvidia-cudnn-cu13")
+PACKAGES = (  # packages that hold the same modules stand in one line, separated by spaces
+    "seqtune", "numpy", "torch", "triton", "pycuda", "cuda-bindings", "nvidia-cuda-nvrtc", "pyopencl", "llvmlite",
+    "xgboost-cpu xgboost", "nvidia-matmul-heuristics", "nvidia-cublas nvidia-cublas-cu12",
+    "nvidia-cudnn-cu13 nvidia-cudnn-cu12")
 COMMANDS = (  # they read; nothing here changes a clock, a power limit or a mode
     ("gpu", ("nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.sm,clocks.max.sm,clocks.mem,"
                            "power.limit,temperature.gpu,mig.mode.current", "--format=csv")),
@@ -48,15 +52,21 @@ def version_of(package: str) -> str | None:
         return None
 
 
+def missing(versions: Mapping[str, str | None]) -> list[str]:
+    """The packages of which no form is installed, each by its first name."""
+    return [names.split()[0] for names in PACKAGES if all(versions[name] is None for name in names.split())]
+
+
 def run(day: Day, name: str) -> SliceOutcome:
     """Read the facts and list the devices that are found."""
     listed = api.devices()
-    packages = {package: version_of(package) for package in PACKAGES}
+    packages = {name: version_of(name) for names in PACKAGES for name in names.split()}
     result = {
         "system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1), "load": os.getloadavg()[0],
         "packages": packages, "commands": {label: output_of(command) for label, command in COMMANDS},
-        "facts": day.device.to_json(), **listed.to_json()}
+        "facts": day.device.to_json(),
+        "empty_kernel": {"left_out": "a dry run has no GPU"} if day.dry else times_of(day.device), **listed.to_json()}
     here = ", ".join(device.name for _, device in listed.listed) or "none"
-    missing = ", ".join(package for package, version in packages.items() if version is None)
-    return SliceOutcome(True, f"devices found: {here}; not installed: {missing or 'nothing'}", result)
+    return SliceOutcome(True, f"devices found: {here}; not installed: {', '.join(missing(packages)) or 'nothing'}",
+                        result)

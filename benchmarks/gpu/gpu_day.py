@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from benchmarks.common.program import positive, run_program
+from benchmarks.common.program import OneLineParser, positive, run_program
 from benchmarks.gpu.day import DRY_SIZES, Day, DayState, Sizes
 from benchmarks.gpu.slices import SLICES, Slice
 from benchmarks.gpu.stand_in import stand_in_of
@@ -131,8 +131,7 @@ def factor(text: str) -> float:
 def parser() -> argparse.ArgumentParser:
     """The options of the program."""
     listed = "\n".join(f"  {item.name:12} {item.seconds:4} s  {item.meaning}" for item in SLICES)
-    options = argparse.ArgumentParser(description=f"{__doc__}\nslices:\n{listed}",
-                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = OneLineParser(f"{__doc__}\nslices:\n{listed}")
     options.add_argument("--out", type=Path, default=Path("gpu-day"), metavar="FOLDER", help="the folder of the day")
     options.add_argument("--device", help="the device to measure on (default: cuda:0)")
     options.add_argument("--only", action="append", metavar="SLICE", help="run this slice alone; may be repeated")
@@ -166,14 +165,14 @@ def main() -> None:
         sizes = replace(sizes, shapes=given.shapes)
     present = not given.bring_home and any(item.measures for item in slices)
     day = Day(given.out, device_of(given.device, given.dry_run, present), given.dry_run, sizes, pause=given.pause)
-    state = DayState(day)
-    if given.again:
-        for item in slices:
-            state.forget(item.name)
-            day.path("results", f"{item.name}.json").unlink(missing_ok=True)
     until = time.monotonic() + (60 * given.minutes if given.minutes else 1e9)
     failed: list[str] = []
-    with stoppable():
+    with stoppable(), day.held():
+        state = DayState(day)
+        if given.again:
+            for item in slices:
+                state.forget(item.name)
+                day.path("results", f"{item.name}.json").unlink(missing_ok=True)
         try:
             if not given.bring_home:
                 restore_all(day)
@@ -183,6 +182,9 @@ def main() -> None:
                 day.say(line)
     if failed:
         raise SeqtuneError(f"{len(failed)} of {len(slices)} slices failed: {', '.join(failed)}; run again to try them")
+    skipped = [item.name for item in slices if state.get(item.name) == "skipped"]
+    if skipped and given.only and not given.bring_home:  # a whole day goes on without the tools that a machine lacks
+        raise UnavailableError(f"skipped, although named with --only: {', '.join(skipped)}; the reasons stand above")
 
 
 def restore_all(day: Day) -> None:

@@ -9,14 +9,13 @@ Only what images with PyTorch usually lack is fetched; `--also` adds packages, a
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.common.program import run_program
+from benchmarks.common.program import OneLineParser, run_program
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.kernels.files import write_whole
 
@@ -102,7 +101,7 @@ def matching_core(folder: Path) -> str:
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__)
     parser.add_argument("--out", type=Path, default=Path("gpu-wheels"), metavar="FOLDER")
     parser.add_argument("--python", default=PYTHON, help=f"version of Python on the other machine (default: {PYTHON})")
     parser.add_argument("--also", action="append", default=[], metavar="PACKAGE")

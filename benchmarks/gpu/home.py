@@ -139,8 +139,9 @@ def restore(day: Day) -> list[str]:
                         journals[name].add_device(device)
                 journals[name].add(entry)
             lines.append(f"{path}: {len(data)} measurements restored")
-    results = day.folder / "home" / f"{'dry-run-' if day.dry else ''}results.json"
-    for name, result in read_object(results, LARGEST).get("results", {}).items() if results.exists() else ():
+    path = day.folder / "home" / f"{'dry-run-' if day.dry else ''}results.json"
+    results = read_object(path, LARGEST).get("results") if path.exists() else None
+    for name, result in results.items() if isinstance(results, dict) else ():
         if name in {item.name for item in SLICES} and isinstance(result, dict):
             write_json(day.path("results", f"{name}.json"), result)
     return lines

@@ -6,12 +6,11 @@ JSON from standard input, runs each in this process, without timing, and prints 
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from typing import Any
 
-from benchmarks.common.program import run_program
+from benchmarks.common.program import OneLineParser, run_program
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
@@ -40,7 +39,7 @@ def launch(backend: Backend, work: dict[str, Any]) -> dict[str, object]:
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__)
     parser.add_argument("--device", required=True)
     given = parser.parse_args()
     backend = open_backend(find(given.device))

@@ -75,8 +75,8 @@ def trained_rows(day: Day, data: Dataset) -> list[dict[str, Any]]:
     """Train a translator, keep it in the folder of the day unless this is a dry run, and judge it and the baselines."""
     until = time.monotonic() + SHARE_OF_TRAINING * day.left
     options = TrainingOptions(epochs=day.sizes.epochs, extra=day.sizes.extra, threads=os.cpu_count() or 2)
-    if day.dry:
-        options = replace(options, lessons=16, width=32, layers=1, heads=2, hidden=32,
+    if day.dry:  # on a busy machine, several threads wait for each other longer than such a small network computes
+        options = replace(options, threads=1, lessons=16, width=32, layers=1, heads=2, hidden=32,
                           trees=replace(options.trees, rounds=10, models=1))
     checkpoint, report = train(data, options, stop_at(until, day.say))
     model = TimesModel.of(checkpoint)

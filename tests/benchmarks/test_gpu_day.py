@@ -14,18 +14,20 @@ from typing import Any
 
 import pytest
 
+from benchmarks.common.program import run_program
 from benchmarks.gpu import collecting, gpu_day, home
 from benchmarks.gpu.checks.contracts import counts_of
 from benchmarks.gpu.checks.sanitizer import findings
 from benchmarks.gpu.contests.heuristics import gpu_of
 from benchmarks.gpu.contests.peers import summary
 from benchmarks.gpu.day import DRY_SIZES, Day, DayState
+from benchmarks.gpu.environment import PACKAGES, missing
 from benchmarks.gpu.shapes import convolutions, products
 from benchmarks.gpu.slices import SLICES, Slice, SliceOutcome
 from benchmarks.gpu.stand_in import stand_in_of
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
-from seqtune.errors import InterruptedTuning, MisuseError, SeqtuneError, UnavailableError
+from seqtune.errors import FormatError, InterruptedTuning, MisuseError, SeqtuneError, UnavailableError
 from seqtune.kernels.accelerators import described
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem_sets.similarity import near
@@ -54,7 +56,7 @@ def count(path: Path) -> int:
 def test_a_dry_run_that_is_killed_goes_on_and_brings_marked_files_home(tmp_path: Path) -> None:
     folder = tmp_path / "day"
     journal = folder / "journals" / f"{KILLED_IN}.sqlite"
-    killed = subprocess.Popen([*DRY_RUN, str(folder), "--only", KILLED_IN, "--pause", "0.01"], cwd=ROOT,
+    killed = subprocess.Popen([*DRY_RUN, str(folder), "--only", KILLED_IN, "--pause", "0.1"], cwd=ROOT,
                               stderr=subprocess.DEVNULL, start_new_session=True)
     until = time.monotonic() + 60
     while count(journal) < 10 and time.monotonic() < until:
@@ -160,11 +162,72 @@ def test_a_folder_is_of_one_device_and_kind(tmp_path: Path) -> None:
         DayState(day)
 
 
-def test_a_described_device_is_not_measured() -> None:
-    done = subprocess.run([sys.executable, "-m", "benchmarks.gpu_day", "--only", "no-such-slice"], cwd=ROOT,
-                          capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "no slice 'no-such-slice'" in done.stderr.splitlines()[-1]
+def run_program_with(*arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run the program in this process; its exit status and the lines of its standard error."""
+    monkeypatch.setattr(sys, "argv", ["gpu_day", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        run_program("gpu_day", gpu_day.main)
+    return ended.value.code, capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize("arguments", [
+    ("--only", "nope"), ("--check", "nope.parquet"), ("--device", "nope"), ("--minutes", "0"), ("--minutes", "-1"),
+    ("--minutes", "nan"), ("--shapes", "x"), ("--nope", "a\nb")])
+def test_a_misuse_is_one_line_and_exit_status_2(arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch,
+                                                capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines = run_program_with(*arguments, monkeypatch=monkeypatch, capsys=capsys)
+    assert code == 2
+    assert len(lines) == 1
+    assert lines[0].startswith("gpu_day: ")
+
+
+def test_a_named_slice_that_is_skipped_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                             capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines = run_program_with("--dry-run", "--only", "sanitizer", "--out", str(tmp_path), monkeypatch=monkeypatch,
+                                   capsys=capsys)
+    assert code == 1
+    assert "sanitizer" in lines[-1]
+
+
+@pytest.mark.parametrize("file", [".", "home", "journals"])
+def test_a_file_in_the_place_of_a_folder_is_one_line(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "day" / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("")
+    code, lines = run_program_with("--dry-run", "--only", "environment", "--out", str(tmp_path / "day"),
+                                   monkeypatch=monkeypatch, capsys=capsys)
+    assert code in (1, 2)
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize("content", [
+    "[" * 5000, '{"x": NaN}', '{"x": 1e999}', *(f"""{{"version": 1, "dry_run": "x", "device": "DEVICE", "slices":
+    {{"a": {entry}}}}}""" for entry in ("1", '{"state": "done", "turns": 1, "seconds": "x"}', "{}", f"""{{"turns": 1,
+    "state": "done", "seconds": 1{"0" * 400}}}""", '{"state": "done", "turns": "x", "seconds": 1}'))])
+def test_a_damaged_state_is_refused_with_a_reason(content: str, tmp_path: Path) -> None:
+    day = day_in(tmp_path)
+    (tmp_path / "state.json").write_text(content.replace("DEVICE", day.device.key))
+    with pytest.raises(FormatError, match=r"not JSON|damaged"):
+        DayState(day)
+
+
+def test_a_folder_is_worked_in_by_one_process_which_removes_half_written_files(tmp_path: Path) -> None:
+    day = day_in(tmp_path)
+    left = day.path("journals", ".gemm-fp16.sqlite.0.new")
+    left.touch()
+    with day.held():
+        assert not left.exists()
+        with pytest.raises(SeqtuneError, match="another process"), day.held():
+            pass
+    with day.held():
+        pass
+
+
+def test_a_package_is_missing_only_if_no_form_of_it_is_installed() -> None:
+    versions = dict.fromkeys((name for names in PACKAGES for name in names.split()), "1")
+    assert missing({**versions, "xgboost": None}) == []
+    assert missing({**versions, "xgboost": None, "xgboost-cpu": None}) == ["xgboost-cpu"]
 
 
 def test_no_training_problem_is_near_a_held_out_one() -> None:

@@ -41,7 +41,7 @@ def test_a_program_says_what_it_does_without_data(program: str, tmp_path: Path) 
 def test_a_data_set_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "benchmarks.results", "--out", str(tmp_path / "out"), "--data",
                            str(tmp_path / "none.parquet")], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "none.parquet" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
