@@ -31,14 +31,14 @@ def positive(text: str) -> int:
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser whose complaint is one line: it raises MisuseError. Its description keeps its lines."""
+    """A parser whose complaint is one line. Its description keeps its lines."""
 
     def __init__(self, description: str | None) -> None:
         super().__init__(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
     def error(self, message: str) -> NoReturn:
-        """Raise MisuseError."""
-        raise MisuseError(f"{one_line(message)} (--help lists the options)")
+        """Print the complaint and exit with status 2."""
+        self.exit(MisuseError.exit_code, f"{Path(self.prog).stem}: {one_line(message)} (--help lists the options)\n")
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
