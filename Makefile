@@ -21,7 +21,7 @@ demo: install
 	@$(BIN)/seqtune demo
 
 test: develop
-	@$(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(PYTEST_ARGUMENTS)
 
 check: develop
 	$(BIN)/ruff check .
