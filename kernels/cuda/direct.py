@@ -7,7 +7,7 @@ from dataclasses import replace
 from ..device import Device
 from ..implementation import KernelSource, Launch
 from ..kernel import Configuration, Kernel, Parameter
-from ..opencl.direct import OpenCLDirect
+from ..opencl.direct import TEXT_CONSTRAINTS, OpenCLDirect
 from ..opencl.source.text import signature
 from ..opencl.source.tile import ARGUMENTS, text
 from ..problem import Problem
@@ -114,15 +114,7 @@ KERNEL = Kernel.of(
         ("tile_w <= row_w", "the tile must fit in a row"),
         ("tile_h <= rows", "the tile must fit in the rows"),
         ("tile_h <= tile_w or tile_w * 2 > row_w", "tall tiles share no more than flat ones"),
-        ("border == 'copy' or pad_h + pad_w > 0", "without padding there is nothing to peel"),
-        ("border == 'copy' or tile_h == 1", "it peels a row at a time"),
-        ("border == 'copy' or pad_w <= stride_w and (tile_w - 1) * stride_w <= w"
-         " and (out_w - 2) * stride_w - pad_w + (s - 1) * dilation_w < w",
-         "it peels one pixel at either end of a row"),
-        ("inner == 'channels' or border == 'copy' and s > 1 and c_per_group <= 16",
-         "a row of taps is for few channels and whole taps"),
-        ("inner == 'channels' or layout == 'NCHW' or dilation_w == 1 and groups == 1",
-         "only then the taps of a row are neighbours in memory"),
+        *TEXT_CONSTRAINTS,
         ("work_group <= max_work_group", "the device has smaller work-groups"),
         ("(panels if order == 'pixels' else spots) <= 65535",
          "a launch has 65,535 blocks at most along its second axis"),

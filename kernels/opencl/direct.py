@@ -90,6 +90,19 @@ class OpenCLDirect:
 
 IMPLEMENTATION = OpenCLDirect()
 
+# The borders and sums that the text of a tile can compute, on every backend that shares it.
+TEXT_CONSTRAINTS = (
+    ("border == 'copy' or pad_h + pad_w > 0", "without padding there is nothing to peel"),
+    ("border == 'copy' or tile_h == 1", "it peels a row at a time"),
+    ("border == 'copy' or pad_w <= stride_w and (tile_w - 1) * stride_w <= w"
+     " and (out_w - 2) * stride_w - pad_w + (s - 1) * dilation_w < w",
+     "it peels one pixel at either end of a row"),
+    ("inner == 'channels' or border == 'copy' and s > 1 and c_per_group <= 16",
+     "a row of taps is for few channels and whole taps"),
+    ("inner == 'channels' or layout == 'NCHW' or dilation_w == 1 and groups == 1",
+     "only then the taps of a row are neighbours in memory"),
+)
+
 KERNEL = Kernel.of(
     name="opencl.direct",
     operation="conv2d",
@@ -143,15 +156,7 @@ KERNEL = Kernel.of(
         ("registers >= (vector_registers // 4 if threads > 0 else 4)"
          " or tile_w * tile_h * 2 > row_w * rows", "a few accumulators wait for each other"),
         ("(registers_used - vector_registers) * 8 <= vector_registers", "it only spills registers"),
-        ("border == 'copy' or pad_h + pad_w > 0", "without padding there is nothing to peel"),
-        ("border == 'copy' or tile_h == 1", "it peels a row at a time"),
-        ("border == 'copy' or pad_w <= stride_w and (tile_w - 1) * stride_w <= w"
-         " and (out_w - 2) * stride_w - pad_w + (s - 1) * dilation_w < w",
-         "it peels one pixel at either end of a row"),
-        ("inner == 'channels' or border == 'copy' and s > 1 and c_per_group <= 16",
-         "a row of taps is for few channels and whole taps"),
-        ("inner == 'channels' or layout == 'NCHW' or dilation_w == 1 and groups == 1",
-         "only then the taps of a row are neighbours in memory"),
+        *TEXT_CONSTRAINTS,
         ("chunk == 1 or chunk * 2 <= n * tiles", "a chunk this long is of all tiles"),
         ("chunk == 1 or work_items >= compute_units", "chunks this long leave threads idle"),
         ("chunk == 1 or threads > 0", "a GPU needs all the work-items it can get"),

@@ -8,11 +8,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.implementation import Array
+from seqtune.kernels.device import Device
+from seqtune.kernels.element_types import dtype_of, encode
+from seqtune.kernels.implementation import Array, Implementation
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem import Problem
 
 Stored = NDArray[Any]
 MOST_BYTES = 2 << 30  # of the host's memory, for both forms
@@ -46,3 +54,35 @@ class StoredOperands:
         if (shape, form) not in self._sizes:
             self._sizes[shape, form] = store().nbytes
         return self._sizes[shape, form]
+
+
+@dataclass(frozen=True, slots=True)
+class OperandForms:
+    """The forms in which the kernel of one configuration reads its operands; `kept` has those of all configurations."""
+
+    problem: Problem
+    device: Device
+    configuration: Configuration
+    implementation: Implementation
+    kept: StoredOperands
+
+    def get(self, name: str, array: Array) -> Stored:
+        """The operand as the kernel reads it: the constant one packed, in the problem's element type."""
+        return self.kept.get(array, self._form(name), partial(self._store, name, array))
+
+    def size(self, name: str, shape: tuple[int, ...]) -> int:
+        """The bytes of an operand of this shape."""
+        zeros = np.broadcast_to(np.float32(0), shape)  # takes no memory
+        return self.kept.size(shape, self._form(name), partial(self._store, name, zeros))
+
+    def _form(self, name: str) -> Hashable:
+        """All that the stored form of an operand depends on, beside the array and the device."""
+        dtype = dtype_of(self.problem)
+        if name != operation(self.problem.type).constant:
+            return dtype
+        return dtype, self.configuration.kernel, self.implementation.packing(self.problem, self.configuration)
+
+    def _store(self, name: str, array: Array) -> Stored:
+        if name == operation(self.problem.type).constant:
+            array = self.implementation.pack(self.problem, self.device, self.configuration, array)
+        return encode(array, dtype_of(self.problem))

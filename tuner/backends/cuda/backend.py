@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 import struct
 import time
-from collections.abc import Callable, Hashable, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
@@ -28,7 +26,7 @@ from seqtune.kernels.problem import Problem
 
 from ..backend import LaunchError
 from ..compiled_phase import resource_usage
-from ..stored_operands import StoredOperands
+from ..stored_operands import OperandForms, StoredOperands
 from .compiler import CubinCompiler, Image
 from .discovery import devices, number_of, unavailable
 from .driver import Gpu, TimedGraph
@@ -91,17 +89,16 @@ class CudaExecutable:
 
     def __init__(self, backend: CudaBackend, problem: Problem, configuration: Configuration,
                  implementation: Implementation, module: Any, image: Image, launch: Launch) -> None:
-        self.backend, self.problem, self.configuration = backend, problem, configuration
-        self.implementation, self.image, self.launch = implementation, image, launch
+        self.backend, self.problem, self.image, self.launch = backend, problem, image, launch
+        self.forms = OperandForms(problem, backend.device, configuration, implementation, backend.operands)
         self.build_seconds = 0.0
         self.resources = resource_usage([image.phase(phase) for phase in launch.phases], backend.device)
         work = operation(problem.type)
         self.dtype, element = dtype_of(problem), stored_type(problem).size
-        self.constant, self.shape = work.constant, work.output(problem)
+        self.shape = work.output(problem)
         self.sizes: dict[str, int] = {}  # buffer -> bytes, in the order of the entry's arguments
         for name, shape in work.operands(problem).items():
-            zeros = np.broadcast_to(np.float32(0), shape)  # takes no memory
-            self.sizes[name] = backend.operands.size(shape, self._form(name), partial(self._store, name, zeros))
+            self.sizes[name] = self.forms.size(name, shape)
         self._inputs = tuple(self.sizes)
         self.sizes |= {"y": element * math.prod(self.shape), "workspace": 4 * launch.workspace}
         self._whole: dict[str, int] = {}  # buffer -> address of its first margin
@@ -142,23 +139,10 @@ class CudaExecutable:
     def _address(self, name: str) -> int:
         return self._whole[name] + MARGIN
 
-    def _form(self, name: str) -> Hashable:
-        """All that the stored form of an operand depends on, beside the array and the device."""
-        if name != self.constant:
-            return self.dtype
-        return self.dtype, self.configuration.kernel, self.implementation.packing(self.problem, self.configuration)
-
-    def _store(self, name: str, array: Array) -> NDArray[Any]:
-        """The operand as the kernel reads it: the constant one packed, in the problem's element type."""
-        if name == self.constant:
-            array = self.implementation.pack(self.problem, self.backend.device, self.configuration, array)
-        return encode(array, self.dtype)
-
     def load(self, operands: Operands) -> None:
         """Copy the operands into the buffers, the constant one packed."""
         for name, array in operands.items():
-            stored = self.backend.operands.get(array, self._form(name), partial(self._store, name, array))
-            self.backend.gpu.write(self._address(name), stored)
+            self.backend.gpu.write(self._address(name), self.forms.get(name, array))
 
     def poison(self) -> None:
         """Fill output and workspace with NaN, and reset the canaries around every buffer."""

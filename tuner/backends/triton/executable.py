@@ -7,18 +7,15 @@ tensors, which is how it is tested without one.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seqtune.errors import one_line
 from seqtune.kernels.device import Device
-from seqtune.kernels.element_types import decode, dtype_of, encode
+from seqtune.kernels.element_types import decode, dtype_of, stored_type
 from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.operation import Operands
@@ -27,8 +24,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.kernels.triton.text import constants_of
 
-from ..backend import DeviceLost, LaunchError
-from ..stored_operands import StoredOperands
+from ..backend import DeviceLost, LaunchError, wall_clock
+from ..stored_operands import OperandForms, StoredOperands
 from .compiler import BUFFERS, FUSION, OPTIONS, function_of
 
 CANARY = 0x7FCA  # a NaN in fp16 and bf16, and twice in a row in fp32, which no kernel computes
@@ -49,18 +46,16 @@ class TritonExecutable:
 
         self.torch: Any = torch
         self.torch_device, self.flush = torch_device, flush
-        self.operands = operands or StoredOperands()
-        self.problem, self.device, self.configuration = problem, device, configuration
-        self.implementation = implementation
+        self.forms = OperandForms(problem, device, configuration, implementation, operands or StoredOperands())
         self.build_seconds = 0.0
         self.resources: ResourceUsage | None = None  # in the interpreter, which compiles nothing
         self.dtype = dtype_of(problem)
         work = operation(problem.type)
-        self.constant, self.shape = work.constant, work.output(problem)
+        self.shape = work.output(problem)
         source: KernelSource = implementation.source(problem, device, configuration)
         launch: Launch = implementation.launch(problem, device, configuration)
-        sizes = {name: self.packed(name, np.broadcast_to(np.float32(0), shape)).size  # zeros that take no memory
-                 for name, shape in work.operands(problem).items()}
+        element = stored_type(problem).size
+        sizes = {name: self.forms.size(name, shape) // element for name, shape in work.operands(problem).items()}
         self.sizes = {**dict.fromkeys(BUFFERS, 1), **sizes, "y": math.prod(self.shape),
                       "workspace": max(1, launch.workspace)}
         with self.checked():
@@ -92,22 +87,6 @@ class TritonExecutable:
         types = {"fp32": self.torch.float32, "fp16": self.torch.float16, "bf16": self.torch.bfloat16}
         return types["fp32" if name == "workspace" else self.dtype]
 
-    def packed(self, name: str, array: Array) -> Array:
-        """The operand in the kernel's order: packed if it is the constant one."""
-        if name == self.constant:
-            return self.implementation.pack(self.problem, self.device, self.configuration, array)
-        return array
-
-    def stored(self, name: str, array: Array) -> NDArray[Any]:
-        """The operand as the kernel reads it: packed, and in the problem's element type."""
-        return encode(self.packed(name, array), self.dtype).reshape(-1)
-
-    def form(self, name: str) -> Hashable:
-        """All that the stored form of an operand depends on, beside the array and the device."""
-        if name != self.constant:
-            return self.dtype
-        return self.dtype, self.configuration.kernel, self.implementation.packing(self.problem, self.configuration)
-
     @contextmanager
     def checked(self) -> Iterator[None]:
         """Turn an error into LaunchError, or into DeviceLost where the GPU does not answer after it.
@@ -128,7 +107,7 @@ class TritonExecutable:
     def load(self, operands: Operands) -> None:
         """Copy the operands into the buffers, the constant one packed."""
         for name, array in operands.items():
-            stored = self.operands.get(array, self.form(name), partial(self.stored, name, array))
+            stored = self.forms.get(name, array).reshape(-1)
             if not stored.flags.writeable:
                 stored = np.array(stored)  # PyTorch warns about arrays that are read-only
             bits = self.torch.from_numpy(stored.view(np.int32 if self.dtype == "fp32" else np.int16))
@@ -171,10 +150,7 @@ class TritonExecutable:
         Raises LaunchError.
         """
         if self.flush is None:
-            begin = time.perf_counter()
-            for _ in range(launches):
-                self.run()
-            return time.perf_counter() - begin
+            return wall_clock(self.run, launches)
         events = [[self.torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(launches)]
         with self.torch.cuda.device(self.torch_device):
             for begin_event, end_event in events:
