@@ -4,8 +4,8 @@ Once `add` returns, a crash of the process cannot lose the record. A power cut c
 checkpoint, but cannot damage the journal (`synchronous=NORMAL`: waiting for the disk would disturb the measurements).
 
 A *trial* is measured once: (problem, device, kernel, kernel version, configuration, toolchain, machine) is unique.
-Trials that timed out or crashed can be forgotten and measured again. Intended repetitions (the runs `final`, `verify`
-and `again`) are in a second table.
+Trials that timed out or crashed can be forgotten and measured again. Intended repetitions (the runs `final`,
+`contest`, `verify` and `again`) are in a second table.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from .journal_schema import FIELDS, check_header, check_tables, create, migrate
-from .record import Measurement, Record, Status
+from .record import COMPARED, Measurement, Record, Status
 
-REPEATED = ("final", "verify", "again")  # runs that measure a trial again
+REPEATED = (*COMPARED, "verify", "again")  # runs that measure a trial again
 
 
 def default_path() -> Path:

@@ -1,6 +1,7 @@
 """Measured tasks: the problems of a data set as tasks, with a time for each configuration. All training begins here.
 
-A task's configurations are numbered over all of its search spaces, in table order.
+A task's configurations are numbered over all of its search spaces, in table order. Rows are of two kinds. The runs
+COMPARED measured configurations together, interleaved; each repetition is a build. All other runs timed them alone.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from seqtune.errors import FormatError, KernelError, SeqtuneWarning
 from seqtune.kernels import registry
@@ -23,8 +24,9 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 from .dataset import configuration
-from .record import Status
+from .record import COMPARED, Status
 
+DISTURBED = 1.3  # factor on the least time of a configuration timed alone; slower repetitions met another process
 CLEARLY_FASTER = 0.95  # times the best time; two measurements of one configuration differ by less
 
 NEEDED = ("device", "problem", "kernel", "configuration", "status", "seconds", "run", "held_out")
@@ -50,9 +52,14 @@ def measured_tasks(data: Data, held_out: bool, declared: Sequence[Kernel] = ()) 
     if a configuration that is no longer in its space was clearly faster than all others: a constraint may be too
     strict.
 
-    If a configuration was measured several times, the shortest time counts, of the `final` runs if there are any: these
-    are longer and interleaved. The times of the finals are multiplied by the median ratio of trial to final, so that
-    a minute in which the machine was slow does not bias them.
+    Of a configuration that was timed alone several times, the median counts, after disturbed times are left out. The
+    least would not do: only promising configurations are timed again, and the least of several times is lower than a
+    single one, so that whatever chose them would seem better than it is.
+
+    Where configurations were compared, the median over their builds counts instead. These times are brought to the
+    scale of the times alone, because the machine may have been slower in that minute, and because the statistics of the
+    two differ. The factor is the median ratio over the better half of the compared configurations, by their compared
+    times. Over all of them it would be too low: many are compared because they were lucky when timed alone.
     """
     frame = data.frame
     missing = [name for name in NEEDED if name not in frame.columns]
@@ -87,41 +94,76 @@ def _measured_task(problem: Problem, device: Device, rows: pd.DataFrame, declare
     if device.toolchain and "toolchain" in rows:
         rows = rows[rows["toolchain"] == device.toolchain]
     rows = rows[rows["status"] != Status.CONSTRAINTS.value]  # refused by the space at that time, not measured
-    seconds = np.full((2, len(task)), np.nan)  # of all runs, of final ones
     times = np.where(rows["status"].to_numpy(str) == "correct", rows["seconds"].to_numpy(float), np.inf)
     times = np.where(times > 0, times, np.inf)  # NaN too
     names, texts = rows["kernel"].to_numpy(str), rows["configuration"].to_numpy(str)
-    final = rows["run"].to_numpy(str) == "final"
     versions = rows["kernel_version"].to_numpy() if "kernel_version" in rows else None
-    held = np.zeros(len(rows), bool)  # rows whose configuration is in today's spaces
+    numbers = np.full(len(rows), -1)  # -1: not in today's spaces
     for kernel in task.kernels:
         chosen = names == kernel.name
         if versions is not None:
             chosen &= versions == kernel.version
         distinct, which = np.unique(texts[chosen], return_inverse=True)
         settings = [dict(configuration(kernel.name, text).settings) for text in distinct]
-        numbers = task.numbers(kernel.name, settings)[which]
-        valid = numbers >= 0
-        held[np.flatnonzero(chosen)[valid]] = True
-        for kind, counts in enumerate((valid, valid & final[chosen])):
-            np.fmin.at(seconds[kind], numbers[counts], times[chosen][counts])
-    trials, finals = seconds
-    best = float(np.fmin.reduce(trials, initial=math.inf))
+        numbers[chosen] = task.numbers(kernel.name, settings)[which]
+    held = numbers >= 0
+    together = held & np.isin(rows["run"].to_numpy(str), COMPARED)
+    alone = _typical(numbers[held & ~together], times[held & ~together], len(task))
+    builds = _builds(numbers[together], times[together], len(task))
+    best = float(np.fmin.reduce(times[held], initial=math.inf))
     for index in np.flatnonzero(~held & (times < CLEARLY_FASTER * best)):
         if best < math.inf and (versions is None or versions[index] == _version(names[index], task, declared)):
             lost.append(f"{problem.brief()} on {device.name} ({names[index]} {texts[index]}: {times[index]:.3g} s, "
                         f"now at best {best:.3g} s)")
             break
-    both = np.isfinite(trials) & np.isfinite(finals)
-    if both.any():  # finals were all measured in one minute, which may have been slow; trials in many
-        finals = finals * np.median(trials[both] / finals[both])
-    if np.isfinite(finals).any():
-        best_final = np.nanmin(finals)
+    seconds = alone if builds is None else _merged(task, alone, builds)
+    return MeasuredTask(task, seconds, builds) if np.isfinite(seconds).any() else None
+
+
+def _typical(numbers: NDArray[np.int64], times: Floats, count: int) -> Floats:
+    """The median time of each of `count` configurations, after its disturbed times are left out; NaN without times."""
+    typical = np.full(count, np.nan)
+    if len(numbers):
+        order = np.lexsort((times, numbers))
+        times = times[order]
+        present, starts, repeats = np.unique(numbers[order], return_index=True, return_counts=True)
+        undisturbed = times <= DISTURBED * np.repeat(times[starts], repeats)
+        last = np.add.reduceat(undisturbed, starts) - 1
+        typical[present] = (times[starts + last // 2] + times[starts + (last + 1) // 2]) / 2
+    return typical
+
+
+def _builds(numbers: NDArray[np.int64], times: Floats, count: int) -> Floats | None:
+    """The compared times of `count` configurations, (build, configuration), NaN where there is none; None if no build.
+
+    The rows of a configuration are its builds, in their order.
+    """
+    if not len(numbers):
+        return None
+    order = np.argsort(numbers, kind="stable")
+    _, starts, repeats = np.unique(numbers[order], return_index=True, return_counts=True)
+    build = np.arange(len(order)) - np.repeat(starts, repeats)
+    builds = np.full((int(repeats.max()), count), np.nan)
+    builds[build, numbers[order]] = times[order]
+    return builds
+
+
+def _merged(task: Task, alone: Floats, builds: Floats) -> Floats:
+    """The time of each configuration: that of its builds on the scale of `alone`, or else that of its run alone."""
+    compared = np.full(len(task), np.nan)
+    known = ~np.isnan(builds).all(axis=0)
+    compared[known] = np.nanmedian(builds[:, known], axis=0)
+    both = np.flatnonzero(np.isfinite(alone) & np.isfinite(compared))
+    if len(both):
+        better = both[np.argsort(compared[both], kind="stable")[:math.ceil(len(both) / 2)]]
+        compared *= np.median(alone[better] / compared[better])
+    seconds = alone.copy()
+    if np.isfinite(compared).any():
         for _, part in task.parts():
-            if not np.isnan(finals[part]).all():  # a kernel without any final keeps the times of its trials
-                capped = np.maximum(trials[part], best_final)  # a lucky trial does not beat the best of the finals
-                trials[part] = np.where(np.isnan(finals[part]), capped, finals[part])
-    return MeasuredTask(task, trials) if np.isfinite(trials).any() else None
+            if not np.isnan(compared[part]).all():  # a kernel that was never compared keeps its times alone
+                capped = np.maximum(alone[part], np.nanmin(compared))  # a lucky time does not beat the best compared
+                seconds[part] = np.where(np.isnan(compared[part]), capped, compared[part])
+    return seconds
 
 
 def _version(name: str, task: Task, declared: Sequence[Kernel]) -> int | None:

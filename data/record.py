@@ -15,6 +15,8 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
+COMPARED = ("final", "contest")  # runs that measure configurations together, in interleaved rounds
+
 
 class Status(StrEnum):
     """The outcome of a measurement."""
@@ -97,12 +99,17 @@ class Record:
     toolchain: str  # Device.toolchain when measured
     measurement: Measurement
     when: float = 0.0  # seconds since 1970
-    run: str = ""  # the strategy or purpose of the run: "exhaustive", "random", "verify", "final"
+    run: str = ""  # the strategy or purpose of the run: "exhaustive", "random", "verify", "final", "contest"
     host: str = ""
     machine: str = ""  # Device.fingerprint; empty if it was not recorded
     session: str = ""  # equal for records that were measured in one verification
     stage: str = ""  # of the session: "alone" or "together" in a verification
     budget: float = 0.0  # seconds, of the session
+
+    @property
+    def seconds(self) -> float:
+        """The time that data sets keep: the median of a contest's rounds, and else the shortest sample."""
+        return self.measurement.median if self.run == "contest" else self.measurement.seconds
 
     def is_todays(self, toolchain: str, versions: Mapping[str, int]) -> bool:
         """Whether the record was made with this toolchain and with today's version of its kernel.

@@ -183,6 +183,7 @@ class MeasuredTask:
 
     task: Task
     seconds: Floats  # by number: a time, infinite if the configuration failed, NaN if it was not measured
+    builds: Floats | None = None  # (build, number): the times of runs that compared configurations; NaN if not measured
 
     @property
     def problem(self) -> Problem:
@@ -220,7 +221,14 @@ class MeasuredTask:
 
     def measured_only(self) -> MeasuredTask:
         """The same measurements, with the task narrowed to its measured configurations."""
-        return MeasuredTask(self.task.narrowed(self.known), self.seconds[self.known])
+        builds = None if self.builds is None else self.builds[:, self.known]
+        return MeasuredTask(self.task.narrowed(self.known), self.seconds[self.known], builds)
+
+    def fastest(self, count: int) -> list[Configuration]:
+        """The `count` fastest measured configurations, or fewer if not so many ran."""
+        ran = np.isfinite(self.seconds)
+        order = np.argsort(np.where(ran, self.seconds, np.inf), kind="stable")[:min(count, int(ran.sum()))]
+        return [self.task[number] for number in order.tolist()]
 
 
 def _ranks(parameter: Parameter) -> NDArray[np.int64]:

@@ -27,7 +27,7 @@ from seqtune.predictor.times.training_options import TrainingOptions
 from seqtune.proposals import predictor_for
 
 SHARE_OF_TRAINING = 0.7  # of the slice's time; the rest is for judging
-METHODS = ("seq2seq", "random", "default", "nearest", "trees")  # the best fixed ones take as long as all of these
+METHODS = ("seqtune", "random", "default", "nearest", "trees")  # the best fixed ones take as long as all of these
 UNTRAINED = "untrained"  # what is shipped for the backend, before any measurement of this GPU
 
 
@@ -60,7 +60,7 @@ def run(day: Day, name: str) -> SliceOutcome:
         except (CheckpointError, MisuseError) as error:
             day.say(f"  {label} is left out: {error}")
     summary = "; ".join(f"{row['method']} {row['share']:.3f} after {row['measured']}" for row in rows
-                        if row["method"] in (UNTRAINED, "seq2seq", "random") and row["measured"] in (0, 5))
+                        if row["method"] in (UNTRAINED, "seqtune", "random") and row["measured"] in (0, 5))
     return SliceOutcome(True, summary, {"rows": rows, "retest_ceiling": retest_ceiling(data),
                                         "measurements": len(data), "held_out": len(data.held_out)})
 
@@ -68,7 +68,7 @@ def run(day: Day, name: str) -> SliceOutcome:
 def untrained_rows(day: Day, data: Dataset) -> list[dict[str, Any]]:
     """Judge the predictor that answers for the backend before any training. Raises CheckpointError without one."""
     predictor = predictor_for(day.device, answers_for(day.device.backend))
-    return [{**row.to_json(), "method": UNTRAINED} for row in evaluate(data, predictor, ("seq2seq",))]
+    return [{**row.to_json(), "method": UNTRAINED} for row in evaluate(data, predictor, ("seqtune",))]
 
 
 def trained_rows(day: Day, data: Dataset) -> list[dict[str, Any]]:

@@ -7,50 +7,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchmarks.common.report import Row, markdown
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
-    from seqtune.kernels.task import Task
-    from seqtune.predictor.candidate import Candidate
-    from seqtune.predictor.model import Predictor
     from seqtune.predictor.times.checkpoint import Checkpoint
-    from seqtune.predictor.trees.ranker import Ranker
 
 COUNTS = (0, 3, 5)
 ALL = "all"  # the device name in the rows over all devices
 TITLES = {"transformer": "transformer alone", "trees": "its trees alone", "both": "both, as shipped"}
 
 
-class RankerAlone:
-    """The trees of a checkpoint as a predictor that ranks every valid configuration."""
-
-    def __init__(self, ranker: Ranker) -> None:
-        self.ranker = ranker
-
-    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
-        """Return the `count` best-ranked configurations of each task."""
-        from seqtune.predictor.candidate import Candidate
-
-        return [self.ranker.reorder(task, [Candidate(configuration, 0.0) for configuration in task])[:count]
-                for task in tasks]
-
-
-def parts_of(checkpoint: Checkpoint) -> dict[str, Predictor]:
-    """Each part of a checkpoint as a predictor."""
-    assert checkpoint.ranker is not None
-    return {"transformer": replace(checkpoint, ranker=None), "trees": RankerAlone(checkpoint.ranker),
-            "both": checkpoint}
-
-
 def measure_parts(data: Dataset, checkpoint: Checkpoint, progress: Callable[[str], None]) -> list[Row]:
     """Make a row for each device, part and number of measured proposals, with the geometric mean share."""
     from seqtune.data.measured_tasks import measured_tasks
+    from seqtune.predictor.times.checkpoint_parts import parts_of
 
-    parts = parts_of(checkpoint)
+    parts = {**parts_of(checkpoint), "both": checkpoint}
     logs: dict[tuple[str, str, int], list[float]] = {}
     tasks = measured_tasks(data, held_out=True)
     for number, measured in enumerate(tasks, start=1):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from benchmarks.common.report import (
     GREY,
     ORANGE,
     PURPLE,
+    SKY,
     VERMILION,
     apart,
     height,
@@ -37,8 +38,9 @@ from seqtune.data.formats.dataset_file import read_dataset
 COUNTS = (0, 3, 5)
 # name -> colour, marker, width, dashes; the order of the table's columns
 LINES: dict[str, tuple[str, str, float, str]] = {
-    "seq2seq": (BLUE, "o", 2.6, "-"), "trees": (VERMILION, "s", 1.3, "-"), "nearest": (GREEN, "^", 1.3, "-"),
-    "fixed": (PURPLE, "D", 1.3, "-"), "random": (ORANGE, "v", 1.3, "--"), "default": (GREY, "", 1.3, ":"),
+    "seqtune": (BLUE, "o", 2.6, "-"), "transformer": (SKY, "P", 1.3, "-"), "trees": (VERMILION, "s", 1.3, "-"),
+    "nearest": (GREEN, "^", 1.3, "-"), "fixed": (PURPLE, "D", 1.3, "-"), "random": (ORANGE, "v", 1.3, "--"),
+    "default": (GREY, "", 1.3, ":"),
 }
 
 READING = """The second table compares the checkpoint with other methods. The figures are shares of the best known
@@ -47,9 +49,10 @@ is the first proposal without any measurement; 3 and 5 are the best of 3 and of 
 
 All methods were trained on the same data and are compared on the same held-out problems:
 
-- `seq2seq` is the shipped checkpoint (bold, whether it is the best or not): the transformer's beam, ordered by the
+- `seqtune` is the shipped checkpoint (bold, whether it is the best or not): the transformer's beam, ordered by the
   checkpoint's own boosted trees;
-- `trees`: boosted trees alone, which rank every valid configuration;
+- `transformer`: its beam alone, in the order of its probabilities;
+- `trees`: the checkpoint's boosted trees alone, which rank every valid configuration;
 - `nearest`: the best configurations of the most similar training problem;
 - `fixed`: the configurations that are best for the device's training problems on average;
 - `random`: drawn from the valid configurations;
@@ -76,20 +79,29 @@ Row = dict[str, Any]
 def table(rows: Sequence[Row]) -> str:
     """Make the second table: a line for each device and number of measured proposals, a column for each method."""
     methods = [name for name in LINES if any(row["method"] == name for row in rows)]
+    with_ceiling = any(row.get("ceiling") is not None for row in rows)
     lines = []
     for device in dict.fromkeys(row["device"] for row in rows):
         for count in COUNTS:
             by_method = {row["method"]: row for row in rows if row["device"] == device and row["measured"] == count}
             problems = next(iter(by_method.values()))["problems"]
             first = f"{device} ({problems})" if count == COUNTS[0] else ""
-            lines.append([first, str(count), *(_cell(by_method[name]) for name in methods)])
-    return markdown(["device (problems)", "measured", *methods], lines)
+            lines.append([first, str(count), *(_cell(by_method[name]) for name in methods),
+                          *([_ceiling(by_method)] if with_ceiling else [])])
+    return markdown(["device (problems)", "measured", *methods, *(["ceiling"] if with_ceiling else [])], lines)
+
+
+def _ceiling(by_method: Mapping[str, Row]) -> str:
+    """The share that an oracle reaches whose choice is measured again, the same for all methods."""
+    ceiling = next(iter(by_method.values())).get("ceiling")
+    return "-" if ceiling is None else f"{ceiling:.3f}"
 
 
 def _cell(row: Row) -> str:
     share = f"{row['share']:.3f}"
-    if row["method"] == "seq2seq":
-        return f"**{share}**"
+    if row["method"] == "seqtune":
+        spread = f" [{row['share_low']:.3f}, {row['share_high']:.3f}]" if "share_low" in row else ""
+        return f"**{share}**{spread}"
     if row["low"] is None or row["low"] > 0:
         return share
     return share + ("†" if row["worse"] else "*")
@@ -99,13 +111,18 @@ def notes(rows: Sequence[Row]) -> str:
     """Explain the marks of the table, and compare the losses of the first proposal and the fixed configuration."""
     text = ""
     marked = [_cell(row)[-1] for row in rows]
-    if "*" in [mark for mark, row in zip(marked, rows, strict=True) if row["method"] != "seq2seq"]:
-        text += " `*`: not distinguishable from seq2seq (95 % paired bootstrap over the problems)."
+    if "*" in [mark for mark, row in zip(marked, rows, strict=True) if row["method"] != "seqtune"]:
+        text += " `*`: not distinguishable from seqtune (95 % paired bootstrap over the problems)."
     if "†" in marked:
-        text += " `†`: better than seq2seq (likewise)."
+        text += " `†`: better than seqtune (likewise)."
+    if any("share_low" in row for row in rows):
+        text += " In brackets: the 95 % interval of seqtune's share (bootstrap of the problems)."
+    if any(row.get("ceiling") is not None for row in rows):
+        text += (" `ceiling`: the share of an oracle that chooses the fastest configuration of some builds and is "
+                 "judged by another one.")
     ratios = {row["device"]: row["regret_ratio"] for row in rows if row["regret_ratio"] is not None}
     if ratios:
-        text += " The loss of seq2seq's first proposal divided by the loss of the best fixed configuration is: "
+        text += " The loss of seqtune's first proposal divided by the loss of the best fixed configuration is: "
         text += ", ".join(f"{device} {ratio:.2f}" for device, ratio in ratios.items()) + "."
     if any(row["unmeasured"] for row in rows):
         text += " Where a space was not measured completely, every method chooses among its measured configurations."
@@ -115,9 +132,9 @@ def notes(rows: Sequence[Row]) -> str:
 def page(results: Results) -> Page:
     """Make the page of the results."""
     rows = results["rows"]
-    least, most = (limit(row["share"] for row in rows if row["method"] == "seq2seq" and row["measured"] == 0)
+    least, most = (limit(row["share"] for row in rows if row["method"] == "seqtune" and row["measured"] == 0)
                    for limit in (min, max))
-    best, top = (limit(row["share"] for row in rows if row["method"] == "seq2seq" and row["measured"] == COUNTS[-1])
+    best, top = (limit(row["share"] for row in rows if row["method"] == "seqtune" and row["measured"] == COUNTS[-1])
                  for limit in (min, max))
     return Page(
         "results", "Predictions",
@@ -164,7 +181,7 @@ def _lines(panel: Any, rows: Sequence[Row], lowest: float) -> None:
         colour, marker, width, dashes = LINES[name]
         shares = {row["measured"]: height(row["share"]) for row in rows if row["method"] == name}
         panel.plot(list(shares), list(shares.values()), dashes, color=colour, marker=marker, markersize=4,
-                   linewidth=width, zorder=3 if name == "seq2seq" else 2, clip_on=False)
+                   linewidth=width, zorder=3 if name == "seqtune" else 2, clip_on=False)
         ends.append(shares[max(shares)])
     heights = [-math.log(1 - end) for end in ends]
     span = math.log((1 - lowest) / (1 - 0.9975))
@@ -173,7 +190,7 @@ def _lines(panel: Any, rows: Sequence[Row], lowest: float) -> None:
         colour = LINES[name][0]
         panel.plot([5.12, 5.4], [1 - math.exp(-own), 1 - math.exp(-label)], color=colour, linewidth=0.6, clip_on=False)
         panel.text(5.5, 1 - math.exp(-label), name, color=colour, va="center",
-                   fontweight="bold" if name == "seq2seq" else "normal")
+                   fontweight="bold" if name == "seqtune" else "normal")
 
 
 def main() -> None:

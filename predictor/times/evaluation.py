@@ -1,57 +1,40 @@
 """Evaluation: the share of the best known speed that methods reach without measurements and with a few.
 
 Methods are compared on held-out problems and fitted to the training part only. Times come from the data set, so a
-method chooses among the measured configurations of a problem. With `measure` the evaluation is live instead: proposals
-and a random sample of the space are measured during the evaluation.
+method chooses among the measured configurations of a problem. With `measure` the evaluation is live instead: whatever
+any method proposes, the best recorded configurations, the safe default and a random sample of the space are measured
+together in one contest, so that a configuration has the same time for every method.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from seqtune.data.measured_tasks import Data, counted, measured_tasks
-from seqtune.data.record import Measurement
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Floats, MeasuredTask, Task
+from seqtune.tuner.measuring.contest import Contest, retest_log_share
 
 from ..model import Predictor
 from ..trees.cost_trees import Trees
 from .baselines import BASELINES, random_log_share
+from .checkpoint_parts import parts_of
+from .shares import DRAWS, OURS, EvaluationRow, Outcome, rows
 
-METHODS = ("seq2seq", "random", *BASELINES)
+METHODS = (OURS, "transformer", "random", *BASELINES)
+OLD_NAMES = {"seq2seq": OURS}  # names of methods in earlier versions, still understood
 COUNTS = (0, 3, 5)
 
-Measure = Callable[[Problem, Device, Sequence[Configuration]], Sequence[Measurement]]
+Measure = Callable[[Problem, Device, Sequence[Configuration]], Contest]
 OnSkip = Callable[[Problem, str], None]  # receives a problem on which nothing ran, and the reason
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationRow:
-    """A row of the table: a method on a device."""
-
-    device: str
-    method: str
-    measured: int  # 0: the first proposal without measuring; n: the best of n measured proposals
-    share: float  # geometric mean over problems of best known time / time of the choice
-    problems: int
-    low: float | None = None  # 95 % interval of seq2seq's share minus this method's, by a paired bootstrap of problems
-    high: float | None = None
-    worse: bool = False  # whether seq2seq is worse: the whole interval is below 0
-    regret_ratio: float | None = None  # for seq2seq without measuring: (1 - share) / (1 - share of fixed)
-    unmeasured: int = 0  # configurations of these problems that have no time, so that no method can choose them
-    trained_on: int | None = None  # live only: problems that are, or nearly are, training problems of the data set
-
-    def to_json(self) -> dict[str, object]:
-        """The row as a flat JSON object; only live evaluations have `trained_on`."""
-        return {name: value for name, value in asdict(self).items() if name != "trained_on" or value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +42,9 @@ class EvaluateOptions:
     """The options of an evaluation."""
 
     sample: int = 100  # live: random configurations measured for each problem, to know the best time
-    draws: int = 4000  # samples of the bootstrap; the interval's ends change by less than 0.001 between seeds
+    recorded: int = 8  # live: best recorded configurations that are measured too; the best one's record may be luck
+    draws: int = DRAWS  # of the bootstrap
     seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The results of the methods on one problem: log shares by (method, measured)."""
-
-    problem: str
-    device: str
-    log_shares: Mapping[tuple[str, int], float]
-    unmeasured: int
 
 
 def evaluate(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = METHODS,
@@ -81,7 +55,9 @@ def evaluate(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = 
 
     A live evaluation uses `queries` (by default the held-out problems) and leaves out those on which nothing runs.
     """
-    return rows(outcomes(data, checkpoint, methods, counts, options, measure, queries, on_skip, progress), options)
+    options = options or EvaluateOptions()
+    return rows(outcomes(data, checkpoint, methods, counts, options, measure, queries, on_skip, progress),
+                options.draws, options.seed)
 
 
 def outcomes(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = METHODS,
@@ -91,15 +67,18 @@ def outcomes(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = 
     """Evaluate methods as `evaluate` does: the outcome of every problem, of which `rows` makes the table."""
     options = options or EvaluateOptions()
     progress("reading the data set")
-    proposers = fitted(measured_tasks(data, held_out=False), checkpoint, methods, progress)
+    training, held_out = measured_tasks(data, held_out=False), measured_tasks(data, held_out=True)
+    proposers = fitted(training, checkpoint, methods, progress)
     if measure is not None:
         if queries is None:
-            queries = [(measured.problem, measured.device) for measured in measured_tasks(data, held_out=True)]
+            queries = [(measured.problem, measured.device) for measured in held_out]
+        recorded = {measured.label: measured for measured in (*training, *held_out)}
         live: list[Outcome] = []
         failed: SeqtuneError | None = None
         for problem, device in queries:
             try:
-                live.append(_live(problem, device, proposers, methods, counts, measure, options))
+                known = recorded.get((problem.key, device.name))
+                live.append(_live(problem, device, proposers, methods, counts, measure, options, known))
             except SeqtuneError as error:
                 if type(error) is not SeqtuneError:
                     raise  # a misuse, or a device that cannot be opened
@@ -109,7 +88,6 @@ def outcomes(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = 
         if failed is not None and not live:
             raise failed
         return live
-    held_out = measured_tasks(data, held_out=True)
     if not held_out:
         raise MisuseError("the data set holds out no problem that a kernel here solves; nothing to evaluate on")
     replayed: list[Outcome] = []
@@ -121,8 +99,8 @@ def outcomes(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = 
 
 def judge(data: Data, checkpoint: Predictor, counts: Sequence[int] = COUNTS) -> list[Outcome]:
     """Evaluate only the checkpoint on the held-out problems, of which there may be none."""
-    proposers: dict[str, Predictor] = {"seq2seq": checkpoint}
-    return [_replayed(measured, proposers, ["seq2seq"], counts) for measured in measured_tasks(data, held_out=True)]
+    proposers: dict[str, Predictor] = {OURS: checkpoint}
+    return [_replayed(measured, proposers, [OURS], counts) for measured in measured_tasks(data, held_out=True)]
 
 
 def check_methods(methods: Sequence[str]) -> None:
@@ -134,15 +112,23 @@ def check_methods(methods: Sequence[str]) -> None:
 
 def fitted(training: Sequence[MeasuredTask], checkpoint: Predictor | None, methods: Sequence[str],
            progress: Callable[[str], None] = lambda step: None) -> dict[str, Predictor]:
-    """Fit the methods to measured training tasks; return them by name. `random` is not fitted and is left out."""
+    """Fit the methods to measured training tasks; return them by name. `random` is not fitted and is left out.
+
+    The method `trees` is the trees of the checkpoint; trees are fitted for it only if the checkpoint has none.
+    """
     check_methods(methods)
-    trees = cache(lambda: Trees(training))  # two methods use them
+    trees = cache(lambda: Trees(training))  # two methods may use them
+    parts = parts_of(checkpoint)
     predictors: dict[str, Predictor] = {}
     for name in methods:
-        if name == "seq2seq":
+        if name == OURS:
             if checkpoint is None:
-                raise MisuseError("seq2seq needs a checkpoint")
+                raise MisuseError(f"{name} needs a checkpoint")
             predictors[name] = checkpoint
+        elif name in parts:
+            predictors[name] = parts[name]
+        elif name == "transformer":
+            raise MisuseError(f"{name} needs a checkpoint that was trained on measured times")
         elif name != "random":
             progress(f"fitting {name} to {len(training)} training tasks")
             predictors[name] = BASELINES[name].fit(training, trees)
@@ -158,25 +144,35 @@ def _replayed(measured: MeasuredTask, proposers: Mapping[str, Predictor], method
              for name, method in proposers.items()}
     default = measured.time(measured.task.default)
     return _outcome(measured.problem, measured.device, times, default, measured.seconds, measured.best, methods, counts,
-                    left_out)
+                    left_out, _retest(measured))
+
+
+def _retest(measured: MeasuredTask) -> float | None:
+    """The log share of an oracle on a re-test, from the configurations that ran in every recorded build."""
+    if measured.builds is None:
+        return None
+    return retest_log_share(measured.builds[:, np.isfinite(measured.builds).all(axis=0)])
 
 
 def _live(problem: Problem, device: Device, proposers: Mapping[str, Predictor], methods: Sequence[str],
-          counts: Sequence[int], measure: Measure, options: EvaluateOptions) -> Outcome:
+          counts: Sequence[int], measure: Measure, options: EvaluateOptions,
+          recorded: MeasuredTask | None) -> Outcome:
+    """The outcome of a contest. `recorded` are the times of the problem in the data set, if it has any."""
     task = Task.of(problem, device)
     most = max(1, *counts)
     proposals = {name: _proposed(method, task, most) for name, method in proposers.items()}
     safe = task.default
     drawn = _sample(task, options.sample, options.seed)
-    wanted = list(dict.fromkeys([safe, *(proposal for ranked in proposals.values() for proposal in ranked), *drawn]))
-    seconds = {configuration: measurement.seconds
-               for configuration, measurement in zip(wanted, measure(problem, device, wanted), strict=True)}
-    best = min(seconds.values())
+    fastest = [] if recorded is None else recorded.fastest(options.recorded)
+    wanted = list(dict.fromkeys([safe, *(proposal for ranked in proposals.values() for proposal in ranked),
+                                 *(known for known in fastest if task.find(known) is not None), *drawn]))
+    contest = measure(problem, device, wanted)
+    seconds, best = contest.seconds, contest.best
     if math.isinf(best):
         raise SeqtuneError(f"no configuration of {problem.brief()} ran on {device.name}")
     times = {name: [seconds[proposal] for proposal in ranked] for name, ranked in proposals.items()}
     return _outcome(problem, device, times, seconds[safe], np.array([seconds[sampled] for sampled in drawn]), best,
-                    methods, counts, len(task) - len(wanted))
+                    methods, counts, len(task) - len(wanted), contest.retest)
 
 
 def _proposed(predictor: Predictor, task: Task, count: int) -> list[Configuration]:
@@ -190,7 +186,8 @@ def _sample(task: Task, count: int, seed: int) -> list[Configuration]:
 
 
 def _outcome(problem: Problem, device: Device, times: Mapping[str, Sequence[float]], default: float, drawn: Floats,
-             best: float, methods: Sequence[str], counts: Sequence[int], unmeasured: int) -> Outcome:
+             best: float, methods: Sequence[str], counts: Sequence[int], unmeasured: int,
+             retest: float | None) -> Outcome:
     """The outcome from the `times` of each method's proposals in order; `drawn` are the times for `random`."""
     everything = np.concatenate([drawn, *times.values()])
     log_shares: dict[tuple[str, int], float] = {}
@@ -202,37 +199,4 @@ def _outcome(problem: Problem, device: Device, times: Mapping[str, Sequence[floa
                 tried = times[name][:max(1, count)] or [default]
                 log_share = math.log(best / float(counted(tried, default, everything).min()))
             log_shares[name, count] = log_share
-    return Outcome(problem.key, device.name, log_shares, unmeasured)
-
-
-def rows(results: Sequence[Outcome], options: EvaluateOptions | None = None) -> list[EvaluationRow]:
-    """The table of outcomes: geometric means by device, method and number, each compared with seq2seq's."""
-    options = options or EvaluateOptions()
-    table: list[EvaluationRow] = []
-    for device in dict.fromkeys(outcome.device for outcome in results):
-        on_device = [outcome for outcome in results if outcome.device == device]
-        columns = {key: np.array([outcome.log_shares[key] for outcome in on_device])
-                   for key in on_device[0].log_shares}
-        unmeasured = sum(outcome.unmeasured for outcome in on_device)
-        for (method, count), logs in columns.items():
-            low = high = ratio = None
-            if method == "seq2seq":
-                if count == 0 and ("fixed", 0) in columns:
-                    fixed_regret = -math.expm1(columns["fixed", 0].mean())
-                    ratio = -math.expm1(logs.mean()) / fixed_regret if fixed_regret > 0 else None
-            elif ("seq2seq", count) in columns:
-                low, high = bootstrap(columns["seq2seq", count], logs, options.draws, options.seed)
-            table.append(EvaluationRow(device, method, count, math.exp(logs.mean()), len(on_device), low, high,
-                                       high is not None and high < 0, ratio, unmeasured))
-    return table
-
-
-def bootstrap(ours: Floats, theirs: Floats, draws: int, seed: int) -> tuple[float, float]:
-    """The 95 % interval of the difference of the geometric means of two methods, from their log shares (problem,).
-
-    The same problems are drawn for both methods.
-    """
-    chosen = np.random.default_rng(seed).integers(0, len(ours), (draws, len(ours)))
-    difference = np.exp(ours[chosen].mean(axis=1)) - np.exp(theirs[chosen].mean(axis=1))
-    low, high = np.quantile(difference, [0.025, 0.975])
-    return float(low), float(high)
+    return Outcome(problem.key, device.name, log_shares, unmeasured, retest)

@@ -26,6 +26,7 @@ from ..training.state import describe
 from ..trees.ranker import Ranker
 from .checkpoint import Checkpoint
 from .evaluation import COUNTS, judge
+from .shares import OURS
 from .training import fit, train
 from .training_examples import held_out_problems, make_examples, make_teacher, words_of
 from .training_options import TrainingOptions
@@ -111,6 +112,6 @@ def shares(checkpoint: Checkpoint, data: Data,
     table: dict[str, dict[str, float]] = {}
     for device in dict.fromkeys(outcome.device for outcome in results):
         log_shares = [outcome.log_shares for outcome in results if outcome.device == device]
-        table[device] = {str(count): math.exp(float(np.mean([logs["seq2seq", count] for logs in log_shares])))
+        table[device] = {str(count): math.exp(float(np.mean([logs[OURS, count] for logs in log_shares])))
                          for count in counts}
     return table

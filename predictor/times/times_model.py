@@ -20,7 +20,7 @@ from .checkpoint import Checkpoint
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
 
-    from .evaluation import EvaluationRow
+    from .shares import EvaluationRow
     from .training_options import TrainingOptions
 
 
@@ -65,11 +65,11 @@ class TimesModel(Checkpoint):
         The request's queries are measured during the evaluation, all on one device; `warn` receives the number of their
         problems that are, or nearly are, training problems, and the problems that are left out.
         """
-        from .evaluation import METHODS, check_methods, evaluate
+        from .evaluation import METHODS, OLD_NAMES, check_methods, evaluate
 
         if request.baselines or request.by_feature:
             raise MisuseError("--baselines and --by are for another tuner's choices; for measurements name --methods")
-        methods = METHODS if request.methods is None else request.methods
+        methods = METHODS if request.methods is None else [OLD_NAMES.get(name, name) for name in request.methods]
         check_methods(methods)
         if request.queries is not None:
             return self._evaluate_live(data, methods, request.queries, progress, warn)
@@ -79,7 +79,7 @@ class TimesModel(Checkpoint):
     def _evaluate_live(self, data: Dataset, methods: Sequence[str], queries: Sequence[tuple[Problem, Device]],
                        progress: Say, warn: Say) -> Sequence[EvaluationRow]:
         from .evaluation import evaluate
-        from .live import LiveMeasure
+        from .live import LiveContest
 
         for problem, device in queries:
             Task.of(problem, device)  # raises KernelError before anything is measured
@@ -92,7 +92,7 @@ class TimesModel(Checkpoint):
             near_training.discard(problem)
             warn(f"left out: {reason}")
 
-        with one_thread(), LiveMeasure(queries[0][1], progress) as measure:
+        with one_thread(), LiveContest(queries[0][1], progress) as measure:
             rows = evaluate(data, self, methods, measure=measure, queries=queries, on_skip=skip, progress=progress)
         return [replace(row, trained_on=len(near_training)) for row in rows]
 

@@ -60,7 +60,7 @@ def retrain(
     answer(report.to_json()) if as_json else tables.report(report.to_json())
 
 
-@app.command(epilog="Example: seqtune evaluate --methods seq2seq,random,default --json; "
+@app.command(epilog="Example: seqtune evaluate --methods seqtune,trees,random --json; "
                     "seqtune evaluate miopen --data gfx906_60.db.bz2 --json")
 def evaluate(
     sources: Annotated[list[Path] | None, typer.Argument(
@@ -74,7 +74,9 @@ def evaluate(
     by: Annotated[bool, typer.Option(
         "--by", help="For another tuner's choices: also by direction and data type.")] = False,
     checkpoint: Checkpoint = None,
-    methods: Annotated[str | None, typer.Option("--methods", help="Methods to compare, separated by commas.")] = None,
+    methods: Annotated[str | None, typer.Option(
+        "--methods", help="Methods to compare, separated by commas: seqtune, transformer, trees, fixed, nearest, "
+                          "random, default.")] = None,
     live: Annotated[bool, typer.Option("--live", help="Measure now instead of looking up.")] = False,
     problems: Annotated[str | None, typer.Option(
         "--problems", metavar="SET_OR_FILE", help="With --live: the problems.")] = None,

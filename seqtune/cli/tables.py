@@ -27,7 +27,8 @@ LATE = 1.25  # times its budget that a verification takes before a note says so
 _LONG = ("configuration", "problem", "winner", "status", "model")  # columns that wrap where the terminal is narrow
 _COLUMNS = """measured: 0 is the first proposal, unmeasured; n is the best of n measured proposals
 share: geometric mean over the problems of best known time / time of the pick
-low, high: 95 % interval of seq2seq's share minus this method's; worse: seq2seq is below it, the whole interval is
+share_low, share_high: its 95 % interval (bootstrap of problems); ceiling: share of an oracle whose choice is re-tested
+low, high: 95 % interval of seqtune's share minus this method's; worse: seqtune is below it, the whole interval is
 regret_ratio: (1 - share) / (1 - share of fixed); unmeasured: configurations without a measurement, left out"""
 _out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
 

@@ -24,10 +24,10 @@ PROGRAMS = ("results", "new_device", "resnet18_layers", "gemm", "opencl_layers",
 
 
 def rows(share: float, low: float) -> list[dict[str, object]]:
-    """Make rows of seq2seq and of a fixed configuration that reaches `share` of the speed."""
-    return [{"device": "toy:0", "method": method, "measured": count, "share": 0.9 if method == "seq2seq" else share,
-             "problems": 7, "low": None if method == "seq2seq" else low, "high": None if method == "seq2seq" else 0.1,
-             "worse": False} for method in ("seq2seq", "fixed") for count in (0, 3, 5)]
+    """Make rows of seqtune and of a fixed configuration that reaches `share` of the speed."""
+    return [{"device": "toy:0", "method": method, "measured": count, "share": 0.9 if method == "seqtune" else share,
+             "problems": 7, "low": None if method == "seqtune" else low, "high": None if method == "seqtune" else 0.1,
+             "worse": False} for method in ("seqtune", "fixed") for count in (0, 3, 5)]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -21,8 +21,9 @@ from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.say import silent
-from seqtune.predictor.times.live import LiveMeasure
+from seqtune.predictor.times.live import LiveContest
 from seqtune.tuner.backends.discovery import find
+from seqtune.tuner.measuring.contest import Contest
 from tests.support.synthetic import DIRECT, NARROW, WIDE, data
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
@@ -61,11 +62,10 @@ def test_a_live_evaluation_says_which_problems_were_learned_from(
                                Measurement(Status.CORRECT, (1e-3,), 0.0), 1.0, "random"))
         Dataset.from_journal(journal, held_out=[held.key]).write(tmp_path / "data.parquet")
 
-    def measured(self: object, problem: Problem, device: Device,
-                 wanted: Sequence[Configuration]) -> list[Measurement]:
-        return [Measurement(Status.CRASH) if problem == twin else Measurement(Status.CORRECT, (1e-3,))] * len(wanted)
+    def measured(self: object, problem: Problem, device: Device, wanted: Sequence[Configuration]) -> Contest:
+        return Contest(dict.fromkeys(wanted, math.inf if problem == twin else 1e-3), {}, {})
 
-    monkeypatch.setattr(LiveMeasure, "__call__", measured)
+    monkeypatch.setattr(LiveContest, "__call__", measured)
     told: list[str] = []
     found = learn.evaluate(tmp_path / "data.parquet", methods=["default"], live=True, problems=[known, twin, held, new],
                            device=place, warn=told.append).to_json()["rows"]
@@ -76,45 +76,34 @@ def test_a_live_evaluation_says_which_problems_were_learned_from(
         learn.evaluate(tmp_path / "data.parquet", methods=["default"], live=True, problems=known, device=place)
 
 
-TRIALS = {choice(number): 1.0 + number / 1000 for number in range(20)}
+TIMES = {choice(number): 1e-3 * (1 + number / 100) for number in range(5)}
 
 
 class FakeRunner:
-    """Trials take as long as TRIALS says; finals a tenth of a second more, or what `finals` says."""
-
-    finals: Mapping[Configuration, float] = MappingProxyType({})
+    """Every build is slower than the one before by a tenth, for all configurations alike."""
 
     def __init__(self, device: object) -> None:
-        pass
+        self.builds, self.closed = 0, 0
 
     def measure(self, problem: Problem, configurations: Sequence[Configuration],
                 options: object) -> Iterator[tuple[Configuration, Measurement]]:
         for configuration in configurations:
-            yield configuration, Measurement(Status.CORRECT, (TRIALS[configuration],))
+            yield configuration, Measurement(Status.CORRECT, (TIMES[configuration],))
 
     def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
                 options: object) -> list[Measurement]:
-        return [Measurement(Status.CORRECT, (self.finals.get(one, TRIALS[one] + 0.1),)) for one in configurations]
+        self.builds += 1
+        return [Measurement(Status.CORRECT, (TIMES[configuration] * (1 + self.builds / 10),) * rounds)
+                for configuration in configurations]
 
     def close(self) -> None:
-        pass
+        self.closed += 1
 
 
-def live(monkeypatch: pytest.MonkeyPatch, finals: Mapping[Configuration, float]) -> list[float]:
-    """The measurements that a live evaluation receives for TRIALS."""
+def test_a_live_evaluation_holds_one_contest_with_a_new_worker_for_every_build(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqtune.predictor.times.live.Runner", FakeRunner)
-    monkeypatch.setattr(FakeRunner, "finals", finals)
-    with LiveMeasure(WIDE, silent) as measure:
-        return [measurement.seconds for measurement in measure(PROBLEM, WIDE, list(TRIALS))]
-
-
-def test_a_lucky_trial_does_not_beat_the_best_of_the_finals(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = live(monkeypatch, {choice(0): 1.3})
-    assert times[0] == 1.3
-    assert times[1:12] == pytest.approx([1.1 + number / 1000 for number in range(1, 12)])
-    assert times[12:] == [times[1]] * 8, "their trials were faster than the best final"
-
-
-def test_where_no_final_runs_the_trials_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = live(monkeypatch, dict.fromkeys(TRIALS, math.inf))
-    assert times[12:] == pytest.approx([1.0 + number / 1000 for number in range(12, 20)])
+    with LiveContest(WIDE, silent) as measure:
+        contest = measure(PROBLEM, WIDE, list(TIMES))
+        runner: Any = measure.runner
+        assert (runner.builds, runner.closed) == (3, 2)
+    assert contest.seconds == pytest.approx({configuration: 1.2 * seconds for configuration, seconds in TIMES.items()})

@@ -42,9 +42,9 @@ def test_tuning_is_resumed_and_its_journal_becomes_a_data_set_a_checkpoint_and_a
     assert Dataset.read(data).provenance == {"journal": "journal.sqlite"}  # no name of a machine or path
     report = run("train", str(data), "--out", str(made), "--epochs", "2", "--extra", "0")
     assert (report["problems"], report["epochs"]) == (4, 2)
-    table = run("evaluate", str(data), "--checkpoint", str(made), "--methods", "seq2seq,random,default")["rows"]
+    table = run("evaluate", str(data), "--checkpoint", str(made), "--methods", "seqtune,random,default")["rows"]
     assert {(row["method"], row["measured"]) for row in table} == {
-        (method, count) for method in ("seq2seq", "random", "default") for count in (0, 3, 5)}
+        (method, count) for method in ("seqtune", "random", "default") for count in (0, 3, 5)}
     assert all(0 < row["share"] <= 1 and row["problems"] == 2 for row in table)
     report = run("retrain", str(made), str(data), "--rehearse", str(data), "--out", str(tmp_path / "again"),
                  "--epochs", "1", "--extra", "0", "--no-scratch")

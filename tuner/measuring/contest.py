@@ -14,6 +14,9 @@ luckiest one. The median ignores such samples, and it ignores disturbances that 
 from __future__ import annotations
 
 import math
+import platform
+import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -21,7 +24,9 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.record import Measurement, Status
+from seqtune.data.journal import Journal
+from seqtune.data.record import Measurement, Record, Status
+from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
@@ -54,7 +59,7 @@ class Contest:
     """The result of a contest; the same time of a configuration holds for whoever proposed it."""
 
     seconds: Mapping[Configuration, float]  # of every configuration; infinite if it failed in the look or in any build
-    builds: Mapping[Configuration, tuple[float, ...]]  # the seconds in each build, of those that ran in all of them
+    builds: Mapping[Configuration, tuple[Measurement, ...]]  # by build, of those that ran in all of them
     measurements: Mapping[Configuration, Measurement]  # of the quick look, or the first failure
 
     @property
@@ -65,7 +70,8 @@ class Contest:
     @property
     def retest(self) -> float | None:
         """The log share that an oracle reaches; see `retest_log_share`."""
-        return retest_log_share(np.array(list(self.builds.values()), float).T)
+        times = [[measurement.median for measurement in builds] for builds in self.builds.values()]
+        return retest_log_share(np.array(times, float).T)
 
 
 def retest_log_share(builds: NDArray[np.float64]) -> float | None:
@@ -100,24 +106,41 @@ def hold_contest(measurer: Measurer, problem: Problem, configurations: Sequence[
             if measurement.status is Status.CORRECT and measurement.seconds <= FAR * best]
     generator = np.random.default_rng(options.seed)
     rounds = _rounds(near, measurements, options)
-    times: dict[Configuration, list[float]] = {configuration: [] for configuration in near}
+    builds: dict[Configuration, list[Measurement]] = {configuration: [] for configuration in near}
     for build in range(options.builds if near else 0):
         progress(f"{problem.brief()}: comparing {len(near)}, build {build + 1} of {options.builds}")
         if build:
             renew()
-        for group in _groups(problem, list(times), options.together_bytes, generator):
+        for group in _groups(problem, list(builds), options.together_bytes, generator):
             seed = int(generator.integers(1 << 31))
             compared = measurer.compare(problem, group, rounds, replace(LOOK, order_seed=seed))
             for configuration, measurement in zip(group, compared, strict=True):
                 if measurement.status is Status.CORRECT:
-                    times[configuration].append(measurement.median)
+                    builds[configuration].append(measurement)
                 else:
                     measurements[configuration] = measurement
-                    del times[configuration]
+                    del builds[configuration]
     seconds = {configuration: measurement.median for configuration, measurement in measurements.items()}
-    seconds.update({configuration: median(builds) for configuration, builds in times.items()})
+    seconds.update({configuration: median(measurement.median for measurement in built)
+                    for configuration, built in builds.items()})
     return Contest({configuration: seconds[configuration] for configuration in distinct},
-                   {configuration: tuple(builds) for configuration, builds in times.items()}, measurements)
+                   {configuration: tuple(built) for configuration, built in builds.items()}, measurements)
+
+
+def store_contest(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int],
+                  contest: Contest) -> None:
+    """Add the builds of a contest to a journal, one record for each build of a configuration, as one session.
+
+    A configuration that failed in a build gets one record, of the failure. The quick look is not stored. `versions`
+    maps the names of its kernels to their versions.
+    """
+    session, when, host = uuid.uuid4().hex, time.time(), platform.node()
+    failed = {configuration: (measurement,) for configuration, measurement in contest.measurements.items()
+              if measurement.status is not Status.CORRECT}
+    for configuration, measurements in {**contest.builds, **failed}.items():
+        for measurement in measurements:
+            journal.add(Record(problem, device.key, versions[configuration.kernel], configuration, device.toolchain,
+                               measurement, when, "contest", host, device.fingerprint, session))
 
 
 def _rounds(near: Sequence[Configuration], measurements: Mapping[Configuration, Measurement],

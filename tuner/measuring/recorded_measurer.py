@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Sequence
 
-from seqtune.data.record import Measurement, Record, Status
+from seqtune.data.record import COMPARED, Measurement, Record, Status
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
 
 from .timing import Options
 
-COMPARED_RUNS = ("final", "verify")  # runs that measure configurations in rounds with others
+COMPARED_RUNS = (*COMPARED, "verify")  # runs that measure configurations in rounds with others
 
 _Measurements = dict[tuple[str, Configuration], Measurement]  # (Problem.key, configuration) -> measurement
 
@@ -24,8 +24,8 @@ class RecordedMeasurer:
     """Answers from the records of one device, of its current toolchain and of these kernels' versions.
 
     Of several records of a configuration the last one counts. `measure` returns the trial, or the measurement of the
-    run `again` if that was faster. `compare` returns measurements of the runs `final` and `verify`, which compared the
-    configurations in rounds, if all configurations have one; otherwise it returns the same as `measure`.
+    run `again` if that was faster. `compare` returns measurements of the runs `final`, `contest` and `verify`, which
+    compared the configurations in rounds, if all configurations have one; else it returns the same as `measure`.
     """
 
     def __init__(self, device: Device, records: Iterable[Record], kernels: Sequence[Kernel]) -> None:

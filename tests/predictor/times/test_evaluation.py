@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
@@ -18,19 +20,16 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.times import evaluation as module
-from seqtune.predictor.times.baselines import random_log_share
+from seqtune.predictor.times.baselines import TreesMethod, random_log_share
 from seqtune.predictor.times.checkpoint import Checkpoint
-from seqtune.predictor.times.evaluation import (
-    EvaluateOptions,
-    EvaluationRow,
-    Outcome,
-    bootstrap,
-    evaluate,
-    outcomes,
-    rows,
-)
+from seqtune.predictor.times.checkpoint_parts import RankerAlone
+from seqtune.predictor.times.evaluation import METHODS, EvaluateOptions, evaluate, fitted, outcomes
+from seqtune.predictor.times.shares import EvaluationRow, Outcome, bootstrap, interval, rows
 from seqtune.predictor.times.training_examples import vocabulary_of
 from seqtune.predictor.times.translator import Translator
+from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
+from seqtune.predictor.trees.ranker import Ranker
+from seqtune.tuner.measuring.contest import Contest
 from tests.support.synthetic import Data, data, time_of
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
@@ -46,27 +45,29 @@ def _checkpoint() -> Checkpoint:
     return Checkpoint(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval(), vocabulary)
 
 
-def _measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> list[Measurement]:
-    times = [time_of(problem, device, configuration) for configuration in configurations]
-    return [Measurement(Status.CORRECT, (time,)) if math.isfinite(time) else Measurement(Status.COMPILE)
-            for time in times]
+def _measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> Contest:
+    times = {configuration: time_of(problem, device, configuration) for configuration in configurations}
+    builds = {configuration: (Measurement(Status.CORRECT, (time,)),) * 3 for configuration, time in times.items()
+              if math.isfinite(time)}
+    return Contest(times, builds, {})
 
 
 def test_every_device_method_and_number_has_a_row() -> None:
     found = evaluate(DATA, _checkpoint())
-    assert len(found) == 2 * 6 * 3
+    assert len(found) == 2 * len(METHODS) * 3
     assert len({(row.device, row.method, row.measured) for row in found}) == len(found)
     at = {(row.device, row.method, row.measured): row for row in found}
     for row in found:
-        assert 0 < row.share <= 1
+        assert 0 < row.share_low <= row.share <= row.share_high <= 1
+        assert row.ceiling is None
         assert row.problems == 4
         assert row.unmeasured == 0
         assert row.measured == 0 or row.share >= at[row.device, row.method, 0].share
-        assert (row.low is None) == (row.method == "seq2seq")
+        assert (row.low is None) == (row.method == "seqtune")
         assert row.worse == (row.high is not None and row.high < 0)
         json.dumps(row.to_json())
     for device in DATA.devices:
-        ours, fixed = at[device, "seq2seq", 0], at[device, "fixed", 0]
+        ours, fixed = at[device, "seqtune", 0], at[device, "fixed", 0]
         assert ours.regret_ratio == pytest.approx((1 - ours.share) / (1 - fixed.share))
         assert at[device, "trees", 0].share > at[device, "random", 0].share
 
@@ -118,7 +119,7 @@ def test_where_a_space_was_not_exhausted_all_methods_choose_among_what_was_measu
 def test_a_live_evaluation_measures_what_the_methods_propose() -> None:
     asked: dict[tuple[str, str], list[Configuration]] = {}
 
-    def measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> list[Measurement]:
+    def measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> Contest:
         assert len(set(configurations)) == len(configurations)
         asked[problem.key, device.name] = list(configurations)
         return _measure(problem, device, configurations)
@@ -131,8 +132,12 @@ def test_a_live_evaluation_measures_what_the_methods_propose() -> None:
         times = [time_of(problem, device, configuration) for configuration in asked[verdict.problem, verdict.device]]
         assert verdict.log_shares["default", 0] == pytest.approx(math.log(min(times) / times[0]))
         assert verdict.log_shares["trees", 5] >= verdict.log_shares["trees", 0]
-    table = rows(live, options)
+        recorded = next(measured for measured in measured_tasks(DATA, held_out=True)
+                        if (measured.problem, measured.device) == (problem, device))
+        assert set(recorded.fastest(options.recorded)) <= set(asked[verdict.problem, verdict.device])
+    table = rows(live)
     assert {row.problems for row in table} <= {1, 2, 3}
+    assert {row.ceiling for row in table} == {1.0}
 
 
 def test_a_problem_on_which_nothing_runs_is_left_out_of_a_live_evaluation() -> None:
@@ -140,10 +145,10 @@ def test_a_problem_on_which_nothing_runs_is_left_out_of_a_live_evaluation() -> N
     broken, unprepared, good = [one.problem for one in measured_tasks(DATA, held_out=True) if one.device == place][:3]
     queries = [(problem, place) for problem in (broken, unprepared, good)]
 
-    def measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> list[Measurement]:
+    def measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> Contest:
         if problem == unprepared:
             raise SeqtuneError("the operands cannot be prepared")
-        failed = [Measurement(Status.CRASH)] * len(configurations)
+        failed = Contest(dict.fromkeys(configurations, math.inf), {}, {})
         return failed if problem == broken else _measure(problem, device, configurations)
 
     told: list[tuple[Problem, str]] = []
@@ -155,7 +160,7 @@ def test_a_problem_on_which_nothing_runs_is_left_out_of_a_live_evaluation() -> N
     with pytest.raises(SeqtuneError, match="operands"):
         evaluate(DATA, None, ("default",), measure=measure, queries=queries[:2])
 
-    def closed(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> list[Measurement]:
+    def closed(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> Contest:
         raise UnavailableError("it does not open")
 
     with pytest.raises(UnavailableError):
@@ -180,8 +185,47 @@ def test_the_interval_tells_a_real_difference_from_none() -> None:
     assert bootstrap(base, base, 500, 0) == (0, 0)
 
 
+def test_a_share_has_its_own_interval_over_problems() -> None:
+    logs = -np.random.default_rng(0).uniform(0, 0.3, 60)
+    low, high = interval(logs, 2000, 0)
+    assert low < math.exp(logs.mean()) < high
+    assert high - low < interval(logs[:15], 2000, 0)[1] - interval(logs[:15], 2000, 0)[0]
+    assert interval(logs[:1], 100, 0) == pytest.approx([math.exp(logs[0])] * 2)
+
+
+def test_the_ceiling_is_that_of_the_recorded_builds() -> None:
+    frame = DATA.frame[DATA.frame["held_out"] & (DATA.frame["device"] == "fake:wide")]
+    ran = frame[frame["status"] == "correct"]
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.05, (3, len(ran))))
+    builds = [ran.assign(run="contest", seconds=ran["seconds"] * factors) for factors in noise]
+    training = DATA.frame[~DATA.frame["held_out"]]
+    for repeats, least, most in ((builds, 0.8, 0.99), (builds[:1] * 3, 1.0, 1.0)):
+        found = evaluate(Data(pd.concat([training, frame, *repeats]), DATA.devices), None, ("default",), (0,))
+        (ceiling,) = (row.ceiling for row in found)
+        assert ceiling is not None
+        assert least <= ceiling <= most
+
+
+def test_the_parts_of_a_checkpoint_are_methods_and_trees_are_fitted_only_where_it_has_none() -> None:
+    tasks = measured_tasks(DATA, held_out=False)
+    bare = _checkpoint()
+    ranker = Ranker.of(Trees(tasks, TreesOptions(rounds=5, models=1)))
+    ranked = replace(bare, ranker=ranker)
+    both = fitted(tasks[:2], ranked, ("seqtune", "transformer", "trees"))
+    assert both["seqtune"] is ranked
+    assert isinstance(both["trees"], RankerAlone)
+    (found,) = both["transformer"].propose([tasks[0].task], 4)
+    assert found == bare.propose([tasks[0].task], 4)[0]
+    (best,) = both["trees"].propose([tasks[0].task], 1)
+    assert best[0].configuration == tasks[0].task[int(np.argmin(Trees(tasks, TreesOptions(
+        rounds=5, models=1)).predict(tasks[0].task.spaces)))]
+    assert isinstance(fitted(tasks[:2], bare, ("trees",))["trees"], TreesMethod)
+    with pytest.raises(MisuseError, match="transformer needs a checkpoint"):
+        fitted(tasks[:2], None, ("transformer",))
+
+
 def test_being_worse_is_said_only_where_the_whole_interval_is_below() -> None:
-    found = [Outcome(str(number), "d", {("seq2seq", 0): -0.2, ("trees", 0): -0.01 * (number % 3), ("default", 0): -0.4,
+    found = [Outcome(str(number), "d", {("seqtune", 0): -0.2, ("trees", 0): -0.01 * (number % 3), ("default", 0): -0.4,
                                         ("fixed", 0): -0.2 - 0.3 * (-1) ** number}, 0) for number in range(20)]
     at: dict[str, EvaluationRow] = {row.method: row for row in rows(found)}
     assert at["trees"].worse
@@ -193,6 +237,6 @@ def test_misuse_is_one_clear_line() -> None:
     with pytest.raises(MisuseError, match="no method 'oracle'"):
         evaluate(DATA, None, ("oracle",))
     with pytest.raises(MisuseError, match="needs a checkpoint"):
-        evaluate(DATA, None, ("seq2seq",))
+        evaluate(DATA, None, ("seqtune",))
     with pytest.raises(MisuseError, match="holds out no problem"):
         evaluate(Data(DATA.frame[~DATA.frame["held_out"]], DATA.devices), None, ("default",))

@@ -42,7 +42,7 @@ QUICK = TrainingOptions(epochs=6, batch=16, sentences=4, rate=3e-3, average=0.9,
 
 
 def _share(checkpoint: Checkpoint, where: Data = DATA) -> float:
-    return math.exp(float(np.mean([verdict.log_shares["seq2seq", 0] for verdict in judge(where, checkpoint)])))
+    return math.exp(float(np.mean([verdict.log_shares["seqtune", 0] for verdict in judge(where, checkpoint)])))
 
 
 def _weights(checkpoint: Checkpoint) -> torch.Tensor:
@@ -220,7 +220,7 @@ def test_what_the_old_records_hold_out_is_not_learned_from_nor_are_near_twins() 
     assert (report["left_out"], report["new_problems"], report["new_cases"]) == (2, 2, 2)
     assert report["old_cases"] == 2 * (len(known) - 1), "nor is rehearsed what the new ones hold out"
     for name in DATA.devices:
-        logs = [outcome.log_shares["seq2seq", 0] for outcome in judge(DATA, old) if outcome.device == name]
+        logs = [outcome.log_shares["seqtune", 0] for outcome in judge(DATA, old) if outcome.device == name]
         assert report["old"]["before"][name]["0"] == pytest.approx(math.exp(np.mean(logs)))
     with pytest.raises(MisuseError, match=r"all 2 training problems .* held out"):
         retrain(old, Data(new.frame[new.frame["problem"].isin([twin.key, held[1].key])], new.devices), DATA, QUICK)

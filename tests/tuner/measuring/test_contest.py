@@ -8,11 +8,18 @@ from collections.abc import Generator, Mapping, Sequence
 import numpy as np
 import pytest
 
+from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.measuring.contest import FEWEST_ROUNDS, ContestOptions, hold_contest, retest_log_share
+from seqtune.tuner.measuring.contest import (
+    FEWEST_ROUNDS,
+    ContestOptions,
+    hold_contest,
+    retest_log_share,
+    store_contest,
+)
 from seqtune.tuner.measuring.timing import Options
 
 PROBLEM = Problem.make("gemm", m=8, n=8, k=8)
@@ -91,6 +98,16 @@ def test_a_failure_in_any_build_is_infinite_and_ends_its_turns() -> None:
     assert contest.seconds == {choice(0): math.inf, choice(1): math.inf, choice(2): 1e-3}
     assert contest.measurements[choice(1)].status is Status.CRASH
     assert measurer.orders[2] == [choice(2)]
+
+
+def test_the_builds_of_a_contest_are_records_and_data_sets_keep_their_medians(journal: Journal) -> None:
+    measurer = Rounds([1e-3, 1.2e-3, 9.0, 1e-3], outliers=0.2, broken={(1, choice(3)): Status.CRASH})
+    contest = hold_contest(measurer, PROBLEM, list(measurer.truth))
+    store_contest(journal, PROBLEM, measurer.device, {"fake": 1}, contest)
+    records = list(journal.records(run="contest"))
+    assert [record.configuration for record in records] == [choice(0)] * 3 + [choice(1)] * 3 + [choice(3)]
+    assert [record.seconds for record in records] == pytest.approx([1e-3] * 3 + [1.2e-3] * 3 + [math.inf])
+    assert len({record.session for record in records}) == 1
 
 
 def test_where_nothing_runs_nothing_is_compared() -> None:
