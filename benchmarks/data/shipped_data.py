@@ -1,9 +1,6 @@
 """Measure the data set that ships with seqtune: `python -m benchmarks.shipped_data --journal J.sqlite --out FILE`.
 
-Training problems are ResNet-18, ResNet-50, every other layer of VGG-16, two thirds of the transformers' matrix products
-and seeded samples (with additional ones that have few channels, groups or one filter per channel). MobileNet-V2, the
-other layers of VGG-16, the other matrix products and a few separate samples are held out. A problem that is near a
-held-out one is not used for training. A problem is held out on every device or on none.
+The problems are those of `seqtune.kernels.problem_sets.collected`.
 
 A training problem has `--trials` random configurations measured. A held-out problem has its whole space measured if it
 has at most 3,000 configurations (400 on OpenCL), else 1,000 random ones and a local search from the best until it finds
@@ -19,7 +16,7 @@ import platform
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,13 +25,10 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.data.record import Record
-from seqtune.kernels.cache_lines import PERIOD
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.networks import network
-from seqtune.kernels.problem_sets.sampler import sample_problems
-from seqtune.kernels.problem_sets.similarity import near
+from seqtune.kernels.problem_sets.collected import ProblemSplit, of_device, problems
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
@@ -51,48 +45,6 @@ FINALS, HELD_OUT_FINALS = Finals(count=4, rounds=8), Finals(count=12, rounds=16)
 SUSPICIOUS = 0.3  # log of measured over expected time; the next line is for configurations expected to be fast:
 SUSPICIOUS_IF_FAST = 0.0  # fast ones decide: a trial of few samples is sometimes wrong by a quarter
 FAST = 0.25  # log of expected over best time
-IMAGES = (1, 3, 4, 6)  # channels
-RARE = 32  # problems of each kind that is rare in a plain sample: images, groups, planes that share cache sets
-LARGEST_ON_SLOW = 6e8  # FLOP of the largest problem on all devices but the first two
-
-
-@dataclass(frozen=True)
-class ProblemSplit:
-    """The training problems and the held-out problems."""
-
-    training: tuple[Problem, ...]
-    held_out: tuple[Problem, ...]
-
-
-def problems() -> ProblemSplit:
-    """Choose the problems; every call returns the same ones."""
-    vgg, products = network("vgg16"), network("transformers")
-    held_out = [*network("mobilenet_v2"), *vgg[::2], *products[1::3]]
-    held_out += [*sample_problems("conv2d", 8, seed=2, avoid=held_out),
-                 *sample_problems("gemm", 4, seed=2, avoid=held_out)]
-    candidates = [*network("resnet18"), *network("resnet50"), *vgg[1::2],
-                  *(problem for index, problem in enumerate(products) if index % 3 != 1)]
-    candidates += sample_problems("conv2d", 96, seed=1, avoid=held_out)
-    candidates += sample_problems("gemm", 24, seed=1, avoid=held_out)
-    drawn = sample_problems("conv2d", 1200, seed=3, avoid=held_out)
-    candidates += [problem for problem in drawn if problem["c"] in IMAGES][:RARE]
-    candidates += [problem for problem in drawn if problem["groups"] != 1][:RARE]
-    candidates += [problem for problem in drawn if problem["groups"] == problem["c"] != 1][:2 * RARE]
-    candidates += [problem for problem in drawn if problem.size("out_h") * problem.size("out_w") % PERIOD == 0
-                   and problem["groups"] == 1][:RARE]
-    # problems of networks near a held-out one are removed here; samples near a held-out one were never drawn
-    training = [problem for problem in dict.fromkeys(candidates)
-                if problem not in held_out and not any(near(problem, other) for other in held_out)]
-    return ProblemSplit(tuple(training), tuple(dict.fromkeys(held_out)))
-
-
-def of_device(split: ProblemSplit, device: Device, first: bool) -> ProblemSplit:
-    """Choose a device's problems: all on the first two devices; else the smaller ones, and a third of the held-out."""
-    if first:
-        return split
-    smaller = [[problem for problem in part if problem.size("flop") <= LARGEST_ON_SLOW]
-               for part in (split.training, split.held_out)]
-    return ProblemSplit(tuple(smaller[0]), tuple(smaller[1][::3]))
 
 
 def like_sources_together(chosen: Sequence[Problem]) -> list[Problem]:

@@ -11,7 +11,7 @@ from seqtune.errors import ProblemError
 
 from ..operations.table import operation
 from ..problem import Problem
-from .similarity import near
+from .similarity import SimilarityIndex
 
 LARGEST_OPERAND = 16_000_000  # bytes of any one tensor
 
@@ -23,6 +23,7 @@ def sample_problems(type_name: str, count: int, seed: int, avoid: Sequence[Probl
     """
     work, generator = operation(type_name), np.random.default_rng(seed)
     problems: dict[Problem, None] = {}
+    avoided = SimilarityIndex(avoid)
     for _ in range(200 * count + 1000):
         if len(problems) >= count:
             break
@@ -33,7 +34,7 @@ def sample_problems(type_name: str, count: int, seed: int, avoid: Sequence[Probl
             continue  # for example, a filter larger than its input
         if (work.least_flop <= problem.size("flop") <= work.most_flop
                 and largest_tensor(problem) < LARGEST_OPERAND
-                and not any(near(problem, other) for other in avoid)):
+                and not avoided.has_near(problem)):
             problems.setdefault(problem)
     if len(problems) < count:
         raise ProblemError(f"found only {len(problems)} of {count} problems; avoid fewer, or ask for fewer")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
+from ..operations.feature import Value
 from ..operations.table import operation
 from ..problem import Problem
 
@@ -16,13 +18,37 @@ def near(a: Problem, b: Problem) -> bool:
     Training on one leaks the other, so similar problems must be on the same side of a split. An unknown size is similar
     to any size.
     """
-    if a.type != b.type:
-        return False
-    work = operation(a.type)
-    if work.kind(a) != work.kind(b):
-        return False
-    for name in work.sizes:
-        size, other = a[name], b[name]
+    return _kind(a) == _kind(b) and _sizes_near(_sizes(a), _sizes(b))
+
+
+class SimilarityIndex:
+    """Problems by kind: finds out whether a problem is near any of them, without comparing it with all."""
+
+    def __init__(self, problems: Iterable[Problem] = ()) -> None:
+        self._by_kind: dict[tuple[object, ...], list[tuple[Value, ...]]] = {}
+        for problem in problems:
+            self.add(problem)
+
+    def add(self, problem: Problem) -> None:
+        """Add a problem."""
+        self._by_kind.setdefault(_kind(problem), []).append(_sizes(problem))
+
+    def has_near(self, problem: Problem) -> bool:
+        """Whether the problem is near (see `near`) one of the index."""
+        others = self._by_kind.get(_kind(problem), ())
+        return bool(others) and any(_sizes_near(_sizes(problem), other) for other in others)
+
+
+def _kind(problem: Problem) -> tuple[object, ...]:
+    return (problem.type, *operation(problem.type).kind(problem))
+
+
+def _sizes(problem: Problem) -> tuple[Value, ...]:
+    return tuple(problem[name] for name in operation(problem.type).sizes)
+
+
+def _sizes_near(sizes: Sequence[Value], others: Sequence[Value]) -> bool:
+    for size, other in zip(sizes, others, strict=True):
         if size is None or other is None:
             continue
         assert isinstance(size, int | float)

@@ -1,0 +1,46 @@
+"""Kinds of problems, by which results are shown: what a convolution's filter does, how large a matrix product is."""
+
+from __future__ import annotations
+
+from ..problem import Problem
+
+IMAGE_CHANNELS = 6  # at most so many input channels: an image, or two; vectors of channels are nearly empty then
+LARGE_PRODUCT = 1e8  # FLOP from which a matrix product is large
+WIDEST_VECTOR = 8  # numbers; a size that this does not divide is odd
+
+CONVOLUTIONS = ("image", "depthwise", "grouped", "dilated", "1x7", "strided", "1x1", "3x3", "5x5")
+PRODUCTS = ("gemm m=1", "gemm odd", "gemm small", "gemm large")
+KINDS = (*CONVOLUTIONS, *PRODUCTS)
+
+
+def kind_of(problem: Problem) -> str:
+    """The kind of a convolution or a matrix product: one of KINDS, the first that fits; else the operation's name."""
+    if problem.type == "gemm":
+        if problem["m"] == 1:
+            return "gemm m=1"
+        if any(problem.size(name) % WIDEST_VECTOR for name in ("n", "k")):
+            return "gemm odd"
+        return "gemm large" if problem.size("flop") >= LARGE_PRODUCT else "gemm small"
+    if problem.type != "conv2d":
+        return problem.type
+    r, s, groups = (problem.size(name) for name in ("r", "s", "groups"))
+    if problem.size("c") <= IMAGE_CHANNELS:
+        return "image"
+    if groups > 1:
+        return "depthwise" if groups == problem["c"] else "grouped"
+    if problem.size("dilation_h") > 1 or problem.size("dilation_w") > 1:
+        return "dilated"
+    if r != s:
+        return "1x7"  # one row or one column of a filter, of any length
+    if problem.size("stride_h") > 1 or problem.size("stride_w") > 1:
+        return "strided"
+    return "1x1" if r == 1 else "3x3" if r <= 3 else "5x5"
+
+
+def traits_of(problem: Problem) -> tuple[str, ...]:
+    """Properties that problems of every kind can have: "NHWC", "epilogue" (bias or ReLU) and "batch" (above 1)."""
+    features = dict(problem)
+    traits = {"NHWC": features.get("layout") == "NHWC",
+              "epilogue": features.get("bias") == "yes" or features.get("activation") == "relu",
+              "batch": problem.type == "conv2d" and features.get("n") != 1}
+    return tuple(name for name, holds in traits.items() if holds)
