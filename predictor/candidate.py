@@ -1,4 +1,4 @@
-"""Candidate: a configuration that a predictor proposes."""
+"""Candidate: a configuration that a predictor proposes, and the confidence in it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,21 @@ from seqtune.kernels.kernel import Configuration
 
 
 @dataclass(frozen=True, slots=True)
+class Confidence:
+    """The expected speed of a configuration as a share of the best one's, from 0 to 1, with an interval around it."""
+
+    share: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A proposed configuration and its log-probability among all valid configurations of its task."""
 
     configuration: Configuration
     log_probability: float | None = None  # None if the predictor ranks without probabilities
+    confidence: Confidence | None = None  # None if the predictor does not estimate it
 
     @property
     def probability(self) -> float | None:

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.space import SearchSpace
-from seqtune.kernels.task import Task
+from seqtune.kernels.task import Floats, Task
 
 from ..candidate import Candidate
 from .derived_quantities import Quantities, ResolvedQuantities
@@ -85,6 +86,7 @@ class Grammar:
 
     def __init__(self, vocabulary: Vocabulary, spaces: Sequence[SearchSpace]) -> None:
         self.spaces = [space for space in spaces if len(space)]
+        self._begins: list[int] = np.cumsum([0, *map(len, self.spaces)]).tolist()  # the first number of each space
         self._kernels = [vocabulary.kernel(space.kernel.name) for space in self.spaces]
         self._value_words = [vocabulary.value_words(space.kernel.name) for space in self.spaces]
         self._resolved = [ResolvedQuantities(space, vocabulary) for space in self.spaces]
@@ -112,6 +114,11 @@ class Grammar:
             return np.concatenate([self._resolved[prefix.space].after(first, -1) for prefix in prefixes])
         rows = np.array([prefix.begin for prefix in prefixes])
         return self._resolved[prefixes[0].space].after(rows, prefixes[0].column - 1)
+
+    def number(self, prefix: Prefix) -> int:
+        """The number of a complete prefix's configuration in its task."""
+        assert prefix.complete
+        return self._begins[prefix.space] + prefix.begin
 
     def configuration(self, prefix: Prefix) -> Configuration:
         """The configuration of a complete prefix."""
@@ -147,6 +154,20 @@ def beam_search_many(words: NextWord[State], tasks: Sequence[Task], width: int =
 
     Scores can differ in their last digits from those of a task that is searched alone.
     """
+    return [[Candidate(task[number], log_probability) for number, log_probability
+             in zip(numbers.tolist(), log_probabilities.tolist(), strict=True)]
+            for task, (numbers, log_probabilities) in zip(tasks, search_numbers_many(words, tasks, width, count),
+                                                          strict=True)]
+
+
+def search_numbers(words: NextWord[State], task: Task, width: int, count: int) -> tuple[Numbers, Floats]:
+    """The numbers of the configurations that `beam_search` proposes, and their log-probabilities."""
+    return search_numbers_many(words, [task], width, count)[0]
+
+
+def search_numbers_many(words: NextWord[State], tasks: Sequence[Task], width: int,
+                        count: int) -> list[tuple[Numbers, Floats]]:
+    """Run `search_numbers` for several tasks at once."""
     width = max(width, count)
     grammars = [Grammar(words.vocabulary, task.spaces) for task in tasks]
     beams = [[_Hypothesis(0.0, Grammar.root, 0)] if len(grammar) else [] for grammar in grammars]
@@ -172,7 +193,8 @@ def beam_search_many(words: NextWord[State], tasks: Sequence[Task], width: int =
             begin, end = end, end + len(prefixes)
             pools[number] += map(_Hypothesis, costs[begin:end], prefixes, range(begin, end))
         beams = [sorted(pool)[:width] for pool in pools]
-    return [[Candidate(grammar.configuration(hypothesis.prefix), -hypothesis.cost) for hypothesis in beam[:count]]
+    return [(np.array([grammar.number(hypothesis.prefix) for hypothesis in beam[:count]], np.int64),
+             -np.array([hypothesis.cost for hypothesis in beam[:count]], np.float64))
             for grammar, beam in zip(grammars, beams, strict=True)]
 
 

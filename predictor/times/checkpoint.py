@@ -26,10 +26,10 @@ from seqtune.kernels.task import Task
 
 from ..candidate import Candidate
 from ..checkpoint_folder import MODEL_TYPE, About, CheckpointFolder, facts
-from ..sequence.beam import WIDTH, beam_search
 from ..sequence.vocabulary import Vocabulary
-from ..trees.ranker import PROPOSALS, Ranker
+from ..trees.ranker import Ranker
 from .decoding import TranslatorWords
+from .proposing import ConfidenceEstimator, Evidence, Proposer
 from .translator import Translator, described
 
 _DTYPES = {torch.float32: "F32", torch.int64: "I64"}
@@ -55,6 +55,7 @@ class Checkpoint:
     metrics: Mapping[str, JsonValue] = field(default_factory=dict)
     seed: int = 0
     ranker: Ranker | None = None
+    estimator: ConfidenceEstimator | None = None
 
     @classmethod
     def load(cls, name: str | Path = "default") -> Checkpoint:
@@ -112,17 +113,17 @@ class Checkpoint:
         """The source of next words for the beam search."""
         return TranslatorWords(self.model, self.vocabulary)
 
-    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
-        """Propose the beam's most probable configurations of each task, ordered by the ranker.
+    def proposer(self, evidence: Evidence | None = None) -> Proposer:
+        """The stages of a prediction; `evidence` knows what was measured on the tasks' device."""
+        return Proposer(self.next_word(), self.ranker, evidence, self.estimator)
+
+    def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:
+        """Propose the beam's most probable configurations of each task, ordered by the ranker and the evidence.
 
         Tasks are searched one after another: in a batch, the last digits of a score depend on the other tasks.
         """
-        return [self._propose(task, count) for task in tasks]
-
-    def _propose(self, task: Task, count: int) -> list[Candidate]:
-        width = max(WIDTH if self.ranker is None else PROPOSALS, count)
-        candidates = beam_search(self.next_word(), task, width, width)
-        return (candidates if self.ranker is None else self.ranker.reorder(task, candidates))[:count]
+        proposer = self.proposer(evidence)
+        return [proposer.candidates(task, count) for task in tasks]
 
 
 class Undrawn(TorchFunctionMode):

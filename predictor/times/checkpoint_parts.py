@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from seqtune.kernels.task import Task
 
 from ..candidate import Candidate
@@ -20,8 +22,9 @@ class RankerAlone:
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
         """Return the `count` best-ranked configurations of each task."""
-        return [self.ranker.reorder(task, [Candidate(configuration, 0.0) for configuration in task])[:count]
-                for task in tasks]
+        orders = [np.argsort(self.ranker.slowness(task, np.arange(len(task))), kind="stable") for task in tasks]
+        return [[Candidate(task[number]) for number in order[:count].tolist()]
+                for task, order in zip(tasks, orders, strict=True)]
 
 
 def parts_of(predictor: Predictor | None) -> Mapping[str, Predictor]:

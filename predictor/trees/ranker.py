@@ -2,13 +2,14 @@
 
 The translator selects a few good configurations among many thousands. The trees are better at ordering these few, since
 they see each configuration whole, with all derived quantities. A proposal's probability is multiplied by
-exp(-predicted log(time / best) / TAU); where the trees predict equal times, the translator decides.
+exp(-slowness / TAU) (see `seqtune.predictor.times.proposing`); where the trees predict equal times, the translator
+decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import CheckpointError
+from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 
-from ..candidate import Candidate
 from .cost_trees import Trees, features
 from .forest import Forest, read_arrays, read_forest
 
@@ -61,35 +62,28 @@ class Ranker:
         return {f"{name}/{number}/{part}": array for name, forests in self.forests.items()
                 for number, forest in enumerate(forests) for part, array in forest.arrays().items()}
 
-    def reorder(self, task: Task, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Order candidates with the trees, most probable first; the sum of their probabilities does not change.
+    def slowness(self, task: Task, numbers: Numbers) -> NDArray[np.float64]:
+        """Predict log(time / best time) of configurations, given by their numbers: (configuration,).
 
-        The candidates are returned unchanged if one of their kernels has no trees.
+        It is NaN for a kernel without trees. Raises CheckpointError for trees with other features.
         """
-        by_name = {space.kernel.name: space for space in task.spaces}
-        kernels = [candidate.configuration.kernel for candidate in candidates]
-        if not set(kernels) <= set(self.forests):
-            return list(candidates)
-        slowness = np.empty(len(candidates))
-        for name in dict.fromkeys(kernels):
-            indices = [index for index, kernel in enumerate(kernels) if kernel == name]
-            slowness[indices] = self._slowness(by_name[name], [candidates[index] for index in indices])
-        before = np.array([candidate.log_probability for candidate in candidates], np.float64)
-        after = before - slowness / TAU
-        after += np.logaddexp.reduce(before) - np.logaddexp.reduce(after)
-        return [replace(candidates[index], log_probability=float(after[index]))
-                for index in np.argsort(-after, kind="stable")]
+        slowness = np.full(len(numbers), np.nan)
+        for space, part in task.parts():
+            name = space.kernel.name
+            indices = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
+            if len(indices) and name in self.forests:
+                table = feature_rows(space, numbers[indices] - part.start)
+                if table.shape[1] != self.features[name]:
+                    raise CheckpointError(f"the checkpoint's trees of {name} have {self.features[name]} features, this "
+                                          f"version computes {table.shape[1]}: train the checkpoint again")
+                margins = np.stack([forest.margins(table)[:, 0] for forest in self.forests[name]])
+                slowness[indices] = margins.mean(axis=0, dtype=np.float64)
+        return slowness
 
-    def _slowness(self, space: SearchSpace, candidates: Sequence[Candidate]) -> NDArray[np.float64]:
-        """Predict log(time / best) of the candidates, which belong to one space. (candidate,)"""
-        rows = np.array([space.row(candidate.configuration) for candidate in candidates])
-        chosen = np.unique(rows)
-        keep = np.zeros(len(space), np.bool_)
-        keep[chosen] = True
-        table = features(space.only(keep))
-        name = space.kernel.name
-        if table.shape[1] != self.features[name]:
-            raise CheckpointError(f"the checkpoint's trees of {name} have {self.features[name]} features, this "
-                                  f"version computes {table.shape[1]}: train the checkpoint again")
-        margins = np.stack([forest.margins(table)[:, 0] for forest in self.forests[name]])
-        return np.asarray(margins.mean(axis=0, dtype=np.float64))[np.searchsorted(chosen, rows)]
+
+def feature_rows(space: SearchSpace, rows: Numbers) -> NDArray[np.float32]:
+    """The features (row, feature) of some rows of a space, in any order."""
+    chosen, inverse = np.unique(rows, return_inverse=True)
+    keep = np.zeros(len(space), np.bool_)
+    keep[chosen] = True
+    return features(space.only(keep))[inverse]

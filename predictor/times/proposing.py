@@ -1,0 +1,100 @@
+"""Proposing: the stages that lead from a task to its candidates. All of them compute on NumPy arrays.
+
+1. The beam search proposes configurations with log-probabilities.
+2. The ranker's trees predict the slowness of each: log(time / best time).
+3. Evidence of the device, such as a journal's measurements, corrects the slownesses.
+4. The proposals are ordered: a slowness of TAU makes a configuration e times less probable.
+5. An estimator gives each candidate its confidence: an expected share of the best speed, with an interval.
+The ranker, the evidence and the estimator are optional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from seqtune.kernels.row_index import Numbers
+from seqtune.kernels.task import Floats, Task
+
+from ..candidate import Candidate, Confidence
+from ..sequence.beam import WIDTH, NextWord, search_numbers
+from ..trees.ranker import PROPOSALS, TAU, Ranker
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposals:
+    """Distinct configurations of a task, and the numbers that the stages compute for them."""
+
+    task: Task
+    numbers: Numbers  # (proposal,) index of the configuration in the task
+    log_probabilities: Floats  # (proposal,) of the beam search, among all configurations of the task
+    slowness: Floats  # (proposal,) expected log(time / best time); NaN where no trees know the kernel
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def select(self, rows: Numbers) -> Proposals:
+        """The proposals with these indices, in this order."""
+        return Proposals(self.task, self.numbers[rows], self.log_probabilities[rows], self.slowness[rows])
+
+    def posterior(self) -> Floats:
+        """Log-probabilities that take the slowness into account, (proposal,); the sum of probabilities is unchanged.
+
+        They are those of the beam search if a slowness is unknown.
+        """
+        before = self.log_probabilities
+        if not len(self) or np.isnan(self.slowness).any():
+            return before
+        after = before - self.slowness / TAU
+        shifted: Floats = after + (np.logaddexp.reduce(before) - np.logaddexp.reduce(after))
+        return shifted
+
+    def ordered(self) -> Proposals:
+        """The same proposals, most probable first; the log-probabilities are those of `posterior`."""
+        posterior = self.posterior()
+        return replace(self, log_probabilities=posterior).select(np.argsort(-posterior, kind="stable"))
+
+
+class Evidence(Protocol):
+    """Knowledge of the device that a checkpoint lacks, made once from measurements and used for many tasks."""
+
+    def correct(self, proposals: Proposals) -> Proposals:
+        """Change slownesses by what is known of the device; proposals may also be added or left out, not all."""
+        ...
+
+
+class ConfidenceEstimator(Protocol):
+    """Estimates how fast proposals are, compared with the best configuration of their task."""
+
+    def confidences(self, proposals: Proposals) -> Sequence[Confidence]:
+        """The confidence of each proposal. They are ordered, and more of them than the user receives."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Proposer:
+    """The stages with their models."""
+
+    words: NextWord[Any]
+    ranker: Ranker | None = None
+    evidence: Evidence | None = None
+    estimator: ConfidenceEstimator | None = None
+
+    def proposals(self, task: Task, count: int) -> Proposals:
+        """At least `count` proposals in order, if the task has as many configurations: the stages 1 to 4."""
+        width = max(WIDTH if self.ranker is None else PROPOSALS, count)
+        numbers, log_probabilities = search_numbers(self.words, task, width, width)
+        slowness = np.full(len(numbers), np.nan) if self.ranker is None else self.ranker.slowness(task, numbers)
+        proposals = Proposals(task, numbers, log_probabilities, slowness)
+        return (proposals if self.evidence is None else self.evidence.correct(proposals)).ordered()
+
+    def candidates(self, task: Task, count: int) -> list[Candidate]:
+        """The first `count` proposals as candidates: all stages."""
+        proposals = self.proposals(task, count)
+        confidences = None if self.estimator is None else self.estimator.confidences(proposals)
+        first = zip(proposals.numbers.tolist()[:count], proposals.log_probabilities.tolist(), strict=False)
+        return [Candidate(task[number], log_probability, None if confidences is None else confidences[index])
+                for index, (number, log_probability) in enumerate(first)]

@@ -1,0 +1,61 @@
+"""The stages of a prediction: order, evidence, confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from seqtune.kernels.kernel import Kernel, Parameter
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import Task
+from seqtune.predictor.candidate import Confidence
+from seqtune.predictor.sequence.vocabulary import Vocabulary
+from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.proposing import Proposals
+from seqtune.predictor.times.translator import Translator
+from tests.support.synthetic import WIDE
+
+KERNEL = Kernel("toy.plain", "gemm", ("fake",), (Parameter("tile", (1, 2, 4, 8)), Parameter("unroll", (1, 2, 3))),
+                (), ())
+TASK = Task.of(Problem.make("gemm", m=8, n=8, k=8), WIDE, (KERNEL,))
+VOCABULARY = Vocabulary.build([KERNEL], [WIDE])
+CHECKPOINT = Checkpoint(Translator.of(VOCABULARY, width=16, layers=1, heads=2, hidden=16), VOCABULARY)
+
+
+class Backwards:
+    """Evidence that a configuration with a higher number is faster."""
+
+    def correct(self, proposals: Proposals) -> Proposals:
+        return replace(proposals, slowness=1.0 - proposals.numbers / len(TASK))
+
+
+class ByOrder:
+    """An estimator that is less sure of each next proposal."""
+
+    def confidences(self, proposals: Proposals) -> Sequence[Confidence]:
+        return [Confidence(1 - index / 100, 0.0, 1.0) for index in range(len(proposals))]
+
+
+def test_slowness_orders_proposals_and_keeps_the_sum_of_their_probabilities() -> None:
+    proposals = Proposals(TASK, np.arange(3), np.log([0.5, 0.3, 0.1]), np.array([0.2, 0.1, 0.0]))
+    ordered = proposals.ordered()
+    assert ordered.numbers.tolist() == [2, 1, 0]
+    assert ordered.slowness.tolist() == [0.0, 0.1, 0.2]
+    assert np.exp(ordered.log_probabilities).sum() == pytest.approx(0.9)
+    unknown = replace(proposals, slowness=np.array([np.nan, 0.1, 0.0])).ordered()
+    assert unknown.numbers.tolist() == [0, 1, 2], "without a slowness of each, the beam's order stands"
+
+
+def test_evidence_changes_the_order_and_nothing_else() -> None:
+    (plain,), (corrected,) = CHECKPOINT.propose([TASK], 12), CHECKPOINT.propose([TASK], 12, evidence=Backwards())
+    assert [candidate.configuration for candidate in corrected] == [TASK[number] for number in range(11, -1, -1)]
+    assert {candidate.configuration for candidate in plain} == {candidate.configuration for candidate in corrected}
+
+
+def test_an_estimator_gives_every_candidate_its_confidence() -> None:
+    (candidates,) = replace(CHECKPOINT, estimator=ByOrder()).propose([TASK], 2)
+    assert [candidate.confidence for candidate in candidates] == [Confidence(1.0, 0.0, 1.0), Confidence(0.99, 0.0, 1.0)]
+    assert CHECKPOINT.propose([TASK], 1)[0][0].confidence is None
