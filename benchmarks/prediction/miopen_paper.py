@@ -1,8 +1,9 @@
 """Repeat the paper's experiment on MIOpen's data: `python -m benchmarks.miopen_paper FOLDER --work WORK [--out docs]`.
 
 FOLDER holds perf-dbs and find-dbs. A tenth of the problems is held out, the same for every GPU and solver. A checkpoint
-that was not trained on them (`--checkpoint`; by default one is trained in WORK), its parts, and all baselines are
-evaluated on them. WORK stores the finished methods and solvers, so that a second call resumes.
+that was not trained on them (`--checkpoint`; by default one is trained in WORK/checkpoint, with `--train-only` nothing
+else happens), its parts, and all baselines are evaluated on them. WORK stores the unfinished training and the finished
+methods and solvers, so that a second call resumes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
-from benchmarks.common.program import run_program
+from benchmarks.common.program import positive, run_program
 from benchmarks.common.report import BLACK, BLUE, GREY, ORANGE, SKY, Row, markdown, save, style, today, write_json
 from seqtune.errors import MisuseError
 from seqtune.predictor.networks.threads import one_thread
@@ -37,13 +38,17 @@ JOINT = {"two_towers": "two-tower ranker of candidates", "lstm": "LSTM after Ker
 BASELINES = (*EACH, *JOINT)
 READING = """`exact`: the share of labels that the first proposal predicts completely; `in five`: that one of five
 proposals does. `per parameter`: the share of parameters in the first proposal; `after the true prefix`: of parameters
-when the ones before them are given. Only free parameters count: one that follows from others earns nothing. Each column
+when the ones before them are given. Only free parameters count: one that follows from others earns nothing. {forced} Each column
 is the average over the 24 solvers with 500 training labels or more (the last column: 5000), each solver being the mean
 of its GPUs weighed by labels.
 
 The second table is the choice of the solver, from find-dbs: `best chosen` is how often the fastest solver is chosen,
 `share` is the share of its speed that the chosen one reaches, and `usual solver` always takes the one that is fastest
-most often. The boosted trees of this table were trained on 60,000 of the 411,000 problems with solver timings."""
+most often. {races}"""
+FORCED = {  # whether `after the true prefix` counts values that the look-ahead leaves no choice for
+    False: "`After the true prefix` counts only values that the look-ahead leaves a choice for.",
+    True: "Values that the look-ahead leaves no choice for count as right after the true prefix."}
+OLD_RACES = (60_000, 411_000)  # of files written before the numbers were in them: trained on, available
 CAVEATS = (
     "A label is what MIOpen's tuner found fastest; it keeps no times. The share of the optimal run time is therefore "
     "known only for the choice of the solver.",
@@ -154,18 +159,22 @@ def by_solver(rows: Sequence[Row], method: str, metric: str) -> dict[str, float]
     return {solver: total / count for solver, (total, count) in totals.items()}
 
 
-def choice_rows(races: SolverTimings, checkpoint: LabelCheckpoint) -> list[Row]:
-    """Evaluate the choice of solvers by device, and that of boosted trees trained on the same solver timings."""
+def choice_results(races: SolverTimings, checkpoint: LabelCheckpoint, most: int | None) -> Row:
+    """Evaluate the choice of solvers by device, and that of boosted trees.
+
+    The trees are trained on the solver timings that the checkpoint was trained on; with `most`, on so many of them.
+    """
     import numpy as np
 
     from seqtune.predictor.labels.scores import solver_choice_rows
     from seqtune.predictor.labels.solver_choice import TreeChoice, choose
 
     held_out: np.ndarray[Any, Any] = races.queries.held_out
-    judged = races.take(np.flatnonzero(held_out))
-    trees = TreeChoice(races.take(np.flatnonzero(~held_out)), threads=1).choose(judged)
+    judged, fitting = races.take(np.flatnonzero(held_out)), races.take(np.flatnonzero(~held_out))
+    trees = TreeChoice(fitting, most=most, threads=1).choose(judged)
     chosen = choose(checkpoint.model, checkpoint.vocabulary, judged)
-    return [row.to_json() for row in solver_choice_rows(judged, chosen, trees)]
+    return {"rows": [row.to_json() for row in solver_choice_rows(judged, chosen, trees)],
+            "races": [len(fitting) if most is None else min(most, len(fitting)), len(fitting)]}
 
 
 def table(means_by_method: Mapping[str, Mapping[str, float]]) -> str:
@@ -219,8 +228,16 @@ def page(results: Results) -> Page:
         "miopen_paper", "MIOpen's parameters and solvers", claim,
         "python -m benchmarks.miopen_paper FOLDER --work unfinished --out docs",
         f"{table(means)}\n\n{choice_table(choice)}",
-        evaluated(results, "MIOpen's perf-dbs and find-dbs in FOLDER"), READING, CAVEATS,
+        evaluated(results, "MIOpen's perf-dbs and find-dbs in FOLDER"), _reading(results), CAVEATS,
         "Share of exact predictions by solver")
+
+
+def _reading(results: Results) -> str:
+    """How to read the tables of a file, which may have been written before a change of what is counted."""
+    used, available = results.get("races") or OLD_RACES
+    trees = "all" if used == available else f"{used:,} of the"
+    return READING.format(forced=FORCED[results.get("forced", True)], races=(
+        f"The boosted trees of this table were trained on {trees} {available:,} problems with solver timings."))
 
 
 def _say(step: Any) -> None:
@@ -242,26 +259,38 @@ def main() -> None:
     parser.add_argument("--checkpoint", help="a checkpoint that was not trained on held-out problems")
     parser.add_argument("--methods", default=",".join((*OURS, *BASELINES)), help="methods, separated by commas")
     parser.add_argument("--epochs", type=int, default=20, help="epochs of the two-tower ranker and the LSTM")
+    parser.add_argument("--races", type=positive, help="problems with solver timings that the boosted trees learn from, "
+                                                       "drawn at random [default: all, as the checkpoint]")
+    parser.add_argument("--train-only", action="store_true",
+                        help="only train the checkpoint on nine tenths of the problems, into WORK/checkpoint")
     add_out(parser)
     given = parser.parse_args()
+    if given.train_only and given.checkpoint is not None:
+        raise MisuseError("--train-only trains a checkpoint; leave out --checkpoint")
     check_ready(given.out)
     files = find_files("miopen", [given.folder])
     path = given.checkpoint or given.work / "checkpoint"
     if given.checkpoint is None and not path.exists():
-        train_whole(read_files(files)[0], LabelOptions(), progress=_say, say=_say)[0].save(path)
+        options = LabelOptions(state=given.work / "training")
+        train_whole(read_files(files)[0], options, progress=_say, say=_say)[0].save(path)
+    if given.train_only:
+        print(path)
+        return
     checkpoint = LabelCheckpoint.load(path)
     with one_thread():
         rows, counts = judge_all([file for file in files if "fdb" not in file.name], checkpoint, given.work,
                                  given.methods.split(","), given.epochs)
-        choice = given.work / "choice.json"
+        choice = given.work / f"choice-{given.races or 'all'}.json"
         if "seqtune" in given.methods.split(",") and not choice.is_file():
             _say("evaluating the choice of solvers")
             races = read_solver_timings(read_files([file for file in files if "fdb" in file.name])[0])
-            write_json(choice, [] if races is None else choice_rows(races, checkpoint))
-    chosen, means = json.loads(choice.read_text()) if choice.is_file() else [], summary(rows, counts)
-    print(f"{table(means)}\n\n{choice_table(chosen)}")
+            write_json(choice, {"rows": []} if races is None else choice_results(races, checkpoint, given.races))
+    chosen: Row = json.loads(choice.read_text()) if choice.is_file() else {"rows": []}
+    means = summary(rows, counts)
+    print(f"{table(means)}\n\n{choice_table(chosen['rows'])}")
     publish(given.out, page, {"date": today(), "means": means, "training_labels": counts, "rows": rows,
-                              "choice": chosen, "metrics": dict(METRICS)}, lambda path: draw(path, rows, counts))
+                              "choice": chosen["rows"], "races": chosen.get("races"), "forced": False,
+                              "metrics": dict(METRICS)}, lambda path: draw(path, rows, counts))
 
 
 if __name__ == "__main__":

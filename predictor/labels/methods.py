@@ -74,7 +74,7 @@ class Beam:
     def predict(self, labels: Labels, count: int) -> LabelPredictions:
         proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
         correct = np.zeros(labels.places.shape, np.bool_)
-        for rows, part, spaces in self._chunks(labels):
+        for rows, part, spaces in chunks(labels):
             indices = self._proposed(part, spaces, count)
             proposed[rows, :indices.shape[1]] = indices
             correct[rows] = self._correct(part, spaces)
@@ -83,19 +83,10 @@ class Beam:
     def propose(self, labels: Labels, count: int) -> ValueIndices:
         """Propose `count` configurations for each label, without teacher forcing: (label, proposal, parameter)."""
         proposed = np.full((len(labels), count, labels.places.shape[1]), -1, np.int16)
-        for rows, part, spaces in self._chunks(labels):
+        for rows, part, spaces in chunks(labels):
             indices = self._proposed(part, spaces, count)
             proposed[rows, :indices.shape[1]] = indices
         return proposed
-
-    @staticmethod
-    def _chunks(labels: Labels) -> Iterator[tuple[NDArray[np.int64], Labels, list[SearchSpace]]]:
-        """Chunks of labels: their row numbers, the labels, and their search spaces, which can have 20,000 rows each."""
-        order = _by_space(labels)
-        for begin in range(0, len(labels), CHUNK):
-            rows = order[begin:begin + CHUNK]
-            part = labels.take(rows)
-            yield rows, part, [SearchSpace(part.kernel, problem, device) for problem, device in part.queries.pairs()]
 
     def _proposed(self, labels: Labels, spaces: Sequence[SearchSpace], count: int) -> ValueIndices:
         count = min(count, self.width)
@@ -152,11 +143,39 @@ class Beam:
         return correct
 
 
+def chunks(labels: Labels) -> Iterator[tuple[NDArray[np.int64], Labels, list[SearchSpace]]]:
+    """Chunks of labels: their row numbers, the labels, and their search spaces, which can have 20,000 rows each."""
+    order = _by_space(labels)
+    for begin in range(0, len(labels), CHUNK):
+        rows = order[begin:begin + CHUNK]
+        part = labels.take(rows)
+        yield rows, part, [SearchSpace(part.kernel, problem, device) for problem, device in part.queries.pairs()]
+
+
 def _by_space(labels: Labels) -> NDArray[np.int64]:
     """An order in which labels with the same search space mostly follow each other: enumerations are cached."""
     values = labels.queries.problems.columns.values
     keys = [values[name][labels.queries.problem] for name in ("n", "to_w", "to_h", "to_c", "from_c", "dtype")]
     return np.asarray(np.lexsort((*keys, labels.queries.device)))
+
+
+def allowed_values(labels: Labels) -> NDArray[np.int64]:
+    """The number of values that the look-ahead allows for each parameter after the true ones before it.
+
+    (label, parameter); 0 where the true values before it, or the value itself, are outside of the search space.
+    """
+    counts = np.zeros(labels.places.shape, np.int64)
+    for rows, part, spaces in chunks(labels):
+        for row, places, space in zip(rows.tolist(), part.places.tolist(), spaces, strict=True):
+            begin, end = 0, len(space)
+            for column, index in enumerate(places):
+                following = space.next_values(begin, end, column)
+                chosen = next((value for value in following if value.value_index == index), None)
+                if chosen is None:
+                    break
+                counts[row, column] = len(following)
+                begin, end = chosen.begin, chosen.end
+    return counts
 
 
 def _value_indices(kernel: Kernel, candidate: Candidate) -> list[int]:

@@ -6,15 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqtune.data.labels import Labels, SolverTimings
 from seqtune.kernels.miopen.solver import PREFIX
 
-from .methods import LabelMethod, LabelPredictions, valid
+from .methods import LabelMethod, LabelPredictions, allowed_values, valid
 
 TOP = 5  # proposals that are scored
 
 Entries = np.ndarray[tuple[int], np.dtype[np.int64]]  # numbers of entries in the timings
+Counts = NDArray[np.int64]  # (label, parameter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +27,17 @@ class Score:
     exact: float  # share of labels that are the first proposal
     exact_top5: float  # share of labels that are among the first five proposals
     per_parameter: float  # share of parameters that are right in the first proposal
-    teacher_forced: float | None  # share of parameters that are right after the true values before them; None for a
-                                  # method that does not predict value by value
+    teacher_forced: float | None  # share of parameters that are right after the true values before them, among those
+                                  # with a choice; None without any, or if the method does not predict value by value
     invalid: int  # proposals that are outside of the search space
 
     @classmethod
-    def of(cls, labels: Labels, predictions: LabelPredictions) -> Score:
-        """Score the predictions for at least one label."""
+    def of(cls, labels: Labels, predictions: LabelPredictions, allowed: Counts | None = None) -> Score:
+        """Score the predictions for at least one label.
+
+        `allowed` is what `allowed_values` returns for the labels; None: it is computed here. A value that the
+        look-ahead leaves no choice for is not counted as a parameter that was predicted.
+        """
         wanted = labels.places[:, None, :]
         proposed = predictions.proposed
         same = np.asarray((proposed == wanted) & (wanted >= 0))
@@ -39,7 +45,10 @@ class Score:
         present = np.asarray((proposed >= 0).all(axis=2))
         invalid = sum(int((present[:, rank] & ~valid(labels.kernel, labels.queries, proposed[:, rank])).sum())
                       for rank in range(present.shape[1]))
-        teacher_forced = None if predictions.correct is None else float(predictions.correct.mean())
+        teacher_forced = None
+        if predictions.correct is not None:
+            free = (allowed_values(labels) if allowed is None else allowed) != 1
+            teacher_forced = float(predictions.correct[free].mean()) if free.any() else None
         return cls(len(labels), float(whole[:, 0].mean()), float(whole[:, :TOP].any(axis=1).mean()),
                    float(same[:, 0].mean()), teacher_forced, invalid)
 
@@ -75,22 +84,24 @@ def judge(method: LabelMethod, labels: Mapping[str, Labels], baselines: Mapping[
             if not len(judged):
                 continue
             progress(f"judging {len(judged)} labels of {name.removeprefix(PREFIX)} on {device.name}")
-            predictions = method.predict(judged, TOP)
+            predictions, allowed = method.predict(judged, TOP), allowed_values(judged)
             rows.append(LabelRow(
-                device.name, name.removeprefix(PREFIX), Score.of(judged, predictions),
-                {title: Score.of(judged, other.predict(judged, TOP)) for title, other in (baselines or {}).items()},
-                {part: score for feature in by for part, score in _parts(judged, predictions, feature)}))
+                device.name, name.removeprefix(PREFIX), Score.of(judged, predictions, allowed),
+                {title: Score.of(judged, other.predict(judged, TOP), allowed)
+                 for title, other in (baselines or {}).items()},
+                {part: score for feature in by for part, score in _parts(judged, predictions, allowed, feature)}))
     return rows
 
 
-def _parts(labels: Labels, predictions: LabelPredictions, feature: str) -> list[tuple[str, Score]]:
+def _parts(labels: Labels, predictions: LabelPredictions, allowed: Counts,
+           feature: str) -> list[tuple[str, Score]]:
     values = labels.queries.problems.columns.values[feature][labels.queries.problem]
     parts = []
     for value in np.unique(values):
         rows = np.flatnonzero(values == value)
         part = LabelPredictions(predictions.proposed[rows],
                                 None if predictions.correct is None else predictions.correct[rows])
-        parts.append((f"{feature}={value}", Score.of(labels.take(rows), part)))
+        parts.append((f"{feature}={value}", Score.of(labels.take(rows), part, allowed[rows])))
     return parts
 
 

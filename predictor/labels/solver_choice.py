@@ -46,15 +46,21 @@ def _only(timings: SolverTimings, keep: NDArray[np.bool_]) -> SolverTimings:
 
 
 class TreeChoice:
-    """A classifier of boosted trees that predicts the fastest solver from the features of a query."""
+    """A classifier of boosted trees that predicts the fastest solver from the features of a query.
 
-    def __init__(self, timings: SolverTimings, rounds: int = 60, most: int = 60_000, threads: int = 2,
+    It learns from all timings, as the model of sentences does; with `most`, from a random sample of so many queries,
+    which is quicker.
+    """
+
+    def __init__(self, timings: SolverTimings, rounds: int = 60, most: int | None = None, threads: int = 2,
                  seed: int = 0) -> None:
         from seqtune.tuner.cost_models.boosting import Boosting
 
-        chosen = np.random.default_rng(seed).permutation(len(timings))[:most]
-        timings = timings.take(np.sort(chosen))
+        if most is not None:
+            chosen = np.random.default_rng(seed).permutation(len(timings))[:most]
+            timings = timings.take(np.sort(chosen))
         fastest = timings.solver[first_best(timings, -timings.seconds)]
+        self.fitted_to = timings
         self._solvers, wanted = np.unique(fastest, return_inverse=True)
         self._names = timings.names
         boosting = Boosting("multi:softprob", rounds, depth=8, rate=0.2, threads=threads, seed=seed,

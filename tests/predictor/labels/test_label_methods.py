@@ -21,8 +21,8 @@ from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.labels.baselines.rankers import TreeRankerOptions
 from seqtune.predictor.labels.baselines.table import BaselineOptions, fit_baselines
 from seqtune.predictor.labels.checkpoint import LabelCheckpoint
-from seqtune.predictor.labels.methods import Beam, ValueIndices
-from seqtune.predictor.labels.scores import judge, solver_choice_rows
+from seqtune.predictor.labels.methods import Beam, LabelPredictions, ValueIndices, allowed_values
+from seqtune.predictor.labels.scores import Score, judge, solver_choice_rows
 from seqtune.predictor.labels.solver_choice import TreeChoice, choose
 from seqtune.predictor.labels.training import vocabulary_of
 from seqtune.predictor.sequence.beam import beam_search
@@ -130,3 +130,36 @@ def test_baselines_do_not_learn_from_what_is_judged(label_checkpoint: Path, tmp_
     assert rows
     assert not any(row.get("baselines") for row in rows)
     assert any("no baselines" in note for note in notes)
+
+
+def test_values_without_a_choice_are_not_counted_after_the_true_prefix(label_parts: Parts) -> None:
+    for labels in label_parts[1].values():
+        allowed = allowed_values(labels)
+        spaces = [SearchSpace(labels.kernel, problem, device) for problem, device in labels.queries.pairs()]
+        for row, space in enumerate(spaces[:20]):
+            inside = space.rows
+            for column, index in enumerate(labels.places[row].tolist()):
+                assert allowed[row, column] == len(np.unique(inside[:, column]))
+                inside = inside[inside[:, column] == index]
+        free = allowed != 1
+        some = LabelPredictions(np.full((len(labels), 1, free.shape[1]), -1, np.int16), ~free)
+        assert Score.of(labels, some).teacher_forced == (0.0 if free.any() else None)
+        assert Score.of(labels, replace(some, correct=free), allowed).teacher_forced == (1.0 if free.any() else None)
+
+
+def test_a_label_outside_of_its_space_counts_as_wrong(label_parts: Parts) -> None:
+    labels = label_parts[1][MLIR].take(np.arange(1))
+    outside = replace(labels, places=np.full_like(labels.places, -1))
+    assert (allowed_values(outside) == 0).all()
+    wrong = LabelPredictions(np.full((1, 1, outside.places.shape[1]), -1, np.int16),
+                             np.zeros(outside.places.shape, np.bool_))
+    assert Score.of(outside, wrong).teacher_forced == 0.0
+
+
+def test_the_trees_that_choose_solvers_learn_from_all_timings_unless_told_how_many(label_data: Dataset) -> None:
+    timings = read_solver_timings(label_data)
+    assert timings is not None
+    assert len(timings) > 40
+    everything, few = (TreeChoice(timings, rounds=8, most=most, threads=1) for most in (None, 20))
+    assert len(everything.fitted_to) == len(timings)
+    assert len(few.fitted_to) == 20
