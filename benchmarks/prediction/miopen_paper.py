@@ -38,9 +38,10 @@ JOINT = {"two_towers": "two-tower ranker of candidates", "lstm": "LSTM after Ker
 BASELINES = (*EACH, *JOINT)
 READING = """`exact`: the share of labels that the first proposal predicts completely; `in five`: that one of five
 proposals does. `per parameter`: the share of parameters in the first proposal; `after the true prefix`: of parameters
-when the ones before them are given. Only free parameters count: one that follows from others earns nothing. {forced} Each column
+when the ones before them are given. Only free parameters count: one that follows from others earns nothing. Each column
 is the average over the 24 solvers with 500 training labels or more (the last column: 5000), each solver being the mean
 of its GPUs weighed by labels.
+{forced}
 
 The second table is the choice of the solver, from find-dbs: `best chosen` is how often the fastest solver is chosen,
 `share` is the share of its speed that the chosen one reaches, and `usual solver` always takes the one that is fastest
@@ -259,7 +260,7 @@ def main() -> None:
     parser.add_argument("--checkpoint", help="a checkpoint that was not trained on held-out problems")
     parser.add_argument("--methods", default=",".join((*OURS, *BASELINES)), help="methods, separated by commas")
     parser.add_argument("--epochs", type=int, default=20, help="epochs of the two-tower ranker and the LSTM")
-    parser.add_argument("--races", type=positive, help="problems with solver timings that the boosted trees learn from, "
+    parser.add_argument("--races", type=positive, help="problems with solver timings that boosted trees learn from, "
                                                        "drawn at random [default: all, as the checkpoint]")
     parser.add_argument("--train-only", action="store_true",
                         help="only train the checkpoint on nine tenths of the problems, into WORK/checkpoint")
