@@ -48,7 +48,7 @@ def vocabulary_of(labels: Mapping[str, Labels], timings: SolverTimings | None) -
     if timings is not None:
         kernels += [Kernel(name, "convnd", (BACKEND,), (), (), ()) for name in timings.names if name not in labels]
         devices += timings.queries.devices
-    built = Vocabulary.build(kernels, dict.fromkeys(devices))
+    built = Vocabulary.build(kernels, dict.fromkeys(devices), listed="facts")
     return Vocabulary(built.names, built.words, built.targets, built.kernels)  # without derived quantities
 
 

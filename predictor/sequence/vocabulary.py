@@ -1,7 +1,8 @@
 """Vocabulary: the words of source and target sentences, and the kernels that target sentences can name.
 
-A source sentence has one position for each fact of the problem and the device. A position has a name (`conv2d.out_w`,
-`device.threads`), a word if the fact is one (`dtype=fp32`, else <pad>), and the numeric code of a number.
+A source sentence has one position for each fact of the problem and the device (see `source_facts`). A position has a
+name (`conv2d.out_w`, `machine.weights_in_l2`), a word if the fact is one (`dtype=fp32`, else <pad>), and the numeric
+code of a number.
 A target sentence is `kernel:llvm.direct`, then `parameter=value` for each of the kernel's parameters in order. Kernels
 share the words of parameters with the same name. There is no end word: the kernel determines the sentence's length.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -25,6 +26,7 @@ from seqtune.kernels.problem import Problem
 
 from .declaration import Declaration, differences
 from .numeric_codes import CODE_SIZE, Codes, codes
+from .source_facts import RATIO_NAMES, SourceList, listed_facts, problem_facts, ratio_facts, source_facts
 
 PAD, UNKNOWN, BEGIN = 0, 1, 1  # <pad> everywhere; <unknown> in the source; <begin> in the target
 MAX_WORDS = 100_000  # limits the memory that a checkpoint of unknown origin can request
@@ -32,9 +34,6 @@ MAX_WORDS = 100_000  # limits the memory that a checkpoint of unknown origin can
 Words = NDArray[np.int64]
 
 _DEVICE_QUANTITIES = ("threads", "compute_units", "vector_floats", "vector_registers", "max_work_group")
-_DEVICE_WORDS = ("backend", "instruction_set", "architecture")
-_DEVICE_NUMBERS = ("threads", "compute_units", "vector_floats", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes",
-                   "local_memory", "max_work_group", "peak_gflops", "bandwidth_gbs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +102,14 @@ class Vocabulary:
         object.__setattr__(self, "_value_words", value_words)
 
     @classmethod
-    def build(cls, kernels: Iterable[Kernel], devices: Iterable[Device],
-              problems: Iterable[Problem] = ()) -> Vocabulary:
-        """Make the vocabulary for some kernels and the devices (and recorded problems) of the training data."""
-        empty = cls(("<pad>", "<unknown>"), ("<pad>", "<unknown>"), ("<pad>", "<begin>"), ())
+    def build(cls, kernels: Iterable[Kernel], devices: Iterable[Device], problems: Iterable[Problem] = (),
+              listed: SourceList = "ratios") -> Vocabulary:
+        """Make the vocabulary for some kernels and the devices (and recorded problems) of the training data.
+
+        `listed` says how source sentences describe a device.
+        """
+        names = ("<pad>", "<unknown>", *(RATIO_NAMES if listed == "ratios" else ()))
+        empty = cls(names, ("<pad>", "<unknown>"), ("<pad>", "<begin>"), ())
         return empty.extended(kernels, devices, problems)
 
     def extended(self, kernels: Iterable[Kernel], devices: Iterable[Device],
@@ -123,7 +126,7 @@ class Vocabulary:
                     words.setdefault(f"{feature.name}={choice}")
             for name, _ in operation.derived:
                 names.setdefault(f"{operation.name}.{name}")
-        for facts in [_problem_facts(problem) for problem in problems] + [_device_facts(device) for device in devices]:
+        for facts in [*map(problem_facts, problems), *(listed_facts(device, self.listed) for device in devices)]:
             for name, value in facts:
                 names.setdefault(name)
                 if isinstance(value, str):
@@ -140,7 +143,7 @@ class Vocabulary:
 
     def source(self, problem: Problem, device: Device) -> Sentence:
         """The source sentence of a problem on a device. Unknown names and words become <unknown>."""
-        facts = _problem_facts(problem) + _device_facts(device)
+        facts = source_facts(problem, device, self.listed)
         numbers = {name: value for name, value in facts if isinstance(value, int | float)}
         return Sentence(
             np.array([self._name.get(name, UNKNOWN) for name, _ in facts], dtype=np.int64),
@@ -148,6 +151,17 @@ class Vocabulary:
                       for name, value in facts], dtype=np.int64),
             codes([value for _, value in facts]),
             np.array([numbers.get(name, 0) for name in self.quantities], dtype=np.float32))
+
+    def with_ratios(self, sentence: Sentence, problem: Problem, device: Device) -> Sentence:
+        """The sentence with the ratios of another device, of which only measured rates differ.
+
+        A vocabulary without ratios returns the sentence as it is.
+        """
+        if self.listed != "ratios":
+            return sentence
+        changed = sentence.codes.copy()
+        changed[-len(RATIO_NAMES):] = codes([value for _, value in ratio_facts(problem, device)])
+        return replace(sentence, codes=changed)
 
     def kernel(self, name: str) -> int:
         """The target word of a kernel family. Raises CheckpointError if the vocabulary lacks it."""
@@ -174,6 +188,11 @@ class Vocabulary:
                 raise ConfigurationError(f"no target word for {name}={value!r:.40} of {configuration.kernel}")
             words.append(word)
         return np.array(words, dtype=np.int64)
+
+    @cached_property
+    def listed(self) -> SourceList:
+        """How source sentences describe a device: by ratios, if the vocabulary has their names."""
+        return "ratios" if RATIO_NAMES[0] in self._name else "facts"
 
     @cached_property
     def quantities(self) -> tuple[str, ...]:
@@ -250,13 +269,3 @@ def _group(word: str) -> str:
 
 def _source_word(name: str, value: str) -> str:
     return f"{name.partition('.')[2] or name}={value}"
-
-
-def _problem_facts(problem: Problem) -> list[tuple[str, Value]]:
-    return [("type", problem.type), *((f"{problem.type}.{name}", value) for name, value in problem.names().items())]
-
-
-def _device_facts(device: Device) -> list[tuple[str, Value]]:
-    facts: list[tuple[str, Value]] = [(f"device.{name}", getattr(device, name))
-                                      for name in _DEVICE_WORDS + _DEVICE_NUMBERS]
-    return facts + [(f"device.{name}", value) for name, value in device.extra]

@@ -27,6 +27,7 @@ from seqtune.kernels.task import Task
 from ..candidate import Candidate
 from ..checkpoint_folder import MODEL_TYPE, About, CheckpointFolder, facts
 from ..sequence.vocabulary import Vocabulary
+from ..trees.cost_trees import FeatureList
 from ..trees.ranker import Ranker
 from .decoding import TranslatorWords
 from .proposing import ConfidenceEstimator, Evidence, Proposer
@@ -40,6 +41,7 @@ class _About(About):
 
     trees: dict[str, tuple[Annotated[int, Field(ge=1, le=256)], Annotated[int, Field(ge=1, le=100)]]] = Field(
         default={}, max_length=10_000)
+    tree_features: FeatureList = "facts"  # checkpoints without the field were trained with the facts of devices
 
 
 @dataclass
@@ -68,7 +70,8 @@ class Checkpoint:
         if {name for kernel in about.kernels for name, _ in kernel.derived} - set(vocabulary.derived):
             raise CheckpointError(f"{folder.path}: its vocabulary lacks a derived quantity of its own kernels")
         model = _weights(folder)
-        ranker = Ranker.read(folder.path / "trees.safetensors", about.trees) if about.trees else None
+        ranker = Ranker.read(folder.path / "trees.safetensors", about.trees,
+                             about.tree_features) if about.trees else None
         return cls(model, vocabulary, about.provenance, about.metrics, about.seed, ranker)
 
     def save(self, path: str | Path) -> Path:
@@ -78,7 +81,8 @@ class Checkpoint:
         """
         config = {**asdict(self.model.size), "model_type": MODEL_TYPE, "architectures": ["TranslatorModel"]}
         about = _About(**facts(self.vocabulary, self.provenance, self.metrics, self.seed),
-                       trees={} if self.ranker is None else self.ranker.about)
+                       trees={} if self.ranker is None else self.ranker.about,
+                       tree_features="ratios" if self.ranker is None else self.ranker.listed)
         with CheckpointFolder.writing(path, config, about) as fresh:
             tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.model.state_dict().items()}
             (fresh / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))

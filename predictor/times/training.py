@@ -102,15 +102,19 @@ def fit(model: Translator, vocabulary: Vocabulary, examples: Sequence[TrainingEx
         score, first = validate(average, vocabulary, judged)
         return Validation({"share": math.exp(first), "score": score}, score)
 
-    course = Course(lambda generator: _batches(examples, options, generator, anchor), judge if judged else None,
-                    options.patience if judged else None, until, second_decay=0.98, fused=False, first_step=1)
+    course = Course(lambda generator: _batches(examples, vocabulary, options, generator, anchor),
+                    judge if judged else None, options.patience if judged else None, until, second_decay=0.98,
+                    fused=False, first_step=1)
     return fit_network(model, course, options, _fingerprint(vocabulary, examples, judged, options),
                        on_progress, began=began)
 
 
-def _batches(examples: Sequence[TrainingExample], options: TrainingOptions, generator: np.random.Generator,
-             anchor: Translator | None) -> list[Batch[Translator]]:
-    """The batches of an epoch: all measured problems, and sampled ones up to `options.lessons`."""
+def _batches(examples: Sequence[TrainingExample], vocabulary: Vocabulary, options: TrainingOptions,
+             generator: np.random.Generator, anchor: Translator | None) -> list[Batch[Translator]]:
+    """The batches of an epoch: all measured problems, and sampled ones up to `options.lessons`.
+
+    Each example's source gets newly drawn rates of its device.
+    """
     measured, sampled = (np.flatnonzero([example.sampled == sampled for example in examples])
                          for sampled in (False, True))
     room = min(len(sampled), max(0, options.lessons - len(measured)))
@@ -121,7 +125,8 @@ def _batches(examples: Sequence[TrainingExample], options: TrainingOptions, gene
             targets = TargetSentences.joined([example.tree.sample(generator, options.sentences, options.explore)
                                               for example in chosen])
             anchored = np.repeat([example.anchored for example in chosen], options.sentences)
-            return sentence_loss(model, [example.source for example in chosen], targets, anchor, anchored)
+            sources = [example.drawn(vocabulary, generator) for example in chosen]
+            return sentence_loss(model, sources, targets, anchor, anchored)
 
         return Batch(loss, len(chosen))
 

@@ -10,10 +10,12 @@ import numpy as np
 
 from seqtune.data.measured_tasks import Data, measured_tasks
 from seqtune.errors import KernelError, ProblemError
+from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Floats, MeasuredTask, Task
+from seqtune.tuner.cost_models.machine_ratios import jittered
 
 from ..sequence.vocabulary import Sentence, Vocabulary
 from ..trees.cost_trees import Trees
@@ -28,7 +30,13 @@ class TrainingExample:
     source: Sentence
     tree: PrefixTree
     sampled: bool  # whether nothing was measured
+    problem: Problem
+    device: Device
     anchored: float = 0.0  # the anchor's share in the wanted probabilities, if there is an anchor
+
+    def drawn(self, vocabulary: Vocabulary, generator: np.random.Generator) -> Sentence:
+        """The source with other measured rates of the device, as another measurement might give."""
+        return vocabulary.with_ratios(self.source, self.problem, jittered(self.device, generator))
 
 
 def vocabulary_of(tasks: Sequence[MeasuredTask]) -> Vocabulary:
@@ -73,7 +81,8 @@ def _example(measured: MeasuredTask, slowness: Floats, vocabulary: Vocabulary,
              options: TrainingOptions) -> TrainingExample:
     return TrainingExample(
         vocabulary.source(measured.problem, measured.device),
-        PrefixTree(measured.task, slowness, vocabulary, options.tau), not measured.known.any())
+        PrefixTree(measured.task, slowness, vocabulary, options.tau), not measured.known.any(),
+        measured.problem, measured.device)
 
 
 def _extra_tasks(fitting: Sequence[MeasuredTask], options: TrainingOptions,

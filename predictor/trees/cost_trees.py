@@ -2,32 +2,41 @@
 
 They are a baseline, the teacher of the translator, and the ranker of its proposals. Each kernel family has one model
 for all devices. It predicts log(time / best time of the problem) from parameter values, the kernel's derived
-quantities, problem features, device facts, and the padding of each size when it is cut into tiles as long as a
-parameter's value: trees cannot compute divisibility themselves. Kernels that describe their tiles also get the terms of
-the analytic model.
+quantities, problem features, ratios of problem and device, and the padding of each size when it is cut into tiles as
+long as a parameter's value: trees cannot compute divisibility themselves. Kernels that describe their tiles also get
+the terms of the analytic model.
+
+The measured rates of a device are drawn anew for every task and model (`machine_ratios.jittered`), so that no threshold
+lies at the exact value that one device happened to have.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.cost_models.analytic import term_columns
-from seqtune.tuner.cost_models.encoding import encode_facts, tiling
+from seqtune.tuner.cost_models.encoding import encode_facts, encode_features, tiling
+from seqtune.tuner.cost_models.machine_ratios import SPREAD, jittered
+
+from .machine_columns import UNKNOWN, Columns, machine_columns
 
 if TYPE_CHECKING:
     import xgboost
 
     from seqtune.kernels.task import Floats, MeasuredTask
 
-UNKNOWN = -1.0  # the number for a feature that a problem lacks; features are never negative
+FeatureList = Literal["facts", "ratios"]  # what describes a device: its facts (older checkpoints), or ratios
+Table = NDArray[np.float32]  # (row, feature)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +54,37 @@ class TreesOptions:
     models: int = 3  # trained with different seeds and averaged, which is better than one
     threads: int = 2
     seed: int = 0
+    features: FeatureList = "ratios"
+    jitter: float = SPREAD  # of the measured rates, with ratios; 0: none
 
 
-def features(space: SearchSpace) -> NDArray[np.float32]:
-    """The features (row, feature) of a space's configurations; all spaces of a kernel family have the same ones."""
+def features(space: SearchSpace, listed: FeatureList = "ratios") -> Table:
+    """The features of a space's configurations; all spaces of a kernel family have the same ones.
+
+    Features that depend on the device come last.
+    """
+    values_by_name = space.columns()
+    return np.hstack([_own_features(space, values_by_name),
+                      _device_features(space, values_by_name, space.device, listed)])
+
+
+def _device_features(space: SearchSpace, columns: Columns, device: Device, listed: FeatureList) -> Table:
+    """The features that depend on the device, which may be another one than the space's."""
+    if listed == "ratios":
+        return np.hstack([_fixed(encode_features(space.problem, UNKNOWN), len(space)),
+                          machine_columns(space.kernel, space.problem, device, columns, len(space))])
+    return _fixed(encode_facts(space.problem, device, "vector_floats", UNKNOWN), len(space))
+
+
+def _fixed(numbers: Sequence[float], count: int) -> Table:
+    return np.broadcast_to(np.array(numbers, np.float32), (count, len(numbers)))
+
+
+def _own_features(space: SearchSpace, values_by_name: Columns) -> Table:
+    """The features of configurations and problem that do not depend on the device's measured rates."""
     count, problem = len(space), space.problem
     columns: list[NDArray[np.float32]] = []
     numeric: list[NDArray[np.float32]] = []
-    values_by_name = space.columns()
     for index, parameter in enumerate(space.kernel.parameters):
         if all(isinstance(value, int) for value in parameter.values):
             columns.append(values_by_name[parameter.name].astype(np.float32))
@@ -67,7 +99,6 @@ def features(space: SearchSpace) -> NDArray[np.float32]:
         else:  # words
             columns.append(np.unique(values, return_inverse=True)[1].astype(np.float32))
     names = problem.names()
-    fixed = encode_facts(problem, space.device, "vector_floats", UNKNOWN)
     for name in operation(problem.type).tiled_sizes:
         size = names.get(name)
         if isinstance(size, int) and size > 0:
@@ -77,7 +108,16 @@ def features(space: SearchSpace) -> NDArray[np.float32]:
         else:
             columns += [np.full(count, UNKNOWN, np.float32)] * (2 * len(numeric))
     columns += [np.nan_to_num(values, nan=UNKNOWN).astype(np.float32) for values in term_columns(space)]
-    return np.column_stack([*columns, np.broadcast_to(np.array(fixed, np.float32), (count, len(fixed)))])
+    return np.column_stack(columns)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitting:
+    """Rows of one space to fit to: features of configurations, those of the device for each model, and targets."""
+
+    own: Table
+    by_model: Sequence[Table]
+    target: Floats
 
 
 class Trees:
@@ -85,25 +125,42 @@ class Trees:
 
     def __init__(self, fitting: Sequence[MeasuredTask], options: TreesOptions | None = None) -> None:
         self.options = options or TreesOptions()
-        kernels: dict[str, list[tuple[NDArray[np.float32], Floats]]] = {}
+        kernels: dict[str, list[_Fitting]] = {}
         for measured in fitting:
             ratios = np.minimum(np.log(measured.seconds / measured.best), self.options.worst)
             for space, part in measured.task.parts():
                 rows = ~np.isnan(ratios[part])  # the measured ones
                 if rows.any():
-                    kernels.setdefault(space.kernel.name, []).append((features(space)[rows], ratios[part][rows]))
+                    kernels.setdefault(space.kernel.name, []).append(self._rows(space, rows, ratios[part][rows]))
         self.models = {name: self._fit(parts) for name, parts in kernels.items()}
 
-    def _fit(self, parts: list[tuple[NDArray[np.float32], Floats]]) -> list[xgboost.Booster]:
+    def _rows(self, space: SearchSpace, rows: NDArray[np.bool_], target: Floats) -> _Fitting:
+        """The rows of a space to fit to, with device features of rates that are drawn for each model."""
+        options, columns = self.options, space.columns()
+        by_model: list[Table] = []
+        for model in range(options.models):
+            draw = np.random.default_rng([options.seed, model, zlib.crc32(
+                f"{space.problem.key} {space.device.key}".encode())])
+            device = jittered(space.device, draw, options.jitter)
+            by_model.append(_device_features(
+                space, columns, device if options.features == "ratios" else space.device, options.features)[rows])
+        return _Fitting(_own_features(space, columns)[rows], by_model, target)
+
+    def _fit(self, parts: Sequence[_Fitting]) -> list[xgboost.Booster]:
         from seqtune.tuner.cost_models.boosting import Boosting
 
         options = self.options
-        target = np.concatenate([ratio for _, ratio in parts])
-        boosting = Boosting("reg:squarederror", options.rounds, options.depth, options.rate, options.subsample,
-                            options.columns, options.least_weight, 256, options.threads, options.seed,
-                            {"base_score": 0.0})
-        return boosting.grow_several(np.concatenate([part for part, _ in parts]), target,
-                                     np.exp(-options.focus * target), options.models)
+        target = np.concatenate([part.target for part in parts])
+        own = np.concatenate([part.own for part in parts])
+        weights = np.exp(-options.focus * target)
+        boosters: list[xgboost.Booster] = []
+        for model in range(options.models):
+            boosting = Boosting("reg:squarederror", options.rounds, options.depth, options.rate, options.subsample,
+                                options.columns, options.least_weight, 256, options.threads, options.seed + model,
+                                {"base_score": 0.0})
+            rows = np.hstack([own, np.concatenate([part.by_model[model] for part in parts])])
+            boosters.append(boosting.grow(rows, target, weights))
+        return boosters
 
     def knows(self, kernel: Kernel) -> bool:
         """Return whether the trees were fitted to measurements of the kernel family."""
@@ -120,7 +177,7 @@ class Trees:
             if models is None:
                 predictions.append(np.full(len(space), self.options.worst))
                 continue
-            rows = features(space)
+            rows = features(space, self.options.features)
             ratios = [model.inplace_predict(rows) for model in models]
             predictions.append(np.mean(ratios, axis=0, dtype=np.float64))
         return np.concatenate(predictions)

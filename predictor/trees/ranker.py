@@ -21,7 +21,7 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 
-from .cost_trees import Trees, features
+from .cost_trees import FeatureList, Trees, features
 from .forest import Forest, read_arrays, read_forest
 
 PROPOSALS = 32  # number of the beam's proposals that are ordered; more change little
@@ -30,27 +30,32 @@ TAU = 0.01  # 1 % slower is e times less probable; half of it or twice as much g
 
 @dataclass(frozen=True, eq=False)
 class Ranker:
-    """The number of features and the forests of each kernel; the mean of its forests is the prediction."""
+    """The number of features and the forests of each kernel; the mean of its forests is the prediction.
+
+    `listed` says which features the forests were fitted with.
+    """
 
     features: Mapping[str, int]
     forests: Mapping[str, tuple[Forest, ...]]
+    listed: FeatureList = "ratios"
 
     @classmethod
     def of(cls, trees: Trees) -> Ranker:
         """Make a ranker from fitted trees."""
         return cls({name: models[0].num_features() for name, models in trees.models.items()},
-                   {name: tuple(Forest.of(model, 1) for model in models) for name, models in trees.models.items()})
+                   {name: tuple(Forest.of(model, 1) for model in models) for name, models in trees.models.items()},
+                   trees.options.features)
 
     @classmethod
-    def read(cls, path: Path, about: Mapping[str, tuple[int, int]]) -> Ranker:
+    def read(cls, path: Path, about: Mapping[str, tuple[int, int]], listed: FeatureList = "ratios") -> Ranker:
         """Read a ranker from a file, whose content is checked. Raises CheckpointError.
 
-        `about` maps a kernel's name to its number of features and its number of forests.
+        `about` maps a kernel's name to its number of features and its number of forests; `listed` names the features.
         """
         arrays = read_arrays(path)
         return cls({name: features for name, (features, _) in about.items()},
                    {name: tuple(read_forest(path, arrays, f"{name}/{number}/", 1, features) for number in range(count))
-                    for name, (features, count) in about.items()})
+                    for name, (features, count) in about.items()}, listed)
 
     @property
     def about(self) -> dict[str, tuple[int, int]]:
@@ -72,7 +77,7 @@ class Ranker:
             name = space.kernel.name
             indices = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
             if len(indices) and name in self.forests:
-                table = feature_rows(space, numbers[indices] - part.start)
+                table = feature_rows(space, numbers[indices] - part.start, self.listed)
                 if table.shape[1] != self.features[name]:
                     raise CheckpointError(f"the checkpoint's trees of {name} have {self.features[name]} features, this "
                                           f"version computes {table.shape[1]}: train the checkpoint again")
@@ -81,9 +86,9 @@ class Ranker:
         return slowness
 
 
-def feature_rows(space: SearchSpace, rows: Numbers) -> NDArray[np.float32]:
+def feature_rows(space: SearchSpace, rows: Numbers, listed: FeatureList) -> NDArray[np.float32]:
     """The features (row, feature) of some rows of a space, in any order."""
     chosen, inverse = np.unique(rows, return_inverse=True)
     keep = np.zeros(len(space), np.bool_)
     keep[chosen] = True
-    return features(space.only(keep))[inverse]
+    return features(space.only(keep), listed)[inverse]

@@ -27,6 +27,11 @@ def encode_value(value: object, unknown: float) -> float:
     return unknown if value is None else float(zlib.crc32(str(value).encode()) % _WORDS)
 
 
+def encode_features(problem: Problem, unknown: float) -> list[float]:
+    """The features of a problem in their order; `unknown` is the number for a feature that the problem lacks."""
+    return [encode_value(value, unknown) for value in problem.names().values()]
+
+
 def encode_facts(problem: Problem, device: Device, vector: Literal["vector_bits", "vector_floats"],
                  unknown: float) -> list[float]:
     """The features of a problem in their order, then facts of a device.
@@ -34,8 +39,7 @@ def encode_facts(problem: Problem, device: Device, vector: Literal["vector_bits"
     `vector` is the fact that gives the width of vector registers, `unknown` the number for a feature that the problem
     lacks.
     """
-    features = [encode_value(value, unknown) for value in problem.names().values()]
-    return features + [float(getattr(device, name)) for name in (*_BEFORE, vector, *_AFTER)]
+    return encode_features(problem, unknown) + [float(getattr(device, name)) for name in (*_BEFORE, vector, *_AFTER)]
 
 
 def tiling(size: int, lengths: NDArray[_Number]) -> tuple[NDArray[_Number], NDArray[_Number]]:

@@ -36,7 +36,7 @@ class Both:
 
     def __init__(self, size: dict[str, int]) -> None:
         torch.manual_seed(0)
-        built = Vocabulary.build(KERNELS, gpus())
+        built = Vocabulary.build(KERNELS, gpus(), listed="facts")
         self.vocabulary = Vocabulary(built.names, built.words, built.targets, built.kernels)
         self.model = LabelTranslator(Dimensions.of(self.vocabulary, **size), self.vocabulary)
         for name, weight in self.model.named_parameters():

@@ -13,6 +13,7 @@ from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.sequence.numeric_codes import CODE_SIZE, MODULI, codes
+from seqtune.predictor.sequence.source_facts import RATIO_NAMES
 from seqtune.predictor.sequence.vocabulary import PAD, UNKNOWN, SourceBatch, Vocabulary
 
 DEVICE = Device("toy:a", "toy", "arch1", "simd", threads=2, extra=(("flavour", "mint"), ("queues", 3)))
@@ -49,9 +50,9 @@ def test_a_source_names_every_feature_derived_quantity_and_device_fact() -> None
     sentence = VOCABULARY.source(PROBLEM, DEVICE)
     said = [VOCABULARY.names[name] for name in sentence.names]
     assert "<unknown>" not in said
-    assert {"type", "conv2d.out_h", "conv2d.row_w", "conv2d.flop", "device.peak_gflops", "device.queues"} <= set(said)
+    assert {"type", "conv2d.out_h", "conv2d.row_w", "conv2d.flop", "device.queues", *RATIO_NAMES} <= set(said)
     words = {VOCABULARY.words[word] for word in sentence.words if word != PAD}
-    assert {"type=conv2d", "dtype=fp32", "layout=NCHW", "architecture=arch1", "flavour=mint"} <= words
+    assert {"type=conv2d", "dtype=fp32", "layout=NCHW", "backend=toy", "flavour=mint"} <= words
     assert "<unknown>" not in words
     numbers = sentence.words == PAD
     assert sentence.codes[numbers].any(axis=1).all()
@@ -63,9 +64,10 @@ def test_what_was_never_seen_is_unknown_but_keeps_its_numbers() -> None:
     other = Device("toy:b", "toy", "arch2", "wide", threads=5, extra=(("colour", 7),))
     sentence = VOCABULARY.source(PROBLEM, other)
     said = [VOCABULARY.names[name] for name in sentence.names]
-    assert sentence.words[said.index("device.architecture")] == UNKNOWN
-    assert sentence.names[-1] == UNKNOWN
-    assert np.array_equal(sentence.codes[-1], codes([7])[0])
+    assert sentence.words[said.index("device.instruction_set")] == UNKNOWN
+    extra = -1 - len(RATIO_NAMES)
+    assert sentence.names[extra] == UNKNOWN
+    assert np.array_equal(sentence.codes[extra], codes([7])[0])
     assert np.array_equal(sentence.codes[said.index("device.threads")], codes([5])[0])
 
 
@@ -97,13 +99,13 @@ def test_a_target_is_the_kernel_and_its_settings_in_order() -> None:
 
 def test_extending_keeps_every_number_and_takes_the_newer_declaration() -> None:
     newer = dataclasses.replace(SECOND, version=2, parameters=(Parameter("tile", (2, 28, 30)), Parameter("deep", (1,))))
-    device = Device("toy:c", "toy", "arch3", "simd")
+    device = Device("toy:c", "toy", "arch3", "simd512")
     larger = VOCABULARY.extended([newer], [device])
     assert larger.targets[:len(VOCABULARY.targets)] == VOCABULARY.targets
     assert larger.words[:len(VOCABULARY.words)] == VOCABULARY.words
     assert larger.names[:len(VOCABULARY.names)] == VOCABULARY.names
     assert np.array_equal(larger.target_groups()[:len(VOCABULARY.targets)], VOCABULARY.target_groups())
-    assert "architecture=arch3" in larger.words
+    assert "instruction_set=simd512" in larger.words
     larger.check([FIRST, newer])
     with pytest.raises(CheckpointError, match="another vocabulary"):
         VOCABULARY.check([FIRST, newer])
@@ -134,3 +136,25 @@ def test_a_batch_pads_to_the_longest_and_masks_the_padding() -> None:
     assert batch.mask.sum(axis=1).tolist() == [len(short.names), len(long.names)]
     assert not batch.names[0, len(short.names):].any()
     assert np.array_equal(batch.codes[1], long.codes)
+
+
+def test_a_vocabulary_of_facts_goes_on_reading_facts_and_one_of_ratios_sees_no_name_of_a_machine() -> None:
+    old = Vocabulary.build([FIRST, SECOND], [DEVICE], listed="facts")
+    read = Vocabulary(old.names, old.words, old.targets, old.kernels, old.derived)  # as from a checkpoint
+    said = [read.names[name] for name in read.source(PROBLEM, DEVICE).names]
+    assert {"device.architecture", "device.peak_gflops", "device.l2_bytes"} <= set(said)
+    assert read.extended([FIRST], [DEVICE]) == old
+    assert not {"device.architecture", "device.peak_gflops", "device.l2_bytes", "device.bandwidth_gbs"} & {
+        *VOCABULARY.names}
+    twin = dataclasses.replace(DEVICE, name="toy:z", architecture="arch9", model="another")
+    one, other = VOCABULARY.source(PROBLEM, DEVICE), VOCABULARY.source(PROBLEM, twin)
+    assert np.array_equal(one.codes, other.codes)
+    assert np.array_equal(one.words, other.words)
+
+
+def test_a_ratio_is_coded_by_its_magnitude_alone() -> None:
+    device = dataclasses.replace(DEVICE, peak_gflops=512.0, bandwidth_gbs=64.0, vector_bits=512)  # 8 and 32, exactly
+    near = dataclasses.replace(device, peak_gflops=512.1, bandwidth_gbs=64.01)
+    one, other = VOCABULARY.source(PROBLEM, device), VOCABULARY.source(PROBLEM, near)
+    assert np.abs(one.codes - other.codes).max() < 0.001
+    assert np.array_equal(VOCABULARY.with_ratios(one, PROBLEM, near).codes, other.codes)

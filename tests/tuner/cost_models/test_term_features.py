@@ -12,8 +12,8 @@ from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.trees.cost_trees import UNKNOWN
 from seqtune.predictor.trees.cost_trees import features as checkpoint_features
+from seqtune.predictor.trees.machine_columns import UNKNOWN
 from seqtune.tuner.cost_models.analytic import Terms, term_columns, terms_of
 from seqtune.tuner.cost_models.features import features
 from tests.support.devices import device_of

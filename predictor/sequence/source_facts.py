@@ -1,0 +1,72 @@
+"""SourceFacts: the names and values of a source sentence's positions, for a problem on a device.
+
+There are two lists. `facts` has the raw facts of a device: for labels, whose devices are described by data sheets, and
+for older checkpoints. `ratios` has ratios of problem and device instead of cache sizes, measured rates and the word for
+the architecture, so that a device that training lacked is not a word that training lacked. A vocabulary that knows the
+names of ratios uses them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from seqtune.kernels.device import Device
+from seqtune.kernels.operations.feature import Value
+from seqtune.kernels.problem import Problem
+from seqtune.tuner.cost_models.machine_ratios import RATIOS, machine_ratios
+
+SourceList = Literal["facts", "ratios"]
+Facts = list[tuple[str, Value]]  # name and value of each position
+
+RATIO_NAMES = tuple(f"machine.{name}" for name in RATIOS)
+_WORDS = ("backend", "instruction_set", "architecture")
+_NUMBERS = ("threads", "compute_units", "vector_floats", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes",
+            "local_memory", "max_work_group", "peak_gflops", "bandwidth_gbs")
+LARGEST_WORK_GROUP = 1024  # no kernel's parameter is larger; more on a CPU says only which runtime it is
+
+
+def source_facts(problem: Problem, device: Device, listed: SourceList) -> Facts:
+    """The positions of the source sentence of a problem on a device; ratios are the last ones."""
+    ratios = [] if listed == "facts" else ratio_facts(problem, device)
+    return problem_facts(problem) + listed_facts(device, listed) + ratios
+
+
+def listed_facts(device: Device, listed: SourceList) -> Facts:
+    """The positions that describe the device alone."""
+    return device_facts(device) if listed == "facts" else kept_facts(device)
+
+
+def problem_facts(problem: Problem) -> Facts:
+    """The type of the problem and its features, derived quantities included."""
+    return [("type", problem.type), *((f"{problem.type}.{name}", value) for name, value in problem.names().items())]
+
+
+def device_facts(device: Device) -> Facts:
+    """All facts of a device."""
+    return [*((f"device.{name}", getattr(device, name)) for name in _WORDS + _NUMBERS), *_extra(device)]
+
+
+def ratio_facts(problem: Problem, device: Device) -> Facts:
+    """The ratios of a problem and a device, in the order of RATIO_NAMES."""
+    return [(f"machine.{name}", _smooth(ratio)) for name, ratio in machine_ratios(problem, device).items()]
+
+
+def kept_facts(device: Device) -> Facts:
+    """The facts of a device that stand beside ratios: counts, and words that other machines share."""
+    gpu = device.threads == 0
+    facts: Facts = [
+        ("backend", device.backend), ("instruction_set", device.instruction_set), ("threads", device.threads),
+        ("compute_units", device.compute_units), ("vector_floats", device.vector_floats),
+        ("vector_registers", device.vector_registers),
+        ("local_memory", device.local_memory if gpu else 0),  # a CPU's runtime says what it likes
+        ("max_work_group", min(device.max_work_group, LARGEST_WORK_GROUP))]
+    return [*((f"device.{name}", value) for name, value in facts), *_extra(device)]
+
+
+def _extra(device: Device) -> Facts:
+    return [(f"device.{name}", value) for name, value in device.extra]
+
+
+def _smooth(ratio: float | None) -> float | None:
+    """The ratio, never a whole number: the code of a whole number shows its divisors, which a ratio does not have."""
+    return ratio * (1 + 2**-40) if ratio is not None and ratio == int(ratio) else ratio
