@@ -11,7 +11,7 @@ One row per measurement. Columns (Parquet types in SCHEMA):
     seconds        shortest sample of one launch; if the status is not `correct`, null on disk and infinite in memory
     spread         interquartile range / median of the samples
     samples        number of samples; few if the trial was stopped early because it was slow
-    error          max|difference| / max|reference|; null if it was not computed
+    error          max|difference| / max|reference|; null if it was not computed, or left out of a reduced file
     build_seconds  seconds of the compiler; 0 if an earlier build was reused
     run            purpose of the measurement: a strategy, or `final`, `verify` or `again` for an intended repetition
     toolchain      Device.toolchain when measured
@@ -55,6 +55,8 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from .journal import REPEATED, Journal
+from .machines import device_labels, named_devices, other_machines, separated
+from .provenance import joined
 from .record import Measurement, Record, Status
 
 VERSION = 1
@@ -119,7 +121,7 @@ class Dataset:
                 columns[name].append(value)
         problems = {problem.key: problem for problem in journal.problems()}
         if left_out:
-            warnings.warn(_other_machines(left_out), SeqtuneWarning, stacklevel=2)
+            warnings.warn(other_machines(left_out), SeqtuneWarning, stacklevel=2)
         return cls(_frame(columns), devices, problems, frozenset(held_out), dict(provenance or {}))
 
     @classmethod
@@ -192,36 +194,42 @@ class Dataset:
     def merge(self, other: Dataset) -> Dataset:
         """Merge two data sets. If both have a trial, the first one is kept; all repetitions are kept.
 
-        A problem is held out if one of the two holds it out.
+        A problem is held out if one of the two holds it out. Devices of two machines that share a key are kept apart.
         """
-        rows = pd.concat([self.rows, other.rows], ignore_index=True)
-        trial = ["device", "problem", "kernel", "kernel_version", "configuration", "toolchain"]
-        again = rows.duplicated()
-        again |= rows[~rows["run"].isin(REPEATED)].duplicated(trial).reindex(rows.index, fill_value=False)
-        return Dataset(rows[~again].reset_index(drop=True), {**other.devices, **self.devices},
-                       {**other.known_problems, **self.known_problems}, self.held_out | other.held_out,
-                       {**other.provenance, **self.provenance}, {**other.kernels, **self.kernels})
+        others = separated(self.devices, other.devices)
+        keys = {key: device.key for key, device in others.items() if device.key != key}
+        theirs = other.rows.assign(device=other.rows["device"].replace(keys)) if keys else other.rows
+        rows = pd.concat([self.rows, theirs], ignore_index=True)
+        devices = {**{device.key: device for device in others.values()}, **self.devices}
+        if len(devices) < len(self.devices) + len(others):  # else no trial is in both
+            trial = ["device", "problem", "kernel", "kernel_version", "configuration", "toolchain"]
+            again = rows.duplicated()
+            again |= rows[~rows["run"].isin(REPEATED)].duplicated(trial).reindex(rows.index, fill_value=False)
+            rows = rows[~again].reset_index(drop=True)
+        return Dataset(rows, devices, {**other.known_problems, **self.known_problems}, self.held_out | other.held_out,
+                       joined(self.provenance, other.provenance), {**other.kernels, **self.kernels})
 
     def on(self, device: str) -> Dataset:
         """The same data set with only the rows of a device (its key)."""
         return replace(self, rows=self.rows[self.rows["device"] == device].reset_index(drop=True))
 
     def named(self, name: str) -> list[str]:
-        """The keys of the devices with this name, key, or beginning of a name (`llvm:sse`); `recorded:` is optional."""
-        wanted = name.strip().lower()
-        return [key for key, device in self.devices.items() if key.lower() == wanted
-                or f"{device.name.lower()}:".startswith((f"{wanted}:", f"recorded:{wanted}:"))]
+        """The keys of the devices with this name, key or label; see `machines.named_devices`."""
+        return named_devices(self.devices, name)
 
     def device(self, name: str | None) -> Device:
-        """The device that `named` finds for the name, or the only device if it is None. Raises DeviceError."""
+        """The device that `named` finds for the name, or the only device if it is None. Raises DeviceError.
+
+        If several machines have a device of that name, it is the one with the most rows.
+        """
         devices = [self.devices[key] for key in (self.devices if name is None else self.named(name))]
+        if len(devices) > 1 and name is not None and len({device.name for device in devices}) == 1:
+            return max(devices, key=lambda device: int((self.rows["device"] == device.key).sum()))
         if len(devices) == 1:
             return devices[0]
-        names = [device.name for device in self.devices.values()]
-        listed = ", ".join(names if len(set(names)) == len(names) else self.devices) or "none"
-        count = "several devices are" if devices else "no device"
-        complaint = "name a device" if name is None else f"{count} {name!r:.60}"
-        raise DeviceError(f"{complaint}; the data set has {listed}")
+        listed = ", ".join(device_labels(self.devices.values()).values()) or "none"
+        found = "name a device" if name is None else f"{'several devices are' if devices else 'no device'} {name!r:.60}"
+        raise DeviceError(f"{found}; the data set has {listed}")
 
     def problems(self) -> list[Problem]:
         """The problems that have rows, in the order of their keys."""
@@ -263,12 +271,6 @@ def configuration(kernel: str, settings: str) -> Configuration:
     raise FormatError(f"not a configuration: {settings[:60]!r}")
 
 
-def _other_machines(left_out: Mapping[tuple[str, str], int]) -> str:
-    listed = "; ".join(f"{count} of {name} with {machine}" for (name, machine), count in left_out.items())
-    return ("records of another machine than the one whose device facts the journal stores are left out "
-            f"({listed}): run `seqtune export` on that machine's own journal")
-
-
 def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:
     frame = pd.DataFrame({name: columns[name] for name in SCHEMA.names})
     return frame.astype(TYPES)
@@ -276,10 +278,7 @@ def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:
 
 def _checked(frame: pd.DataFrame, path: Path, devices: Mapping[str, Device],
              problems: Mapping[str, Problem]) -> pd.DataFrame:
-    """Convert rows from their form on disk: plain strings, infinite seconds for failures.
-
-    Raises FormatError if a value is missing, or refers to a device or problem that the file does not describe.
-    """
+    """Convert rows from their form on disk: plain strings, infinite seconds for failures. Raises FormatError."""
     for name in SCHEMA.names:
         if SCHEMA.field(name).type == _WORD:
             frame[name] = frame[name].astype(object)

@@ -1,4 +1,4 @@
-"""Marks in the provenance of a data set that say how far it may be trusted."""
+"""The provenance of a data set: any words about its source, and marks that say how far it may be trusted."""
 
 from __future__ import annotations
 
@@ -13,3 +13,9 @@ def check_measured(provenance: Mapping[str, str], source: object) -> None:
     """Raise MisuseError if a data set holds the answers of a dry run, which no model may learn and nobody may ship."""
     if "dry_run" in provenance:
         raise MisuseError(f"{source} holds the answers of a dry run, not measurements; run gpu-day on a GPU")
+
+
+def joined(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
+    """The provenance of two data sets together; where the words differ, both are listed."""
+    return {name: "; ".join(dict.fromkeys(part[name] for part in (first, second) if name in part))
+            for name in {**first, **second}}

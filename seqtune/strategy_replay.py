@@ -110,13 +110,14 @@ def recorded_spaces(data: Dataset, transfer: str | None = None, spaces: Sequence
 
     The options are those of `replay`. Raises MisuseError if no space remains.
     """
+    from seqtune.data.machines import device_labels
     from seqtune.data.measured_tasks import measured_tasks
     from seqtune.tuner.simulation import RecordedSpace
 
     if transfer not in (None, *TRANSFERS):
         raise MisuseError(f"no transfer {transfer!r:.40}; there are {', '.join(TRANSFERS)}")
     devices = [name.removeprefix(PREFIX) for name in devices]
-    wanted = [key for key, device in data.devices.items() if _device_name(device) in devices]
+    wanted = [key for name in devices for key in data.named(name)]
     if wanted and transfer != "leave-device-out":
         data = replace(data, rows=data.rows[data.rows["device"].isin(wanted)])
     declared = tuple(data.kernels.values())
@@ -125,7 +126,7 @@ def recorded_spaces(data: Dataset, transfer: str | None = None, spaces: Sequence
         raise MisuseError(f"there is nothing to search: {_why_nothing(data)}")
     names = _names(tasks)
     selected = [(measured, space, device) for measured, (space, device) in zip(tasks, names, strict=True)
-                if (not spaces or space in spaces) and (not devices or device in devices)]
+                if (not spaces or space in spaces) and (not devices or measured.device.key in wanted)]
     if not selected:
         recorded = sorted(map(" on ".join, names))
         more = f" and {len(recorded) - MAX_LISTED} more" if len(recorded) > MAX_LISTED else ""
@@ -139,7 +140,8 @@ def recorded_spaces(data: Dataset, transfer: str | None = None, spaces: Sequence
     if not remaining:
         conditions = ["was measured completely"] * complete + ["is held out from training"] * held_out
         raise MisuseError(f"of the selected spaces ({len(selected)}), none {' and '.join(conditions)}")
-    return remaining
+    labels = device_labels(recorded.task.device for recorded in remaining)  # machines can share a device's name
+    return [replace(recorded, device=_plain(labels[recorded.task.device.key])) for recorded in remaining]
 
 
 def _names(tasks: Sequence[MeasuredTask]) -> list[tuple[str, str]]:
@@ -154,13 +156,13 @@ def _names(tasks: Sequence[MeasuredTask]) -> list[tuple[str, str]]:
     for measured in tasks:
         kernel = kernels.get(measured.problem)
         names.append((measured.problem.key if kernel is None or counts[kernel] > 1 else str(kernel),
-                      _device_name(measured.device)))
+                      _plain(measured.device.name)))
     return names
 
 
-def _device_name(device: Device) -> str:
+def _plain(name: str) -> str:
     """The name of a device in rows: a recorded device's name without its prefix."""
-    return device.name.removeprefix(PREFIX)
+    return name.removeprefix(PREFIX)
 
 
 def _is_history(other: MeasuredTask, measured: MeasuredTask, transfer: str) -> bool:

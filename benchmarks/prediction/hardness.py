@@ -33,16 +33,15 @@ def measure_hardness(path: Path | None) -> list[Row]:
     from seqtune.predictor.times.evaluation import outcomes
 
     data = read_dataset(path)
-    fixed_and_random = {(outcome.problem, outcome.device): outcome.log_shares
-                        for outcome in outcomes(data, None, ("random", "fixed"), (0, *PICKS),
-                                            progress=lambda step: print(step, file=sys.stderr))}
+    fixed_and_random = outcomes(data, None, ("random", "fixed"), (0, *PICKS),
+                                progress=lambda step: print(step, file=sys.stderr))
     rows = []
-    for measured in measured_tasks(data, held_out=True):
+    for measured, outcome in zip(measured_tasks(data, held_out=True), fixed_and_random, strict=True):
         shares = measured.shares()[measured.known]
-        log_shares = fixed_and_random[measured.label]
+        log_shares = outcome.log_shares
         fastest_family = measured.task[int(np.nanargmin(measured.seconds))].kernel
         rows.append({
-            "device": measured.device.name, "problem": measured.problem.brief(), "type": measured.problem.type,
+            "device": outcome.device, "problem": measured.problem.brief(), "type": measured.problem.type,
             "configurations": len(measured.task), "measured": int(measured.known.sum()), "family": fastest_family,
             "near": float((shares >= NEAR).mean()), "median": float(np.median(shares)),
             **{f"random_{count}": math.exp(log_shares["random", count]) for count in PICKS},

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
+from seqtune.data.machines import device_labels
 from seqtune.data.measured_tasks import Data, counted, measured_tasks
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.kernels.device import Device
@@ -72,12 +73,12 @@ def outcomes(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = 
     if measure is not None:
         if queries is None:
             queries = [(measured.problem, measured.device) for measured in held_out]
-        recorded = {measured.label: measured for measured in (*training, *held_out)}
+        recorded = {(measured.problem.key, measured.device.key): measured for measured in (*training, *held_out)}
         live: list[Outcome] = []
         failed: SeqtuneError | None = None
         for problem, device in queries:
             try:
-                known = recorded.get((problem.key, device.name))
+                known = recorded.get((problem.key, device.key))
                 live.append(_live(problem, device, proposers, methods, counts, measure, options, known))
             except SeqtuneError as error:
                 if type(error) is not SeqtuneError:
@@ -91,16 +92,21 @@ def outcomes(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = 
     if not held_out:
         raise MisuseError("the data set holds out no problem that a kernel here solves; nothing to evaluate on")
     replayed: list[Outcome] = []
+    labels = device_labels(measured.device for measured in held_out)
     for number, measured in enumerate(held_out, start=1):
         progress(f"problem {number} of {len(held_out)}: {measured.problem.brief()} on {measured.device.name}")
-        replayed.append(_replayed(measured, proposers, methods, counts))
+        outcome = _replayed(measured, proposers, methods, counts)
+        replayed.append(replace(outcome, device=labels[measured.device.key]))
     return replayed
 
 
 def judge(data: Data, checkpoint: Predictor, counts: Sequence[int] = COUNTS) -> list[Outcome]:
     """Evaluate only the checkpoint on the held-out problems, of which there may be none."""
     proposers: dict[str, Predictor] = {OURS: checkpoint}
-    return [_replayed(measured, proposers, [OURS], counts) for measured in measured_tasks(data, held_out=True)]
+    held_out = measured_tasks(data, held_out=True)
+    labels = device_labels(measured.device for measured in held_out)
+    return [replace(_replayed(measured, proposers, [OURS], counts), device=labels[measured.device.key])
+            for measured in held_out]
 
 
 def check_methods(methods: Sequence[str]) -> None:

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seqtune.data.dataset import Dataset
+from seqtune.data.journal import Journal
+from seqtune.data.machines import device_labels
+from seqtune.data.record import Measurement, Record, Status
+from seqtune.errors import DeviceError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+
+HERE = Device("test:1", "test", "paper", "none", model="T", toolchain="t1", l3_bytes=1 << 20)
+PROBLEM = Problem.make("gemm", m=3, n=4, k=5)
+
+
+def measured(path: Path, device: Device, *seconds: float) -> Dataset:
+    """A data set with a trial for each time."""
+    with Journal(path) as journal:
+        journal.add_device(device)
+        for tile, time in enumerate(seconds):
+            journal.add(Record(PROBLEM, device.key, 1, Configuration.of("test.k", {"tile": tile}), "t1",
+                               Measurement(Status.CORRECT, (time,)), machine=device.fingerprint))
+        return Dataset.from_journal(journal, {"machine": f"L3 {device.l3_bytes}"})
+
+
+def test_machines_that_share_a_key_are_kept_apart(tmp_path: Path) -> None:
+    there = replace(HERE, l3_bytes=1 << 25)
+    assert there.key == HERE.key
+    both = measured(tmp_path / "a", HERE, 1.0, 2.0).merge(measured(tmp_path / "b", there, 0.1, 0.2, 0.3))
+    assert [device.l3_bytes for device in both.devices.values()] == [1 << 25, 1 << 20]
+    assert all(key == device.key for key, device in both.devices.items())
+    assert sorted(both.on(HERE.key).rows["seconds"]) == [1.0, 2.0]
+    other, = (key for key in both.devices if key != HERE.key)
+    assert sorted(both.on(other).rows["seconds"]) == pytest.approx([0.1, 0.2, 0.3])
+    assert both.provenance == {"machine": f"L3 {1 << 20}; L3 {1 << 25}"}
+    both.write(tmp_path / "both.parquet")
+    assert Dataset.read(tmp_path / "both.parquet").devices == both.devices
+    assert len(both.merge(measured(tmp_path / "c", HERE, 1.0, 2.0))) == len(both)  # the same trials again
+
+
+def test_a_name_that_machines_share_means_the_one_with_most_rows_and_a_label_any(tmp_path: Path) -> None:
+    there = replace(HERE, architecture="stone")
+    both = measured(tmp_path / "a", HERE, 1.0).merge(measured(tmp_path / "b", there, 0.1, 0.2))
+    assert both.device("test:1") == there
+    assert both.device("test:1 paper") == HERE
+    assert both.named("test:1") == [there.key, HERE.key]
+    with pytest.raises(DeviceError, match="the data set has test:1 stone, test:1 paper"):
+        both.device("test:2")
+
+
+def test_a_label_is_as_short_as_it_can_be() -> None:
+    other, far = replace(HERE, architecture="stone"), replace(HERE, architecture="stone", model="U")
+    assert device_labels([HERE, replace(HERE, name="test:2")]) == {HERE.key: "test:1", "test:2 paper T x1": "test:2"}
+    assert device_labels([HERE, other]) == {HERE.key: "test:1 paper", other.key: "test:1 stone"}
+    assert device_labels([HERE, other, far, HERE]) == {
+        HERE.key: "test:1 paper", other.key: other.key, far.key: far.key}
