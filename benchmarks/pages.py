@@ -25,6 +25,7 @@ PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it f
     "resnet18_layers": "benchmarks.kernels.resnet18_layers:page",
     "gemm": "benchmarks.kernels.gemm:page",
     "opencl_layers": "benchmarks.kernels.opencl_layers:page",
+    "runtime_speed": "benchmarks.kernels.runtime_speed:page",
     "end_to_end": "benchmarks.kernels.end_to_end:page",
     "latency": "benchmarks.speed.latency:page",
     "miopen_latency": "benchmarks.speed.miopen_latency:page",

@@ -6,7 +6,8 @@ buffers without margins; it finds data races, reads and writes outside buffers, 
 reach. No time is taken.
 
 A runtime other than PoCL is found by `--library`, or by INTEL_OPENCL_LIBRARY or OCLGRIND_LIBRARY, or where the system's
-own folder of OpenCL vendors names it. Exit code 1 says that something was wrong.
+own folder of OpenCL vendors names it; Intel's also where the extra `intel-opencl` is installed. Exit code 1 says that
+something was wrong.
 """
 
 from __future__ import annotations

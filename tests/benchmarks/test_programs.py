@@ -12,15 +12,15 @@ import pytest
 
 from benchmarks.common.contest import Contestant, rows_of, take_turns
 from benchmarks.common.report import apart
-from benchmarks.kernels import end_to_end, gemm, opencl_layers, resnet18_layers
+from benchmarks.kernels import end_to_end, gemm, opencl_layers, resnet18_layers, runtime_speed
 from benchmarks.prediction import hardness
 from benchmarks.prediction.results import draw, table
 from tests.support.paths import ROOT
 
 PROGRAMS = ("results", "new_device", "resnet18_layers", "gemm", "opencl_layers", "end_to_end", "latency",
             "hardness", "shipped_data", "search", "space_building", "miopen_paper", "miopen_gpu", "miopen_latency",
-            "miopen_decodes", "live_search", "across", "pages", "runtimes", "gpu_day", "launches",
-            "analytic_gemm", "served_choices", "gpu_wheels", "shim")
+            "miopen_decodes", "live_search", "across", "pages", "runtimes", "runtime_speed", "gpu_day",
+            "launches", "analytic_gemm", "served_choices", "gpu_wheels", "shim")
 
 
 def rows(share: float, low: float) -> list[dict[str, object]]:
@@ -114,15 +114,26 @@ def test_every_kernel_table_and_figure_can_be_drawn(tmp_path: Path) -> None:
     label = next(iter(gemm.SHAPES))
     products = timed(label, 1, mm=3.0, onednn_packed=2.0, llvm__gemm=1.0)
     opencl = timed("C1", 2, onednn=8.0, conv2d_channels_last=9.0, opencl__direct=10.0)
+    runtimes = [{**row, "device": device, "default": method == "default", "kernel": "opencl.direct"}
+                for device in ("opencl:cpu", "opencl:intel-cpu") for method in ("default", "opencl.direct")
+                for row in timed("C1", 2, **{method: 2.0 if device == "opencl:cpu" else 4.0})]
     models = [{"model": "ResNet-18", "threads": 2, "method": name, "seconds": one, "error": 0.0}
               for name, one in (("eager", 2.0), ("seqtune", 1.0))]
     for module, rows in ((resnet18_layers, LAYERS + resnet18_layers.summaries(LAYERS)),
                          (gemm, products + gemm.summaries(products)),
                          (opencl_layers, [*opencl, opencl_layers.summary(opencl)]),
+                         (runtime_speed, runtimes),
                          (end_to_end, [*models, {"model": "ResNet-18", "method": "ratios", "ratio_eager": 2.0}])):
         assert module.table(rows).startswith("|")
         module.draw(rows, tmp_path / "figure.svg")
         assert (tmp_path / "figure.svg").stat().st_size > 1000
+
+
+def test_runtimes_are_compared_by_their_best_kernels_defaults_included() -> None:
+    rows = [{"layer": layer, "device": device, "seconds": seconds} for layer, device, seconds in (
+        ("C1", "a", 4.0), ("C1", "a", 2.0), ("C1", "b", 1.0), ("C2", "a", 2.0), ("C2", "b", 16.0), ("C2", "b", 32.0))]
+    assert runtime_speed.best_seconds(rows) == {"C1": {"a": 2.0, "b": 1.0}, "C2": {"a": 2.0, "b": 16.0}}
+    assert runtime_speed.speed(rows, "b") == pytest.approx((2 / 1 * 2 / 16) ** 0.5)
 
 
 def test_hardness_is_a_line_per_device_and_type() -> None:

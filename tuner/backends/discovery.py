@@ -16,6 +16,8 @@ from seqtune.kernels.registry import can_compile
 
 from .backend import BACKENDS
 
+EXTRAS = {"opencl:intel-cpu": "intel-opencl"}  # a device -> the extra of seqtune that brings its runtime
+
 
 @lru_cache(maxsize=16)
 def _discover(backend: str) -> tuple[tuple[Device, ...], str | None]:
@@ -82,6 +84,8 @@ def find(name: str) -> Device:
         reason = reason or (None if present else "no device found")
     if (gpu := accelerators.described(backend, rest)) is not None:
         return gpu
+    if reason is None and (extra := EXTRAS.get(name.strip().lower())) is not None:
+        raise DeviceError(f"no device {name!r:.60} here: its runtime is an extra, pip install 'seqtune[{extra}]'")
     unavailable = f"{backend} is unavailable here: {reason}" if reason else ""
     if backend in accelerators.BACKENDS:
         raise DeviceError(f"no device {name!r:.60}; {_near(backend, rest)}{unavailable and '; ' + unavailable}")

@@ -20,8 +20,12 @@ def head(vector: int) -> str:
     """
     floats = "float" if vector == 1 else f"float{vector}"
     # min_vector_width: without it LLVM splits float16 in two on the CPUs where it prefers 256 bits.
+    # intel_vec_len_hint(1): without it Intel's compiler for CPUs computes 4 to 16 work-items at once, each vector in as
+    # many registers, although the work-group has one work-item: kernels are slower and take ten times as long to build.
     return f"""\
-#ifdef __AVX512F__
+#ifdef cl_intel_vec_len_hint
+#define WIDE __attribute__((intel_vec_len_hint(1)))
+#elif defined(__AVX512F__)
 #define WIDE __attribute__((min_vector_width(512)))
 #else
 #define WIDE

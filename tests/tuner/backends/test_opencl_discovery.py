@@ -15,7 +15,6 @@ import pytest
 
 from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
-from seqtune.tuner.backends import measured_rates as rates
 from seqtune.tuner.backends.opencl import backend as opencl
 from seqtune.tuner.backends.opencl import discovery as opencl_facts
 from seqtune.tuner.backends.opencl import pocl
@@ -81,19 +80,6 @@ def test_where_the_cache_folder_cannot_be_written_pocl_gets_a_temporary_one(
     monkeypatch.delenv("POCL_CACHE_DIR")
     pocl.prepare()
     assert os.environ["POCL_CACHE_DIR"] == str(tmp_path)
-
-
-@pytest.mark.parametrize("damage", ["", "[1]", '{"key": 5}', '{"key": {"peak_gflops": "much"}}', "\x00"])
-def test_a_damaged_cache_of_rates_is_measured_anew(
-        monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: str) -> None:
-    measured = {"vector_bits": 256.0, "peak_gflops": 2.0, "bandwidth_gbs": 3.0}
-    monkeypatch.setattr(rates, "user_cache_dir", lambda _: str(tmp_path))
-    monkeypatch.setattr(opencl_facts, "_measure", lambda *_: measured)
-    (tmp_path / "opencl.json").write_text(damage)
-    assert opencl_facts._rates(None, None, "key") == measured
-    monkeypatch.setattr(opencl_facts, "_measure", lambda *_: pytest.fail("it is in the cache"))
-    assert opencl_facts._rates(None, None, "key") == measured
-    assert [path.name for path in tmp_path.iterdir()] == ["opencl.json"]
 
 
 def test_a_cpu_that_llvm_does_not_know_gets_the_name_of_a_cpu_that_it_knows() -> None:

@@ -1,4 +1,5 @@
-"""The opencl backend: any OpenCL device, through pyopencl. With PoCL, which pip installs, every CPU is one.
+"""The opencl backend: any OpenCL device, through pyopencl. With PoCL, which pip installs, every CPU is one; with
+Intel's runtime, an extra, a second one.
 
 Programs are built once per source and process. PoCL compiles a kernel again at its first launch with a work-group
 shape. Therefore `build` launches once, too, and `build_seconds` includes that launch.
@@ -23,7 +24,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..backend import BuildError, LaunchError, wall_clock
-from .discovery import devices, error_line, handle, load, unavailable
+from .discovery import devices, handle, load, unavailable
+from .programs import build, error_line
 
 __all__ = ["OpenCLBackend", "OpenCLExecutable", "devices", "unavailable"]
 
@@ -66,10 +68,7 @@ class OpenCLBackend:
     def program(self, source: KernelSource) -> Any:
         """The program of a source, built once per process. Raises BuildError."""
         if source not in self.programs:
-            try:
-                self.programs[source] = self.cl.Program(self.context, source.text).build(options=list(source.options))
-            except self.cl.Error as error:
-                raise BuildError(error_line(error)) from None
+            self.programs[source] = build(self.cl, self.context, source.text, source.options)
         return self.programs[source]
 
     def close(self) -> None:

@@ -1,0 +1,148 @@
+"""OpenCL runtimes that pip installed: their libraries are found, and the ICD loader is told, without losing others."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqtune.errors import DeviceError
+from seqtune.kernels.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernels_for
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.backends import discovery as all_devices
+from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.backends.opencl import discovery, pocl, programs, vendors
+from seqtune.tuner.backends.opencl.backend import OpenCLBackend
+from seqtune.tuner.measuring.timing import check, prepare
+from tests.support.oddities import CPU
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An environment with Intel's package, a system with two runtimes, and no settings; returns its folder."""
+    packages = tmp_path / "lib" / "python3" / "site-packages"
+    metadata = packages / "intel_opencl_rt-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: intel-opencl-rt\nVersion: 1.0\n")
+    (metadata / "RECORD").write_text("../../libintelocl.so,,\n../../../etc/OpenCL/vendors/intel-cpu.icd,,\n")
+    system, own = tmp_path / "system", tmp_path / "etc" / "OpenCL" / "vendors"
+    for folder in (system, own):
+        folder.mkdir(parents=True)
+    for path in (tmp_path / "lib" / "libintelocl.so", tmp_path / "libgpu.so"):
+        path.touch()
+    (system / "gpu.icd").write_text(f"{tmp_path}/libgpu.so\n")
+    (system / "named.icd").write_text("libnamed.so.1\n")
+    (system / "empty.icd").write_text("")
+    (system / "again.icd").write_text(f"{tmp_path}/lib/libintelocl.so")
+    (own / "intel-cpu.icd").write_text("/opt/of/the/machine/that/built/it/libintelocl.so\n")
+    monkeypatch.setattr(sys, "path", [str(packages), *sys.path])
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(vendors, "SYSTEM", system)
+    monkeypatch.setattr(vendors, "user_cache_dir", lambda _: str(tmp_path / "cache"))
+    for variable in (vendors.VARIABLE, "OPENCL_VENDOR_PATH"):
+        monkeypatch.setenv(variable, "")
+        monkeypatch.delenv(variable)
+    return tmp_path
+
+
+def test_the_loader_finds_the_installed_runtime_and_all_that_it_found_before(environment: Path) -> None:
+    vendors.prepare()
+    folder = Path(os.environ[vendors.VARIABLE])
+    assert {path.name: path.read_text().strip() for path in folder.iterdir()} == {
+        "intel-opencl-rt.icd": str(environment / "lib" / "libintelocl.so"), "gpu.icd": str(environment / "libgpu.so"),
+        "named.icd": "libnamed.so.1"}
+    assert folder.is_relative_to(environment / "cache")
+
+
+def test_a_folder_that_the_user_named_stays(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(vendors.VARIABLE, "theirs")
+    vendors.prepare()
+    assert os.environ[vendors.VARIABLE] == "theirs"
+
+
+def test_without_a_library_the_loader_is_left_alone(environment: Path) -> None:
+    (environment / "lib" / "libintelocl.so").unlink()
+    vendors.prepare()
+    assert vendors.VARIABLE not in os.environ
+    assert vendors.installed() == {}
+
+
+def test_where_the_cache_folder_cannot_be_written_the_files_lie_in_a_temporary_one(
+        environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (environment / "cache").touch()
+    (environment / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.mkdtemp", lambda prefix: str(environment / "temporary"))
+    monkeypatch.setattr("atexit.register", lambda *_, **__: None)
+    vendors.prepare()
+    assert os.environ[vendors.VARIABLE] == str(environment / "temporary")
+    assert (environment / "temporary" / "intel-opencl-rt.icd").is_file()
+
+
+def test_two_runtimes_on_one_cpu_are_two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = types.SimpleNamespace(name="AMD EPYC", type=2)
+    platforms = [types.SimpleNamespace(name=name, get_devices=lambda: [handle])
+                 for name in ("Intel(R) OpenCL", "A third", pocl.NAME)]
+    cl = types.SimpleNamespace(Error=RuntimeError, device_type=types.SimpleNamespace(GPU=4),
+                               get_platforms=lambda: platforms)
+    monkeypatch.setattr(discovery, "_facts", lambda cl, name, *_: replace(CPU, name=name))
+    monkeypatch.setattr(pocl, "unavailable", lambda: None)
+    assert list(discovery.discover(cl).devices) == ["opencl:cpu", "opencl:intel-cpu", "opencl:amd-epyc"]
+
+
+def test_a_device_whose_runtime_is_missing_is_refused_with_the_name_of_the_extra(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(all_devices, "_discover", lambda backend: ((CPU,), None))
+    with pytest.raises(DeviceError, match=r"pip install 'seqtune\[intel-opencl\]'"):
+        all_devices.find("opencl:intel-cpu")
+
+
+def test_remarks_of_the_compiler_do_not_become_a_warning() -> None:
+    class Warned(UserWarning):
+        pass
+
+    class Program:
+        def __init__(self, context: Any, text: str) -> None:
+            self.text = text
+
+        def build(self, options: list[str]) -> Program:
+            warnings.warn("Non-empty compiler output encountered.", Warned, stacklevel=2)
+            return self
+
+    cl = types.SimpleNamespace(CompilerWarning=Warned, Error=RuntimeError, Program=Program)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert programs.build(cl, None, "text", []).text == "text"
+
+
+@pytest.fixture(scope="module")
+def intel() -> Device:
+    """The device of Intel's runtime; tests that need it are skipped without the extra."""
+    if not vendors.installed():
+        pytest.skip("Intel's OpenCL runtime is not installed: pip install 'seqtune[intel-opencl]'")
+    if (reason := opencl.unavailable()) is not None:
+        pytest.skip(reason)
+    return next(device for device in opencl.devices() if device.name == "opencl:intel-cpu")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("problem", [
+    Problem.make("conv2d", n=1, c=20, h=9, w=10, k=34, r=3, s=3, pad_h=1, pad_w=1, bias="yes", activation="relu"),
+    Problem.make("gemm", m=33, n=40, k=24, trans_b="yes"),
+], ids=str)
+def test_the_safe_defaults_are_right_on_intels_runtime(intel: Device, problem: Problem) -> None:
+    backend = OpenCLBackend(intel)
+    operands, expected = prepare(problem)
+    for family in kernels_for(problem, intel):
+        executable = backend.build(problem, family, SearchSpace(family, problem, intel).default)
+        checked, _ = check(executable, operands, expected)
+        executable.close()
+        assert not checked.message
+    backend.close()
