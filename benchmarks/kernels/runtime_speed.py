@@ -78,7 +78,8 @@ def table(rows: Sequence[Row]) -> str:
     best, lines = best_seconds(rows), []
     for layer, devices in best.items():
         for device, seconds in devices.items():
-            row = next(row for row in rows if row["seconds"] == seconds and row["device"] == device)
+            row = next(row for row in rows
+                       if (row["layer"], row["device"], row["seconds"]) == (layer, device, seconds))
             default = next(row["seconds"] for row in rows
                            if row["layer"] == layer and row["device"] == device and row["default"])
             lines.append([layer, device, f"{seconds * 1e6:.0f}", f"{row['gflops']:.0f}", f"{default * 1e6:.0f}",
