@@ -6,6 +6,7 @@ Backend, instruction set and threads make a device's identity, so one CPU gives 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +15,8 @@ from seqtune.errors import FormatError
 from .operations.feature import LARGEST_NUMBER
 
 Fact = int | float | str
+PROBED = ("l1_gbs", "l2_gbs", "l3_gbs", "wake_microseconds", "gather_nanoseconds")  # facts that older files lack
+MEASURED = ("peak_gflops", "bandwidth_gbs", *PROBED)  # facts that differ from one measurement to the next
 _KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
 
 
@@ -37,6 +40,11 @@ class Device:
     max_work_group: int = 0  # work-items
     peak_gflops: float = 0.0  # measured fp32, all threads
     bandwidth_gbs: float = 0.0  # measured, from memory
+    l1_gbs: float = 0.0  # measured reads of all threads, each from its own first-level cache; 0: not known
+    l2_gbs: float = 0.0
+    l3_gbs: float = 0.0
+    wake_microseconds: float = 0.0  # measured: to start all threads on a launch and to wait for them
+    gather_nanoseconds: float = 0.0  # measured: to gather one number from every second one of a cached row
     toolchain: str = ""  # the compiler: "llvmlite 0.50 LLVM 22.1"; part of a cache key
     extra: tuple[tuple[str, Fact], ...] = field(default=())
 
@@ -71,9 +79,13 @@ class Device:
         }
 
     def to_json(self) -> dict[str, Fact | dict[str, Fact]]:
-        """The facts as a flat JSON object, except that `extra` is an object in it."""
+        """The facts as a flat JSON object, except that `extra` is an object in it.
+
+        Facts of PROBED that are not known are left out, so that older versions read files without them.
+        """
         facts: dict[str, Fact | dict[str, Fact]] = {
-            name: getattr(self, name) for name in self.__dataclass_fields__ if name != "extra"}
+            name: getattr(self, name) for name in self.__dataclass_fields__
+            if name != "extra" and (name not in PROBED or getattr(self, name))}
         facts["extra"] = dict(self.extra)
         return facts
 
@@ -89,7 +101,8 @@ class Device:
                 raise FormatError(f"a device has no fact {name!r:.40}")
             elif isinstance(value, _KINDS.get(str(fields[name].type), ())) and not isinstance(value, bool):
                 _fact(name, value)
-                values[name] = float(value) if isinstance(value, int) and fields[name].type == "float" else value
+                values[name] = _rate(name, float(value)) if isinstance(value, int | float) and name in MEASURED \
+                    else value
             else:
                 raise FormatError(f"device fact {name}={value!r:.40} is not of type {fields[name].type}")
         for name in ("name", "backend", "architecture", "instruction_set"):
@@ -101,6 +114,12 @@ class Device:
             if name in own:
                 raise FormatError(f"the extra device fact {name} would hide the device's own {name}={own[name]!r:.40}")
         return device
+
+
+def _rate(name: str, value: float) -> float:
+    if not 0 <= value < math.inf:
+        raise FormatError(f"device fact {name}={value} is not a rate: finite, and not negative")
+    return value
 
 
 def _fact(name: object, value: object) -> Fact:

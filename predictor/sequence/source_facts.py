@@ -8,6 +8,7 @@ names of ratios uses them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from seqtune.kernels.device import Device
@@ -25,10 +26,9 @@ _NUMBERS = ("threads", "compute_units", "vector_floats", "vector_registers", "l1
 LARGEST_WORK_GROUP = 1024  # no kernel's parameter is larger; more on a CPU says only which runtime it is
 
 
-def source_facts(problem: Problem, device: Device, listed: SourceList) -> Facts:
-    """The positions of the source sentence of a problem on a device; ratios are the last ones."""
-    ratios = [] if listed == "facts" else ratio_facts(problem, device)
-    return problem_facts(problem) + listed_facts(device, listed) + ratios
+def source_facts(problem: Problem, device: Device, listed: SourceList, ratios: Sequence[str]) -> Facts:
+    """The positions of the source sentence of a problem on a device; the named ratios are the last ones."""
+    return [*problem_facts(problem), *listed_facts(device, listed), *ratio_facts(problem, device, ratios)]
 
 
 def listed_facts(device: Device, listed: SourceList) -> Facts:
@@ -46,9 +46,12 @@ def device_facts(device: Device) -> Facts:
     return [*((f"device.{name}", getattr(device, name)) for name in _WORDS + _NUMBERS), *_extra(device)]
 
 
-def ratio_facts(problem: Problem, device: Device) -> Facts:
-    """The ratios of a problem and a device, in the order of RATIO_NAMES."""
-    return [(f"machine.{name}", _smooth(ratio)) for name, ratio in machine_ratios(problem, device).items()]
+def ratio_facts(problem: Problem, device: Device, names: Sequence[str]) -> Facts:
+    """The named ratios of a problem and a device; the names are some of RATIO_NAMES."""
+    if not names:
+        return []
+    ratios = machine_ratios(problem, device)
+    return [(name, _smooth(ratios[name.removeprefix("machine.")])) for name in names]
 
 
 def kept_facts(device: Device) -> Facts:

@@ -143,7 +143,7 @@ class Vocabulary:
 
     def source(self, problem: Problem, device: Device) -> Sentence:
         """The source sentence of a problem on a device. Unknown names and words become <unknown>."""
-        facts = source_facts(problem, device, self.listed)
+        facts = source_facts(problem, device, self.listed, self.ratios)
         numbers = {name: value for name, value in facts if isinstance(value, int | float)}
         return Sentence(
             np.array([self._name.get(name, UNKNOWN) for name, _ in facts], dtype=np.int64),
@@ -157,10 +157,10 @@ class Vocabulary:
 
         A vocabulary without ratios returns the sentence as it is.
         """
-        if self.listed != "ratios":
+        if not self.ratios:
             return sentence
         changed = sentence.codes.copy()
-        changed[-len(RATIO_NAMES):] = codes([value for _, value in ratio_facts(problem, device)])
+        changed[-len(self.ratios):] = codes([value for _, value in ratio_facts(problem, device, self.ratios)])
         return replace(sentence, codes=changed)
 
     def kernel(self, name: str) -> int:
@@ -191,8 +191,13 @@ class Vocabulary:
 
     @cached_property
     def listed(self) -> SourceList:
-        """How source sentences describe a device: by ratios, if the vocabulary has their names."""
-        return "ratios" if RATIO_NAMES[0] in self._name else "facts"
+        """How source sentences describe a device: by ratios, if the vocabulary has names of any."""
+        return "ratios" if self.ratios else "facts"
+
+    @cached_property
+    def ratios(self) -> tuple[str, ...]:
+        """The names of the ratios in source sentences; later versions may know more than a checkpoint's."""
+        return tuple(name for name in RATIO_NAMES if name in self._name)
 
     @cached_property
     def quantities(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..results import duration
+from .device_rates import measured_reads
 from .progress import note
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ def devices(listing: Devices) -> None:
         _out.print(table)
     for text, aliases in alike.items():
         _out.print(f"{' '.join(aliases)}: {text}", markup=False, soft_wrap=True)
+    for alias, device in listing.listed:
+        if device.l1_gbs:
+            _out.print(f"{alias}: {measured_reads(device)}", markup=False, soft_wrap=True)
     for backend, reason in listing.unavailable.items():
         _out.print(f"{backend} is unavailable: {reason}", markup=False)
     if listing.described:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from seqtune.errors import FormatError
-from seqtune.kernels.device import Device
+from seqtune.kernels.device import PROBED, Device
 
 DEVICE = Device(
     "llvm:avx2:1",
@@ -23,6 +23,14 @@ DEVICE = Device(
 def test_a_device_survives_json() -> None:
     assert Device.from_json(json.loads(json.dumps(DEVICE.to_json()))) == DEVICE
     assert Device.from_json({**DEVICE.to_json(), "peak_gflops": 80}).peak_gflops == 80.0
+
+
+def test_facts_of_the_probe_are_unknown_in_older_files_and_kept_in_newer_ones() -> None:
+    older = DEVICE.to_json()
+    assert not set(PROBED) & set(older), "a version without the probe can read it"
+    assert Device.from_json(older).l2_gbs == 0
+    newer = replace(DEVICE, l2_gbs=400.5, wake_microseconds=0.9)
+    assert Device.from_json(json.loads(json.dumps(newer.to_json()))) == newer
 
 
 def test_constraints_can_name_limits_and_extras() -> None:
@@ -44,6 +52,9 @@ def test_constraints_can_name_limits_and_extras() -> None:
         ({"extra": 3}, "extra"),
         ({"extra": {"a": [1]}}, "fact a="),
         ({"peak_gflops": 10**400}, "peak_gflops is a whole number of more than 64 bits"),
+        ({"l2_gbs": -1.0}, "l2_gbs=-1.0 is not a rate"),
+        ({"bandwidth_gbs": float("nan")}, "bandwidth_gbs=nan is not a rate"),
+        ({"wake_microseconds": "soon"}, "wake_microseconds='soon' is not of type float"),
         ({"extra": {"vector_floats": 64}}, "extra device fact vector_floats would hide .*=8"),
     ],
 )

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from seqtune.errors import ProblemError
-from seqtune.kernels.device import Device
+from seqtune.kernels.device import MEASURED, Device
 from seqtune.kernels.element_types import stored_type
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
@@ -27,7 +27,6 @@ RATIOS = (
     "lane_rate",  # multiply-adds of one vector lane of one worker in a nanosecond; halves where units are half as wide
     "worker_bandwidth",  # GB/s of memory for each worker
 )
-MEASURED = ("peak_gflops", "bandwidth_gbs")  # facts that differ from one measurement to the next
 SPREAD = 0.07  # standard deviation of the log of a jittered rate: two machines of one model differ by 5 to 10 %
 
 Ratios = dict[str, float | None]

@@ -158,3 +158,12 @@ def test_a_ratio_is_coded_by_its_magnitude_alone() -> None:
     one, other = VOCABULARY.source(PROBLEM, device), VOCABULARY.source(PROBLEM, near)
     assert np.abs(one.codes - other.codes).max() < 0.001
     assert np.array_equal(VOCABULARY.with_ratios(one, PROBLEM, near).codes, other.codes)
+
+
+def test_a_checkpoint_reads_the_ratios_that_it_was_trained_with() -> None:
+    fewer = tuple(name for name in VOCABULARY.names if name != RATIO_NAMES[2])
+    older = Vocabulary(fewer, VOCABULARY.words, VOCABULARY.targets, VOCABULARY.kernels, VOCABULARY.derived)
+    sentence = older.source(PROBLEM, DEVICE)
+    said = [older.names[name] for name in sentence.names]
+    assert said[1 - len(RATIO_NAMES):] == [*RATIO_NAMES[:2], *RATIO_NAMES[3:]]
+    assert older.with_ratios(sentence, PROBLEM, DEVICE).codes.shape == sentence.codes.shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from seqtune.errors import DeviceError
-from seqtune.kernels.device import Device
+from seqtune.kernels.device import MEASURED, Device
 from seqtune.kernels.implementation import KernelSource, Launch, Phase
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
 from seqtune.kernels.llvm import direct as llvm_direct
@@ -264,11 +265,16 @@ def test_a_device_of_another_machine_is_refused() -> None:
 
 def test_a_damaged_cache_of_rates_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rates, "user_cache_dir", lambda _: str(tmp_path))
-    monkeypatch.setattr(llvm_facts, "_measure", lambda *_: (12.5, 3.5))
+    measured = dict.fromkeys(MEASURED, 12.5)
+    monkeypatch.setattr(llvm_facts, "probe", lambda *_: measured)
     (tmp_path / "cpu-rates.json").write_text("{ damaged")
-    assert llvm_facts.measured_rates("sse", 1) == (12.5, 3.5)
-    monkeypatch.setattr(llvm_facts, "_measure", lambda *_: pytest.fail("measured twice"))
-    assert llvm_facts.measured_rates("sse", 1) == (12.5, 3.5)
+    assert llvm_facts.measured_rates("sse", 1) == measured
+    monkeypatch.setattr(llvm_facts, "probe", lambda *_: pytest.fail("measured twice"))
+    assert llvm_facts.measured_rates("sse", 1) == measured
+    older = {key: [12.5, 3.5] for key in json.loads((tmp_path / "cpu-rates.json").read_text())}
+    (tmp_path / "cpu-rates.json").write_text(json.dumps(older))
+    monkeypatch.setattr(llvm_facts, "probe", lambda *_: measured)
+    assert llvm_facts.measured_rates("sse", 1) == measured, "a version before the probe kept two rates"
 
 
 @pytest.mark.parametrize(("has", "sets"), [
@@ -286,4 +292,6 @@ def test_devices_have_names_rates_and_caches() -> None:
         assert device.name == f"llvm:{device.instruction_set}:{device.threads}"
         assert device.peak_gflops > 1
         assert device.bandwidth_gbs > 0.1
+        assert min(device.l1_gbs, device.l2_gbs, device.gather_nanoseconds) > 0
+        assert (device.wake_microseconds > 0) == (device.threads > 1)
         assert device.l1_bytes >= 8 << 10

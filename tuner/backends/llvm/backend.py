@@ -46,12 +46,11 @@ def _devices() -> tuple[Device, ...]:
     for name in instruction_sets():
         _, _, bits, registers = INSTRUCTION_SETS[name]
         for threads in dict.fromkeys((cores, 1)):
-            peak, bandwidth = measured_rates(name, threads)
             cpu_devices.append(Device(
                 name=f"llvm:{name}:{threads}", backend="llvm", architecture=cpu_name(), instruction_set=name,
                 model=cpu_model(), threads=threads, compute_units=threads, vector_bits=bits,
                 vector_registers=registers, l1_bytes=caches()[1], l2_bytes=caches()[2], l3_bytes=caches()[3],
-                peak_gflops=peak, bandwidth_gbs=bandwidth, toolchain=toolchain()))
+                toolchain=toolchain(), **measured_rates(name, threads)))  # type: ignore[arg-type]
     return tuple(cpu_devices)
 
 
