@@ -100,7 +100,9 @@ class Journal:
                  record.toolchain, measurement.status.value, json.dumps(list(measurement.samples)), measurement.error,
                  measurement.build_seconds, measurement.message, record.when or time.time(), record.run, record.host,
                  record.machine, record.session, record.stage, record.budget,
-                 None if measurement.resources is None else json.dumps(measurement.resources.to_json())))
+                 int(record.loaded),
+                 None if measurement.resources is None else json.dumps(measurement.resources.to_json()),
+                 measurement.disturbed))
         return cursor.rowcount == 1
 
     def add_device(self, device: Device) -> None:
@@ -178,11 +180,13 @@ class Journal:
             devices = dict(self._connection.execute("SELECT id, key FROM devices"))
             for row in self._connection.execute(f"SELECT {FIELDS} FROM {table} WHERE {where} {more}",
                                                 (*arguments, *values)):
-                resources = None if row[-1] is None else ResourceUsage.from_json(json.loads(row[-1]))
-                measurement = Measurement(Status(row[6]), tuple(json.loads(row[7])), row[8], row[9], row[10],
-                                          resources=resources)
-                yield Record(problem or problems[row[0]], devices[row[1]], row[3],
-                             Configuration.of(row[2], json.loads(row[4])), row[5], measurement, *row[11:-1])
+                *fields, when, run, host, machine, session, stage, budget, loaded, needs, disturbed = row
+                resources = None if needs is None else ResourceUsage.from_json(json.loads(needs))
+                measurement = Measurement(Status(fields[6]), tuple(json.loads(fields[7])), fields[8], fields[9],
+                                          fields[10], resources=resources, disturbed=disturbed)
+                yield Record(problem or problems[fields[0]], devices[fields[1]], fields[3], Configuration.of(
+                    fields[2], json.loads(fields[4])), fields[5], measurement, when, run, host, machine,
+                             session, stage, budget, bool(loaded))
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -1,7 +1,8 @@
 """JournalSchema: the tables of a journal, the check of a file before it is opened, and the migration of older versions.
 
 Version 2 added machine, session, stage and budget to every record; in the records of version 1 they are empty.
-Version 3 added the resources of the built kernel; in older records they are null.
+Version 3 added the resources of the built kernel; in older records they are null. Version 4 added the number of
+disturbed samples and whether the machine was loaded; in older records both are 0.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from pathlib import Path
 from seqtune.errors import FormatError
 from seqtune.kernels.files import replacing
 
-VERSION = 3  # of the schema; SQLite's user_version
+VERSION = 4  # of the schema; SQLite's user_version
 APPLICATION = 0x73717475  # "sqtu"; SQLite's application_id
 
 FIELDS = ('problem, device, kernel, kernel_version, configuration, toolchain, status, samples, error, build_seconds, '
-          'message, "when", run, host, machine, session, stage, budget, resources')
-_FIELDS_OF_VERSION_1 = FIELDS.removesuffix(", machine, session, stage, budget, resources")
+          'message, "when", run, host, machine, session, stage, budget, loaded, resources, disturbed')
+_FIELDS_OF_VERSION_1 = FIELDS.removesuffix(", machine, session, stage, budget, loaded, resources, disturbed")
 _COLUMNS = """
     id INTEGER PRIMARY KEY, problem INTEGER NOT NULL REFERENCES problems, device INTEGER NOT NULL REFERENCES devices,
     kernel TEXT NOT NULL, kernel_version INTEGER NOT NULL, configuration TEXT NOT NULL, toolchain TEXT NOT NULL,
     status TEXT NOT NULL, samples TEXT NOT NULL, error REAL, build_seconds REAL NOT NULL, message TEXT NOT NULL,
     "when" REAL NOT NULL, run TEXT NOT NULL, host TEXT NOT NULL, machine TEXT NOT NULL DEFAULT '',
-    session TEXT NOT NULL DEFAULT '', stage TEXT NOT NULL DEFAULT '', budget REAL NOT NULL DEFAULT 0, resources TEXT"""
+    session TEXT NOT NULL DEFAULT '', stage TEXT NOT NULL DEFAULT '', budget REAL NOT NULL DEFAULT 0, resources TEXT,
+    disturbed INTEGER NOT NULL DEFAULT 0, loaded INTEGER NOT NULL DEFAULT 0"""
 _RECORDS = f"""
     CREATE TABLE trials ({_COLUMNS},
         UNIQUE (problem, device, kernel, kernel_version, configuration, toolchain, machine));
@@ -50,12 +52,12 @@ _FROM_VERSION_1 = f"""
     DROP TABLE repeats_1;
     PRAGMA user_version = {VERSION};
 """
-_FROM_VERSION_2 = f"""
-    ALTER TABLE trials ADD COLUMN resources TEXT;
-    ALTER TABLE repeats ADD COLUMN resources TEXT;
-    PRAGMA user_version = {VERSION};
-"""
-_MIGRATIONS = {1: _FROM_VERSION_1, 2: _FROM_VERSION_2}  # version -> statements that lead from it to this one
+_RESOURCES = "".join(f"ALTER TABLE {table} ADD COLUMN resources TEXT;" for table in ("trials", "repeats"))
+_MARKS = "".join(f"ALTER TABLE {table} ADD COLUMN {mark} INTEGER NOT NULL DEFAULT 0;"
+                 for table in ("trials", "repeats") for mark in ("disturbed", "loaded"))
+_AS_NOW = f"PRAGMA user_version = {VERSION};"
+_MIGRATIONS = {  # version -> statements that lead from it to this one
+    1: _FROM_VERSION_1, 2: _RESOURCES + _MARKS + _AS_NOW, 3: _MARKS + _AS_NOW}
 
 
 def check_header(path: Path) -> None:

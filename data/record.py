@@ -43,6 +43,7 @@ class Measurement:
     damaged: bool = field(default=False, compare=False)  # it wrote outside its buffers, so no later measurement of
     #                                                      its process can be trusted; not stored in journals
     resources: ResourceUsage | None = None  # of what was built; None where nothing was, or the backend cannot tell
+    disturbed: int = 0  # samples during which threads waited for a CPU, and which could not be taken again in peace
 
     @property
     def seconds(self) -> float:
@@ -73,19 +74,22 @@ class Measurement:
         """The measurement as a flat JSON object."""
         return {"status": self.status.value, "samples": list(self.samples), "error": self.error,
                 "build_seconds": self.build_seconds, "message": self.message, "damaged": self.damaged,
-                "resources": None if self.resources is None else self.resources.to_json()}
+                "resources": None if self.resources is None else self.resources.to_json(),
+                "disturbed": self.disturbed}
 
     @classmethod
     def from_json(cls, content: Mapping[str, object]) -> Measurement:
         """The inverse of `to_json`, for messages between processes of this package."""
         samples, error, build = content["samples"], content["error"], content["build_seconds"]
-        resources = content["resources"]
+        resources, disturbed = content["resources"], content["disturbed"]
+        assert isinstance(disturbed, int)
         assert isinstance(samples, list)
         assert isinstance(build, int | float)
         assert error is None or isinstance(error, int | float)
         return cls(Status(str(content["status"])), tuple(float(s) for s in samples),
                    None if error is None else float(error), float(build), str(content["message"]),
-                   bool(content["damaged"]), None if resources is None else ResourceUsage.from_json(resources))
+                   bool(content["damaged"]), None if resources is None else ResourceUsage.from_json(resources),
+                   disturbed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,7 @@ class Record:
     session: str = ""  # equal for records that were measured in one verification
     stage: str = ""  # of the session: "alone" or "together" in a verification
     budget: float = 0.0  # seconds, of the session
+    loaded: bool = False  # whether other work had much of the machine during the session
 
     @property
     def seconds(self) -> float:

@@ -31,7 +31,7 @@ from .families import compile_check, kernel_json, kernels
 from .inputs import as_device, as_problem, as_problems, check_positive, load_checkpoint
 from .learning import evaluate, read_measurements, retrain, train
 from .proposals import predictor_for, propose, seeds_for
-from .results import CompileReport, Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport
+from .results import CompileReport, Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport, duration
 
 if TYPE_CHECKING:
     from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
@@ -66,7 +66,8 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
 
     `problem` is text, a mapping, a Problem or a PyTorch layer with its `input_shape`. `checkpoint` is a folder or a
     name (None: the shipped one for the device, or without one the analytic model). `seconds` is the time budget of the
-    verification. With `cache`, an earlier verification in the journal answers. Raises MisuseError for wrong arguments,
+    verification; if it cannot suffice, the answer is not verified and says why. With `cache`, an earlier verification
+    in the journal answers, unless the machine was loaded then. Raises MisuseError for wrong arguments,
     KernelError where no kernel solves the problem, SeqtuneError where nothing runs.
     """
     from seqtune.predictor.model import UNTRAINED, answers_for
@@ -87,11 +88,15 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     progress("predicting")
     proposals = propose(task, name, top)
     if not verify:
-        candidates = tuple(Proposal(configuration, chance) for configuration, chance in proposals.items())
-        default = Proposal(task.default, proposals.get(task.default))
-        return Prediction(task.problem, device, candidates, default, candidates[0], predictor=str(name), note=note)
+        return replace(_unverified(task, proposals), predictor=str(name), note=note)
     prediction = _verify(task, proposals, seconds, cache, journal, progress)
     return replace(prediction, predictor=str(name))
+
+
+def _unverified(task: Task, proposals: Mapping[Configuration, float | None]) -> Prediction:
+    candidates = tuple(Proposal(configuration, chance) for configuration, chance in proposals.items())
+    default = Proposal(task.default, proposals.get(task.default))
+    return Prediction(task.problem, task.device, candidates, default, candidates[0])
 
 
 def _verify(task: Task, proposals: Mapping[Configuration, float | None], seconds: float, cache: bool,
@@ -99,7 +104,7 @@ def _verify(task: Task, proposals: Mapping[Configuration, float | None], seconds
     from seqtune.data.journal import Journal
     from seqtune.tuner.measuring.runner import Runner
     from seqtune.tuner.measuring.verdicts import find_verdict, store_verdict
-    from seqtune.tuner.measuring.verification import verify
+    from seqtune.tuner.measuring.verification import OverBudget, verify
 
     problem, device, default = task.problem, task.device, task.default
     versions = {kernel.name: kernel.version for kernel in task.kernels}
@@ -107,8 +112,13 @@ def _verify(task: Task, proposals: Mapping[Configuration, float | None], seconds
         earlier = find_verdict(records, problem, device, versions, proposals, default, seconds) if cache else None
         began = time.monotonic()
         if earlier is None:
-            with Runner(device) as runner:
-                verdict = verify(runner, problem, list(proposals), default, seconds, progress)
+            try:
+                with Runner(device) as runner:
+                    verdict = verify(runner, problem, list(proposals), default, seconds, progress)
+            except OverBudget as over:
+                return replace(_unverified(task, proposals), unverified=(
+                    f"the fewest measurements take about {duration(over.seconds)} here, the budget is "
+                    f"{duration(seconds)} (--seconds)"))
             store_verdict(records, problem, device, versions, verdict, seconds)
         else:
             verdict = earlier
@@ -117,11 +127,13 @@ def _verify(task: Task, proposals: Mapping[Configuration, float | None], seconds
         failed = verdict.measurements[default]
         raise SeqtuneError(f"nothing ran on {device.name}: not even the safe default ({failed.status}: "
                            f"{failed.message})")
-    measured = {configuration: Proposal(configuration, proposals.get(configuration), measurement)
-                for configuration, measurement in verdict.measurements.items()}
+    measured = {configuration: Proposal(configuration, proposals.get(configuration),
+                                        verdict.measurements.get(configuration))
+                for configuration in (*proposals, default)}
     return Prediction(
         problem, device, tuple(measured[configuration] for configuration in proposals), measured[default],
-        measured[verdict.winner], True, verdict.speedup, verdict.significant, earlier is not None, seconds, elapsed)
+        measured[verdict.winner], True, verdict.speedup, verdict.significant, earlier is not None, seconds, elapsed,
+        loaded=verdict.loaded)
 
 
 def _check_implementation(task: Task) -> None:

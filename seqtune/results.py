@@ -83,6 +83,8 @@ class Prediction:
     elapsed_seconds: float | None = None  # duration of the verification; None where it is cached
     predictor: str = ""  # name or folder of the checkpoint, or name of the untrained predictor, that answered
     note: str = ""  # what to know about an answer that rests on no measurement
+    loaded: bool = False  # whether other work had much of the machine during the verification
+    unverified: str = ""  # why a verification that was asked for was not made
 
     def __repr__(self) -> str:
         return f"<Prediction of {self.problem.brief()} on {self.device.name}: {self.conclusion()}>"
@@ -96,6 +98,8 @@ class Prediction:
         if self.speedup is not None:
             text += (f", {self.speedup:.2f}x the default's speed" if self.significant else
                      ", the default: no candidate is significantly faster")
+        if self.loaded:
+            text += " (measured while other work had much of the machine; measure again when it is quiet)"
         return text + (" (from the journal)" if self.cached else "")
 
     @property
@@ -111,9 +115,12 @@ class Prediction:
             "default": self.default.to_json(), "winner": self.winner.to_json(), "predictor": self.predictor}
         if self.note:
             fields["note"] = self.note
+        if self.unverified:
+            fields["unverified"] = self.unverified
         if self.verified:
             fields |= {"speedup": self.speedup, "significant": self.significant, "cached": self.cached,
-                       "budget_seconds": self.budget_seconds, "elapsed_seconds": self.elapsed_seconds}
+                       "loaded": self.loaded, "budget_seconds": self.budget_seconds,
+                       "elapsed_seconds": self.elapsed_seconds}
         return fields
 
 

@@ -26,6 +26,16 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 shift_seeds()
 
 
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine seems quiet to this process: tests run beside others, and their results must not depend on those."""
+    from seqtune.tuner.measuring.load import Load, LoadMeter
+    from seqtune.tuner.measuring.waiting import Waiting
+
+    monkeypatch.setattr(LoadMeter, "load", lambda meter: Load())
+    monkeypatch.setattr(Waiting, "seconds", lambda waiting: 0.0)
+
+
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
     """An empty journal."""

@@ -161,7 +161,9 @@ def prediction(answer: Prediction) -> None:
         cells = [label, f"{candidate.configuration.kernel} {candidate.configuration.brief()}"]
         if with_chances:
             cells.append("-" if candidate.probability is None else f"{candidate.probability:.3f}")
-        if measured and candidate.measurement is not None:
+        if measured and candidate.measurement is None:  # there was no time for it
+            cells += ["-"] * 4
+        elif candidate.measurement is not None:
             one = candidate.measurement
             cells += [duration(one.seconds), f"{100 * one.spread:.1f} %",
                       "-" if one.error is None else f"{one.error:.1e}",
@@ -174,6 +176,8 @@ def prediction(answer: Prediction) -> None:
     _out.print(table)
     if answer.note:
         _out.print(f"predictor {answer.predictor}: {answer.note}", markup=False, soft_wrap=True)
+    if answer.unverified:
+        _out.print(f"not verified: {answer.unverified}", markup=False, soft_wrap=True)
     if measured:
         _out.print(f"winner: {answer.conclusion()}", markup=False, soft_wrap=True)
         took, given = answer.elapsed_seconds, answer.budget_seconds
@@ -188,14 +192,14 @@ def demo(demonstration: Demonstration) -> None:
                    right=("default", "best", "speed-up", "GFLOP/s"))
     for one in demonstration.predictions:
         winner = one.winner
-        assert winner.measurement is not None
-        seconds = winner.measurement.seconds
+        seconds = None if winner.measurement is None else winner.measurement.seconds
         flop = one.problem.names().get("flop")
         table.add_row(
             one.problem.brief(), one.device.name, f"{winner.configuration.kernel} {winner.configuration.brief()}",
             duration(one.default.measurement.seconds if one.default.measurement else None), duration(seconds),
             "-" if one.speedup is None else f"{one.speedup:.2f}x",
-            f"{flop / seconds / 1e9:.0f}" if isinstance(flop, int) else "-", "yes" if one.significant else "no")
+            f"{flop / seconds / 1e9:.0f}" if isinstance(flop, int) and seconds else "-",
+            "yes" if one.significant else "no")
     _out.print(table)
     for backend, reason in demonstration.unavailable.items():
         _out.print(f"{backend} is left out: {reason}", markup=False)

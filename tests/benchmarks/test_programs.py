@@ -13,14 +13,15 @@ import pytest
 from benchmarks.common.contest import Contestant, rows_of, take_turns
 from benchmarks.common.report import apart
 from benchmarks.kernels import end_to_end, gemm, opencl_layers, resnet18_layers, runtime_speed
-from benchmarks.prediction import hardness
+from benchmarks.prediction import agreement, hardness
 from benchmarks.prediction.results import draw, table
+from seqtune.predictor.times.shares import Outcome
 from tests.support.paths import ROOT
 
 PROGRAMS = ("results", "new_device", "resnet18_layers", "gemm", "opencl_layers", "end_to_end", "latency",
             "hardness", "shipped_data", "search", "space_building", "miopen_paper", "miopen_gpu", "miopen_latency",
             "miopen_decodes", "live_search", "across", "pages", "runtimes", "runtime_speed", "gpu_day",
-            "launches", "analytic_gemm", "served_choices", "gpu_wheels", "shim")
+            "launches", "analytic_gemm", "served_choices", "gpu_wheels", "shim", "agreement")
 
 
 def rows(share: float, low: float) -> list[dict[str, object]]:
@@ -152,3 +153,14 @@ def test_turns_are_taken_by_all_and_the_least_time_counts() -> None:
     assert {previous for previous, name in pairwise(turns) if name == "a"} == {"b", "c"}  # no fixed predecessor
     assert seconds.keys() == set("abc")
     assert min(seconds.values()) > 0
+
+
+def test_the_two_instruments_are_compared_method_by_method() -> None:
+    outcomes = {name: [Outcome(str(number), "toy:0", {("seqtune", 0): log_share, ("random", 0): -1.0}, 0, -0.01)
+                       for number in range(3)] for name, log_share in (("recorded", -0.03), ("live", -0.02))}
+    found = agreement.compare(outcomes["recorded"], outcomes["live"])
+    assert [row["difference"] for row in found] == pytest.approx([0.0098, 0.0], abs=1e-4)
+    page = agreement.page({"machine": {}, "device": "toy:0", "rows": found})
+    assert "differ by at most 0.010 (3 problems on toy:0)" in page.claim
+    assert "0.990 (recorded), 0.990 (live)" in page.reading
+    assert "| seqtune | 0 | 0.970 | 0.980 | +0.010 |" in page.tables

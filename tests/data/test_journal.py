@@ -52,7 +52,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_records_come_back_as_they_were(path: Path) -> None:
-    failure = record(4, measurement=Measurement(Status.CRASH, message="the worker died (SIGSEGV)"))
+    failure = record(4, measurement=Measurement(Status.CRASH, message="the worker died (SIGSEGV)"), loaded=True)
     recorded = record(2, problem=Problem.make("recorded", colour="red", size=3))
     with Journal(path) as journal:
         journal.add_device(DEVICE)
@@ -235,7 +235,7 @@ def damaged(path: Path, kind: str) -> None:
             path.write_bytes(path.read_bytes()[:path.stat().st_size // 2])
         elif kind == "newer":
             newer = sqlite3.connect(path)
-            newer.execute("PRAGMA user_version = 4")
+            newer.execute("PRAGMA user_version = 5")
             newer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             newer.close()
         elif kind == "overwritten":
@@ -246,7 +246,7 @@ def damaged(path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize(("kind", "words"), [
     ("text", "is not a journal"), ("short", "is not a journal"), ("folder", "is a folder"),
-    ("foreign", "not a journal of seqtune"), ("truncated", "is truncated"), ("newer", "version 4"),
+    ("foreign", "not a journal of seqtune"), ("truncated", "is truncated"), ("newer", "version 5"),
     ("overwritten", "is damaged")])
 def test_what_is_no_journal_is_refused_in_one_line_and_left_alone(tmp_path: Path, kind: str, words: str) -> None:
     path = tmp_path / "journal.sqlite"

@@ -147,7 +147,7 @@ def test_a_planted_slow_candidate_never_wins_and_a_fast_one_does() -> None:
     with planted_runner() as runner:
         verdict = verify(runner, planted.PROBLEM, [slow], default, seconds=1.0)
         assert (verdict.winner, verdict.significant) == (default, False)
-        verdict = verify(runner, planted.PROBLEM, [slow, fast], default, seconds=1.0)
+        verdict = verify(runner, planted.PROBLEM, [slow, fast], default, seconds=5.0)
         assert (verdict.winner, verdict.significant) == (fast, True)
         assert verdict.speedup is not None
         assert verdict.speedup > 1

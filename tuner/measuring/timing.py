@@ -1,8 +1,8 @@
 """Timing of executables: first the check against the reference, on poisoned output, then the timing samples.
 
-A sample repeats launches for at least `sample_seconds` and is the mean time of one launch. Every sample is kept, and
-the least one counts, because noise on a shared machine only adds time. This runs in the worker, or in the user's
-process.
+A sample repeats launches for at least `sample_seconds` and is the mean time of one launch. A sample in which threads of
+this process waited for a CPU is taken again (see `Sampler`). The least of the samples counts, because noise on a shared
+machine only adds time. This runs in the worker, or in the user's process.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -23,6 +24,10 @@ from seqtune.kernels.problem import Problem
 
 from ..backends.backend import Executable, LaunchError
 from .reference import make_operands, reference
+from .waiting import Waiting
+
+WAITED = 0.1  # share of a sample that threads wait; on two cores all samples of twice the time have more, others none
+NEAR = 1.15  # factor on the least sample so far; a faster sample was not harmed, although threads waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,7 @@ class Options:
     longest_seconds: float = 2.0  # seconds of sampling per configuration; a slower kernel gets fewer samples
     build_seconds: float = 15.0  # then the worker is killed; LLVM takes 20 ms, PoCL 1 s
     run_seconds: float = 10.0  # then the worker is killed; three launches at 1 GFLOP/s are added
+    patience: float = math.inf  # upper limit of the worker's time limits, whatever the size of the problem
     seed: int = 0  # seed of the operands
     order_seed: int = 0  # seed of the order within each round of a comparison
 
@@ -133,6 +139,47 @@ def sample(timed: Callable[[int], float], least_seconds: float, calls: int) -> t
         calls = min(calls, 1_000_000)
 
 
+class Sampler:
+    """Takes samples of one executable. A disturbed sample is taken again, and the least of its repetitions counts.
+
+    A sample is disturbed if threads waited for more than WAITED of it, unless it is still near the least one. The
+    second condition is for runtimes whose threads sleep and wake with every launch, which also counts as waiting.
+    """
+
+    def __init__(self, timed: Callable[[int], float], least_seconds: float, first: float, repeats: int) -> None:
+        """Plan samples of at least `least_seconds` of launches that take about `first` seconds.
+
+        At most `repeats` samples are taken again. `timed` is `Executable.time`.
+        """
+        self.disturbed = 0  # samples that stayed disturbed
+        self._timed, self._least_seconds, self._repeats = timed, least_seconds, repeats
+        self._calls = max(1, math.ceil(least_seconds / max(first, 1e-7)))
+        self._least: float | None = None
+
+    def take(self, waiting: Waiting) -> float:
+        """The seconds of one launch, by a sample during which `waiting` is read. Raises LaunchError."""
+        seconds, harmed = self._once(waiting)
+        while harmed and (self._least is None or seconds > NEAR * self._least):
+            if not self._repeats:
+                self.disturbed += 1
+                break
+            self._repeats -= 1
+            again, again_harmed = self._once(waiting)
+            alike = max(seconds, again) <= NEAR * min(seconds, again)
+            if again < seconds:
+                seconds, harmed = again, again_harmed
+            if alike and self._least is None:  # waiting is part of every launch
+                break
+        self._least = seconds if self._least is None else min(self._least, seconds)
+        return seconds
+
+    def _once(self, waiting: Waiting) -> tuple[float, bool]:
+        """The seconds of one launch, and whether threads waited for long."""
+        waited, start = waiting.seconds(), time.perf_counter()
+        seconds, self._calls = sample(self._timed, self._least_seconds, self._calls)
+        return seconds, waiting.seconds() - waited > WAITED * (time.perf_counter() - start)
+
+
 def check_and_time(executable: Executable, operands: Operands, expected: Expected, options: Options,
                    best: float = math.inf) -> Measurement:
     """Check and time an executable. `best` is the least time so far, in seconds; much slower ones are dropped early."""
@@ -140,24 +187,30 @@ def check_and_time(executable: Executable, operands: Operands, expected: Expecte
         checked, first = check(executable, operands, expected)
         if checked.status is not Status.CORRECT:
             return checked
-        calls = max(1, math.ceil(options.sample_seconds / max(first, 1e-7)))
-        samples: list[float] = []
-        least, spent, looked_again = math.inf, 0.0, False
-        while len(samples) < options.samples and (not samples or spent < options.longest_seconds or looked_again):
-            start = time.perf_counter()
-            seconds, calls = sample(executable.time, options.sample_seconds, calls)
-            spent += time.perf_counter() - start
-            samples.append(seconds)
-            least = min(least, seconds)
-            hopeless = least > best * options.drop_factors[min(len(samples), len(options.drop_factors)) - 1]
-            if hopeless and looked_again:
-                break
-            looked_again = hopeless
-            if hopeless:
-                time.sleep(options.second_look)
+        sampler = Sampler(executable.time, options.sample_seconds, first, options.samples)
+        with Waiting() as waiting:
+            samples = _samples(partial(sampler.take, waiting), options, best)
     except LaunchError as error:
         return measured(executable, Status.RUNTIME, message=one_line(error))
-    return measured(executable, Status.CORRECT, tuple(samples), checked.error)
+    return replace(measured(executable, Status.CORRECT, samples, checked.error), disturbed=sampler.disturbed)
+
+
+def _samples(take: Callable[[], float], options: Options, best: float) -> tuple[float, ...]:
+    """The samples of one executable; fewer than the options ask for if it is slow or hopeless."""
+    samples: list[float] = []
+    least, spent, looked_again = math.inf, 0.0, False
+    while len(samples) < options.samples and (not samples or spent < options.longest_seconds or looked_again):
+        start = time.perf_counter()
+        samples.append(take())
+        spent += time.perf_counter() - start
+        least = min(least, samples[-1])
+        hopeless = least > best * options.drop_factors[min(len(samples), len(options.drop_factors)) - 1]
+        if hopeless and looked_again:
+            break
+        looked_again = hopeless
+        if hopeless:
+            time.sleep(options.second_look)
+    return tuple(samples)
 
 
 def time_in_rounds(executables: Sequence[Executable | None], operands: Operands, expected: Expected, rounds: int,
@@ -170,7 +223,7 @@ def time_in_rounds(executables: Sequence[Executable | None], operands: Operands,
     called with the index of the executable that runs next. `None` entries (failed builds) are passed through.
     """
     measurements: list[Measurement | None] = []
-    calls = [1] * len(executables)
+    samplers: dict[int, Sampler] = {}
     for index, executable in enumerate(executables):
         if executable is None:
             measurements.append(None)
@@ -178,26 +231,26 @@ def time_in_rounds(executables: Sequence[Executable | None], operands: Operands,
         at(index)
         try:
             checked, first = check(executable, operands, expected)
-            calls[index] = max(1, math.ceil(options.sample_seconds / max(first, 1e-7)))
+            samplers[index] = Sampler(executable.time, options.sample_seconds, first, rounds)
         except LaunchError as error:
             checked = measured(executable, Status.RUNTIME, message=one_line(error))
         measurements.append(checked)
     samples: list[list[float]] = [[] for _ in executables]
     generator = np.random.default_rng(options.order_seed)
-    for _ in range(rounds):
-        for index in generator.permutation(len(executables)).tolist():
-            executable, measurement = executables[index], measurements[index]
-            if executable is None or measurement is None or measurement.status is not Status.CORRECT:
-                continue
-            at(index)
-            try:
-                executable.run()
-                seconds, calls[index] = sample(executable.time, options.sample_seconds, calls[index])
-                samples[index].append(seconds)
-            except LaunchError as error:
-                measurements[index] = measured(executable, Status.RUNTIME, message=one_line(error))
+    with Waiting() as waiting:
+        for _ in range(rounds):
+            for index in generator.permutation(len(executables)).tolist():
+                executable, measurement = executables[index], measurements[index]
+                if executable is None or measurement is None or measurement.status is not Status.CORRECT:
+                    continue
+                at(index)
+                try:
+                    executable.run()
+                    samples[index].append(samplers[index].take(waiting))
+                except LaunchError as error:
+                    measurements[index] = measured(executable, Status.RUNTIME, message=one_line(error))
     return [
-        replace(checked, samples=tuple(samples[index]))
+        replace(checked, samples=tuple(samples[index]), disturbed=samplers[index].disturbed)
         if checked is not None and checked.status is Status.CORRECT else checked
         for index, checked in enumerate(measurements)
     ]

@@ -30,7 +30,8 @@ def store_verdict(journal: Journal, problem: Problem, device: Device, versions: 
     for configuration, measurement in verdict.measurements.items():
         journal.add(Record(
             problem, device.key, versions[configuration.kernel], configuration, device.toolchain, measurement, when,
-            RUN, host, device.fingerprint, session, TOGETHER if configuration in verdict.together else ALONE, seconds))
+            RUN, host, device.fingerprint, session, TOGETHER if configuration in verdict.together else ALONE, seconds,
+            verdict.loaded))
 
 
 def find_verdict(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int],
@@ -39,12 +40,14 @@ def find_verdict(journal: Journal, problem: Problem, device: Device, versions: M
 
     The session must be of this host and machine, of the current toolchain and kernel versions, and of a budget of at
     least `seconds`. A session with more candidates also answers for fewer, if it compared them: a candidate that was
-    timed alone must have failed or be hopeless among these candidates, not only among those of the session.
+    timed alone must have failed or be hopeless among these candidates, not only among those of the session. A session
+    under heavy load answers nothing: on a quiet machine another measurement says more.
     """
     wanted = list(dict.fromkeys([*candidates, default]))
     sessions: dict[str, list[Record]] = {}
     for record in journal.records(problem, device.key, run=RUN):
-        if _is_of_machine(record, device) and record.budget >= seconds and record.is_todays(device.toolchain, versions):
+        if _is_of_machine(record, device) and not record.loaded and record.budget >= seconds and record.is_todays(
+                device.toolchain, versions):
             sessions.setdefault(record.session, []).append(record)
     for records in sorted(sessions.values(), key=lambda records: records[-1].when, reverse=True):
         verdict = _verdict(records, wanted, default)

@@ -16,6 +16,10 @@ test, but it rarely lasts in all batches: if each build is 2 % faster or slower 
 as the default wins in 0.4 % of simulations (with 3 batches in 5 %, with 3 % of luck in 1.4 %). Among the candidates
 that beat the default, the one with the least time wins; its lead over the others is not tested. The verdict depends on
 the measurements alone, so it can be computed again from a journal.
+
+The load of the machine is measured meanwhile. A verdict that was reached under heavy load is marked: its samples were
+disturbed more often, and not independently of each other. It demands more of a winner, LOADED_MARGIN and LOADED_LEVEL
+instead of MARGIN and ERROR_LEVEL.
 """
 
 from __future__ import annotations
@@ -23,36 +27,56 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from seqtune.data.record import Measurement, Status
+from seqtune.errors import SeqtuneError
+from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
 from .budget import SECONDS
+from .load import LoadMeter
 from .runner import Measurer
 from .timing import Options
 
 ERROR_LEVEL = 0.01  # probability of a false win, over all candidates of one verification
 MARGIN = 0.01  # relative lead that counts as a tie: not worth leaving the default for
+LOADED_LEVEL, LOADED_MARGIN = 0.001, 0.03  # the same under load; 18 rounds, the fewest, can reach a p-value of 4e-6
 HOPELESS = 1.3  # factor on the best time of stage one; the noise between the stages is far smaller
 BATCHES = 6  # rebuilding takes some tens of milliseconds per finalist
+OVERRUN = 2.0  # factor on the budget that the fewest measurements may take; else nothing is verified
+PATIENCE = 10.0  # seconds, or the budget if it is more: a worker that takes longer for operands or a kernel is killed
 FEWEST_ROUNDS = 3  # per batch: one outlier does not move a median, and p-values of 2**-18 suffice for many candidates
 MOST_ROUNDS = 25  # per batch: enough to detect a lead of 3 % on a busy machine; more only take time
+
+
+FEWEST_LAUNCHES = 2 + BATCHES * (1 + 2 * FEWEST_ROUNDS)  # of one configuration: check and sample alone; in each batch
+#                                                           a check, then a launch that warms up and a sample per round
+
+
+class OverBudget(Exception):
+    """A verification cannot be made within its budget; `seconds` is about what the fewest measurements take."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the fewest measurements take about {seconds:.1f} s")
+        self.seconds = seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The result of a verification."""
 
-    measurements: Mapping[Configuration, Measurement]  # every candidate and the default
+    measurements: Mapping[Configuration, Measurement]  # of the default and the candidates for which there was time
     default: Configuration
     winner: Configuration | None  # None if nothing ran correctly
     speedup: float | None  # least time of the default / of the winner; None if the default did not run
     significant: bool  # whether the winner is significantly faster than the default
     together: tuple[Configuration, ...] = ()  # the configurations whose samples are paired, round by round
+    loaded: bool = False  # whether other work had much of the machine meanwhile
 
 
 def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configuration], default: Configuration,
@@ -61,22 +85,24 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
     """Measure the candidates and the default within `seconds`.
 
     If the budget does not suffice for FEWEST_ROUNDS per batch of all, the slowest candidates of stage one are left out
-    of the rounds. The reference, stage one and the rounds of one candidate are always measured, even beyond the budget.
+    of the rounds. The fewest measurements, stage one and the rounds of one candidate, may take OVERRUN times the
+    budget. Raises OverBudget if they take longer: by an estimate before anything runs, or by the time of the default,
+    which is measured first. Candidates of stage one for which no time is left stay without a measurement.
 
     The first batch reveals the cost of building, loading and checking again. If it exceeds its share of the budget, the
     later batches have fewer rounds, and the first is cut to as many.
     """
-    started = clock()
+    started, meter = clock(), LoadMeter()
     distinct = list(dict.fromkeys([default, *candidates]))
-    options = Options()
-    measurements: dict[Configuration, Measurement] = {}
-    progress(f"measuring 1/{len(distinct)}")
-    for configuration, measurement in measurer.measure(problem, distinct, options):
-        measurements[configuration] = measurement
-        progress(f"measuring {min(len(measurements) + 1, len(distinct))}/{len(distinct)}")
+    options = Options(patience=max(PATIENCE, seconds))
+    least = launch_seconds(problem, measurer.device)
+    if 2 * FEWEST_LAUNCHES * least > OVERRUN * seconds:
+        raise OverBudget(2 * FEWEST_LAUNCHES * least)
+    measurements = _alone(measurer, problem, distinct, options, seconds, least, progress, clock)
     best = min(measurement.seconds for measurement in measurements.values())
-    finalists = [configuration for configuration in distinct if measurements[configuration].status is Status.CORRECT
-                 and (configuration == default or measurements[configuration].seconds <= HOPELESS * best)]
+    finalists = [configuration for configuration, measurement in measurements.items()
+                 if measurement.status is Status.CORRECT
+                 and (configuration == default or measurement.seconds <= HOPELESS * best)]
     cost = {configuration: max(1.5 * options.sample_seconds, measurements[configuration].seconds)
             for configuration in finalists}
     finalists = affordable(cost, default, seconds - (clock() - started))
@@ -106,7 +132,46 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
     together = [configuration for configuration in finalists if samples[configuration]]
     for configuration in together:
         measurements[configuration] = replace(measurements[configuration], samples=tuple(samples[configuration]))
-    return decide(measurements, default, together)
+    return decide(measurements, default, together, meter.load().heavy)
+
+
+def launch_seconds(problem: Problem, device: Device) -> float:
+    """A lower bound of the seconds of one launch: the problem's FLOP at the device's peak rate; 0 if one is unknown."""
+    flop = problem.names().get("flop")
+    return flop / (device.peak_gflops * 1e9) if isinstance(flop, int) and device.peak_gflops else 0.0
+
+
+def _alone(measurer: Measurer, problem: Problem, distinct: Sequence[Configuration], options: Options, seconds: float,
+           least: float, progress: Callable[[str], None],
+           clock: Callable[[], float]) -> dict[Configuration, Measurement]:
+    """Check and time each configuration alone, the default first, as long as there is time. Raises OverBudget.
+
+    `least` is the lower bound of a launch. The time until the first measurement does not count: the worker starts.
+    """
+    started = begin = clock()
+    measurements: dict[Configuration, Measurement] = {}
+    progress(f"measuring 1/{len(distinct)}")
+    try:
+        with closing(measurer.measure(problem, distinct, options)) as measuring:
+            for configuration, measurement in measuring:
+                begin = begin if measurements else clock()
+                measurements[configuration] = measurement
+                progress(f"measuring {min(len(measurements) + 1, len(distinct))}/{len(distinct)}")
+                default, *others = (known.seconds for known in measurements.values())
+                if math.isinf(default):
+                    continue
+                candidate = min(default, *others) if others else least  # a slower one needs no rounds
+                needed = FEWEST_LAUNCHES * (default + candidate) + clock() - begin
+                if needed > OVERRUN * seconds:
+                    if not others:
+                        raise OverBudget(needed)
+                    if math.isfinite(min(others)):
+                        break
+    except SeqtuneError:
+        if not measurements and clock() - started >= options.patience:  # operands or reference take too long
+            raise OverBudget(clock() - started) from None
+        raise
+    return measurements
 
 
 def affordable(cost: Mapping[Configuration, float], default: Configuration, seconds: float) -> list[Configuration]:
@@ -124,25 +189,29 @@ def affordable(cost: Mapping[Configuration, float], default: Configuration, seco
 
 
 def decide(measurements: Mapping[Configuration, Measurement], default: Configuration,
-           together: Collection[Configuration]) -> Verdict:
-    """The verdict that these measurements support. Configurations measured `together` have paired samples."""
+           together: Collection[Configuration], loaded: bool = False) -> Verdict:
+    """The verdict that these measurements support. Configurations measured `together` have paired samples.
+
+    With `loaded`, they were made under heavy load.
+    """
+    level, margin = (LOADED_LEVEL, LOADED_MARGIN) if loaded else (ERROR_LEVEL, MARGIN)
     correct = {configuration: measurement for configuration, measurement in measurements.items()
                if measurement.status is Status.CORRECT and measurement.samples}
     paired = tuple(configuration for configuration in measurements if configuration in together)
     reference = correct.get(default)
     if reference is None:
         winner = min(correct, key=lambda configuration: correct[configuration].seconds, default=None)
-        return Verdict(measurements, default, winner, None, False, paired)
-    p_values = {configuration: signed_rank_p_value(reference.samples, measurement.samples)
+        return Verdict(measurements, default, winner, None, False, paired, loaded)
+    p_values = {configuration: signed_rank_p_value(reference.samples, measurement.samples, margin)
                for configuration, measurement in correct.items()
                if configuration != default and configuration in together and default in together
                and len(measurement.samples) == len(reference.samples)}
-    faster = [configuration for configuration in holm(p_values, ERROR_LEVEL)
+    faster = [configuration for configuration in holm(p_values, level)
               if correct[configuration].seconds < reference.seconds
-              and leads_always(reference.samples, correct[configuration].samples)]
+              and leads_always(reference.samples, correct[configuration].samples, margin)]
     winner = min(faster, key=lambda configuration: correct[configuration].seconds, default=default)
     return Verdict(measurements, default, winner, reference.seconds / correct[winner].seconds, winner != default,
-                   paired)
+                   paired, loaded)
 
 
 def holm(p_values: Mapping[Configuration, float], level: float) -> list[Configuration]:
@@ -158,19 +227,19 @@ def holm(p_values: Mapping[Configuration, float], level: float) -> list[Configur
     return rejected
 
 
-def leads_always(default: Sequence[float], candidate: Sequence[float]) -> bool:
-    """Whether the candidate's median lead over the default exceeds MARGIN in every batch."""
+def leads_always(default: Sequence[float], candidate: Sequence[float], margin: float = MARGIN) -> bool:
+    """Whether the candidate's median lead over the default exceeds the margin in every batch."""
     leads = np.asarray(default) / np.asarray(candidate)
-    return all(np.median(part) > 1 + MARGIN for part in np.array_split(leads, min(BATCHES, len(leads))))
+    return all(np.median(part) > 1 + margin for part in np.array_split(leads, min(BATCHES, len(leads))))
 
 
-def signed_rank_p_value(default: Sequence[float], candidate: Sequence[float]) -> float:
-    """The exact one-sided p-value of the signed-rank test that the candidate is not more than MARGIN faster.
+def signed_rank_p_value(default: Sequence[float], candidate: Sequence[float], margin: float = MARGIN) -> float:
+    """The exact one-sided p-value of the signed-rank test that the candidate is not faster by more than the margin.
 
     >>> signed_rank_p_value([1.3] * 12, [1.0] * 12) == 2.0 ** -12
     True
     """
-    lead = np.log(np.asarray(default) / np.asarray(candidate)) - math.log1p(MARGIN)
+    lead = np.log(np.asarray(default) / np.asarray(candidate)) - math.log1p(margin)
     lead = lead[lead != 0]
     if not len(lead):
         return 1.0

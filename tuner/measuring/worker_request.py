@@ -48,7 +48,8 @@ class Limits:
         launch = flop / (SLOWEST_GFLOPS * 1e9) if isinstance(flop, int) else 0.0
         run = options.run_seconds + FEWEST_LAUNCHES * launch
         prepare = START_SECONDS + Options().run_seconds + FEWEST_LAUNCHES * launch
-        return cls(prepare, max(options.build_seconds, build_allowance), run)
+        build = max(options.build_seconds, build_allowance)
+        return cls(min(prepare, options.patience), build, min(run, options.patience))
 
 
 class WorkerRequest:

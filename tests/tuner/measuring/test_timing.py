@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import time
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +19,7 @@ from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.tuner.backends.backend import LaunchError, wall_clock
-from seqtune.tuner.measuring.timing import Options, check_and_time, prepare, sample, time_in_rounds
+from seqtune.tuner.measuring.timing import Options, Sampler, check_and_time, prepare, sample, time_in_rounds
 
 PROBLEM = Problem.make("gemm", m=6, n=5, k=4, tolerance=1e-3)
 
@@ -177,3 +180,65 @@ def test_one_disturbed_sample_does_not_drop_a_good_candidate() -> None:
 def test_a_hopeless_candidate_is_dropped_at_the_second_look() -> None:
     measurement = time_fake(Slow(first=1, last=1000), best=1e-4, samples=5)
     assert len(measurement.samples) == 2
+
+
+class Interrupted:
+    """Launches take a millisecond; those of the samples in `slow` take ten, and threads wait meanwhile."""
+
+    def __init__(self, slow: set[int], always: float = 0.0) -> None:
+        self.slow, self.always, self.samples, self.waited = slow, always, 0, 0.0
+
+    def time(self, launches: int) -> float:
+        slow = self.samples in self.slow
+        self.samples += 1
+        self.waited += 1e3 if slow else self.always  # far more than the sample takes here
+        return launches * (1e-2 if slow else 1e-3)
+
+    def seconds(self) -> float:
+        return self.waited
+
+    def take(self, count: int, repeats: int) -> tuple[list[float], int]:
+        sampler = Sampler(self.time, 1e-4, 1e-3, repeats)
+        samples = [sampler.take(self) for _ in range(count)]  # type: ignore[arg-type]
+        return samples, sampler.disturbed
+
+
+def test_a_sample_during_which_a_thread_waited_is_taken_again() -> None:
+    for slow in ({0}, {2}, {1, 2, 5}):
+        assert Interrupted(slow).take(5, repeats=5) == ([1e-3] * 5, 0)
+
+
+def test_samples_that_stay_disturbed_are_counted_and_kept() -> None:
+    interrupted = Interrupted(set(range(1, 20)))
+    assert interrupted.take(4, repeats=3) == ([1e-3, 1e-2, 1e-2, 1e-2], 3)
+    assert interrupted.samples == 7, "the repetitions are bounded"
+
+
+def test_waiting_that_does_no_harm_is_no_disturbance() -> None:
+    """The threads of some runtimes sleep and wake with every launch."""
+    interrupted = Interrupted(set(), always=1e3)
+    assert interrupted.take(6, repeats=2) == ([1e-3] * 6, 0)
+    assert interrupted.samples == 7
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system does not count waiting")
+def test_threads_that_share_a_cpu_wait() -> None:
+    done = subprocess.run([sys.executable, "-c", CROWD], capture_output=True, text=True, check=True)
+    assert float(done.stdout) > 0.02
+
+
+CROWD = """
+import os, threading, time
+from seqtune.tuner.measuring.waiting import Waiting
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+started, until = [], time.monotonic() + 0.2
+def spin():
+    started.append(1)
+    while time.monotonic() < until:
+        sum(range(1000))
+children = [os.fork() or (spin(), os._exit(0)) for _ in range(2)]
+with Waiting() as waiting:
+    before = waiting.seconds()
+    spin()
+    print(waiting.seconds() - before)
+"""

@@ -102,6 +102,15 @@ def test_a_verdict_of_another_machine_host_or_toolchain_answers_nothing(
     assert stored(journal) is None
 
 
+def test_a_verdict_reached_under_load_answers_nothing(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        store_verdict(journal, PROBLEM, DEVICE, VERSIONS, replace(verdict(), loaded=True), 10.0)
+        assert all(record.loaded for record in journal.records(run="verify"))
+        assert stored(journal) is None
+        store_verdict(journal, PROBLEM, DEVICE, VERSIONS, verdict(), 10.0)
+        assert stored(journal) is not None
+
+
 def test_two_sessions_at_the_same_time_are_not_mixed(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """No session compared slow and other, although the times of both sessions are equal."""
     monkeypatch.setattr("time.time", lambda: 5.0)

@@ -2,83 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from seqtune.data.record import Measurement, Status
-from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring import verification
+from seqtune.tuner.measuring.load import Load, LoadMeter
 from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.measuring.verification import (
     ERROR_LEVEL,
-    Verdict,
     decide,
     holm,
     leads_always,
     signed_rank_p_value,
     verify,
 )
-
-
-def choice(number: int) -> Configuration:
-    return Configuration.of("fake", {"number": number})
-
-
-DEFAULT = choice(0)
-PROBLEM = Problem.make("gemm", m=8, n=8, k=8)
-
-
-class NoisyMeasurer:
-    """Times = truth x log-normal noise x rare large outliers x a slow drift that all share."""
-
-    device = Device("fake", "fake", "fake", "fake")
-
-    def __init__(self, truth: Mapping[Configuration, float], seed: int,
-                 failing: Mapping[Configuration, Status] | None = None) -> None:
-        self.truth, self.failing = truth, failing or {}
-        self.generator = np.random.default_rng(seed)
-        self.failing_later: dict[Configuration, Measurement] = {}
-        self.rounds = 0
-        self.compared: list[Configuration] = []
-        self.order_seeds: list[int] = []
-
-    def _sample(self, configuration: Configuration, drift: float) -> float:
-        noise = float(np.exp(self.generator.normal(0, 0.03)))
-        outlier = 5.0 if self.generator.random() < 0.05 else 1.0
-        return self.truth[configuration] * noise * outlier * drift
-
-    def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
-                best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
-        for configuration in configurations:
-            if configuration in self.failing:
-                yield configuration, Measurement(self.failing[configuration], message="planted")
-            else:
-                samples = tuple(self._sample(configuration, 1.0) for _ in range(10))
-                yield configuration, Measurement(Status.CORRECT, samples, error=1e-7)
-
-    def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
-                options: Options) -> list[Measurement]:
-        self.compared += configurations
-        self.order_seeds.append(options.order_seed)
-        self.rounds = rounds
-        samples: dict[Configuration, list[float]] = {configuration: [] for configuration in configurations}
-        for turn in range(min(rounds, 12)):
-            for configuration in configurations:
-                samples[configuration].append(self._sample(configuration, 1 + turn / 20))
-        return [self.failing_later.get(configuration, Measurement(Status.CORRECT, tuple(times)))
-                for configuration, times in samples.items()]
-
-
-def run(truth: Sequence[float], seed: int = 0, failing: Mapping[int, Status] | None = None) -> Verdict:
-    """Candidate i + 1 takes truth[i + 1] seconds; the default takes truth[0]."""
-    times = {choice(number): time for number, time in enumerate(truth)}
-    measurer = NoisyMeasurer(times, seed, {choice(number): status for number, status in (failing or {}).items()})
-    return verify(measurer, PROBLEM, [choice(number) for number in range(1, len(truth))], DEFAULT, seconds=600.0)
+from tests.support.measuring.noisy_measurer import DEFAULT, PROBLEM, NoisyMeasurer, choice, run
 
 
 def test_a_clearly_faster_candidate_wins_with_its_speedup() -> None:
@@ -155,44 +98,6 @@ def test_a_candidate_that_turns_wrong_in_the_comparison_does_not_win() -> None:
     assert verdict.measurements[choice(1)].message == "now and then"
 
 
-def test_the_rounds_fit_into_the_budget_and_are_never_too_few_for_a_verdict() -> None:
-    for time_of_one, seconds, expected in ((0.1, 12.0, 10), (10.0, 1.0, 3), (1e-6, 1.0, 25)):
-        measurer = NoisyMeasurer({DEFAULT: time_of_one, choice(1): time_of_one}, 0)
-        verify(measurer, PROBLEM, [choice(1)], DEFAULT, seconds=seconds, clock=lambda: 0.0)
-        assert measurer.rounds == pytest.approx(expected, abs=1)
-    assert run([1.0, 0.5]).significant
-
-
-class SlowToBuild(NoisyMeasurer):
-    """A batch takes a while before its rounds begin; `now` is its clock."""
-
-    def __init__(self, truth: Mapping[Configuration, float], building: float) -> None:
-        super().__init__(truth, 0)
-        self.building, self.now = building, 0.0
-        self.requested_rounds: list[int] = []
-
-    def _sample(self, configuration: Configuration, drift: float) -> float:
-        return self.truth[configuration]
-
-    def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
-                options: Options) -> list[Measurement]:
-        self.requested_rounds.append(rounds)
-        self.now += self.building + rounds * sum(self.truth[configuration] for configuration in configurations)
-        return [Measurement(Status.CORRECT, (self.truth[configuration],) * rounds) for configuration in configurations]
-
-
-def test_what_building_anew_takes_is_part_of_the_budget() -> None:
-    for building, expected in ((0.0, 20), (1.0, 7), (60.0, 3)):
-        measurer = SlowToBuild({DEFAULT: 0.05, choice(1): 0.04}, building)
-        verdict = verify(measurer, PROBLEM, [choice(1)], DEFAULT, seconds=11.0, clock=lambda: measurer.now)  # noqa: B023
-        assert measurer.requested_rounds[1:] == [expected] * 5
-        lengths = {len(measurement.samples) for measurement in verdict.measurements.values()}
-        assert lengths == {6 * expected}, "all batches have the same number of rounds"
-        assert verdict.winner == choice(1)
-        if expected > 3:
-            assert 10.0 < measurer.now < 11.1
-
-
 def test_only_what_ran_in_the_same_rounds_is_paired() -> None:
     measurements = {choice(number): Measurement(Status.CORRECT, (time,) * 18)
                     for number, time in enumerate((1.0, 0.5, 0.6))}
@@ -258,7 +163,7 @@ def test_where_nothing_runs_there_is_no_winner() -> None:
 
 def test_a_default_among_the_candidates_is_measured_once_and_keeps_its_place() -> None:
     times = {DEFAULT: 1.0, choice(1): 1.0}
-    verdict = verify(NoisyMeasurer(times, 3), PROBLEM, [DEFAULT, choice(1)], DEFAULT, seconds=1.0)
+    verdict = verify(NoisyMeasurer(times, 3), PROBLEM, [DEFAULT, choice(1)], DEFAULT, seconds=600.0)
     assert len(verdict.measurements) == 2
     assert verdict.winner == DEFAULT
 
@@ -283,12 +188,15 @@ def test_holm_stops_at_the_first_hypothesis_that_stands() -> None:
     assert holm({**chances, choice(1): 0.0051}, 0.01) == [choice(3)]
 
 
-def test_a_budget_too_small_for_all_leaves_the_slowest_out_of_the_rounds() -> None:
-    candidates = [choice(number) for number in range(1, 6)]
-    truth = dict(zip([DEFAULT, *candidates], [2.0, 1.7, 1.8, 1.9, 2.0, 2.1], strict=True))
-    measurer = NoisyMeasurer(truth, 0)
-    verdict = verify(measurer, PROBLEM, candidates, DEFAULT, seconds=1.0)  # one round takes 11.5 s
-    assert len(set(measurer.compared)) == 2
-    assert DEFAULT in measurer.compared
-    assert verdict.winner in measurer.compared
-    assert set(verdict.measurements) == {DEFAULT, *candidates}
+def test_under_load_a_verdict_is_marked_and_demands_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    samples = {DEFAULT: np.full(30, 1.02), choice(1): np.exp(generator.normal(0, 0.002, 30)),
+               choice(2): np.exp(generator.normal(-0.1, 0.002, 30))}
+    measured = {configuration: Measurement(Status.CORRECT, tuple(times.tolist()))
+                for configuration, times in samples.items()}
+    for candidate, loaded, wins in ((choice(1), False, True), (choice(1), True, False), (choice(2), True, True)):
+        verdict = decide({DEFAULT: measured[DEFAULT], candidate: measured[candidate]}, DEFAULT, [DEFAULT, candidate],
+                         loaded)
+        assert (verdict.winner == candidate, verdict.loaded) == (wins, loaded)
+    monkeypatch.setattr(LoadMeter, "load", lambda meter: Load(others=0.5))
+    assert run([1.0, 0.5]).loaded

@@ -1,0 +1,170 @@
+"""Compare the two instruments on one machine: `python -m benchmarks.agreement --journal FILE --out docs`.
+
+The same problems are judged twice. First they are measured into a data set: every configuration is timed alone, and all
+that take at most NEAR times the least time run in a contest; then the methods are judged by look-up, as by `seqtune
+evaluate DATA`. Second they are judged by `seqtune evaluate --live`, whose contest knows nothing of the first. The two
+shares of a method should differ by less than 0.01.
+
+The journal keeps the measurements, and FILE.live.json the outcomes of the live part, so that the program can be ended
+after `--seconds` (or by Ctrl-C) and run again until it is done. Nothing else should run at the same time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.common.page import Page, Results, check_ready, measured_on, publish
+from benchmarks.common.program import parser_of, run_program
+from benchmarks.common.report import Row, machine, markdown
+from seqtune.kernels.files import write_whole
+
+if TYPE_CHECKING:
+    from seqtune.data.journal import Journal
+    from seqtune.kernels.device import Device
+    from seqtune.kernels.problem import Problem
+    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.shares import Outcome
+
+METHODS = ("seqtune", "transformer", "trees", "random", "default")  # none of them is fitted to the new data set
+COUNTS = (0, 3, 5)
+NEAR = 1.5  # factor on the least time alone: no method that deserves the name proposes slower ones
+PROBLEMS = (  # with small spaces: a few minutes for all
+    "conv2d c=96 h=14 w=14 k=24 r=1 s=1", "conv2d c=64 h=28 w=28 k=64 r=1 s=1", "gemm m=4 n=256 k=256",
+    "conv2d c=32 h=28 w=28 k=32 r=3 s=3 pad_h=1 pad_w=1 groups=32", "gemm m=64 n=128 k=128",
+    "conv2d c=48 h=14 w=14 k=48 r=3 s=3 pad_h=1 pad_w=1")
+
+
+def collect(problem: Problem, device: Device, journal: Journal) -> None:
+    """Measure a problem completely: every configuration alone, and the contest of the fast ones."""
+    from seqtune.kernels.task import Task
+    from seqtune.tuner.measuring.contest import hold_contest, store_contest
+    from seqtune.tuner.measuring.runner import Runner
+    from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune
+
+    task = Task.of(problem, device)
+    with Runner(device) as runner:
+        tune(task, journal, runner, Budget(), TuningOptions("random", finals=Finals(count=0)))
+        seconds = {configuration: measurement.seconds for configuration, measurement
+                   in journal.trials(problem, device, task.kernels).items()}
+        fast = [configuration for configuration, alone in seconds.items() if alone <= NEAR * min(seconds.values())]
+        contest = hold_contest(runner, problem, fast, renew=runner.close)
+    store_contest(journal, problem, device, {kernel.name: kernel.version for kernel in task.kernels}, contest)
+
+
+def recorded_outcomes(journal: Journal, device: Device, problems: Sequence[Problem],
+                      checkpoint: Checkpoint) -> list[Outcome]:
+    """Judge the methods by look-up."""
+    from seqtune.data.dataset import Dataset
+    from seqtune.predictor.times.evaluation import outcomes
+
+    data = Dataset.from_journal(journal, held_out=[problem.key for problem in problems]).on(device.key)
+    return outcomes(data, checkpoint, METHODS, COUNTS)
+
+
+def live_outcome(journal: Journal, device: Device, problem: Problem, checkpoint: Checkpoint) -> Outcome:
+    """Judge the methods on one problem by a contest of its own."""
+    from seqtune.data.dataset import Dataset
+    from seqtune.predictor.times.evaluation import outcomes
+    from seqtune.predictor.times.live import LiveContest
+
+    data = Dataset.from_journal(journal, held_out=[problem.key]).on(device.key)
+    with LiveContest(device, lambda step: print(step, file=sys.stderr, flush=True)) as measure:
+        (outcome,) = outcomes(data, checkpoint, METHODS, COUNTS, measure=measure, queries=[(problem, device)])
+    return outcome
+
+
+def compare(recorded: Sequence[Outcome], live: Sequence[Outcome]) -> list[Row]:
+    """Make a row for each method and number of measured proposals: the share by both instruments."""
+    from seqtune.predictor.times.shares import rows
+
+    table = {(row.method, row.measured): row for row in rows(live)}
+    return [{"method": row.method, "measured": row.measured, "problems": row.problems, "recorded": row.share,
+             "live": table[row.method, row.measured].share,
+             "difference": table[row.method, row.measured].share - row.share, "recorded_ceiling": row.ceiling,
+             "live_ceiling": table[row.method, row.measured].ceiling} for row in rows(recorded)]
+
+
+def page(results: Results) -> Page:
+    """Make the page of the results."""
+    rows = results["rows"]
+    judged = [row for row in rows if row["method"] not in ("random", "default")]
+    widest = max(abs(row["difference"]) for row in judged)
+    lines = [[row["method"], str(row["measured"]), f"{row['recorded']:.3f}", f"{row['live']:.3f}",
+              f"{row['difference']:+.3f}"] for row in rows]
+    ceilings = ", ".join(f"{row[name]:.3f} ({label})" for row in rows[:1] for name, label in (
+        ("recorded_ceiling", "recorded"), ("live_ceiling", "live")) if row[name] is not None)
+    return Page(
+        "agreement", "Two instruments, one answer",
+        f"Judged by a data set that was measured on the same machine and judged live, the shares of the checkpoint and "
+        f"of its parts differ by at most {widest:.3f} ({rows[0]['problems']} problems on {results['device']}).",
+        "python -m benchmarks.agreement --journal agreement.sqlite --out docs",
+        markdown(["method", "measured", "recorded", "live", "difference"], lines), measured_on(results),
+        f"Shares of the best known speed, as geometric means over the problems. Re-test ceilings: {ceilings}.",
+        ("The contests of the two share no measurement. Both know the fastest recorded configurations.",
+         "`random` and `default` propose slow configurations, which the data set times only once; live, `random` is "
+         "estimated from 100 drawn configurations, by look-up from all."))
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--journal", type=Path, required=True, help="keeps the measurements")
+    parser.add_argument("--device", default="llvm:0")
+    parser.add_argument("--checkpoint", default="default")
+    parser.add_argument("--problems", default=None, help="a named set or a file; default: six small problems")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after the problem that exceeds this")
+    given = parser.parse_args()
+    check_ready(given.out)
+
+    from seqtune.data.journal import Journal
+    from seqtune.kernels.problem_sets.parse import parse_problem, problem_set
+    from seqtune.predictor.networks.threads import one_thread
+    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.shares import Outcome
+    from seqtune.tuner.backends.discovery import find
+
+    until = time.monotonic() + given.seconds
+    device, checkpoint = find(given.device), Checkpoint.load(given.checkpoint)
+    problems = list(map(parse_problem, PROBLEMS) if given.problems is None else problem_set(given.problems))
+    state = given.journal.with_name(given.journal.name + ".live.json")
+    live: dict[str, Outcome] = {}
+    if state.exists():
+        for stored in json.loads(state.read_text()):
+            shares = {(method, count): share for method, count, share in stored["log_shares"]}
+            live[stored["problem"]] = Outcome(**{**stored, "log_shares": shares})
+    with one_thread(), Journal(given.journal) as journal:
+        journal.add_device(device)
+        for number, problem in enumerate(problems, start=1):
+            print(f"problem {number} of {len(problems)}: {problem.brief()}", file=sys.stderr, flush=True)
+            if not any(journal.records(problem, device.key, run="contest")):
+                collect(problem, device, journal)
+            if time.monotonic() > until:
+                break
+            if problem.key not in live:
+                live[problem.key] = live_outcome(journal, device, problem, checkpoint)
+                write_whole(state, json.dumps([{**asdict(outcome), "log_shares": [
+                    [*key, share] for key, share in outcome.log_shares.items()]} for outcome in live.values()]))
+            if time.monotonic() > until:
+                break
+        done = [problem for problem in problems if problem.key in live]
+        if len(done) < len(problems):
+            print(f"{len(done)} of {len(problems)} problems are done; run the program again", file=sys.stderr)
+        if not done:
+            return
+        recorded = recorded_outcomes(journal, device, done, checkpoint)
+    rows = compare(recorded, [live[problem.key] for problem in done])
+    results = {"machine": machine([device]), "device": device.name, "rows": rows}
+    if len(done) == len(problems):
+        publish(given.out, page, results)
+    print(json.dumps(results) if given.json else page(results).tables)
+
+
+if __name__ == "__main__":
+    run_program("agreement", main)

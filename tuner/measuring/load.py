@@ -1,0 +1,68 @@
+"""Load: how much of the machine other work had during a measurement."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+import psutil
+
+OTHERS = 0.1  # share of all CPUs' time that other processes may use; a desktop at rest uses 0.01 to 0.03
+STOLEN = 0.02  # share that the hypervisor may give to other machines
+SHORTEST = 0.2  # seconds; the system counts in hundredths, so the load of a shorter time is not known
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The load during a time, as shares of the time of all CPUs."""
+
+    others: float = 0.0  # used by processes that are neither this one nor its descendants
+    stolen: float = 0.0  # given to other virtual machines; 0 where the system does not count it
+
+    @property
+    def heavy(self) -> bool:
+        """Whether times that were measured under this load are doubtful."""
+        return self.others > OTHERS or self.stolen > STOLEN
+
+    def __str__(self) -> str:
+        stolen = f", other machines {self.stolen:.0%}" if self.stolen > STOLEN else ""
+        return f"other processes had {self.others:.0%} of the CPUs{stolen}"
+
+
+class LoadMeter:
+    """Measures the load from its creation on."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._busy, self._stolen = _busy_and_stolen()
+        self._own = _own_seconds()
+
+    def load(self) -> Load:
+        """The load so far."""
+        elapsed = time.monotonic() - self._begin
+        if elapsed < SHORTEST:
+            return Load()
+        capacity = elapsed * (os.cpu_count() or 1)
+        busy, stolen = _busy_and_stolen()
+        others = busy - self._busy - (_own_seconds() - self._own)
+        return Load(min(1.0, max(0.0, others / capacity)), min(1.0, max(0.0, (stolen - self._stolen) / capacity)))
+
+
+def _busy_and_stolen() -> tuple[float, float]:
+    """The seconds that all CPUs together have worked, and that the hypervisor has withheld, since the system started.
+    """
+    times = psutil.cpu_times()._asdict()
+    # Linux counts the time of guests as time of the user, too
+    busy = sum(times.get(name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
+    return busy, times.get("steal", 0.0)
+
+
+def _own_seconds() -> float:
+    """The CPU seconds of this process and all its descendants so far, including those that have ended."""
+    own = sum(os.times()[:4])
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has ended meanwhile; its parent counts it
+            own += sum(child.cpu_times()[:4])
+    return own
