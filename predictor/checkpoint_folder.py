@@ -59,6 +59,7 @@ class Config(BaseModel):
     dropout: float = Field(ge=0, lt=1)
     word_dropout: float = Field(ge=0, lt=1)
     number_dropout: float = Field(ge=0, lt=1)
+    judge: int = Field(default=0, ge=0, le=4096)  # checkpoints before the judge have none
 
 
 class _Kind(BaseModel):

@@ -28,6 +28,7 @@ class Dimensions:
     dropout: float = 0.1
     word_dropout: float = 0.05  # source words read as <unknown> in training, so that <unknown> gets a meaning
     number_dropout: float = 0.01  # the same for numbers
+    judge: int = 0  # hidden width of the judge of whole configurations; 0: none
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, **options: Any) -> Dimensions:

@@ -11,13 +11,17 @@ from torch import Tensor
 from seqtune.kernels.task import Floats
 
 from ..sequence.vocabulary import Sentence, SourceBatch
-from .targets import TargetSentences
-from .translator import Choices, Source, Translator
+from .judge import list_loss
+from .targets import Landscape, TargetSentences
+from .translator import Choices, Listed, Source, Translator
 
 
 def sentence_loss(model: Translator, sources: Sequence[Sentence], targets: TargetSentences,
-                  anchor: Translator | None = None, anchored: Floats | None = None) -> Tensor:
+                  anchor: Translator | None = None, anchored: Floats | None = None,
+                  landscapes: Sequence[Landscape] | None = None) -> Tensor:
     """The mean loss of target sentences in nats: the KL divergence from the wanted next words, summed over steps.
+
+    With `landscapes`, one for each source, the judge's list loss is added.
 
     Each source has equally many sentences, in order. `anchored` (sentence,) is the share of the anchor's predictions in
     the wanted probabilities (learning without forgetting, Li and Hoiem 2016).
@@ -28,7 +32,10 @@ def sentence_loss(model: Translator, sources: Sequence[Sentence], targets: Targe
     choices = Choices(*map(torch.from_numpy, (positions[free], targets.word[free], targets.quantities[free])))
     read = (Source.of(SourceBatch.of(sources)), torch.from_numpy(targets.inputs),
             torch.from_numpy(targets.inputs_resolved), choices)
-    scores = model(*read)
+    listed = None if landscapes is None else Listed(
+        torch.from_numpy(np.stack([landscape.words for landscape in landscapes])),
+        torch.from_numpy(np.stack([landscape.resolved for landscape in landscapes])))
+    scores, estimate = model.judged(*read, listed)
     steps = torch.from_numpy(np.cumsum(lengths > 1)[rows[free]] - 1)  # (row,) index of its free step
     count, share = int((lengths > 1).sum()), torch.from_numpy(targets.share[free])
     if anchor is not None and anchored is not None:
@@ -40,6 +47,10 @@ def sentence_loss(model: Translator, sources: Sequence[Sentence], targets: Targe
     least = torch.xlogy(share, share).sum()
     wanted = (share * scores).sum() - _log_sums(scores, steps, count).sum()  # shares of one step sum to 1
     loss: Tensor = (least - wanted) / len(targets.words)
+    if estimate is not None and landscapes is not None:
+        slowness = torch.from_numpy(np.stack([landscape.slowness for landscape in landscapes]))
+        weight = torch.from_numpy(np.stack([landscape.weight for landscape in landscapes]))
+        loss = loss + list_loss(estimate, slowness, weight)
     return loss
 
 

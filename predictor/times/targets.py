@@ -20,6 +20,7 @@ from seqtune.kernels.task import Floats, Task
 from ..sequence.derived_quantities import Quantities, ResolvedQuantities
 from ..sequence.vocabulary import BEGIN, PAD, Vocabulary, Words
 
+ESTIMATED = 0.3  # weight of a time that the teacher estimated, for the judge; its errors are the teacher's
 MAX_EXPONENT = 500.0  # larger exponents count as this: exp(-500) is positive, so every prefix has a distribution
 
 
@@ -72,6 +73,16 @@ class TargetSentences:
 
 
 @dataclass(frozen=True, slots=True)
+class Landscape:
+    """Configurations of one problem with the logarithm of their slowness, log(time / best)."""
+
+    words: Words  # (configuration, step) <pad> after the end
+    resolved: Quantities  # (configuration, derived) all derived quantities
+    slowness: NDArray[np.float32]  # (configuration,)
+    weight: NDArray[np.float32]  # (configuration,) 1 if measured, ESTIMATED if not, 0 for padding
+
+
+@dataclass(frozen=True, slots=True)
 class _Prefixes:
     """The prefixes of one length in one space, in the order of their rows."""
 
@@ -90,15 +101,22 @@ class PrefixTree:
     """All prefixes of a task's sentences with the wanted probability of each next word.
 
     `slowness` is time/best - 1 of each configuration; `hot` multiplies `tau` for the sentences drawn to explore.
+    `known` marks the configurations whose time was measured.
     """
 
-    def __init__(self, task: Task, slowness: Floats, vocabulary: Vocabulary, tau: float, hot: float = 4.0) -> None:
+    def __init__(self, task: Task, slowness: Floats, vocabulary: Vocabulary, tau: float, hot: float = 4.0,
+                 known: NDArray[np.bool_] | None = None) -> None:
         self.longest, self._derived = vocabulary.longest, len(vocabulary.derived)
         p = probabilities(slowness, tau)
         self._draw = np.cumsum(p)
+        self._slowness = np.log1p(slowness).astype(np.float32)
+        self._known = np.flatnonzero(np.zeros(len(slowness), bool) if known is None else known).astype(np.int32)
         self._explore = np.cumsum(probabilities(slowness, tau * hot))
         self._offsets = np.cumsum([0, *map(len, task.spaces)])
         self._kernels = np.array([vocabulary.kernel(space.kernel.name) for space in task.spaces])
+        self._values = [np.stack([words[column] for words, column in zip(
+            vocabulary.value_words(space.kernel.name), space.rows.T, strict=True)], axis=1).astype(np.int16)
+            for space in task.spaces]  # (row, parameter) words
         self._lengths: list[list[_Prefixes]] = []  # for each space: its prefixes by length
         self._resolved = [ResolvedQuantities(space, vocabulary) for space in task.spaces]
         self._kernel_resolved = np.concatenate([quantities.after(np.zeros(1, np.int64), -1)
@@ -139,6 +157,32 @@ class PrefixTree:
         rows = np.where(hot, np.searchsorted(self._explore, drawn * self._explore[-1]),
                         np.searchsorted(self._draw, drawn * self._draw[-1]))
         return self.sentences(np.minimum(rows, len(self._draw) - 1))
+
+    def landscape(self, generator: np.random.Generator, count: int) -> Landscape:
+        """Draw `count` configurations of the whole space for the judge, each once.
+
+        Three quarters are measured ones, if there are as many. Then come fast ones, measured or not, which are hard
+        to order, and last any others.
+        """
+        size = len(self._draw)
+        measured = generator.permutation(self._known)[:count - count // 4].tolist()
+        hot = np.searchsorted(self._explore, generator.random(count // 2) * self._explore[-1])
+        others = generator.integers(0, size, count)
+        rows = np.array(list(dict.fromkeys([*measured, *np.minimum(hot, size - 1).tolist(), *others.tolist()]))[:count])
+        words = np.full((count, self.longest), PAD, np.int64)
+        resolved = np.full((count, self._derived), np.nan, np.float32)
+        slowness, weight = np.zeros(count, np.float32), np.zeros(count, np.float32)
+        slowness[:len(rows)] = self._slowness[rows]
+        weight[:len(rows)] = np.where(np.isin(rows, self._known), 1.0, ESTIMATED)
+        spaces = np.searchsorted(self._offsets, rows, side="right") - 1
+        for space, (values, quantities) in enumerate(zip(self._values, self._resolved, strict=True)):
+            members = np.flatnonzero(spaces == space)
+            if len(members):
+                local = rows[members] - self._offsets[space]
+                words[members, 0] = self._kernels[space]
+                words[members, 1:1 + values.shape[1]] = values[local]
+                resolved[members] = quantities.after(local, values.shape[1] - 1)
+        return Landscape(words, resolved, slowness, weight)
 
     def sentences(self, rows: NDArray[np.int64]) -> TargetSentences:
         """The sentences of these configurations with the wanted next words at each step."""

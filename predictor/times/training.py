@@ -56,7 +56,8 @@ def train(data: Data, options: TrainingOptions | None = None,
     fitting, validation = split(training, options.validation, options.seed)
     torch.manual_seed(options.seed)
     model = Translator.of(vocabulary, width=options.width, layers=options.layers, heads=options.heads,
-                          hidden=options.hidden, dropout=options.dropout)
+                          hidden=options.hidden, dropout=options.dropout,
+                          judge=options.judge)
     began = time.monotonic()
     teacher = make_teacher(fitting, options)
     examples = make_examples(fitting, teacher, vocabulary, options, held_out)
@@ -75,7 +76,8 @@ def train(data: Data, options: TrainingOptions | None = None,
     if options.refit and validation and not state.interrupted:
         torch.manual_seed(options.seed)
         again = Translator.of(vocabulary, width=options.width, layers=options.layers, heads=options.heads,
-                              hidden=options.hidden, dropout=options.dropout)
+                              hidden=options.hidden, dropout=options.dropout,
+                              judge=options.judge)
         teacher = make_teacher(training, options)
         examples = make_examples(training, teacher, vocabulary, options, held_out)
         best = fit(again, vocabulary, examples, [], options, on_progress, began=began, until=state.best_epoch).kept
@@ -126,7 +128,9 @@ def _batches(examples: Sequence[TrainingExample], vocabulary: Vocabulary, option
                                               for example in chosen])
             anchored = np.repeat([example.anchored for example in chosen], options.sentences)
             sources = [example.drawn(vocabulary, generator) for example in chosen]
-            return sentence_loss(model, sources, targets, anchor, anchored)
+            landscapes = ([example.tree.landscape(generator, options.listed) for example in chosen]
+                          if model.size.judge else None)
+            return sentence_loss(model, sources, targets, anchor, anchored, landscapes)
 
         return Batch(loss, len(chosen))
 

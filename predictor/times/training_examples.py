@@ -81,8 +81,8 @@ def _example(measured: MeasuredTask, slowness: Floats, vocabulary: Vocabulary,
              options: TrainingOptions) -> TrainingExample:
     return TrainingExample(
         vocabulary.source(measured.problem, measured.device),
-        PrefixTree(measured.task, slowness, vocabulary, options.tau), not measured.known.any(),
-        measured.problem, measured.device)
+        PrefixTree(measured.task, slowness, vocabulary, options.tau, known=measured.known),
+        not measured.known.any(), measured.problem, measured.device)
 
 
 def _extra_tasks(fitting: Sequence[MeasuredTask], options: TrainingOptions,

@@ -40,6 +40,8 @@ class TrainingOptions:
     heads: int = 4
     hidden: int = 256
     dropout: float = 0.05
+    judge: int = 192  # hidden width of the judge of whole configurations; 0: none
+    listed: int = 48  # configurations of each problem of a step that the judge learns to order
     seed: int = 0
     threads: int = 2
     state: Path | None = None  # folder in which the training's state is saved and from which it resumes

@@ -25,6 +25,8 @@ from ..networks.dimensions import Dimensions
 from ..networks.transformer import DecoderLayer, EncoderLayer, Pairs, _feed_forward
 from ..sequence.numeric_codes import codes
 from ..sequence.vocabulary import PAD, UNKNOWN, SourceBatch, Vocabulary
+from .judge import Judge
+from .quantity_codes import RESOLVED_SIZE, resolved_codes
 
 
 class Source(NamedTuple):
@@ -49,6 +51,13 @@ class Choices(NamedTuple):
     position: Tensor  # (R,) int64: sentence * T + index of the word before
     words: Tensor  # (R,) int64
     resolved: Tensor  # (R, D) log2 of the derived quantities resolved once the word is added; NaN if not resolved
+
+
+class Listed(NamedTuple):
+    """Whole configurations for the judge."""
+
+    words: Tensor  # (B, N, T) int64, <pad> after the end
+    resolved: Tensor  # (B, N, D) log2 of all derived quantities; NaN for those that a kernel lacks
 
 
 class Memory(NamedTuple):
@@ -134,23 +143,6 @@ class TargetWords(nn.Module):
         return vectors
 
 
-RESOLVED_SIZE = 6  # numbers for each derived quantity
-
-
-def resolved_codes(resolved: Tensor) -> Tensor:
-    """The codes (..., D * RESOLVED_SIZE) of derived quantities, given by their log2 (..., D); zeros for NaN.
-
-    The numbers of a quantity are: 1, its magnitude, twice its log2 limited to +-1 (for waste and idle threads), whether
-    it is 1, the smaller of 1 and its inverse, and the quantity itself up to 32 (for registers).
-    """
-    present = ~torch.isnan(resolved)
-    octave = torch.where(present, resolved, 0.0)
-    numbers = torch.stack([
-        torch.ones_like(octave), octave / 8, 2 * octave.clamp(-1, 1), (octave.abs() < 1e-3).to(octave.dtype),
-        torch.exp2(-octave.clamp(min=0)), torch.exp2(octave.clamp(max=5)) / 16], dim=-1)
-    return (numbers * present[..., None]).flatten(-2)
-
-
 class ResolvedWords(nn.Module):
     """The combination of a target word's vector with the quantities that the word resolves, for reading and scoring."""
 
@@ -194,6 +186,8 @@ class Translator(nn.Module):
         self.position = nn.Embedding(size.longest, size.width)
         self.decoder = nn.ModuleList(DecoderLayer(size) for _ in range(size.layers))
         self.decoded = nn.LayerNorm(size.width)
+        if size.judge:
+            self.judge = Judge(size)
         nn.init.normal_(self.position.weight, std=0.1)
 
     @classmethod
@@ -223,6 +217,8 @@ class Translator(nn.Module):
                 embedding.weight.copy_(old.weight[UNKNOWN].expand_as(embedding.weight))
             other.settled.quantity.zero_()
             other.target.fit.weight.zero_()
+            if size.judge:
+                other.judge.quantity.weight.zero_()
             weights = self.state_dict()
             for name, tensor in other.state_dict().items():
                 tensor[tuple(slice(length) for length in weights[name].shape)] = weights[name]
@@ -260,19 +256,34 @@ class Translator(nn.Module):
         decoded: Tensor = self.decoded(x)
         return decoded, tuple(so_far)
 
+    def slowness(self, states: Tensor, mask: Tensor, vectors: Tensor, listed: Listed) -> Tensor:
+        """The judge's estimates (B, N) for configurations, from the encoder's states, their mask and word vectors."""
+        owners = torch.arange(len(vectors), device=vectors.device)[:, None]
+        flat = (owners * vectors.shape[1])[..., None] + listed.words
+        sums = (F.embedding(flat, vectors.flatten(0, 1)) * (listed.words != PAD)[..., None]).sum(2)
+        estimate: Tensor = self.judge(sums, listed.resolved, states, mask)
+        return estimate
+
     def forward(self, source: Source, words: Tensor, resolved: Tensor, choices: Choices) -> Tensor:
         """Score the choices with teacher forcing: (R,), log-probabilities up to a constant for each position.
 
         `words` (B, T) begin with <begin> and lack the last word; `resolved` (B, T, D) are the quantities they resolve.
         """
-        memory = self.encode(source)
+        return self.judged(source, words, resolved, choices, None)[0]
+
+    def judged(self, source: Source, words: Tensor, resolved: Tensor, choices: Choices,
+               listed: Listed | None) -> tuple[Tensor, Tensor | None]:
+        """The scores of `forward`, and the judge's estimates (B, N) of the `listed` configurations, if any."""
+        states = self.read(source)
+        memory = self.memory(states, source.mask, source.quantities)
+        estimate = None if listed is None else self.slowness(states, source.mask, memory.vectors, listed)
         each = words.shape[0] // memory.vectors.shape[0]  # sentences of one source
         owners = torch.arange(words.shape[0], device=words.device)[:, None] // each
         x = self.settled(memory.look_up(owners, words), resolved)
-        states = self.decode(x, memory.pairs, memory.mask)[0].flatten(0, 1)
+        decoded = self.decode(x, memory.pairs, memory.mask)[0].flatten(0, 1)
         vectors = memory.look_up(choices.position // (words.shape[1] * each), choices.words)
-        scores: Tensor = self.settled.score(states, choices.position, vectors, choices.resolved)
-        return scores
+        scores: Tensor = self.settled.score(decoded, choices.position, vectors, choices.resolved)
+        return scores, estimate
 
 
 def described(vocabulary: Vocabulary) -> dict[str, Tensor]:

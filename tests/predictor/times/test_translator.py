@@ -18,7 +18,8 @@ from seqtune.predictor.networks.dimensions import Dimensions
 from seqtune.predictor.sequence.beam import Allowed, beam_search, beam_search_many
 from seqtune.predictor.sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
 from seqtune.predictor.times.decoding import TranslatorWords
-from seqtune.predictor.times.translator import FIT_SIZE, Choices, Source, Translator, fits, resolved_codes
+from seqtune.predictor.times.quantity_codes import resolved_codes
+from seqtune.predictor.times.translator import FIT_SIZE, Choices, Source, Translator, fits
 from tests.support.tasks import task_of
 
 DEVICE = Device("toy:a", "toy", "arch1", "simd", threads=2, vector_bits=512)
@@ -189,7 +190,7 @@ def test_every_weight_learns(translator: Translator) -> None:
 def test_growing_keeps_what_was_learned_and_makes_room(translator: Translator) -> None:
     new = Kernel("toy.new", "conv2d", ("toy",), tuple(Parameter(f"p{number}", (1, 2)) for number in range(12)), (), (),
                  derived=(("lanes", Expression("p0")), ("depths", Expression("p1 * p2"))))
-    device = Device("toy:b", "toy", "arch2", "simd")
+    device = Device("toy:b", "toy", "arch2", "simd2")
     larger = VOCABULARY.extended([new], [device])
     assert larger.derived == (*VOCABULARY.derived, "depths")
     grown = translator.grown(larger)

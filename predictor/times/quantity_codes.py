@@ -1,0 +1,22 @@
+"""Quantity codes: derived quantities as the numbers that networks read."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+RESOLVED_SIZE = 6  # numbers for each derived quantity
+
+
+def resolved_codes(resolved: Tensor) -> Tensor:
+    """The codes (..., D * RESOLVED_SIZE) of derived quantities, given by their log2 (..., D); zeros for NaN.
+
+    The numbers of a quantity are: 1, its magnitude, twice its log2 limited to +-1 (for waste and idle threads), whether
+    it is 1, the smaller of 1 and its inverse, and the quantity itself up to 32 (for registers).
+    """
+    present = ~torch.isnan(resolved)
+    octave = torch.where(present, resolved, 0.0)
+    numbers = torch.stack([
+        torch.ones_like(octave), octave / 8, 2 * octave.clamp(-1, 1), (octave.abs() < 1e-3).to(octave.dtype),
+        torch.exp2(-octave.clamp(min=0)), torch.exp2(octave.clamp(max=5)) / 16], dim=-1)
+    return (numbers * present[..., None]).flatten(-2)
