@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,12 +29,14 @@ from seqtune.tuner.measuring.budget import SECONDS
 from .errors import FormatError, MisuseError, SeqtuneError
 from .exchange import export, import_data
 from .families import compile_check, kernel_json, kernels
-from .inputs import as_device, as_problem, as_problems, check_positive, load_checkpoint
+from .inputs import as_device, as_problem, as_problems, check_positive, check_share, load_checkpoint
 from .learning import evaluate, read_measurements, retrain, train
-from .proposals import predictor_for, propose, seeds_for
+from .proposals import doubt_about, predictor_for, propose, seeds_for
 from .results import CompileReport, Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport, duration
 
 if TYPE_CHECKING:
+    from seqtune.predictor.candidate import Candidate
+    from seqtune.predictor.confidence.explanation import Explanation
     from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
     from seqtune.tuner.tune import TuningProgress
 
@@ -61,14 +64,16 @@ def devices(described: bool = False) -> Devices:
 def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, verify: bool = False,
             input_shape: Sequence[int] | None = None, seconds: float = SECONDS, cache: bool = True,
             checkpoint: str | Path | None = None, journal: str | Path | None = None,
-            progress: Say = silent) -> Prediction:
+            min_confidence: float | None = None, explain: bool = False, progress: Say = silent) -> Prediction:
     """Predict the `top` most promising configurations of a problem; with `verify`, measure them and the safe default.
 
     `problem` is text, a mapping, a Problem or a PyTorch layer with its `input_shape`. `checkpoint` is a folder or a
     name (None: the shipped one for the device, or without one the analytic model). `seconds` is the time budget of the
     verification; if it cannot suffice, the answer is not verified and says why. With `cache`, an earlier verification
-    in the journal answers, unless the machine was loaded then. Raises MisuseError for wrong arguments,
-    KernelError where no kernel solves the problem, SeqtuneError where nothing runs.
+    in the journal answers, unless the machine was loaded then. If the first proposal is not expected to reach the share
+    `min_confidence` of the best speed, the safe default answers; with `verify`, only then is measured. `explain` adds
+    why the first candidate was proposed. Raises MisuseError for wrong arguments, KernelError where no kernel solves the
+    problem, SeqtuneError where nothing runs.
     """
     from seqtune.predictor.model import UNTRAINED, answers_for
 
@@ -78,6 +83,7 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     if verify and top > MOST_VERIFIED:
         raise MisuseError(f"top={top}; a verification compares at most {MOST_VERIFIED} configurations at once")
     check_positive("seconds", seconds)
+    check_share("min_confidence", min_confidence)
     device = as_device(device)
     name = answers_for(device.backend) if checkpoint is None else checkpoint
     task = predictor_for(device, name).task(problem, device)
@@ -86,20 +92,31 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
         discovery.check_present(device)
         _check_implementation(task)
     progress("predicting")
-    proposals = propose(task, name, top)
-    if not verify:
-        return replace(_unverified(task, proposals), predictor=str(name), note=note)
+    proposals = propose(task, name, max(top, 2) if explain else top)
+    why = _explanation(task, name, proposals) if explain else None
+    proposals = dict(islice(proposals.items(), top))
+    doubt = None if min_confidence is None else doubt_about(next(iter(proposals.values())), min_confidence)
+    if not verify or (min_confidence is not None and doubt is None):
+        prediction = replace(_unverified(task, proposals), predictor=str(name), note=note, explanation=why)
+        return prediction if doubt is None else replace(
+            prediction, winner=prediction.default, fell_back=True, note="; ".join(filter(None, (note, doubt))))
     prediction = _verify(task, proposals, seconds, cache, journal, progress)
-    return replace(prediction, predictor=str(name))
+    return replace(prediction, predictor=str(name), explanation=why)
 
 
-def _unverified(task: Task, proposals: Mapping[Configuration, float | None]) -> Prediction:
-    candidates = tuple(Proposal(configuration, chance) for configuration, chance in proposals.items())
-    default = Proposal(task.default, proposals.get(task.default))
+def _explanation(task: Task, name: str | Path, proposals: Mapping[Configuration, Candidate]) -> Explanation:
+    from .explaining import explanation_of
+
+    return explanation_of(predictor_for(task.device, name), task, list(proposals))
+
+
+def _unverified(task: Task, proposals: Mapping[Configuration, Candidate]) -> Prediction:
+    candidates = tuple(starmap(Proposal.of, proposals.items()))
+    default = Proposal.of(task.default, proposals.get(task.default))
     return Prediction(task.problem, task.device, candidates, default, candidates[0])
 
 
-def _verify(task: Task, proposals: Mapping[Configuration, float | None], seconds: float, cache: bool,
+def _verify(task: Task, proposals: Mapping[Configuration, Candidate], seconds: float, cache: bool,
             journal: str | Path | None, progress: Say) -> Prediction:
     from seqtune.data.journal import Journal
     from seqtune.tuner.measuring.runner import Runner
@@ -127,8 +144,8 @@ def _verify(task: Task, proposals: Mapping[Configuration, float | None], seconds
         failed = verdict.measurements[default]
         raise SeqtuneError(f"nothing ran on {device.name}: not even the safe default ({failed.status}: "
                            f"{failed.message})")
-    measured = {configuration: Proposal(configuration, proposals.get(configuration),
-                                        verdict.measurements.get(configuration))
+    measured = {configuration: Proposal.of(configuration, proposals.get(configuration),
+                                           verdict.measurements.get(configuration))
                 for configuration in (*proposals, default)}
     return Prediction(
         problem, device, tuple(measured[configuration] for configuration in proposals), measured[default],

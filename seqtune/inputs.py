@@ -101,6 +101,12 @@ def check_positive(name: str, value: float) -> None:
         raise MisuseError(f"{name}={value}; it must be a positive number")
 
 
+def check_share(name: str, value: float | None) -> None:
+    """Check that an argument is a share above 0 and up to 1, or None. Raises MisuseError with its `name`."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1):
+        raise MisuseError(f"{name}={value!r:.40}; it must be a share of the best speed, above 0 and at most 1")
+
+
 def check_journal(path: Path) -> None:
     """Check that a journal exists and is not empty, because opening would create it. Raises MisuseError."""
     if not path.exists():

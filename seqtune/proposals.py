@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.device import Device
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.task import Task
+    from seqtune.predictor.candidate import Candidate
     from seqtune.predictor.model import TaskPredictor
 
 SEEDS = 8  # proposals of the predictor with which a search begins
@@ -40,8 +41,8 @@ def predictor_for(device: Device, name: str | Path) -> TaskPredictor:
     return model
 
 
-def propose(task: Task, name: str | Path, top: int) -> dict[Configuration, float | None]:
-    """Propose up to `top` configurations with their probabilities, the most probable first.
+def propose(task: Task, name: str | Path, top: int) -> dict[Configuration, Candidate]:
+    """Propose up to `top` configurations as candidates, the most probable first.
 
     `name` is that of a checkpoint or of an untrained predictor. Raises CheckpointError if it does not fit the task's
     kernels or backend.
@@ -50,7 +51,18 @@ def propose(task: Task, name: str | Path, top: int) -> dict[Configuration, float
     predictor.check_kernels(task.kernels)
     with one_thread() if "torch" in sys.modules else contextlib.nullcontext():  # others do not need torch
         (candidates,) = predictor.propose([task], top)
-    return {candidate.configuration: candidate.probability for candidate in candidates}
+    return {candidate.configuration: candidate for candidate in candidates}
+
+
+def doubt_about(candidate: Candidate, least: float) -> str | None:
+    """The reason why a candidate is not expected to reach the share `least` of the best speed; None if it is."""
+    confidence = candidate.confidence
+    if confidence is None:
+        return "the predictor does not estimate its confidence, so the safe default answers (--verify measures)"
+    if confidence.share >= least:
+        return None
+    return (f"the first proposal is {confidence}, less than {100 * least:g} %, so the safe default answers (--verify "
+            "measures)")
 
 
 def seeds_for(task: Task, required: bool = False) -> tuple[Configuration, ...]:

@@ -13,8 +13,10 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
+from seqtune.predictor.candidate import Candidate, Confidence
 
 if TYPE_CHECKING:
+    from seqtune.predictor.confidence.explanation import Explanation
     from seqtune.predictor.model import ResultRow
     from seqtune.tuner.compile_check import FamilyCheck
     from seqtune.tuner.tune import TuningResult
@@ -46,6 +48,15 @@ class Proposal:
     configuration: Configuration
     probability: float | None = None  # None where it was not proposed
     measurement: Measurement | None = None
+    confidence: Confidence | None = None  # None where it was not proposed, or the predictor does not estimate it
+
+    @classmethod
+    def of(cls, configuration: Configuration, candidate: Candidate | None,
+           measurement: Measurement | None = None) -> Proposal:
+        """The proposal of a configuration, of which the predictor's candidate may be known."""
+        if candidate is None:
+            return cls(configuration, None, measurement)
+        return cls(configuration, candidate.probability, measurement, candidate.confidence)
 
     def to_json(self) -> dict[str, object]:
         """A JSON object, with `status`, `seconds`, `spread` and `error` where it was measured.
@@ -55,6 +66,8 @@ class Proposal:
         fields: dict[str, object] = {
             "kernel": self.configuration.kernel, "configuration": dict(self.configuration.settings),
             "probability": self.probability}
+        if self.confidence is not None:
+            fields["confidence"] = self.confidence.to_json()
         measurement = self.measurement
         if measurement is not None:
             fields |= {"status": measurement.status.value, "seconds": finite(measurement.seconds),
@@ -68,7 +81,10 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The answer to one problem. Without verification `winner` is the first candidate and nothing was measured."""
+    """The answer to one problem.
+
+    Without verification nothing was measured, and `winner` is the first candidate, or the safe default (`fell_back`).
+    """
 
     problem: Problem
     device: Device
@@ -85,6 +101,8 @@ class Prediction:
     note: str = ""  # what to know about an answer that rests on no measurement
     loaded: bool = False  # whether other work had much of the machine during the verification
     unverified: str = ""  # why a verification that was asked for was not made
+    explanation: Explanation | None = None  # of the first candidate, if asked for
+    fell_back: bool = False  # whether the safe default answers because the confidence was below `min_confidence`
 
     def __repr__(self) -> str:
         return f"<Prediction of {self.problem.brief()} on {self.device.name}: {self.conclusion()}>"
@@ -107,12 +125,23 @@ class Prediction:
         """The winner's configuration."""
         return self.winner.configuration
 
+    @property
+    def confidence(self) -> Confidence | None:
+        """The confidence in the first candidate before any measurement; None if the predictor does not estimate it."""
+        return self.candidates[0].confidence
+
     def to_json(self) -> dict[str, object]:
         """A JSON object, with `speedup`, `significant`, `cached` and the seconds where it was verified."""
         fields: dict[str, object] = {
             "problem": self.problem.to_json(), "device": self.device.name,
             "candidates": [candidate.to_json() for candidate in self.candidates],
             "default": self.default.to_json(), "winner": self.winner.to_json(), "predictor": self.predictor}
+        if self.confidence is not None:
+            fields["confidence"] = self.confidence.to_json()
+        if self.fell_back:
+            fields["fell_back"] = True
+        if self.explanation is not None:
+            fields["explanation"] = self.explanation.to_json()
         if self.note:
             fields["note"] = self.note
         if self.unverified:

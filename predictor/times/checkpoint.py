@@ -26,6 +26,7 @@ from seqtune.kernels.task import Task
 
 from ..candidate import Candidate
 from ..checkpoint_folder import MODEL_TYPE, About, CheckpointFolder, facts
+from ..confidence.confidence_model import ConfidenceModel
 from ..sequence.vocabulary import Vocabulary
 from ..trees.cost_trees import FeatureList
 from ..trees.ranker import Ranker
@@ -41,6 +42,7 @@ class _About(About):
 
     trees: dict[str, tuple[Annotated[int, Field(ge=1, le=256)], Annotated[int, Field(ge=1, le=100)]]] = Field(
         default={}, max_length=10_000)
+    confidence: ConfidenceModel | None = None
     tree_features: FeatureList = "facts"  # checkpoints without the field were trained with the facts of devices
 
 
@@ -57,7 +59,7 @@ class Checkpoint:
     metrics: Mapping[str, JsonValue] = field(default_factory=dict)
     seed: int = 0
     ranker: Ranker | None = None
-    estimator: ConfidenceEstimator | None = None
+    estimator: ConfidenceEstimator | None = None  # only a ConfidenceModel is saved
 
     @classmethod
     def load(cls, name: str | Path = "default") -> Checkpoint:
@@ -72,7 +74,7 @@ class Checkpoint:
         model = _weights(folder)
         ranker = Ranker.read(folder.path / "trees.safetensors", about.trees,
                              about.tree_features) if about.trees else None
-        return cls(model, vocabulary, about.provenance, about.metrics, about.seed, ranker)
+        return cls(model, vocabulary, about.provenance, about.metrics, about.seed, ranker, about.confidence)
 
     def save(self, path: str | Path) -> Path:
         """Write the checkpoint as a whole or not at all; return the path. Raises CheckpointError.
@@ -80,9 +82,10 @@ class Checkpoint:
         A folder that is not a checkpoint is not overwritten.
         """
         config = {**asdict(self.model.size), "model_type": MODEL_TYPE, "architectures": ["TranslatorModel"]}
+        confidence = self.estimator if isinstance(self.estimator, ConfidenceModel) else None
         about = _About(**facts(self.vocabulary, self.provenance, self.metrics, self.seed),
                        trees={} if self.ranker is None else self.ranker.about,
-                       tree_features="ratios" if self.ranker is None else self.ranker.listed)
+                       confidence=confidence, tree_features="ratios" if self.ranker is None else self.ranker.listed)
         with CheckpointFolder.writing(path, config, about) as fresh:
             tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.model.state_dict().items()}
             (fresh / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))

@@ -32,13 +32,15 @@ class Proposals:
     numbers: Numbers  # (proposal,) index of the configuration in the task
     log_probabilities: Floats  # (proposal,) of the beam search, among all configurations of the task
     slowness: Floats  # (proposal,) expected log(time / best time); NaN where no trees know the kernel
+    members: Floats | None = None  # (proposal, member) the same as each member of the ensemble predicts it
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def select(self, rows: Numbers) -> Proposals:
         """The proposals with these indices, in this order."""
-        return Proposals(self.task, self.numbers[rows], self.log_probabilities[rows], self.slowness[rows])
+        return Proposals(self.task, self.numbers[rows], self.log_probabilities[rows], self.slowness[rows],
+                         None if self.members is None else self.members[rows])
 
     def posterior(self) -> Floats:
         """Log-probabilities that take the slowness into account, (proposal,); the sum of probabilities is unchanged.
@@ -69,8 +71,8 @@ class Evidence(Protocol):
 class ConfidenceEstimator(Protocol):
     """Estimates how fast proposals are, compared with the best configuration of their task."""
 
-    def confidences(self, proposals: Proposals) -> Sequence[Confidence]:
-        """The confidence of each proposal. They are ordered, and more of them than the user receives."""
+    def confidences(self, proposals: Proposals) -> Sequence[Confidence] | None:
+        """The confidence of each proposal, None if unknown. They are ordered, and more than the user receives."""
         ...
 
 
@@ -87,8 +89,9 @@ class Proposer:
         """At least `count` proposals in order, if the task has as many configurations: the stages 1 to 4."""
         width = max(WIDTH if self.ranker is None else PROPOSALS, count)
         numbers, log_probabilities = search_numbers(self.words, task, width, width)
-        slowness = np.full(len(numbers), np.nan) if self.ranker is None else self.ranker.slowness(task, numbers)
-        proposals = Proposals(task, numbers, log_probabilities, slowness)
+        members = None if self.ranker is None else self.ranker.members(task, numbers).astype(np.float64)
+        slowness = np.full(len(numbers), np.nan) if members is None else members.mean(axis=1)
+        proposals = Proposals(task, numbers, log_probabilities, slowness, members)
         return (proposals if self.evidence is None else self.evidence.correct(proposals)).ordered()
 
     def candidates(self, task: Task, count: int) -> list[Candidate]:

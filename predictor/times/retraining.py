@@ -21,6 +21,7 @@ from seqtune.data.measured_tasks import Data, measured_tasks
 from seqtune.errors import CheckpointError, MisuseError
 from seqtune.kernels.problem_sets.similarity import near
 
+from ..confidence.confidence_model import ConfidenceModel
 from ..training.loop import OnProgress
 from ..training.state import describe
 from ..trees.ranker import Ranker
@@ -84,7 +85,10 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
         "interrupted": state.interrupted, "new_words": len(vocabulary.targets) - len(checkpoint.vocabulary.targets)
         + len(vocabulary.words) - len(checkpoint.vocabulary.words)}
     ranker = None if teacher is None else Ranker.of(teacher)
-    after = Checkpoint(state.kept.eval(), vocabulary, {}, {}, options.seed, ranker)
+    estimator = checkpoint.estimator
+    if isinstance(estimator, ConfidenceModel):  # what is lost on problems and machines is about the same as before
+        estimator = estimator.with_devices(measured.device for measured in fresh)
+    after = Checkpoint(state.kept.eval(), vocabulary, {}, {}, options.seed, ranker, estimator)
     compared = {"before": checkpoint, "after": after}
     if scratch and not state.interrupted:
         size = checkpoint.model.size

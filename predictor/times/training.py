@@ -12,6 +12,7 @@ import hashlib
 import math
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import MeasuredTask
 
+from ..confidence.confidence_fitting import fit_confidence
 from ..sequence.beam import beam_search_many
 from ..sequence.vocabulary import Vocabulary
 from ..training.loop import Batch, Course, OnProgress, Validation
@@ -86,7 +88,10 @@ def train(data: Data, options: TrainingOptions | None = None,
     provenance = {"trained_on": {name: report[name] for name in ("problems", "devices", "measurements")},
                   "options": describe(options)}
     ranker = None if teacher is None else Ranker.of(teacher)
-    return Checkpoint(best.eval(), vocabulary, provenance, metrics, options.seed, ranker), report
+    estimator = None
+    if teacher is not None and options.confidence and not state.interrupted:
+        estimator = fit_confidence(training, replace(options.trees, threads=options.threads), options.seed)
+    return Checkpoint(best.eval(), vocabulary, provenance, metrics, options.seed, ranker, estimator), report
 
 
 def fit(model: Translator, vocabulary: Vocabulary, examples: Sequence[TrainingExample],

@@ -171,15 +171,18 @@ class Trees:
 
         The rows of a kernel family without measurements get the worst value.
         """
-        predictions: list[Floats] = []
+        return np.asarray(self.members(spaces).mean(axis=1, dtype=np.float64))
+
+    def members(self, spaces: Sequence[SearchSpace]) -> NDArray[np.float32]:
+        """Predict with each model of the ensemble, of which `predict` is the mean: (row, member)."""
+        predictions: list[NDArray[np.float32]] = []
         for space in spaces:
             models = self.models.get(space.kernel.name)
             if models is None:
-                predictions.append(np.full(len(space), self.options.worst))
+                predictions.append(np.full((len(space), self.options.models), self.options.worst, np.float32))
                 continue
             rows = features(space, self.options.features)
-            ratios = [model.inplace_predict(rows) for model in models]
-            predictions.append(np.mean(ratios, axis=0, dtype=np.float64))
+            predictions.append(np.stack([model.inplace_predict(rows) for model in models], axis=1))
         return np.concatenate(predictions)
 
     def fill(self, measured: MeasuredTask, trust: float = 1.0) -> Floats:

@@ -72,7 +72,12 @@ class Ranker:
 
         It is NaN for a kernel without trees. Raises CheckpointError for trees with other features.
         """
-        slowness = np.full(len(numbers), np.nan)
+        return np.asarray(self.members(task, numbers).mean(axis=1, dtype=np.float64))
+
+    def members(self, task: Task, numbers: Numbers) -> NDArray[np.float32]:
+        """Predict with each forest of the ensemble, of which `slowness` is the mean: (configuration, member)."""
+        largest = max(map(len, self.forests.values()), default=1)
+        predicted = np.full((len(numbers), largest), np.nan, np.float32)
         for space, part in task.parts():
             name = space.kernel.name
             indices = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
@@ -81,9 +86,10 @@ class Ranker:
                 if table.shape[1] != self.features[name]:
                     raise CheckpointError(f"the checkpoint's trees of {name} have {self.features[name]} features, this "
                                           f"version computes {table.shape[1]}: train the checkpoint again")
-                margins = np.stack([forest.margins(table)[:, 0] for forest in self.forests[name]])
-                slowness[indices] = margins.mean(axis=0, dtype=np.float64)
-        return slowness
+                forests = self.forests[name]
+                margins = np.stack([forest.margins(table)[:, 0] for forest in forests], axis=1)
+                predicted[indices] = margins if len(forests) == largest else margins.mean(axis=1, keepdims=True)
+        return predicted
 
 
 def feature_rows(space: SearchSpace, rows: Numbers, listed: FeatureList) -> NDArray[np.float32]:

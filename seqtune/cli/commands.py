@@ -51,18 +51,18 @@ def kernels(
 ) -> None:
     """Show kernel families: the problems they solve, their parameters and constraints."""
     from .. import api
-    from . import progress, tables
+    from . import kernel_tables, progress
 
     refuse_options(words or [])
     if compile_for is not None:
         with progress.spinner() as say:
             report = api.compile_check(compile_for, words or (), sample, seed, say)
-        answer(report.to_json()) if as_json else tables.compiled(report)
+        answer(report.to_json()) if as_json else kernel_tables.compiled(report)
         raise typer.Exit(0 if report.passed else 1)
     if (sample, seed) != (SAMPLE, 0):
         raise MisuseError("--sample and --seed are for --compile")
     result = api.kernels(*(words or ()))
-    answer({"kernels": [api.kernel_json(kernel) for kernel in result]}) if as_json else tables.kernels(result)
+    answer({"kernels": [api.kernel_json(kernel) for kernel in result]}) if as_json else kernel_tables.kernels(result)
 
 
 @app.command(context_settings=PROBLEM_WORDS, epilog=(
@@ -75,6 +75,12 @@ def predict(
     seconds: Annotated[float, typer.Option("--seconds", help="Time budget of --verify.")] = SECONDS,
     cache: Annotated[bool, typer.Option(
         "--cache/--no-cache", help="Answer from an earlier verification in the journal.")] = True,
+    min_confidence: Annotated[float | None, typer.Option(
+        "--min-confidence", metavar="SHARE", show_default=False,
+        help="Unless the first proposal is expected to reach this share of the best speed (0.95), answer with the safe "
+             "default; with --verify, measure only then.")] = None,
+    explain: Annotated[bool, typer.Option(
+        "--explain", help="Also say why: constraints, costs of other values, known problems, facts.")] = False,
     checkpoint: Checkpoint = None,
     journal: JournalPath = None,
     as_json: AsJson = False,
@@ -87,8 +93,12 @@ def predict(
     with progress.spinner() as say:
         prediction = api.predict(
             problem, device, top=top, verify=verify, seconds=seconds, cache=cache, checkpoint=checkpoint,
-            journal=journal, progress=say)
+            journal=journal, min_confidence=min_confidence, explain=explain, progress=say)
     answer(prediction.to_json()) if as_json else tables.prediction(prediction)
+    if prediction.explanation is not None and not as_json:
+        from .explanation_tables import explanation
+
+        explanation(prediction.explanation)
 
 
 @app.command(context_settings=PROBLEM_WORDS, epilog=(

@@ -17,15 +17,13 @@ from .progress import note
 
 if TYPE_CHECKING:
     from seqtune.kernels.device import Device
-    from seqtune.kernels.kernel import Kernel
-    from seqtune.tuner.compile_check import FamilyCheck
 
-    from ..results import CompileReport, Demonstration, Devices, Prediction, Proposal, TuningReport
+    from ..results import Demonstration, Devices, Prediction, Proposal, TuningReport
     from ..strategy_replay import Replayed
 
 WIDTH = 200  # columns where there is no terminal
 LATE = 1.25  # times its budget that a verification takes before a note says so
-_LONG = ("configuration", "problem", "winner", "status", "model")  # columns that wrap where the terminal is narrow
+_LONG = ("configuration", "problem", "winner", "status", "model", "means")  # columns that may wrap
 _COLUMNS = """measured: 0 is the first proposal, unmeasured; n is the best of n measured proposals
 share: geometric mean over the problems of best known time / time of the pick
 share_low, share_high: its 95 % interval (bootstrap of problems); ceiling: share of an oracle whose choice is re-tested
@@ -94,59 +92,6 @@ def _size(size: int) -> str:
     return f"{size // 1024}K" if size < 1 << 20 else f"{size / (1 << 20):.4g}M"
 
 
-def kernels(families: Sequence[Kernel]) -> None:
-    """Print each kernel with its parameters, constraints, default and what its times include."""
-    from seqtune.kernels.implementation import includes
-
-    for kernel in families:
-        _out.print(f"{kernel.name} (version {kernel.version}): {kernel.meaning or kernel.operation}", markup=False)
-        for condition in kernel.solves:
-            _out.print(f"  solves {kernel.operation} where {condition.expression.text}: {condition.reason}",
-                       markup=False)
-        for parameter in kernel.parameters:
-            values = " ".join(map(str, parameter.values))
-            _out.print(f"  {parameter.name}: {values}" + (f"  ({parameter.meaning})" if parameter.meaning else ""),
-                       markup=False)
-        for name, expression in kernel.derived:
-            _out.print(f"  {name} = {expression.text}", markup=False)
-        for constraint in kernel.constraints:
-            _out.print(f"  {constraint.expression.text}: {constraint.reason}", markup=False)
-        _out.print("  default: " + " ".join(f"{name}={value}" for name, value in kernel.default), markup=False)
-        _out.print(f"  a time includes: {includes(kernel) or 'nothing, it cannot be run'}\n", markup=False)
-
-
-def compiled(report: CompileReport) -> None:
-    """Print a row for each family with counts of its configurations and the needs of all, then every finding.
-
-    The table fits into 80 columns.
-    """
-    _out.print(f"{report.sample} random configurations of each family, compiled for {report.device.name}")
-    counts = ("failed", "differ", "spill")
-    table = _table("kernel", *counts, "registers", "shared", "occupancy", right=counts)
-    for family in report.families:
-        table.add_row(family.kernel, str(len(family.failures)), str(len(family.contradictions)), str(family.spilling),
-                      _span(family, "registers", 1), _span(family, "shared", 1 / 1024, "K"),
-                      _span(family, "occupancy", 100, " %"))
-    _out.print(table)
-    _out.print("differ: the compiled kernel contradicts its family's declaration\n"
-               "registers: of a thread; shared: memory of a block; occupancy: of a unit")
-    for family in report.families:
-        if family.drawn < report.sample:
-            _out.print(f"{family.kernel}: only {family.drawn} valid configurations were found", markup=False)
-        for label, findings in (("failed", family.failures), ("contradicts", family.contradictions)):
-            for finding in findings:
-                _out.print(f"{label}: {family.kernel} {finding.configuration.brief()} on {finding.problem.brief()}: "
-                           f"{finding.message}", markup=False, soft_wrap=True)
-
-
-def _span(family: FamilyCheck, need: str, scale: float, unit: str = "") -> str:
-    """The least and the most of a need, times `scale`, as in `16-227K`; one number where they are equal."""
-    if need not in family.ranges:
-        return "-"
-    least, most = (f"{scale * bound:.0f}" for bound in family.ranges[need])
-    return (least if least == most else f"{least}-{most}") + unit
-
-
 def prediction(answer: Prediction) -> None:
     """Print the candidates, the default and, where measured, the winner."""
     _out.print(f"{answer.problem.brief()} on {answer.device.name}", markup=False)
@@ -154,13 +99,19 @@ def prediction(answer: Prediction) -> None:
     columns = ["", "configuration"]
     with_chances = any(candidate.probability is not None for candidate in answer.candidates)
     columns += ["probability"] if with_chances else []
+    with_confidence = any(candidate.confidence is not None for candidate in answer.candidates)
+    columns += ["expected share", "80 %"] if with_confidence else []
     columns += ["time", "spread", "error", "status"] if measured else []
-    table = _table(*columns, right=("probability", "time", "spread", "error"))
+    table = _table(*columns, right=("probability", "expected share", "80 %", "time", "spread", "error"))
 
     def add(label: str, candidate: Proposal) -> None:
         cells = [label, f"{candidate.configuration.kernel} {candidate.configuration.brief()}"]
         if with_chances:
             cells.append("-" if candidate.probability is None else f"{candidate.probability:.3f}")
+        if with_confidence:
+            expected = candidate.confidence
+            cells += ["-", "-"] if expected is None else [
+                f"{expected.share:.2f}", f"{expected.low:.2f} to {expected.high:.2f}"]
         if measured and candidate.measurement is None:  # there was no time for it
             cells += ["-"] * 4
         elif candidate.measurement is not None:
@@ -174,6 +125,8 @@ def prediction(answer: Prediction) -> None:
         add(str(number), candidate)
     add("default", answer.default)
     _out.print(table)
+    if answer.confidence is not None:
+        _out.print(f"the first proposal: {answer.confidence}")
     if answer.note:
         _out.print(f"predictor {answer.predictor}: {answer.note}", markup=False, soft_wrap=True)
     if answer.unverified:

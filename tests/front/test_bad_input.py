@@ -174,6 +174,8 @@ BAD: dict[str, tuple[list[str], str]] = {  # what is bad -> arguments ({} is the
     "an empty device": (["predict", *GEMM, "--device", ""], "device"),
     "no candidates": (["predict", *GEMM, "--top", "0"], "--top"),
     "too many to compare": (["predict", *GEMM, "--top", "51", "--verify"], "at most 50"),
+    "a confidence above 1": (["predict", *GEMM, "--min-confidence", "95"], "min_confidence=95"),
+    "no confidence": (["predict", *GEMM, "--min-confidence", "0"], "min_confidence=0"),
     "a word as a count": (["predict", *GEMM, "--top", "few"], "--top"),
     "an unknown option": (["predict", *GEMM, "--tpo", "5"], "--tpo"),
     "an option without its value": (["predict", *GEMM, "--device"], "--device"),

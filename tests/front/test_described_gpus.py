@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 import seqtune
-from seqtune.cli.tables import compiled, devices
+from seqtune.cli.kernel_tables import compiled
+from seqtune.cli.tables import devices
 from seqtune.errors import CheckpointError, DeviceError
 from seqtune.kernels.registry import KERNELS, kernel
 from seqtune.results import CompileReport

@@ -1,0 +1,1 @@
+"""How sure a prediction is, and why it was made."""

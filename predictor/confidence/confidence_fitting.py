@@ -1,0 +1,118 @@
+"""Confidence fitting: observes how much is lost on problems and machines that trees were not fitted to.
+
+The trees of the ranker are fitted again without a part of the problems (cross-fitting) and without a machine, and
+propose among the measured configurations of what was left out. The translator takes no part: that would need a training
+for each part. A configuration's regret is that against the best measured one; if few were measured, the best of all is
+faster, but so is what the trees would propose among all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seqtune.data.measured_tasks import counted
+from seqtune.kernels.device import Device
+from seqtune.kernels.task import Floats, MeasuredTask
+
+from ..say import Say, silent
+from ..trees.cost_trees import Trees, TreesOptions
+from ..trees.ranker import PROPOSALS
+from .confidence_model import ConfidenceModel, fit_regret, identity, signals_of
+
+FOLDS = 3  # parts of the problems
+LEAST_TASKS = 30  # below that, a 10 % quantile rests on two or three tasks
+MOST_MACHINES = 4  # that are left out in turn, those with the most tasks: each needs new trees
+WORST = 2.5  # larger log regrets count as this, as for the trees
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """The proposals of one task, in order: their signals (proposal, signal) and log regrets (proposal,)."""
+
+    task: MeasuredTask
+    signals: Floats
+    regrets: Floats
+
+
+def fit_confidence(tasks: Sequence[MeasuredTask], options: TreesOptions | None = None, seed: int = 0,
+                   say: Say = silent) -> ConfidenceModel | None:
+    """Fit a confidence model to measured training tasks; None if they are too few."""
+    options = replace(options or TreesOptions(), seed=seed)
+    if len(tasks) < LEAST_TASKS or len({measured.problem.key for measured in tasks}) < FOLDS:
+        return None
+    say(f"confidence: trees without a third of the problems, {FOLDS} times")
+    known = observe(tasks, parts_by_problem(tasks, seed), options)
+    groups = parts_by_machine(tasks)
+    say(f"confidence: trees without a machine, {len(groups)} times")
+    new = observe(tasks, groups, options)
+    if len(known) < LEAST_TASKS:
+        return None
+    return model_of(known, new if len(new) >= LEAST_TASKS else [], {identity(measured.device) for measured in tasks})
+
+
+def model_of(known: Sequence[Observed], new: Sequence[Observed], devices: Iterable[str]) -> ConfidenceModel:
+    """Fit the model to tasks of known devices and of machines that were left out."""
+    first, other = (fit_regret(_pairs(known, rows), _pairs(new, rows)) for rows in (slice(1), slice(1, None)))
+    return ConfidenceModel(first=first, other=other, devices=tuple(sorted(devices)))
+
+
+def _pairs(tasks: Sequence[Observed], rows: slice) -> list[tuple[Floats, Floats]]:
+    return [(task.signals[rows], task.regrets[rows]) for task in tasks if len(task.regrets[rows])]
+
+
+Part = Callable[[MeasuredTask], bool]  # whether a task is left out of the fitting
+
+
+def parts_by_problem(tasks: Sequence[MeasuredTask], seed: int) -> list[Part]:
+    """Parts with a third of the problems each, with all their devices."""
+    keys = sorted({measured.problem.key for measured in tasks})
+    fold = {keys[index]: rank % FOLDS
+            for rank, index in enumerate(np.random.default_rng(seed).permutation(len(keys)).tolist())}
+    return [lambda measured, number=number: fold[measured.problem.key] == number  # type: ignore[misc]
+            for number in range(FOLDS)]
+
+
+def parts_by_machine(tasks: Sequence[MeasuredTask]) -> list[Part]:
+    """A part for each of the machines with the most tasks; if there is one machine, for each of its devices."""
+    naming: Callable[[Device], str] = machine
+    if len({machine(measured.device) for measured in tasks}) == 1:
+        naming = identity
+    names = [naming(measured.device) for measured in tasks]
+    largest = sorted(set(names), key=lambda name: (-names.count(name), name))[:MOST_MACHINES]
+    return [lambda measured, name=name: naming(measured.device) == name for name in largest]  # type: ignore[misc]
+
+
+def machine(device: Device) -> str:
+    """The processor of a device, as text: devices of one machine differ in vector width, threads and runtime."""
+    return f"{device.model or device.architecture} L1 {device.l1_bytes} L2 {device.l2_bytes} L3 {device.l3_bytes}"
+
+
+def observe(tasks: Sequence[MeasuredTask], parts: Iterable[Part], options: TreesOptions) -> list[Observed]:
+    """Propose in each part with trees that are fitted to the rest. Tasks with an unknown kernel are left out."""
+    observed: list[Observed] = []
+    for left_out in parts:
+        fitting = [measured for measured in tasks if not left_out(measured)]
+        if fitting:
+            trees = Trees(fitting, options)
+            observed += observe_with(trees, [measured for measured in tasks if left_out(measured)])
+    return observed
+
+
+def observe_with(trees: Trees, tasks: Sequence[MeasuredTask]) -> list[Observed]:
+    """Propose among the measured configurations of tasks with trees that were not fitted to them."""
+    observed: list[Observed] = []
+    for measured in tasks:
+        narrowed = measured.measured_only()
+        if not all(trees.knows(space.kernel) for space in narrowed.task.spaces):
+            continue
+        members = trees.members(narrowed.task.spaces).astype(np.float64)
+        slowness = members.mean(axis=1)
+        order = np.argsort(slowness, kind="stable")[:PROPOSALS]
+        default = measured.time(measured.task.default)
+        seconds = counted(narrowed.seconds[order], default, narrowed.seconds)
+        observed.append(Observed(measured, signals_of(slowness[order], members[order]),
+                                 np.clip(np.log(seconds / narrowed.best), 0.0, WORST)))
+    return observed

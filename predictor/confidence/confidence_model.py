@@ -1,0 +1,165 @@
+"""Confidence model: estimates which share of the best speed each proposal reaches, with an interval.
+
+The log regret of a proposal, log(time / best time), is modelled as an expected regret times a random factor. The
+expected regret grows with three signals that are known before measuring: the predicted slowness, the regret that the
+members of the ensemble see, and how far the members disagree. Its coefficients are not negative, since with few
+problems anything more flexible follows chance. The factors are those observed on problems that the trees were not
+fitted to. Their quantiles give conformal intervals: one split for devices of the training data, one for new machines,
+from machines that were left out (Lei et al., "Distribution-Free Predictive Inference for Regression", 2018).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from seqtune.kernels.device import Device
+from seqtune.kernels.task import Floats, Task
+
+from ..candidate import Confidence
+
+SIGNALS = ("slowness", "regret among members", "disagreement")
+LEVELS = 101  # quantiles of the factor: 0 %, 1 %, ..., 100 %
+LOW, HIGH = 0.1, 0.9  # quantiles of the share: the interval holds 80 %, and 90 % are above its lower end
+LEAST_REGRET = 1e-3  # of the model: a tenth of the noise of a time, so that factors stay finite
+LARGEST_FACTOR = 1e4
+
+_Number = Annotated[float, Field(ge=0, le=LARGEST_FACTOR, allow_inf_nan=False)]
+
+
+class OrderedProposals(Protocol):
+    """The proposals of a task, most probable first (`seqtune.predictor.times.proposing.Proposals`)."""
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+        ...
+
+    @property
+    def slowness(self) -> Floats:
+        """The expected log(time / best time), (proposal,); NaN if unknown."""
+        ...
+
+    @property
+    def members(self) -> Floats | None:
+        """The same as each member of the ensemble predicts it, (proposal, member)."""
+        ...
+
+
+class RegretModel(BaseModel):
+    """The expected log regret as a sum over signals, and quantiles of the observed regret over the expected one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    constant: _Number
+    weights: tuple[_Number, ...] = Field(min_length=len(SIGNALS), max_length=len(SIGNALS))
+    known: tuple[_Number, ...] = Field(min_length=LEVELS, max_length=LEVELS)  # on devices of the training data
+    new: tuple[_Number, ...] = Field(min_length=LEVELS, max_length=LEVELS)  # on machines that it does not hold
+
+    @model_validator(mode="after")
+    def _ascending(self) -> RegretModel:
+        if any((np.diff(quantiles) < 0).any() for quantiles in (self.known, self.new)):
+            raise ValueError("quantiles must not decrease")
+        return self
+
+    def expected(self, signals: Floats) -> Floats:
+        """The expected log regret for signals (proposal, signal): (proposal,)."""
+        regret: Floats = self.constant + signals @ np.array(self.weights)
+        return np.maximum(regret, LEAST_REGRET)
+
+    def confidences(self, signals: Floats, is_known: bool) -> list[Confidence]:
+        """The confidence of each proposal."""
+        factors = np.array(self.known if is_known else self.new)
+        shares = np.exp(-np.outer(self.expected(signals), factors))  # (proposal, level), descending
+        means = (shares[:, 1:] + shares[:, :-1]).mean(axis=1) / 2  # the integral over the quantiles
+        ends = [round((1 - level) * (LEVELS - 1)) for level in (LOW, HIGH)]
+        return [Confidence(mean, low, high) for mean, (low, high)
+                in zip(means.tolist(), shares[:, ends].tolist(), strict=True)]
+
+
+class ConfidenceModel(BaseModel):
+    """The regret models of first proposals and of others, and the devices of the training data."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    first: RegretModel
+    other: RegretModel
+    devices: tuple[Annotated[str, Field(max_length=1000)], ...] = Field(max_length=1000)  # see `identity`
+
+    def knows(self, device: Device) -> bool:
+        """Return whether the training data hold measurements of the device."""
+        return identity(device) in self.devices
+
+    def with_devices(self, devices: Iterable[Device]) -> ConfidenceModel:
+        """The same model for training data that hold these devices, too."""
+        added = {*self.devices, *map(identity, devices)}
+        return self.model_copy(update={"devices": tuple(sorted(added))})
+
+    def confidences(self, proposals: OrderedProposals) -> list[Confidence] | None:
+        """The confidence of each proposal, which are ordered; None if there are no trees of one's kernel."""
+        if not len(proposals.slowness) or np.isnan(proposals.slowness).any():
+            return None
+        signals = signals_of(proposals.slowness, proposals.members)
+        known = self.knows(proposals.task.device)
+        return [*self.first.confidences(signals[:1], known), *self.other.confidences(signals[1:], known)]
+
+
+def identity(device: Device) -> str:
+    """The device and the machine that it is on, as text."""
+    return f"{device.key} {device.fingerprint}"
+
+
+def signals_of(slowness: Floats, members: Floats | None) -> Floats:
+    """The signals (proposal, signal) of proposals from their expected log slowness and what each member predicts.
+
+    Shapes: `slowness` (proposal,), `members` (proposal, member). Without members the ensemble counts as agreeing.
+    """
+    predicted = slowness[:, None] if members is None else slowness[:, None] + members - members.mean(
+        axis=1, keepdims=True)
+    regret = (predicted - predicted.min(axis=0)).mean(axis=1)
+    return np.column_stack([np.maximum(slowness, 0.0), regret, predicted.std(axis=1)])
+
+
+def fit_regret(known: Sequence[tuple[Floats, Floats]], new: Sequence[tuple[Floats, Floats]],
+               ridge: float = 0.02) -> RegretModel:
+    """Fit a model to pairs of signals (proposal, signal) and log regrets (proposal,), one pair for each task.
+
+    Every task counts the same. The coefficients come from `known`; `new` holds tasks of machines that the trees had not
+    seen, and may be empty: then they count as `known`. `ridge` is relative to the signals' mean squares.
+    """
+    signals, regrets = (np.concatenate(column) for column in zip(*known, strict=True))
+    weights = np.concatenate([np.full(len(regret), 1 / len(regret)) for _, regret in known])
+    columns = np.column_stack([np.ones(len(signals)), signals])
+    gram = (columns * weights[:, None]).T @ columns
+    gram[np.arange(1, len(gram)), np.arange(1, len(gram))] *= 1 + ridge
+    coefficients = _nonnegative(gram, (columns * weights[:, None]).T @ regrets)
+    model = RegretModel(constant=float(coefficients[0]), weights=tuple(coefficients[1:].tolist()),
+                        known=(1.0,) * LEVELS, new=(1.0,) * LEVELS)
+    return model.model_copy(update={"known": _factors(model, known), "new": _factors(model, new or known)})
+
+
+def _nonnegative(gram: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The least squares solution of the normal equations among coefficients >= 0, by coordinate descent."""
+    solution = np.zeros(len(right))
+    for _ in range(2000):  # a handful of unknowns: converges long before
+        for index in range(len(right)):
+            if gram[index, index] > 0:
+                rest = right[index] - gram[index] @ solution + gram[index, index] * solution[index]
+                solution[index] = max(0.0, rest / gram[index, index])
+    return solution
+
+
+def _factors(model: RegretModel, tasks: Sequence[tuple[Floats, Floats]]) -> tuple[float, ...]:
+    """The conformal quantiles of observed over expected regret; with n tasks, level a is that of rank a * (n + 1)."""
+    factors = np.concatenate([np.maximum(regret, 0.0) / model.expected(signals) for signals, regret in tasks])
+    weights = np.concatenate([np.full(len(regret), 1 / len(regret)) for _, regret in tasks])
+    order = np.argsort(factors)
+    reached = np.cumsum(weights[order]) / (len(tasks) + 1)
+    levels = np.linspace(0.0, 1.0, LEVELS)
+    ranks = np.minimum(np.searchsorted(reached, levels - 1e-9), len(factors) - 1)
+    return tuple(min(value, LARGEST_FACTOR) for value in factors[order][ranks].tolist())
+

@@ -1,0 +1,172 @@
+"""Explanation: why a configuration was proposed, told by its constraints, neighbours, known problems and facts.
+
+Nothing here is a proof. The constraints are exact. What a step away costs is the ranker's prediction, and the weight of
+a fact is a simple ablation: the fact alone is replaced by its median over the known devices or problems, and the
+predicted lead of the first proposal over the second is computed again.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from seqtune.errors import SeqtuneError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration, Setting
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.similarity import distance
+from seqtune.kernels.task import Task
+
+from ..trees.ranker import Ranker
+
+MOST_KNOWN, MOST_FACTS = 3, 5  # rows that are shown
+FACTS = ("threads", "compute_units", "vector_bits", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes",
+         "local_memory", "max_work_group", "peak_gflops", "bandwidth_gbs")
+
+
+@dataclass(frozen=True, slots=True)
+class ValueStep:
+    """The meaning of a parameter's next value, everything else unchanged."""
+
+    parameter: str
+    value: Setting
+    next_value: Setting
+    reason: str | None  # the constraint that forbids it; None if it is valid
+    slowdown: float | None = None  # expected time over that of the proposal; None if forbidden or not predicted
+
+
+@dataclass(frozen=True, slots=True)
+class KnownProblem:
+    """A problem of the training data, and its fastest measured configuration."""
+
+    problem: Problem
+    device: Device
+    winner: Configuration
+    seconds: float
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object."""
+        return {"problem": self.problem.key, "device": self.device.name, "kernel": self.winner.kernel,
+                "configuration": dict(self.winner.settings), "seconds": self.seconds}
+
+
+@dataclass(frozen=True, slots=True)
+class FactWeight:
+    """How the first proposal's predicted lead over the second changes without a fact of the problem or device."""
+
+    fact: str
+    value: float
+    median: float
+    lead: float  # expected time of the second proposal over that of the first
+    lead_without: float  # the same with the median instead of the value; below 1 the second would come first
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why the first proposal was made."""
+
+    steps: tuple[ValueStep, ...]
+    known: tuple[KnownProblem, ...]  # nearest first
+    facts: tuple[FactWeight, ...]  # the most important first
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object."""
+        return {"steps": [asdict(step) for step in self.steps], "known": [problem.to_json() for problem in self.known],
+                "facts": [asdict(fact) for fact in self.facts]}
+
+
+def explain(task: Task, proposals: Sequence[Configuration], ranker: Ranker | None,
+            known: Sequence[KnownProblem]) -> Explanation:
+    """Explain the first of the proposals, of which there is at least one."""
+    return Explanation(tuple(steps_of(task, proposals[0], ranker)), tuple(nearest(task, known)),
+                       tuple(fact_weights(task, proposals, ranker, known)))
+
+
+def steps_of(task: Task, configuration: Configuration, ranker: Ranker | None) -> list[ValueStep]:
+    """The next smaller and larger value of each parameter: forbidden by which constraint, or expected to cost what."""
+    (space,) = (space for space in task.spaces if space.kernel.name == configuration.kernel)
+    steps: list[ValueStep] = []
+    for parameter in space.kernel.parameters:
+        value = configuration[parameter.name]
+        index = parameter.values.index(value)
+        for other in parameter.values[max(0, index - 1):index] + parameter.values[index + 1:index + 2]:
+            moved = Configuration(configuration.kernel, tuple(
+                (name, other if name == parameter.name else setting) for name, setting in configuration.settings))
+            reason = space.why_not(moved)
+            slowdown = None
+            if reason is None and ranker is not None:
+                before, after = _slowness(task, (configuration, moved), ranker)
+                slowdown = None if math.isnan(after) else math.exp(after - before)
+            steps.append(ValueStep(parameter.name, value, other, reason, slowdown))
+    return steps
+
+
+def nearest(task: Task, known: Sequence[KnownProblem], count: int = MOST_KNOWN) -> list[KnownProblem]:
+    """The known problems of the same operation and backend that are nearest; those of the same device come first."""
+    alike = [other for other in known if other.problem.type == task.problem.type
+             and other.device.backend == task.device.backend]
+    return sorted(alike, key=lambda other: (distance(task.problem, other.problem),
+                                            other.device.name != task.device.name))[:count]
+
+
+def fact_weights(task: Task, proposals: Sequence[Configuration], ranker: Ranker | None,
+                 known: Sequence[KnownProblem], count: int = MOST_FACTS) -> list[FactWeight]:
+    """The facts without which the lead of the first proposal over the second changes most; none with one proposal."""
+    if ranker is None or len(proposals) < 2 or not known:
+        return []
+    pair = tuple(proposals[:2])
+    lead = _lead(task, pair, ranker)
+    weights: list[FactWeight] = []
+    for name, value, median, problem, device in _ablations(task, known):
+        without = _lead(_pretending(task, problem, device), pair, ranker)
+        if math.isfinite(lead) and math.isfinite(without):
+            weights.append(FactWeight(name, value, median, lead, without))
+    weights.sort(key=lambda weight: -abs(math.log(weight.lead_without / weight.lead)))
+    return [weight for weight in weights if weight.lead_without != weight.lead][:count]
+
+
+def _ablations(task: Task, known: Sequence[KnownProblem]) -> Iterator[tuple[str, float, float, Problem, Device]]:
+    """Each number of device and problem with its median, and the problem and device that have the median instead."""
+    problem, device = task.problem, task.device
+    devices = list({other.device.key: other.device for other in known
+                    if other.device.backend == device.backend}.values())
+    for name in FACTS if devices else ():
+        value = getattr(device, name)
+        median = statistics.median_low(getattr(other, name) for other in devices)
+        if median != value:
+            yield f"device {name}", value, median, problem, replace(device, **{name: median})
+    alike = [dict(other.problem) for other in known if other.problem.type == problem.type]
+    for name, value in problem if alike else ():
+        numbers = [other[name] for other in alike if isinstance(other.get(name), int)]
+        if isinstance(value, int) and numbers:
+            median = statistics.median_low(numbers)  # type: ignore[type-var]
+            if median != value and isinstance(median, int):
+                try:
+                    yield name, value, median, Problem.make(problem.type, **{**dict(problem), name: median}), device
+                except SeqtuneError:
+                    continue  # such a problem does not exist, as groups that do not divide the channels
+
+
+def _pretending(task: Task, problem: Problem, device: Device) -> Task:
+    """The task with the same configurations, described to the trees as another problem or device."""
+    spaces = []
+    for space in task.spaces:
+        other = copy.copy(space)
+        other.problem, other.device = problem, device
+        spaces.append(other)
+    return Task(problem, device, tuple(spaces))
+
+
+def _lead(task: Task, pair: Sequence[Configuration], ranker: Ranker) -> float:
+    first, second = _slowness(task, pair, ranker)
+    return math.exp(second - first)
+
+
+def _slowness(task: Task, configurations: Sequence[Configuration], ranker: Ranker) -> list[float]:
+    numbers = np.array([task.number(configuration) for configuration in configurations])
+    return [float(value) for value in ranker.slowness(task, numbers)]

@@ -1,0 +1,146 @@
+"""Confidence: shares and intervals that hold on problems that were not fitted to, stored in a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqtune.data.measured_tasks import measured_tasks
+from seqtune.errors import CheckpointError
+from seqtune.kernels.task import Floats
+from seqtune.predictor.confidence import confidence_fitting
+from seqtune.predictor.confidence.confidence_fitting import fit_confidence, observe_with
+from seqtune.predictor.confidence.confidence_model import ConfidenceModel, RegretModel, fit_regret, identity, signals_of
+from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.proposing import Proposals
+from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
+from tests.support import untrained
+from tests.support.synthetic import data, registered
+
+OPTIONS = TreesOptions(rounds=15, models=2, threads=1)
+Pairs = list[tuple[Floats, Floats]]
+
+
+def drawn(count: int, seed: int, factor: float = 1.0) -> Pairs:
+    """Tasks whose regret is exponential around 0.01 + half of the predicted slowness."""
+    generator = np.random.default_rng(seed)
+    pairs: Pairs = []
+    for _ in range(count):
+        slowness = generator.uniform(0, 0.3, 4)
+        regret = factor * generator.exponential(0.01 + 0.5 * slowness)
+        pairs.append((signals_of(slowness, slowness[:, None].repeat(2, axis=1)), regret))
+    return pairs
+
+
+def coverage(model: RegretModel, pairs: Pairs, known: bool) -> tuple[float, float]:
+    """The share of cases within the interval, and the mean of expected minus observed share."""
+    inside, error = [], []
+    for signals, regret in pairs:
+        for confidence, share in zip(model.confidences(signals, known), np.exp(-regret).tolist(), strict=True):
+            assert 0 <= confidence.low <= confidence.share <= confidence.high <= 1
+            inside.append(confidence.low <= share <= confidence.high)
+            error.append(confidence.share - share)
+    return float(np.mean(inside)), float(np.mean(error))
+
+
+def test_intervals_hold_eight_of_ten_shares_and_the_expected_share_is_the_mean() -> None:
+    model = fit_regret(drawn(400, 0), drawn(400, 1, factor=3.0))
+    for known, factor in ((True, 1.0), (False, 3.0)):
+        inside, error = coverage(model, drawn(1000, 2, factor), known)
+        assert inside == pytest.approx(0.8, abs=0.04)
+        assert error == pytest.approx(0.0, abs=0.02)
+
+
+def test_a_larger_signal_never_raises_the_expected_share() -> None:
+    model = fit_regret(drawn(100, 3), [])
+    assert model.known == model.new
+    signals = np.abs(np.random.default_rng(4).normal(size=(20, 3)))
+    for column in range(3):
+        larger = signals.copy()
+        larger[:, column] += 0.1
+        for before, after in zip(model.confidences(signals, True), model.confidences(larger, True), strict=True):
+            assert after.share <= before.share
+
+
+def test_members_that_prefer_another_proposal_are_a_regret() -> None:
+    slowness = np.array([0.10, 0.10])
+    members = np.array([[0.05, 0.15], [0.15, 0.05]])
+    agreed, split = signals_of(slowness, None), signals_of(slowness, members)
+    assert agreed[:, 1:].tolist() == [[0, 0], [0, 0]]
+    assert split[:, 1] == pytest.approx([0.05, 0.05])
+    assert split[:, 2] == pytest.approx([0.05, 0.05])
+
+
+@pytest.mark.usefixtures("fake_kernel")
+def test_confidence_is_fitted_to_problems_that_the_trees_have_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    with registered():
+        tasks = measured_tasks(data(12, held_out=2, sampled=60), held_out=False)
+    assert fit_confidence(tasks[:5], OPTIONS) is None  # too few
+    monkeypatch.setattr(confidence_fitting, "LEAST_TASKS", 8)
+    judged: list[tuple[set[str], set[str]]] = []
+
+    def watched(trees: Trees, left_out: Sequence[object]) -> list[confidence_fitting.Observed]:
+        judged.append((fitted[-1], {measured.problem.key for measured in left_out}))  # type: ignore[attr-defined]
+        return observe_with(trees, left_out)  # type: ignore[arg-type]
+
+    fitted: list[set[str]] = []
+
+    def fitting(parts: Sequence[object], options: TreesOptions) -> Trees:
+        fitted.append({measured.problem.key for measured in parts})  # type: ignore[attr-defined]
+        return Trees(parts, options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(confidence_fitting, "observe_with", watched)
+    monkeypatch.setattr(confidence_fitting, "Trees", fitting)
+    model = fit_confidence(tasks, OPTIONS)
+    assert model is not None
+    assert len(judged) >= 3
+    assert all(not learned & left_out for learned, left_out in judged[:3])
+    assert model.knows(tasks[0].device)
+    stranger = replace(tasks[0].device, l2_bytes=12345)
+    assert not model.knows(stranger)
+    assert model.with_devices([stranger]).knows(stranger)
+
+
+def model_of(device: str = "") -> ConfidenceModel:
+    """A model of made-up regrets that knows one device."""
+    return ConfidenceModel(first=fit_regret(drawn(60, 5), drawn(60, 6, 2.0)), other=fit_regret(drawn(60, 7), []),
+                           devices=(device,))
+
+
+@pytest.mark.usefixtures("fake_kernel")
+def test_proposals_have_confidences_where_trees_know_their_kernels() -> None:
+    with registered():
+        (measured, *_) = measured_tasks(data(2, held_out=1, sampled=40), held_out=False)
+    numbers = np.arange(4)
+    proposals = Proposals(measured.task, numbers, np.log(np.full(4, 0.2)), np.array([0.0, 0.1, 0.2, 0.3]))
+    known, unknown = model_of(identity(measured.device)), model_of()
+    sure, unsure = known.confidences(proposals), unknown.confidences(proposals)
+    assert sure is not None
+    assert unsure is not None
+    assert len(sure) == 4
+    assert unsure[0].share < sure[0].share
+    assert known.confidences(replace(proposals, slowness=np.full(4, np.nan))) is None
+
+
+def test_a_checkpoint_keeps_its_confidence_and_older_ones_have_none(tmp_path: Path) -> None:
+    folder = untrained.save(tmp_path / "plain")
+    plain = Checkpoint.load(folder)
+    assert plain.estimator is None
+    saved = Checkpoint.load(replace(plain, estimator=model_of("a device")).save(tmp_path / "sure"))
+    assert saved.estimator == model_of("a device")
+    content = json.loads((tmp_path / "sure" / "seqtune.json").read_text())
+    for damage in ({"known": content["confidence"]["first"]["known"][::-1]}, {"weights": [1.0]}, {"constant": -1.0},
+                   {"new": [1e9] * 101}, {"constant": "x"}):
+        bad = json.loads(json.dumps(content))
+        bad["confidence"]["first"].update(damage)
+        (tmp_path / "sure" / "seqtune.json").write_text(json.dumps(bad))
+        with pytest.raises(CheckpointError):
+            Checkpoint.load(tmp_path / "sure")
+    del content["confidence"]
+    (tmp_path / "sure" / "seqtune.json").write_text(json.dumps(content))
+    assert Checkpoint.load(tmp_path / "sure").estimator is None

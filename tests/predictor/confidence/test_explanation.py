@@ -1,0 +1,62 @@
+"""Explanations: constraints are exact, costs are the trees', known problems are the nearest, facts are ablated."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from seqtune.data.measured_tasks import measured_tasks
+from seqtune.predictor.confidence.explanation import Explanation, KnownProblem, explain, fact_weights, nearest, steps_of
+from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
+from seqtune.predictor.trees.ranker import Ranker
+from tests.support.synthetic import data, registered
+
+pytestmark = pytest.mark.usefixtures("fake_kernel")
+
+with registered():
+    TASKS = measured_tasks(data(6, held_out=2, sampled=60), held_out=False)
+RANKER = Ranker.of(Trees(TASKS, TreesOptions(rounds=20, models=2, threads=1)))
+KNOWN = [KnownProblem(measured.problem, measured.device, measured.task[int(np.nanargmin(measured.seconds))],
+                      measured.best) for measured in TASKS]
+TASK = TASKS[0].task
+ORDER = np.argsort(RANKER.slowness(TASK, np.arange(len(TASK))), kind="stable")[:4].tolist()
+PROPOSALS = [TASK[number] for number in ORDER]
+
+
+def test_each_step_is_valid_with_a_cost_or_forbidden_by_a_constraint() -> None:
+    steps = steps_of(TASK, PROPOSALS[0], RANKER)
+    assert {step.parameter for step in steps} <= {name for name, _ in PROPOSALS[0].settings}
+    assert steps
+    for step in steps:
+        moved = replace(PROPOSALS[0], settings=tuple(
+            (name, step.next_value if name == step.parameter else value) for name, value in PROPOSALS[0].settings))
+        assert (TASK.find(moved) is None) == (step.reason is not None)
+        assert (step.slowdown is None) == (step.reason is not None)
+    assert any(step.slowdown is not None and step.slowdown >= 0.99 for step in steps)
+    assert all(step.slowdown is None for step in steps_of(TASK, PROPOSALS[0], None))
+
+
+def test_the_nearest_known_problem_of_a_known_problem_is_itself() -> None:
+    first, *others = nearest(TASK, KNOWN)
+    assert (first.problem, first.device.name) == (TASK.problem, TASK.device.name)
+    assert len(others) == 2
+    assert nearest(TASK, [replace(KNOWN[0], device=replace(TASK.device, backend="other"))]) == []
+
+
+def test_facts_that_change_the_lead_are_listed_by_their_weight() -> None:
+    facts = fact_weights(TASK, PROPOSALS, RANKER, KNOWN)
+    changes = [abs(np.log(fact.lead_without / fact.lead)) for fact in facts]
+    assert changes == sorted(changes, reverse=True)
+    assert all(change > 0 for change in changes)
+    assert all(fact.value != fact.median for fact in facts)
+    assert fact_weights(TASK, PROPOSALS[:1], RANKER, KNOWN) == []
+
+
+def test_an_explanation_is_json_and_does_without_trees_and_known_problems() -> None:
+    whole = explain(TASK, PROPOSALS, RANKER, KNOWN).to_json()
+    assert set(json.loads(json.dumps(whole))) == {"steps", "known", "facts"}
+    bare = explain(TASK, PROPOSALS, None, [])
+    assert bare == Explanation(bare.steps, (), ())
