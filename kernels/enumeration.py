@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from seqtune.errors import KernelError
 
 from .kernel import Constraint, Kernel, Parameter
+from .row_index import PrefixBorders, Rows
 
 LARGEST_SPACE = 20_000_000  # rows while enumerating; a larger space is refused rather than swapped to disk
-Rows = NDArray[np.int16]  # (configuration, parameter): indices into Parameter.values
 
 
 def column_of(parameter: Parameter) -> NDArray[Any]:
@@ -39,6 +39,12 @@ def enumerate_rows(kernel: Kernel, names: tuple[tuple[str, Any], ...]) -> Rows:
     rows = prefixes.rows()
     rows.setflags(write=False)
     return rows
+
+
+@lru_cache(maxsize=512)
+def prefix_borders(kernel: Kernel, names: tuple[tuple[str, Any], ...]) -> PrefixBorders:
+    """The borders of the prefixes in the rows of `enumerate_rows`."""
+    return PrefixBorders(enumerate_rows(kernel, names))
 
 
 class _Values(NamedTuple):

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias
 
 from seqtune.errors import ConfigurationError, KernelError
@@ -115,6 +116,10 @@ class Kernel:
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {parameter.name: parameter for parameter in self.parameters})
 
+    def __hash__(self) -> int:
+        """A hash of the few fields that differ between kernels: results are remembered by kernel in many places."""
+        return hash((self.name, self.version, len(self.constraints), len(self.derived)))
+
     @classmethod
     def of(cls, *, name: str, operation: str, meaning: str, parameters: Sequence[Parameter],
            derived: Iterable[tuple[str, str]] = (), solves: Iterable[tuple[str, str]] = (),
@@ -163,22 +168,46 @@ class Kernel:
         The second part lists the names of problem, device and first part that the constraints and the other derived
         quantities read. Their values are the identity of a space: problems and devices with equal values share rows.
         """
-        own = set(self.by_name)
-        resolved = []
-        needed: dict[str, None] = {}
-        for name, expression in self.derived:
-            if own.isdisjoint(expression.names):
-                resolved.append((name, expression))
-            else:
-                own.add(name)
-                needed.update(dict.fromkeys(expression.names))
-        for constraint in self.constraints:
-            needed.update(dict.fromkeys(constraint.expression.names))
-        return tuple(resolved), tuple(name for name in needed if name not in own)
+        return _split_derived(self)
 
     def names_read(self) -> tuple[str, ...]:
         """The names of problem and device whose values must be known to build a space."""
-        resolved, identity = self.split_derived()
-        derived = {name for name, _ in resolved}
-        read = [name for _, expression in resolved for name in expression.names]
-        return tuple(dict.fromkeys(name for name in (*read, *identity) if name not in derived))
+        return _names_read(self)
+
+    def derived_for(self, names: tuple[str, ...]) -> tuple[tuple[str, Expression], ...]:
+        """The derived quantities of these names and those that they are computed from, in the order of declaration."""
+        return _derived_for(self, names)
+
+
+@lru_cache(maxsize=1024)
+def _split_derived(kernel: Kernel) -> tuple[tuple[tuple[str, Expression], ...], tuple[str, ...]]:
+    own = set(kernel.by_name)
+    resolved = []
+    needed: dict[str, None] = {}
+    for name, expression in kernel.derived:
+        if own.isdisjoint(expression.names):
+            resolved.append((name, expression))
+        else:
+            own.add(name)
+            needed.update(dict.fromkeys(expression.names))
+    for constraint in kernel.constraints:
+        needed.update(dict.fromkeys(constraint.expression.names))
+    return tuple(resolved), tuple(name for name in needed if name not in own)
+
+
+@lru_cache(maxsize=1024)
+def _names_read(kernel: Kernel) -> tuple[str, ...]:
+    resolved, identity = kernel.split_derived()
+    derived = {name for name, _ in resolved}
+    read = [name for _, expression in resolved for name in expression.names]
+    return tuple(dict.fromkeys(name for name in (*read, *identity) if name not in derived))
+
+
+@lru_cache(maxsize=4096)
+def _derived_for(kernel: Kernel, names: tuple[str, ...]) -> tuple[tuple[str, Expression], ...]:
+    wanted, chosen = set(names), []
+    for name, expression in reversed(kernel.derived):
+        if name in wanted:
+            chosen.append((name, expression))
+            wanted.update(expression.names)
+    return tuple(reversed(chosen))

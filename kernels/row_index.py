@@ -1,4 +1,4 @@
-"""RowIndex: finds the rows of configurations in a table by hashing."""
+"""RowIndex: finds the rows of configurations in a table by hashing. PrefixBorders: the rows at which prefixes begin."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .enumeration import Rows
-
+Rows = NDArray[np.int16]  # (configuration, parameter): indices into Parameter.values
 Numbers = NDArray[np.int64]
 
 
@@ -37,3 +36,21 @@ class RowIndex:
         numbers = self._order[nearest].astype(np.int64)
         numbers[(self._rows[numbers] != wanted).any(axis=1)] = -1
         return numbers
+
+
+class PrefixBorders:
+    """The rows of a sorted table at which a new prefix of each length begins; computed when first asked for."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._borders: list[Numbers] = []
+        self._changed = np.zeros(max(len(rows) - 1, 0), np.bool_)  # (row - 1,) whether a column so far differs from it
+
+    def of(self, column: int) -> Numbers:
+        """The first rows of the prefixes that end with a column, in order, and then the number of rows."""
+        while len(self._borders) <= column:
+            values = self._rows[:, len(self._borders)]
+            self._changed |= values[1:] != values[:-1]
+            first = np.zeros(min(1, len(self._rows)), np.int64)
+            self._borders.append(np.concatenate([first, np.flatnonzero(self._changed) + 1, [len(self._rows)]]))
+        return self._borders[column]

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from seqtune.errors import ConfigurationError, KernelError
 
 from .device import Device
-from .enumeration import Rows, column_of, enumerate_rows
+from .enumeration import column_of, enumerate_rows, prefix_borders
 from .kernel import Configuration, Kernel, Setting
 from .problem import Problem
 from .registry import kernel, table
-from .row_index import RowIndex
+from .row_index import Numbers, PrefixBorders, RowIndex, Rows
 
 
 class NextValue(NamedTuple):
@@ -51,10 +51,11 @@ class SearchSpace:
         resolved, needed = kernel.split_derived()
         for name, expression in resolved:
             names[name] = expression(names)
-        self.rows: Rows = enumerate_rows(kernel, tuple((name, names[name]) for name in needed))
-
+        self._identity = tuple((name, names[name]) for name in needed)
+        self.rows: Rows = enumerate_rows(kernel, self._identity)
         self._whole = True
         self._index: RowIndex | None = None
+        self._borders: PrefixBorders | None = None
 
     @classmethod
     def of_rows(cls, kernel: Kernel, problem: Problem, device: Device, rows: Rows) -> SearchSpace:
@@ -66,6 +67,7 @@ class SearchSpace:
         space.rows.setflags(write=False)
         space._whole = False
         space._index = None
+        space._borders = None
         return space
 
     def only(self, keep: NDArray[np.bool_]) -> SearchSpace:
@@ -75,6 +77,7 @@ class SearchSpace:
         space.rows.setflags(write=False)
         space._whole = False
         space._index = None
+        space._borders = None
         return space
 
     def __len__(self) -> int:
@@ -160,6 +163,22 @@ class SearchSpace:
         rows = (borders + begin).tolist()
         return [NextValue(index, rows[index], rows[index + 1]) for index in present]
 
+    def next_ranges(self, begins: Numbers, ends: Numbers, column: int) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        """The values allowed in `column` after several prefixes; prefix i is shared by rows [begins[i], ends[i]).
+
+        Four arrays with an entry for each pair of prefix and value, in the order of the prefixes: the index of the
+        prefix, the index of the value, and the range of rows that begin with both.
+        """
+        if self._borders is None:
+            self._borders = prefix_borders(self.kernel, self._identity) if self._whole else PrefixBorders(self.rows)
+        borders = self._borders.of(column)
+        first, last = np.searchsorted(borders, begins), np.searchsorted(borders, ends)
+        counts = last - first
+        parents = np.repeat(np.arange(len(begins)), counts)
+        indices = np.arange(len(parents)) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+        starts = borders[indices]
+        return parents, self.rows[starts, column].astype(np.int64), starts, borders[indices + 1]
+
     def _narrow(self, begin: int, end: int, column: int, index: int) -> tuple[int, int]:
         part = self.rows[begin:end, column]
         first, last = np.searchsorted(part, [index, index + 1])
@@ -202,6 +221,17 @@ class SearchSpace:
             names[name] = columns[name] = np.broadcast_to(np.asarray(expression(names)), len(self))
         return columns
 
+    def derived_columns(self, names: tuple[str, ...], rows: Numbers) -> dict[str, NDArray[Any]]:
+        """Columns of derived quantities over some rows, by name; only what they need is computed."""
+        expressions = self.kernel.derived_for(names)
+        read = {name for _, expression in expressions for name in expression.names}
+        values = dict(self._names)
+        for column, parameter in enumerate(self.kernel.parameters):
+            if parameter.name in read:
+                values[parameter.name] = column_of(parameter)[self.rows[rows, column]]
+        for name, expression in expressions:
+            values[name] = expression(values)
+        return {name: np.broadcast_to(np.asarray(values[name]), len(rows)) for name in names}
 
 
 def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | None = None) -> tuple[SearchSpace, ...]:

@@ -33,13 +33,14 @@ from seqtune.kernels.task import Task
 from ..candidate import Candidate
 from ..checkpoint_folder import About, CheckpointFolder, facts
 from ..networks.dimensions import Dimensions
+from ..networks.numpy_layers import Tensors
 from ..sequence.beam import WIDTH, NextWord, beam_search
 from ..sequence.mixture import Average
 from ..sequence.vocabulary import Vocabulary
 from ..trees.forest import UNREADABLE, Forest, read_forest
 from .classifier_chain import ChainWords, KernelChain, ParameterClassifier, as_arrays
 from .inputs import TREE_FEATURES
-from .numpy_translator import ArrayTranslator, Tensors, shapes
+from .numpy_translator import ArrayTranslator, shapes
 from .seen_problems import LARGEST as LARGEST_LEARNED
 from .seen_problems import SeenProblems
 

@@ -1,9 +1,6 @@
 """ArrayTranslator: a LabelTranslator for prediction, computed with NumPy alone.
 
-A prediction is a few hundred products of a few rows each; PyTorch would spend most of the time between them. The same
-function is rearranged here, exactly. Everything that is added to the residual stream is centred beforehand: only layer
-norms read the stream, so they only have to scale it. Gains, offsets and scales are merged into the products that
-follow. Query, keys and values are one product.
+The function is the same, rearranged as `seqtune.predictor.networks.numpy_layers` describes.
 Shapes: Q queries, H hypotheses, S source tokens, W width, E layers, A heads.
 """
 
@@ -11,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,110 +19,11 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 
 from ..networks.dimensions import Dimensions
+from ..networks.numpy_layers import ArrayLayer, Linear, Tensors, attend, centred, gelu, layer_shapes, unit, with_biases
 from ..sequence.beam import Allowed, Scores
 from ..sequence.numeric_codes import codes
 from ..sequence.vocabulary import BEGIN, Vocabulary, Words
 from .inputs import CODE, MAGNITUDE_SIZE, NUMBERS, SIZES, TOKENS, Floats, Inputs
-
-EPSILON = 1e-5  # of PyTorch's layer norm
-
-Tensors = Mapping[str, Floats]  # the state of a LabelTranslator by name
-
-
-def gelu(x: Floats) -> Floats:
-    """x times the normal distribution function of x, which is approximated to 1e-7 (Abramowitz and Stegun, 7.1.26)."""
-    size = np.abs(x)
-    t = size * np.float32(0.3275911 * math.sqrt(0.5))
-    t += 1
-    np.reciprocal(t, out=t)
-    tail = t * np.float32(1.061405429 / 2)
-    for coefficient in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
-        tail += np.float32(coefficient / 2)
-        tail *= t
-    tail *= np.exp(x * x * np.float32(-0.5))
-    tail *= size
-    result: Floats = np.maximum(x, 0)
-    result -= tail
-    return result
-
-
-def unit(x: Floats) -> Floats:
-    """Scale centred rows to length 1. Layer norm would scale them to the square root of their number of elements."""
-    length = np.einsum("...i,...i->...", x, x)
-    length += EPSILON * x.shape[-1]
-    scaled: Floats = x / np.sqrt(length)[..., None]
-    return scaled
-
-
-def attend(query: Floats, keys: Floats, values: Floats) -> Floats:
-    """Attend from a scaled query (H, T, A, W/A) to keys and values (H or 1, S, A, W/A): (H, T, W)."""
-    scores: Floats = query.transpose(0, 2, 1, 3) @ keys.transpose(0, 2, 3, 1)
-    scores -= scores.max(axis=-1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(axis=-1, keepdims=True)
-    attended: Floats = (scores @ values.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3).reshape(*query.shape[:2], -1)
-    return attended
-
-
-@dataclass(frozen=True, eq=False)
-class Linear:
-    """A linear map: x @ weight + bias."""
-
-    weight: Floats  # (in, out)
-    bias: Floats  # (out,)
-
-    @classmethod
-    def of(cls, tensors: Tensors, name: str) -> Linear:
-        """Make the map from a PyTorch layer's tensors."""
-        return cls(tensors[f"{name}.weight"].T, tensors[f"{name}.bias"])
-
-    def __call__(self, x: Floats) -> Floats:
-        result: Floats = x @ self.weight
-        result += self.bias
-        return result
-
-    def after(self, tensors: Tensors, norm: str) -> Linear:
-        """The map of `unit(x)` that equals this map of the layer norm of x."""
-        gain = tensors[f"{norm}.weight"] * math.sqrt(len(self.weight))
-        return Linear(gain[:, None] * self.weight, self.bias + tensors[f"{norm}.bias"] @ self.weight)
-
-    def centred(self) -> Linear:
-        """The map with a centred result, for adding to the residual stream."""
-        return Linear(centred(self.weight), centred(self.bias))
-
-    def times(self, factor: float) -> Linear:
-        """The map multiplied by a factor."""
-        return Linear(self.weight * factor, self.bias * factor)
-
-    def joined(self, *others: Linear) -> Linear:
-        """Join several maps of the same x into one, with their results side by side."""
-        maps = (self, *others)
-        return Linear(np.ascontiguousarray(np.concatenate([linear.weight for linear in maps], axis=1)),
-                      np.concatenate([linear.bias for linear in maps]))
-
-
-def centred(x: Floats) -> Floats:
-    """Subtract the mean of each row."""
-    return np.ascontiguousarray(x - x.mean(axis=-1, keepdims=True))
-
-
-class _Layer:
-    """The products of one layer of the encoder or, with `cross` attention to the source, of the decoder."""
-
-    def __init__(self, tensors: Tensors, name: str, heads: int, cross: bool) -> None:
-        query, pair, out = (Linear.of(tensors, f"{name}.attention.{part}") for part in ("query", "pair", "out"))
-        scale = math.sqrt(heads / query.weight.shape[1])
-        self.words = query.times(scale).joined(pair).after(tensors, f"{name}.norm1")
-        self.out = out.centred()
-        if cross:
-            self.cross_query = Linear.of(tensors, f"{name}.cross.query").times(scale).after(tensors, f"{name}.norm2")
-            self.cross_out = Linear.of(tensors, f"{name}.cross.out").centred()
-        self.inner = Linear.of(tensors, f"{name}.feed.0").after(tensors, f"{name}.norm3" if cross else f"{name}.norm2")
-        self.outer = Linear.of(tensors, f"{name}.feed.2").centred()
-
-    def feed(self, x: Floats) -> None:
-        """Add the feed-forward block to x in place."""
-        x += self.outer(gelu(self.inner(unit(x))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,8 +45,8 @@ class ArrayTranslator:
         self._numbers, self._token = sizes, tensors["reader.token"]
         self._work, self._word = Linear.of(tensors, "reader.work"), tensors["reader.word.weight"]
         self._mix = Linear.of(tensors, "reader.mix")
-        self._encoder = [_Layer(tensors, f"encoder.{number}", size.heads, False) for number in range(size.layers)]
-        self._decoder = [_Layer(tensors, f"decoder.{number}", size.heads, True) for number in range(size.layers)]
+        self._encoder = [ArrayLayer(tensors, f"encoder.{number}", size.heads, False) for number in range(size.layers)]
+        self._decoder = [ArrayLayer(tensors, f"decoder.{number}", size.heads, True) for number in range(size.layers)]
         first, *rest = (Linear.of(tensors, f"decoder.{number}.cross.pair") for number in range(size.layers))
         self._pairs = first.joined(*rest).after(tensors, "encoded")
         self._input_vectors = centred(_vectors(tensors, "asked", vocabulary))
@@ -217,24 +115,14 @@ class ArrayTranslator:
 def shapes(size: Dimensions) -> dict[str, tuple[int, ...]]:
     """The shapes of the tensors in a LabelTranslator's state, by name."""
     width = size.width
-    linear = {"reader.work": (width, MAGNITUDE_SIZE), "reader.mix": (width, width)}
-    norms = ["encoded", "decoded"]
-    for name, count in (("encoder", 2), ("decoder", 3)):
-        for layer in (f"{name}.{number}" for number in range(size.layers)):
-            norms += [f"{layer}.norm{number + 1}" for number in range(count)]
-            for block in ("attention", "cross")[:count - 1]:
-                linear |= {f"{layer}.{block}.query": (width, width), f"{layer}.{block}.pair": (2 * width, width),
-                           f"{layer}.{block}.out": (width, width)}
-            linear |= {f"{layer}.feed.0": (size.hidden, width), f"{layer}.feed.2": (width, size.hidden)}
+    linear: dict[str, tuple[int, ...]] = {"reader.work": (width, MAGNITUDE_SIZE), "reader.mix": (width, width)}
     result: dict[str, tuple[int, ...]] = {
         "reader.number": (len(NUMBERS), CODE, width), "reader.token": (len(TOKENS), width),
         "reader.word.weight": (size.words, width), "position.weight": (size.longest, width)}
     for name in ("asked", "answered"):
         result |= {f"{name}.word.weight": (size.targets, width), f"{name}.group.weight": (size.groups, width)}
         linear |= {f"{name}.code": (width, size.code), f"{name}.mix": (width, width)}
-    for name, shape in linear.items():
-        result |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
-    return result | {f"{name}.{part}": (width,) for name in norms for part in ("weight", "bias")}
+    return result | with_biases(linear) | layer_shapes(size)
 
 
 def _spans() -> list[tuple[int, int]]:

@@ -26,6 +26,7 @@ from seqtune.kernels.task import Floats, Task
 
 from ..candidate import Candidate
 from .derived_quantities import Quantities, ResolvedQuantities
+from .prefix_batch import BatchGrammar, Prefixes, first_of_each
 from .vocabulary import Vocabulary, Words
 
 WIDTH = 8  # width of the beam in predictions and evaluations; validation during training uses a narrower one
@@ -43,7 +44,7 @@ class Allowed(NamedTuple):
     words: Words  # (word,)
     resolved: Quantities  # (word, derived) the derived quantities that are resolved once the word is added
 
-    def select(self, rows: list[int]) -> Allowed:
+    def select(self, rows: Numbers) -> Allowed:
         """The words at the given indices."""
         return Allowed(self.after[rows], self.words[rows], self.resolved[rows])
 
@@ -86,7 +87,6 @@ class Grammar:
 
     def __init__(self, vocabulary: Vocabulary, spaces: Sequence[SearchSpace]) -> None:
         self.spaces = [space for space in spaces if len(space)]
-        self._begins: list[int] = np.cumsum([0, *map(len, self.spaces)]).tolist()  # the first number of each space
         self._kernels = [vocabulary.kernel(space.kernel.name) for space in self.spaces]
         self._value_words = [vocabulary.value_words(space.kernel.name) for space in self.spaces]
         self._resolved = [ResolvedQuantities(space, vocabulary) for space in self.spaces]
@@ -115,11 +115,6 @@ class Grammar:
         rows = np.array([prefix.begin for prefix in prefixes])
         return self._resolved[prefixes[0].space].after(rows, prefixes[0].column - 1)
 
-    def number(self, prefix: Prefix) -> int:
-        """The number of a complete prefix's configuration in its task."""
-        assert prefix.complete
-        return self._begins[prefix.space] + prefix.begin
-
     def configuration(self, prefix: Prefix) -> Configuration:
         """The configuration of a complete prefix."""
         assert prefix.complete
@@ -132,12 +127,6 @@ class Grammar:
             following = self.follow(prefix)[1]
             prefix = following[int(generator.integers(len(following)))]
         return self.configuration(prefix)
-
-
-class _Hypothesis(NamedTuple):
-    cost: float  # - log-probability; ties are ordered by space and first row
-    prefix: Prefix
-    word: int  # index of the last word among the words allowed there
 
 
 def beam_search(words: NextWord[State], task: Task, width: int = 5, count: int = 5) -> list[Candidate]:
@@ -168,41 +157,78 @@ def search_numbers(words: NextWord[State], task: Task, width: int, count: int) -
 def search_numbers_many(words: NextWord[State], tasks: Sequence[Task], width: int,
                         count: int) -> list[tuple[Numbers, Floats]]:
     """Run `search_numbers` for several tasks at once."""
-    width = max(width, count)
-    grammars = [Grammar(words.vocabulary, task.spaces) for task in tasks]
-    beams = [[_Hypothesis(0.0, Grammar.root, 0)] if len(grammar) else [] for grammar in grammars]
-    last: tuple[State, Allowed] | None = None  # the source's state and the words that were allowed last
-    while ahead := [(number, hypothesis) for number, beam in enumerate(beams) for hypothesis in beam
-                    if not hypothesis.prefix.complete]:
-        following = [grammars[number].follow(hypothesis.prefix) for number, hypothesis in ahead]
-        lengths = [len(allowed) for allowed, _ in following]
-        fresh = Allowed(
-            np.repeat(np.arange(len(ahead)), lengths), np.concatenate([allowed for allowed, _ in following]),
-            np.concatenate([grammars[number].resolved(prefixes)
-                            for (number, _), (_, prefixes) in zip(ahead, following, strict=True)]))
-        if last is None:
-            state, scores = words.start([(tasks[number].problem, tasks[number].device) for number, _ in ahead], fresh)
-        else:
-            chosen = [hypothesis.word for _, hypothesis in ahead]
-            state, scores = words.advance(last[0], last[1].select(chosen), fresh)
-        last, end = (state, fresh), 0
-        so_far = np.repeat([hypothesis.cost for _, hypothesis in ahead], lengths)
-        costs = (so_far + _costs(scores, lengths)).tolist()
-        pools = [[hypothesis for hypothesis in beam if hypothesis.prefix.complete] for beam in beams]
-        for (number, _), (_, prefixes) in zip(ahead, following, strict=True):
-            begin, end = end, end + len(prefixes)
-            pools[number] += map(_Hypothesis, costs[begin:end], prefixes, range(begin, end))
-        beams = [sorted(pool)[:width] for pool in pools]
-    return [(np.array([grammar.number(hypothesis.prefix) for hypothesis in beam[:count]], np.int64),
-             -np.array([hypothesis.cost for hypothesis in beam[:count]], np.float64))
-            for grammar, beam in zip(grammars, beams, strict=True)]
+    filled, width = [task for task in tasks if len(task)], max(width, count)
+    results = iter(_search(words, filled, width, count) if filled else ())
+    return [next(results) if len(task) else (np.zeros(0, np.int64), np.zeros(0)) for task in tasks]
 
 
-def _costs(scores: Scores, lengths: Sequence[int]) -> NDArray[np.float64]:
+def _search(words: NextWord[State], tasks: Sequence[Task], width: int, count: int) -> list[tuple[Numbers, Floats]]:
+    """The search for tasks that have configurations."""
+    grammar = BatchGrammar(words.vocabulary, tasks)
+    following = grammar.begin()
+    allowed = Allowed(following.after, following.words, following.prefixes.resolved)
+    state, scores = words.start([(task.problem, task.device) for task in tasks], allowed)
+    cost = _costs(scores, np.bincount(allowed.after))
+    beam = _Beam(cost, following.prefixes, np.arange(len(cost))).best(grammar.task, width)
+    column = 0  # of the parameter that is decided next
+    while len(live := beam.live()):
+        following = grammar.follow(beam.prefixes.select(live), column)
+        chosen = allowed.select(beam.word[live])
+        allowed = Allowed(following.after, following.words, following.prefixes.resolved)
+        state, scores = words.advance(state, chosen, allowed)
+        cost = beam.cost[live][allowed.after] + _costs(scores, np.bincount(allowed.after))
+        longer = _Beam(cost, following.prefixes, np.arange(len(cost)))
+        beam = longer.joined(beam).best(grammar.task, width)
+        column += 1
+    return beam.results(grammar, len(tasks), count)
+
+
+class _Beam(NamedTuple):
+    """The hypotheses of all tasks, sorted by space."""
+
+    cost: Floats  # (hypothesis,) - log-probability
+    prefixes: Prefixes  # (hypothesis,)
+    word: Numbers  # (hypothesis,) index of the last word among the words that were allowed
+
+    def live(self) -> Numbers:
+        """The indices of the hypotheses that are not complete."""
+        return np.flatnonzero(self.prefixes.end - self.prefixes.begin > 1)
+
+    def joined(self, before: _Beam) -> _Beam:
+        """These hypotheses and the complete ones of the step before."""
+        complete = np.flatnonzero(before.prefixes.end - before.prefixes.begin == 1)
+        if not len(complete):
+            return self
+        kept = before.prefixes.select(complete)
+        return _Beam(np.concatenate([before.cost[complete], self.cost]),
+                     Prefixes(*map(np.concatenate, zip(kept, self.prefixes, strict=True))),
+                     np.concatenate([before.word[complete], self.word]))
+
+    def order(self, task: Numbers) -> Numbers:
+        """The order by task, cost, space and first row; `task` is that of each space."""
+        return np.lexsort((self.prefixes.begin, self.prefixes.space, self.cost, task[self.prefixes.space]))
+
+    def best(self, task: Numbers, width: int) -> _Beam:
+        """The `width` best hypotheses of each task, sorted by space."""
+        chosen = first_of_each(self.order(task), task[self.prefixes.space], width)
+        chosen = chosen[np.argsort(self.prefixes.space[chosen], kind="stable")]
+        return _Beam(self.cost[chosen], self.prefixes.select(chosen), self.word[chosen])
+
+    def results(self, grammar: BatchGrammar, tasks: int, count: int) -> list[tuple[Numbers, Floats]]:
+        """The numbers and log-probabilities of the best `count` hypotheses of each task, which are complete."""
+        task = grammar.task[self.prefixes.space]
+        chosen = first_of_each(self.order(grammar.task), task, count)
+        numbers, logs = (grammar.number[self.prefixes.space] + self.prefixes.begin)[chosen], -self.cost[chosen]
+        ends = np.cumsum(np.bincount(task[chosen], minlength=tasks)).tolist()
+        return [(numbers[begin:end], logs[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+def _costs(scores: Scores, lengths: Numbers) -> Floats:
     """The negative log-probabilities of the words; `lengths` are the numbers of words after each hypothesis."""
     finite = scores.astype(np.float64)
     if not np.isfinite(finite).all():
         finite = np.nan_to_num(finite, nan=MIN_SCORE, posinf=-MIN_SCORE, neginf=MIN_SCORE)
-    starts = np.cumsum([0, *lengths[:-1]])
+    starts = np.cumsum(lengths) - lengths
     finite -= np.repeat(np.maximum.reduceat(finite, starts), lengths)
-    return np.asarray(np.repeat(np.log(np.add.reduceat(np.exp(finite), starts)), lengths) - finite)
+    costs: Floats = np.repeat(np.log(np.add.reduceat(np.exp(finite), starts)), lengths) - finite
+    return costs

@@ -6,6 +6,8 @@ parameter in its expression has a value. All rows with that prefix then have the
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +29,45 @@ def resolving_columns(kernel: Kernel) -> dict[str, int]:
     return {name: columns[name] for name, _ in kernel.derived}
 
 
+class ResolvedByRow:
+    """The same quantities, computed for the rows that are asked for: a beam search visits few rows of a space."""
+
+    def __init__(self, space: SearchSpace, vocabulary: Vocabulary) -> None:
+        self._space = space
+        self._by_column = _vocabulary_columns(space.kernel, vocabulary.derived)
+
+    def resolve(self, rows: NDArray[np.int64], column: int, quantities: Quantities) -> None:
+        """Write what the word in `column` (-1: the kernel's word) resolves into `quantities` (row, derived).
+
+        Each prefix that ends with that word is given by a row that has it.
+        """
+        wanted = self._by_column.get(column)
+        if wanted is None:
+            return
+        columns = self._space.derived_columns(tuple(wanted), rows)
+        numeric = [name for name, values in columns.items() if values.dtype.kind in "biuf"]
+        if numeric:
+            sizes = np.stack([columns[name].astype(np.float64) for name in numeric], axis=1)
+            quantities[:, [wanted[name] for name in numeric]] = _rounded_log2(sizes)
+
+
+@lru_cache(maxsize=512)
+def _vocabulary_columns(kernel: Kernel, derived: tuple[str, ...]) -> dict[int, dict[str, int]]:
+    """The indices of the vocabulary's derived quantities that the word in each column resolves, by column and name."""
+    index_of = {name: index for index, name in enumerate(derived)}
+    columns: dict[int, dict[str, int]] = {}
+    for name, column in resolving_columns(kernel).items():
+        if name in index_of:
+            columns.setdefault(column, {})[name] = index_of[name]
+    return columns
+
+
+def _rounded_log2(sizes: NDArray[np.float64]) -> NDArray[np.float16]:
+    """The limited log2 of quantities in 16 bits, as training keeps it for many spaces."""
+    positive = np.maximum(np.nan_to_num(sizes, nan=0.0), 2.0**MIN_LOG2)
+    return np.clip(np.log2(positive), MIN_LOG2, MAX_LOG2).astype(np.float16)
+
+
 class ResolvedQuantities:
     """The numeric derived quantities in the vocabulary, for the rows of one space."""
 
@@ -39,10 +80,9 @@ class ResolvedQuantities:
         self._width = len(index_of)
         self._indices = np.array([index_of[name] for name in resolving], dtype=np.int64)
         self._columns = np.array(list(resolving.values()), dtype=np.int64)
-        self._values = np.empty((len(space), len(resolving)), dtype=np.float16)  # short: training keeps many spaces
+        self._values = np.empty((len(space), len(resolving)), dtype=np.float16)
         for number, name in enumerate(resolving):
-            size = np.nan_to_num(values[name].astype(np.float64), nan=0.0)
-            self._values[:, number] = np.clip(np.log2(np.maximum(size, 2.0**MIN_LOG2)), MIN_LOG2, MAX_LOG2)
+            self._values[:, number] = _rounded_log2(values[name].astype(np.float64))
 
     def after(self, rows: NDArray[np.int64], column: int) -> Quantities:
         """The quantities resolved by prefixes, (row, derived).

@@ -143,14 +143,24 @@ class Vocabulary:
 
     def source(self, problem: Problem, device: Device) -> Sentence:
         """The source sentence of a problem on a device. Unknown names and words become <unknown>."""
-        facts = source_facts(problem, device, self.listed, self.ratios)
-        numbers = {name: value for name, value in facts if isinstance(value, int | float)}
+        return self.sentence(self.facts(problem, device))
+
+    def facts(self, problem: Problem, device: Device) -> list[tuple[str, Value]]:
+        """The names and values of the facts of a problem on a device, in the order of the source sentence."""
+        return source_facts(problem, device, self.listed, self.ratios)
+
+    def sentence(self, facts: Sequence[tuple[str, Value]]) -> Sentence:
+        """The source sentence of some facts."""
         return Sentence(
             np.array([self._name.get(name, UNKNOWN) for name, _ in facts], dtype=np.int64),
             np.array([self._word.get(_source_word(name, value), UNKNOWN) if isinstance(value, str) else PAD
                       for name, value in facts], dtype=np.int64),
-            codes([value for _, value in facts]),
-            np.array([numbers.get(name, 0) for name in self.quantities], dtype=np.float32))
+            codes([value for _, value in facts]), self.fact_quantities(facts))
+
+    def fact_quantities(self, facts: Iterable[tuple[str, Value]]) -> NDArray[np.float32]:
+        """The quantities (quantity,) among some facts; 0 where one is missing or unknown."""
+        numbers = {name: value for name, value in facts if isinstance(value, int | float)}
+        return np.array([numbers.get(name, 0) for name in self.quantities], dtype=np.float32)
 
     def with_ratios(self, sentence: Sentence, problem: Problem, device: Device) -> Sentence:
         """The sentence with the ratios of another device, of which only measured rates differ.

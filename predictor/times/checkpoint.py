@@ -2,21 +2,21 @@
 
 The folder contains config.json (dimensions), model.safetensors (weights), seqtune.json (format, vocabulary, kernels,
 provenance, metrics) and, if there is a ranker, trees.safetensors. Its content is not trusted: see
-`seqtune.predictor.checkpoint_folder`. Reading a checkpoint does not import transformers. Raises CheckpointError.
+`seqtune.predictor.checkpoint_folder`. Reading a checkpoint and predicting from it import neither torch nor
+transformers. Raises CheckpointError.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Self
 
-import torch
+import numpy as np
 from pydantic import Field, JsonValue
 from safetensors.numpy import save as save_arrays
-from safetensors.torch import save
-from torch.overrides import TorchFunctionMode
 
 from seqtune.errors import CheckpointError
 from seqtune.kernels.device import Device
@@ -27,14 +27,17 @@ from seqtune.kernels.task import Task
 from ..candidate import Candidate
 from ..checkpoint_folder import MODEL_TYPE, About, CheckpointFolder, facts
 from ..confidence.confidence_model import ConfidenceModel
+from ..networks.dimensions import Dimensions
+from ..networks.numpy_layers import Tensors
 from ..sequence.vocabulary import Vocabulary
 from ..trees.cost_trees import FeatureList
 from ..trees.ranker import Ranker
-from .decoding import TranslatorWords
+from .arrays.numpy_translator import NumpyTranslator
+from .arrays.word_vectors import described_arrays, shapes
 from .proposing import ConfidenceEstimator, Evidence, Proposer
-from .translator import Translator, described
 
-_DTYPES = {torch.float32: "F32", torch.int64: "I64"}
+if TYPE_CHECKING:
+    from .translator import Translator
 
 
 class _About(About):
@@ -53,13 +56,21 @@ class Checkpoint:
     `provenance` describes the data and options of the training, `metrics` its results; both are JSON objects.
     """
 
-    model: Translator
+    size: Dimensions
+    state: Tensors  # the translator's tensors by name
     vocabulary: Vocabulary
     provenance: Mapping[str, JsonValue] = field(default_factory=dict)
     metrics: Mapping[str, JsonValue] = field(default_factory=dict)
     seed: int = 0
     ranker: Ranker | None = None
     estimator: ConfidenceEstimator | None = None  # only a ConfidenceModel is saved
+
+    @classmethod
+    def of_model(cls, model: Translator, vocabulary: Vocabulary, provenance: Mapping[str, JsonValue] | None = None,
+                 metrics: Mapping[str, JsonValue] | None = None, seed: int = 0, ranker: Ranker | None = None,
+                 estimator: ConfidenceEstimator | None = None) -> Self:
+        """Make a checkpoint of a trained translator."""
+        return cls(model.size, model.arrays(), vocabulary, provenance or {}, metrics or {}, seed, ranker, estimator)
 
     @classmethod
     def load(cls, name: str | Path = "default") -> Checkpoint:
@@ -71,24 +82,23 @@ class Checkpoint:
         about, vocabulary = folder.about, folder.vocabulary
         if {name for kernel in about.kernels for name, _ in kernel.derived} - set(vocabulary.derived):
             raise CheckpointError(f"{folder.path}: its vocabulary lacks a derived quantity of its own kernels")
-        model = _weights(folder)
+        state = _weights(folder)
         ranker = Ranker.read(folder.path / "trees.safetensors", about.trees,
                              about.tree_features) if about.trees else None
-        return cls(model, vocabulary, about.provenance, about.metrics, about.seed, ranker, about.confidence)
+        return cls(folder.size, state, vocabulary, about.provenance, about.metrics, about.seed, ranker, about.confidence)
 
     def save(self, path: str | Path) -> Path:
         """Write the checkpoint as a whole or not at all; return the path. Raises CheckpointError.
 
         A folder that is not a checkpoint is not overwritten.
         """
-        config = {**asdict(self.model.size), "model_type": MODEL_TYPE, "architectures": ["TranslatorModel"]}
+        config = {**asdict(self.size), "model_type": MODEL_TYPE, "architectures": ["TranslatorModel"]}
         confidence = self.estimator if isinstance(self.estimator, ConfidenceModel) else None
         about = _About(**facts(self.vocabulary, self.provenance, self.metrics, self.seed),
                        trees={} if self.ranker is None else self.ranker.about,
                        confidence=confidence, tree_features="ratios" if self.ranker is None else self.ranker.listed)
         with CheckpointFolder.writing(path, config, about) as fresh:
-            tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.model.state_dict().items()}
-            (fresh / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
+            (fresh / "model.safetensors").write_bytes(save_arrays(dict(self.state), metadata={"format": "pt"}))
             if self.ranker is not None:
                 (fresh / "trees.safetensors").write_bytes(save_arrays(self.ranker.arrays()))
         return Path(path)
@@ -116,9 +126,20 @@ class Checkpoint:
         """The task of a problem with all kernels that are registered for the device. Raises KernelError."""
         return Task.of(problem, device)
 
-    def next_word(self) -> TranslatorWords:
+    def next_word(self) -> NumpyTranslator:
         """The source of next words for the beam search."""
-        return TranslatorWords(self.model, self.vocabulary)
+        return self._words
+
+    @cached_property
+    def _words(self) -> NumpyTranslator:
+        return NumpyTranslator(self.size, self.state, self.vocabulary)
+
+    @cached_property
+    def model(self) -> Translator:
+        """The translator as a torch module in evaluation mode, as training needs it; it does not share the state."""
+        from .translator import Translator
+
+        return Translator.of_arrays(self.size, self.state)
 
     def proposer(self, evidence: Evidence | None = None) -> Proposer:
         """The stages of a prediction; `evidence` knows what was measured on the tasks' device."""
@@ -133,23 +154,12 @@ class Checkpoint:
         return [proposer.candidates(task, count) for task in tasks]
 
 
-class Undrawn(TorchFunctionMode):
-    """A mode that leaves new weights as they are: drawing them on the meta device imports torch._dynamo (0.8 s)."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__module__", None) == "torch.nn.init":
-            return args[0] if args else (kwargs or {})["tensor"]
-        return func(*args, **(kwargs or {}))
-
-
-def _weights(folder: CheckpointFolder[_About]) -> Translator:
-    """Read a Translator's weights from the folder. Every shape is compared before a tensor is read."""
-    with torch.device("meta"), Undrawn():
-        model = Translator(folder.size)
-    arrays = folder.tensors({name: (list(tensor.shape), _DTYPES[tensor.dtype])
-                             for name, tensor in model.state_dict().items()})
-    model.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()}, assign=True)
-    for name, expected in described(folder.vocabulary).items():
-        if not torch.allclose(model.get_buffer(name), expected, atol=1e-4):
+def _weights(folder: CheckpointFolder[_About]) -> Tensors:
+    """Read a Translator's state from the folder. Every shape is compared before a tensor is read."""
+    expected = described_arrays(folder.vocabulary)
+    arrays = folder.tensors({name: (list(shape), "I64" if name == "target.groups" else "F32")
+                             for name, shape in shapes(folder.size).items()})
+    for name, array in expected.items():
+        if not np.allclose(arrays[name], array, atol=1e-4):
             raise CheckpointError(f"{folder.weights}: its codes of target words differ from its vocabulary")
-    return model.eval()
+    return arrays

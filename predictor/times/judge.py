@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..networks.dimensions import Dimensions
-from .quantity_codes import RESOLVED_SIZE, resolved_codes
+from .arrays.word_vectors import RESOLVED_SIZE
+from .quantity_codes import resolved_codes
 
 
 class Judge(nn.Module):

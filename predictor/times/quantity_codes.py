@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-RESOLVED_SIZE = 6  # numbers for each derived quantity
-
 
 def resolved_codes(resolved: Tensor) -> Tensor:
     """The codes (..., D * RESOLVED_SIZE) of derived quantities, given by their log2 (..., D); zeros for NaN.

@@ -88,10 +88,10 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Trainin
     estimator = checkpoint.estimator
     if isinstance(estimator, ConfidenceModel):  # what is lost on problems and machines is about the same as before
         estimator = estimator.with_devices(measured.device for measured in fresh)
-    after = Checkpoint(state.kept.eval(), vocabulary, {}, {}, options.seed, ranker, estimator)
+    after = Checkpoint.of_model(state.kept.eval(), vocabulary, {}, {}, options.seed, ranker, estimator)
     compared = {"before": checkpoint, "after": after}
     if scratch and not state.interrupted:
-        size = checkpoint.model.size
+        size = checkpoint.size
         alone = replace(options, epochs=2 * options.epochs, rate=TrainingOptions().rate, width=size.width,
                         layers=size.layers, heads=size.heads, hidden=size.hidden, dropout=size.dropout)
         compared["scratch"], _ = train(new, alone, on_progress, left_out)

@@ -91,7 +91,7 @@ def train(data: Data, options: TrainingOptions | None = None,
     estimator = None
     if teacher is not None and options.confidence and not state.interrupted:
         estimator = fit_confidence(training, replace(options.trees, threads=options.threads), options.seed)
-    return Checkpoint(best.eval(), vocabulary, provenance, metrics, options.seed, ranker, estimator), report
+    return Checkpoint.of_model(best.eval(), vocabulary, provenance, metrics, options.seed, ranker, estimator), report
 
 
 def fit(model: Translator, vocabulary: Vocabulary, examples: Sequence[TrainingExample],

@@ -19,14 +19,16 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..networks.dimensions import Dimensions
+from ..networks.numpy_layers import Tensors
 from ..networks.transformer import DecoderLayer, EncoderLayer, Pairs, _feed_forward
-from ..sequence.numeric_codes import codes
 from ..sequence.vocabulary import PAD, UNKNOWN, SourceBatch, Vocabulary
+from .arrays.word_vectors import FIT_SIZE, RESOLVED_SIZE, described_arrays
 from .judge import Judge
-from .quantity_codes import RESOLVED_SIZE, resolved_codes
+from .quantity_codes import resolved_codes
 
 
 class Source(NamedTuple):
@@ -99,9 +101,6 @@ class SourceWords(nn.Module):
         return mixed
 
 
-FIT_SIZE = 4  # numbers for each pair of quantity and value
-
-
 def fits(quantities: Tensor, values: Tensor) -> Tensor:
     """Compare quantities (B, Q) with values (V,): (B, V, Q * FIT_SIZE).
 
@@ -149,7 +148,7 @@ class ResolvedWords(nn.Module):
     def __init__(self, size: Dimensions) -> None:
         super().__init__()
         self.quantity = nn.Parameter(torch.empty(size.derived, RESOLVED_SIZE, size.width))
-        nn.init.normal_(self.quantity, std=0.1)  # by nn.init, which `Undrawn` skips when a checkpoint is loaded
+        nn.init.normal_(self.quantity, std=0.1)
         self.read, self.ask = nn.Linear(size.width, size.width), nn.Linear(size.width, size.width)
         self.answer = _feed_forward(size)
 
@@ -194,6 +193,18 @@ class Translator(nn.Module):
     def of(cls, vocabulary: Vocabulary, **options: Any) -> Translator:
         """Make an untrained translator; `options` are fields of Dimensions."""
         return cls(Dimensions.of(vocabulary, **options)).describe(vocabulary)
+
+    @classmethod
+    def of_arrays(cls, size: Dimensions, state: Tensors) -> Translator:
+        """Make a translator in evaluation mode from its state as arrays by name (see `arrays`)."""
+        with torch.random.fork_rng(devices=[]):  # the first weights are replaced: they use up no random numbers
+            model = cls(size)
+        model.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in state.items()}, assign=True)
+        return model.eval()
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state as arrays by name. `seqtune.predictor.times.arrays` predicts from it without torch."""
+        return {name: tensor.detach().cpu().contiguous().numpy().copy() for name, tensor in self.state_dict().items()}
 
     def describe(self, vocabulary: Vocabulary) -> Translator:
         """Fill the buffers that describe the target words; return the translator."""
@@ -288,7 +299,4 @@ class Translator(nn.Module):
 
 def described(vocabulary: Vocabulary) -> dict[str, Tensor]:
     """The buffers that describe the target words, by their names in the state."""
-    values = vocabulary.target_values()
-    numbers = [float(value) if isinstance(value, int | float) and value > 0 else 0.0 for value in values]
-    return {"target.codes": torch.from_numpy(codes(values)), "target.values": torch.tensor(numbers),
-            "target.groups": torch.from_numpy(vocabulary.target_groups())}
+    return {name: torch.from_numpy(array) for name, array in described_arrays(vocabulary).items()}

@@ -20,6 +20,7 @@ from seqtune.predictor.labels.numpy_translator import ArrayTranslator
 from seqtune.predictor.labels.translator import LabelWords
 from seqtune.predictor.sequence.beam import Allowed, Grammar, NextWord, Prefix, beam_search
 from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.decoding import TranslatorWords
 from tests.support.devices import device_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +34,8 @@ def labels() -> LabelCheckpoint:
 
 
 SOURCES: dict[str, Callable[[], NextWord[Any]]] = {  # by the name of the class
-    "TranslatorWords": lambda: Checkpoint.load("default").next_word(),
+    "NumpyTranslator": lambda: Checkpoint.load("default").next_word(),
+    "TranslatorWords": lambda: TranslatorWords(Checkpoint.load("default").model, Checkpoint.load("default").vocabulary),
     "ArrayTranslator": lambda: ArrayTranslator(labels().size, labels().state, labels().vocabulary),
     "LabelWords": lambda: LabelWords(labels().model, labels().vocabulary),
     "ChainWords": lambda: ChainWords(labels().chains, labels().vocabulary),

@@ -61,7 +61,7 @@ def assert_same_beams(folder: Path, tasks: Sequence[Task], width: int) -> None:
 def test_generate_gives_our_beams_for_several_problems_at_once(
         translator: Translator, tmp_path: Path, width: int) -> None:
     """The matrix product has fewer configurations than the wider beams, and kernels have sentences of two lengths."""
-    assert_same_beams(Checkpoint(translator, VOCABULARY).save(tmp_path / "toy"), TASKS, width)
+    assert_same_beams(Checkpoint.of_model(translator, VOCABULARY).save(tmp_path / "toy"), TASKS, width)
 
 
 def test_generate_gives_our_beams_with_the_shipped_checkpoint() -> None:
@@ -76,7 +76,7 @@ def test_generate_gives_our_beams_with_the_shipped_checkpoint() -> None:
 
 def test_without_a_beam_generate_takes_the_likeliest_allowed_word_each_time(
         translator: Translator, tmp_path: Path) -> None:
-    folder = Checkpoint(translator, VOCABULARY).save(tmp_path / "toy")
+    folder = Checkpoint.of_model(translator, VOCABULARY).save(tmp_path / "toy")
     model, sentences = transformers.AutoModel.from_pretrained(folder), huggingface.sentences(folder, TASKS)
     found = sentences.configurations(model.generate(**sentences.arguments()))
     words = Checkpoint.load(folder).next_word()
@@ -107,7 +107,7 @@ def test_the_pretrained_model_and_the_checkpoint_read_each_other(translator: Tra
     targets = len(VOCABULARY.targets)
     choices = Choices(torch.arange(words.numel()).repeat_interleave(targets),
                       torch.arange(targets).repeat(words.numel()), following.flatten(0, 2))
-    Checkpoint(translator, VOCABULARY).save(ours)
+    Checkpoint.of_model(translator, VOCABULARY).save(ours)
     pretrained = transformers.AutoModelForSeq2SeqLM.from_pretrained(ours).eval()
     assert list(pretrained.state_dict()) == list(translator.state_dict())
     with torch.inference_mode():

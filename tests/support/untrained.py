@@ -19,4 +19,5 @@ def save(folder: Path, device: Device | None = None, *kernels: str) -> Path:
     families = [kernel(name) for name in kernels or table("llvm")]
     vocabulary = Vocabulary.build(families, [device or find("llvm:0")])
     torch.manual_seed(0)
-    return Checkpoint(Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16), vocabulary).save(folder)
+    model = Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16)
+    return Checkpoint.of_model(model, vocabulary).save(folder)

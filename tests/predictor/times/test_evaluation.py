@@ -42,7 +42,7 @@ def _checkpoint() -> Checkpoint:
 
     torch.manual_seed(0)
     vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
-    return Checkpoint(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval(), vocabulary)
+    return Checkpoint.of_model(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval(), vocabulary)
 
 
 def _measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> Contest:

@@ -54,7 +54,8 @@ def _weights(checkpoint: Checkpoint) -> torch.Tensor:
 def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> None:
     vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
     torch.manual_seed(0)
-    untrained = Checkpoint(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64).eval(), vocabulary)
+    model = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64)
+    untrained = Checkpoint.of_model(model, vocabulary)
     reports: list[Progress] = []
     trained, report = train(DATA, replace(QUICK, epochs=40, patience=40, extra=60), reports.append)
     assert _share(trained) > _share(untrained) + 0.1

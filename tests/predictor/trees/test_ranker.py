@@ -41,7 +41,7 @@ VOCABULARY = vocabulary_of(TRAINING)
 
 def made(ranker: Ranker | None = RANKER) -> Checkpoint:
     torch.manual_seed(0)
-    return Checkpoint(Translator.of(VOCABULARY, width=32, layers=1, heads=2, hidden=32).eval(), VOCABULARY,
+    return Checkpoint.of_model(Translator.of(VOCABULARY, width=32, layers=1, heads=2, hidden=32).eval(), VOCABULARY,
                       ranker=ranker)
 
 

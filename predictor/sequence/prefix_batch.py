@@ -1,0 +1,93 @@
+"""BatchGrammar: the words that may follow many prefixes of several tasks, computed with arrays.
+
+It gives the same words as `seqtune.predictor.sequence.beam.Grammar`, which follows one prefix at a time.
+Shapes: P prefixes, R longer prefixes, D derived quantities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.kernels.row_index import Numbers
+from seqtune.kernels.task import Task
+
+from .derived_quantities import Quantities, ResolvedByRow
+from .vocabulary import Vocabulary, Words
+
+
+class Prefixes(NamedTuple):
+    """Beginnings of sentences of the same length, sorted by space. Rows [begin, end) of a space share a prefix."""
+
+    space: Numbers  # (P,) among the spaces of all tasks
+    begin: Numbers  # (P,)
+    end: Numbers  # (P,)
+    resolved: Quantities  # (P, D) the derived quantities that the prefix resolves
+
+    def select(self, rows: Numbers) -> Prefixes:
+        """The prefixes with these indices."""
+        return Prefixes(self.space[rows], self.begin[rows], self.end[rows], self.resolved[rows])
+
+
+class Longer(NamedTuple):
+    """Prefixes with one more word, sorted by the prefix that they continue."""
+
+    after: Numbers  # (R,) index of the prefix before
+    words: Words  # (R,)
+    prefixes: Prefixes  # (R,)
+
+
+class BatchGrammar:
+    """The valid sentences of several tasks, of which none is empty.
+
+    Raises CheckpointError for a kernel that the vocabulary lacks.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, tasks: Sequence[Task]) -> None:
+        self._width = len(vocabulary.derived)
+        spaces = [space for task in tasks for space in task.spaces if len(space)]
+        counts = np.array([sum(len(space) > 0 for space in task.spaces) for task in tasks], np.int64)
+        self.task = np.repeat(np.arange(len(tasks)), counts)  # (space,)
+        self._spaces, self._lengths = spaces, np.array([len(space) for space in spaces], np.int64)
+        before = np.cumsum(self._lengths) - self._lengths
+        self.number = before - np.repeat(before[np.cumsum(counts) - counts], counts)  # (space,) its first number
+        self._kernels = np.array([vocabulary.kernel(space.kernel.name) for space in spaces], np.int64)
+        self._words = [vocabulary.value_words(space.kernel.name) for space in spaces]
+        self._quantities = [ResolvedByRow(space, vocabulary) for space in spaces]
+
+    def begin(self) -> Longer:
+        """The prefixes of one word, a kernel's; they continue the empty prefix of each task."""
+        count = len(self._spaces)
+        prefixes = Prefixes(np.arange(count), np.zeros(count, np.int64), self._lengths,
+                            np.full((count, self._width), np.nan, np.float32))
+        for number, quantities in enumerate(self._quantities):
+            quantities.resolve(np.zeros(1, np.int64), -1, prefixes.resolved[number:number + 1])
+        return Longer(self.task, self._kernels, prefixes)
+
+    def follow(self, prefixes: Prefixes, column: int) -> Longer:
+        """The longer prefixes that the values of the parameters in `column` make; no prefix may be complete."""
+        starts = np.flatnonzero(np.diff(prefixes.space, prepend=-1))
+        parts = []
+        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(prefixes.space)], strict=True):
+            number = int(prefixes.space[start])
+            parents, values, begins, ends = self._spaces[number].next_ranges(
+                prefixes.begin[start:stop], prefixes.end[start:stop], column)
+            after = parents + start
+            resolved = prefixes.resolved[after]
+            self._quantities[number].resolve(begins, column, resolved)
+            parts.append((after, self._words[number][column][values], np.full(len(after), number), begins, ends,
+                          resolved))
+        after, words, space, begins, ends, resolved = parts[0] if len(parts) == 1 else map(
+            np.concatenate, zip(*parts, strict=True))
+        return Longer(after, words, Prefixes(space, begins, ends, resolved))
+
+
+def first_of_each(order: NDArray[np.int64], group: Numbers, width: int) -> NDArray[np.int64]:
+    """The first `width` indices of each group in an order that is sorted by group."""
+    groups = group[order]
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+    return order[rank < width]

@@ -1,0 +1,1 @@
+"""The translator of measured times in NumPy, for predictions without PyTorch."""

@@ -1,0 +1,56 @@
+"""FactVectors: the encoder's input for facts of problems and devices, remembered by fact.
+
+They are what `seqtune.predictor.times.translator.SourceWords` computes, centred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.kernels.device import Device
+from seqtune.kernels.operations.feature import Value
+from seqtune.kernels.problem import Problem
+
+from ...networks.numpy_layers import Floats, Linear, Tensors, centred, gelu
+from ...sequence.vocabulary import Vocabulary
+
+MOST_REMEMBERED = 10_000  # facts; 5 MB at a width of 128
+
+
+class FactVectors:
+    """The vectors of source positions; each depends on the name and value of one fact."""
+
+    def __init__(self, tensors: Tensors, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._name, self._word = tensors["source.name.weight"], tensors["source.word.weight"]
+        self._code, self._mix = Linear.of(tensors, "source.code"), Linear.of(tensors, "source.mix")
+        self._remembered: dict[tuple[str, Value], Floats] = {}
+
+    def read(self, queries: Sequence[tuple[Problem, Device]]) -> tuple[Floats, NDArray[np.bool_], Floats]:
+        """The vectors (query, position, W) of the source sentences, the mask of positions that exist, and quantities.
+
+        Shapes: mask (query, position), quantities (query, quantity).
+        """
+        sources = [self._vocabulary.facts(problem, device) for problem, device in queries]
+        self._remember(dict.fromkeys(fact for facts in sources for fact in facts))
+        longest = max(map(len, sources))
+        vectors = np.zeros((len(sources), longest, self._name.shape[1]), np.float32)
+        mask = np.zeros((len(sources), longest), np.bool_)
+        for row, facts in enumerate(sources):
+            vectors[row, :len(facts)] = [self._remembered[fact] for fact in facts]
+            mask[row, :len(facts)] = True
+        return vectors, mask, np.stack([self._vocabulary.fact_quantities(facts) for facts in sources])
+
+    def _remember(self, facts: dict[tuple[str, Value], None]) -> None:
+        fresh = [fact for fact in facts if fact not in self._remembered]
+        if len(self._remembered) + len(fresh) > MOST_REMEMBERED:
+            self._remembered.clear()
+            fresh = list(facts)
+        if fresh:
+            sentence = self._vocabulary.sentence(fresh)
+            embedded = self._name[sentence.names] + self._word[sentence.words]
+            vectors = centred(embedded + self._mix(gelu(self._code(sentence.codes) + embedded)))
+            self._remembered.update(zip(fresh, vectors, strict=True))

@@ -1,0 +1,113 @@
+"""WordVectors: the vectors of target words for a problem, with NumPy alone.
+
+They are what `seqtune.predictor.times.translator.TargetWords` computes. The buffers that describe the target words and
+the numbers of resolved quantities are made here, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...networks.dimensions import Dimensions
+from ...networks.numpy_layers import Floats, Linear, Tensors, gelu, layer_shapes, with_biases
+from ...sequence.numeric_codes import codes
+from ...sequence.vocabulary import Vocabulary
+
+FIT_SIZE = 4  # numbers for each pair of quantity and value
+RESOLVED_SIZE = 6  # numbers for each derived quantity
+
+
+def described_arrays(vocabulary: Vocabulary) -> dict[str, NDArray[Any]]:
+    """The buffers that describe the target words, by their names in the state of a Translator."""
+    values = vocabulary.target_values()
+    numbers = [float(value) if isinstance(value, int | float) and value > 0 else 0.0 for value in values]
+    return {"target.codes": codes(values), "target.values": np.array(numbers, np.float32),
+            "target.groups": vocabulary.target_groups()}
+
+
+def shapes(size: Dimensions) -> dict[str, tuple[int, ...]]:
+    """The shapes of the tensors in a Translator's state, by name; `target.groups` holds int64, the others float32."""
+    width = size.width
+    linear: dict[str, tuple[int, ...]] = {"settled.answer.0": (size.hidden, width),
+                                          "settled.answer.2": (width, size.hidden)}
+    for name in ("source.code", "target.code"):
+        linear[name] = (width, size.code)
+    for name in ("source.mix", "target.mix", "settled.read", "settled.ask"):
+        linear[name] = (width, width)
+    if size.judge:
+        linear |= {"judge.quantity": (size.judge, size.derived * RESOLVED_SIZE), "judge.problem": (2 * size.judge, width),
+                   "judge.inner": (size.judge, size.judge), "judge.outer": (size.judge, size.judge),
+                   "judge.slowness": (1, size.judge)}
+    judge = {"judge.words.weight": (size.judge, width)} if size.judge else {}
+    return judge | {
+        "source.name.weight": (size.names, width), "source.word.weight": (size.words, width),
+        "target.codes": (size.targets, size.code), "target.values": (size.targets,), "target.groups": (size.targets,),
+        "target.word.weight": (size.targets, width), "target.group.weight": (size.groups, width),
+        "target.fit.weight": (width, size.quantities * FIT_SIZE),
+        "settled.quantity": (size.derived, RESOLVED_SIZE, width), "position.weight": (size.longest, width),
+    } | with_biases(linear) | layer_shapes(size)
+
+
+def resolved_numbers(resolved: Floats) -> Floats:
+    """The codes (rows, D * RESOLVED_SIZE) of derived quantities, given by their log2 (rows, D); zeros for NaN.
+
+    See `seqtune.predictor.times.quantity_codes.resolved_codes`.
+    """
+    missing = np.isnan(resolved)
+    octave = np.where(missing, np.float32(0), resolved)
+    numbers = np.empty((*octave.shape, RESOLVED_SIZE), np.float32)
+    numbers[..., 0] = 1
+    numbers[..., 1] = octave / 8
+    numbers[..., 2] = 2 * np.clip(octave, -1, 1)
+    numbers[..., 3] = np.abs(octave) < 1e-3
+    numbers[..., 4] = np.exp2(-np.maximum(octave, 0))
+    numbers[..., 5] = np.exp2(np.minimum(octave, 5)) / 16
+    numbers[missing] = 0
+    return numbers.reshape(len(octave), -1)
+
+
+def fit_numbers(quantities: Floats, values: Floats) -> Floats:
+    """Compare quantities (B, Q) with positive values (V,): (B, V, Q * FIT_SIZE).
+
+    See `seqtune.predictor.times.translator.fits`.
+    """
+    present = (quantities > 0)[:, None, :]
+    q = np.where(quantities > 0, quantities, np.float32(1))[:, None, :]
+    ratio = q / values[None, :, None]
+    times = np.ceil(ratio)
+    share = q / (times * values[None, :, None])
+    numbers = np.empty((*ratio.shape, FIT_SIZE), np.float32)
+    numbers[..., 0] = np.log2(ratio) / 8
+    numbers[..., 1] = share
+    numbers[..., 2] = share == 1
+    numbers[..., 3] = times == 1
+    numbers *= present[..., None]
+    return numbers.reshape(*ratio.shape[:2], -1)
+
+
+class WordVectors:
+    """The vectors of all target words for the quantities of a problem."""
+
+    def __init__(self, tensors: Tensors, vocabulary: Vocabulary) -> None:
+        described = described_arrays(vocabulary)
+        group = tensors["target.group.weight"][described["target.groups"]]
+        inputs = Linear.of(tensors, "target.code")(described["target.codes"]) + group
+        self._mix = Linear.of(tensors, "target.mix")
+        base = tensors["target.word.weight"] + group
+        self._constant = base + self._mix(gelu(inputs))  # right for words without a number
+        self._numeric = np.flatnonzero(described["target.values"] > 0)
+        self._values, self._inverse = np.unique(described["target.values"][self._numeric], return_inverse=True)
+        self._base, self._inputs = base[self._numeric], inputs[self._numeric]
+        self._fit = np.ascontiguousarray(tensors["target.fit.weight"].T)
+
+    def vectors(self, quantities: Floats) -> Floats:
+        """The vectors (problem, word, W) for quantities (problem, quantity)."""
+        result = np.repeat(self._constant[None], len(quantities), axis=0)
+        if len(self._numeric):
+            inputs = (fit_numbers(quantities, self._values) @ self._fit)[:, self._inverse]
+            inputs += self._inputs
+            result[:, self._numeric] = self._base + self._mix(gelu(inputs))
+        return result

@@ -1,0 +1,97 @@
+"""NumpyTranslator gives the probabilities of the PyTorch model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from seqtune.kernels.device import Device
+from seqtune.kernels.expression import Expression
+from seqtune.kernels.kernel import Constraint, Kernel, Parameter
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.task import Task
+from seqtune.predictor.networks.dimensions import Dimensions
+from seqtune.predictor.sequence.beam import Allowed, Scores, beam_search_many
+from seqtune.predictor.sequence.vocabulary import Vocabulary
+from seqtune.predictor.times.arrays.numpy_translator import NumpyTranslator
+from seqtune.predictor.times.arrays.word_vectors import shapes
+from seqtune.predictor.times.decoding import TranslatorWords
+from seqtune.predictor.times.translator import Translator
+from tests.support.synthetic import DIRECT, MIDDLE, WIDE
+
+GEMMS = ("gemm m=64 n=48 k=20", "gemm m=1 n=1000 k=512 trans_b=yes")
+CONVOLUTIONS = ("conv2d c=64 h=56 k=48 r=3", "conv2d c=30 h=14 k=32 r=1",
+                "conv2d c=3 h=28 k=8 r=5 stride_h=2 stride_w=2")
+SIZES = [{"width": 32, "heads": 2, "layers": 1, "hidden": 64}, {"width": 48, "heads": 4, "layers": 3, "hidden": 40}]
+OTHER = Kernel("fake.other", "conv2d", ("fake",), (
+    Parameter("vector", (1, 2)), Parameter("tile_k", (3, 5, 6)), Parameter("order", ("rows",))),
+    (Constraint.of("tile_k <= k", "wide"),), (), derived=(("lanes", Expression("vector * tile_k")),))
+PRODUCT = Kernel("fake.product", "gemm", ("fake",), (
+    Parameter("tile_m", (1, 2, 4, 8)), Parameter("tile_n", (1, 3, 4)), Parameter("order", ("rows", "columns"))), (), (),
+    derived=(("waste", Expression("round_up(m, tile_m) / m")), ("lanes", Expression("tile_m * tile_n"))))
+KERNELS = (DIRECT, OTHER, PRODUCT)
+VOCABULARY = Vocabulary.build(KERNELS, [WIDE])
+TASKS = [Task.of(parse_problem(text), device, KERNELS) for text in CONVOLUTIONS + GEMMS for device in (WIDE, MIDDLE)]
+
+
+class Compared:
+    """A source of next words that compares the log-probabilities of the PyTorch model and of its arrays."""
+
+    def __init__(self, **size: int) -> None:
+        torch.manual_seed(0)
+        self.vocabulary = VOCABULARY
+        self.model = Translator.of(VOCABULARY, **size)
+        for name, weight in self.model.named_parameters():
+            if "norm" in name or "coded" in name:  # training starts them at ones and zeros
+                torch.nn.init.normal_(weight, mean=float(name.endswith("weight")), std=0.3)
+        self._model = TranslatorWords(self.model, VOCABULARY)
+        self._arrays = NumpyTranslator(self.model.size, self.model.arrays(), VOCABULARY)
+        self.worst, self.compared = 0.0, 0
+
+    def start(self, queries: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[Any, Scores]:
+        return self._compare(self._model.start(queries, allowed), self._arrays.start(queries, allowed), allowed)
+
+    def advance(self, state: Any, words: Allowed, allowed: Allowed) -> tuple[Any, Scores]:
+        return self._compare(self._model.advance(state[0], words, allowed),
+                             self._arrays.advance(state[1], words, allowed), allowed)
+
+    def _compare(self, model: tuple[Any, Scores], arrays: tuple[Any, Scores], allowed: Allowed) -> tuple[Any, Scores]:
+        differences = np.abs(log_probabilities(model[1], allowed) - log_probabilities(arrays[1], allowed))
+        self.worst = max(self.worst, float(differences.max()))
+        self.compared += len(differences)
+        return (model[0], arrays[0]), model[1]
+
+
+def log_probabilities(scores: Scores, allowed: Allowed) -> NDArray[np.float64]:
+    """The log-probabilities among the words that may follow the same hypothesis."""
+    rows = [scores[allowed.after == hypothesis].astype(np.float64) for hypothesis in np.unique(allowed.after)]
+    return np.concatenate([row - row.max() - np.log(np.exp(row - row.max()).sum()) for row in rows])
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_arrays_give_the_probabilities_of_the_model(size: dict[str, int]) -> None:
+    compared = Compared(**size)
+    beam_search_many(compared, TASKS, 20, 20)  # many problems at once, with sources of different lengths
+    for task in TASKS[::3]:
+        beam_search_many(compared, [task], 20, 20)
+    assert compared.compared > 1000
+    assert compared.worst < 1e-4
+
+
+def test_a_known_fact_is_remembered_and_changes_nothing() -> None:
+    model = Translator.of(VOCABULARY, width=16, layers=1, heads=2, hidden=16)
+    words = NumpyTranslator(model.size, model.arrays(), VOCABULARY)
+    first, again = (beam_search_many(words, TASKS[:1], 4, 4) for _ in range(2))
+    assert first == again
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_shapes_of_a_state_are_computed_without_torch(size: dict[str, int]) -> None:
+    model = Translator(Dimensions.of(VOCABULARY, **size))
+    assert shapes(model.size) == {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
