@@ -14,6 +14,8 @@ import numpy as np
 
 from seqtune.errors import ExpressionError
 
+PLAIN, CHECKED, SMALL = 0, 1, 2  # modes: plain numbers; columns; columns whose integers are known to be small
+
 LARGEST_SHIFT = 62
 LARGEST_POWER = 64
 FEW = 16  # values in a column up to which Python's max is faster than NumPy's
@@ -31,11 +33,11 @@ def as_number(value: Any) -> Any:
     return value
 
 
-def _is_word(value: Any) -> bool:
+def is_word(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, np.ndarray) and value.dtype.kind == "U")
 
 
-def _largest(value: Any) -> float:
+def largest(value: Any) -> float:
     """The largest magnitude in a number or column."""
     if isinstance(value, np.ndarray):
         if value.size <= FEW:
@@ -49,7 +51,7 @@ def _overflows(operator: str, left: Any, right: Any) -> bool:
     """Whether a result may exceed 64 bits; Python's own integers have no limit."""
     if not isinstance(left, np.ndarray | np.generic) and not isinstance(right, np.ndarray | np.generic):
         return False
-    a, b = _largest(left), _largest(right)
+    a, b = largest(left), largest(right)
     match operator:
         case "*":
             bound = float(a) * b
@@ -62,13 +64,16 @@ def _overflows(operator: str, left: Any, right: Any) -> bool:
     return bound >= 2.0**62
 
 
-def binary(operator: str, left: Any, right: Any, text: str, columns: bool) -> Any:
-    """Apply a binary operator. `text` is the whole expression, for errors. Raises ExpressionError."""
+def binary(operator: str, left: Any, right: Any, text: str, columns: int) -> Any:
+    """Apply a binary operator. `text` is the whole expression, for errors. Raises ExpressionError.
+
+    `columns` is PLAIN for plain numbers, CHECKED for columns, SMALL for columns whose results surely have 64 bits.
+    """
     if isinstance(left, str | tuple) or isinstance(right, str | tuple):
         raise ExpressionError(f"arithmetic on words in {text[:80]!r}")
     if columns and operator not in "&|^":
         left, right = as_number(left), as_number(right)
-        if operator in ("+", "-", "*", "<<", "**") and _overflows(operator, left, right):
+        if columns == CHECKED and operator in ("+", "-", "*", "<<", "**") and _overflows(operator, left, right):
             left = np.asarray(left, dtype=float)  # 53 correct bits instead of a wrapped number
             if operator == "<<":
                 operator, right = "*", 2.0 ** np.asarray(right)
@@ -90,7 +95,7 @@ def binary(operator: str, left: Any, right: Any, text: str, columns: bool) -> An
                 raise ExpressionError(f"a shift outside 0..{LARGEST_SHIFT} in {text[:80]!r}")
             return left << right if operator == "<<" else left >> right
         case "**":
-            if _largest(right) > LARGEST_POWER or _largest(left) > 2**31:
+            if largest(right) > LARGEST_POWER or largest(left) > 2**31:
                 raise ExpressionError(f"a power that is too large in {text[:80]!r}")
             if columns and np.any(np.asarray(right) < 0):
                 base = np.asarray(left, dtype=float)
@@ -126,7 +131,7 @@ def compare(operator: ast.cmpop, left: Any, right: Any) -> Any:
             if isinstance(operator, ast.In):
                 return contained
             return np.logical_not(contained) if isinstance(contained, np.ndarray) else not contained
-    if _is_word(left) or _is_word(right):
+    if is_word(left) or is_word(right):
         raise ExpressionError(f"{str(left)[:40]!r} and {str(right)[:40]!r} have no order")
     match operator:
         case ast.Lt():
@@ -139,7 +144,7 @@ def compare(operator: ast.cmpop, left: Any, right: Any) -> Any:
             return left >= right
 
 
-def call(name: str, arguments: list[Any], columns: bool) -> Any:
+def call(name: str, arguments: list[Any], columns: int) -> Any:
     """Apply a function that expressions know. Raises ExpressionError."""
     match name:
         case "min" | "max":

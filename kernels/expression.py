@@ -1,25 +1,33 @@
 """Expression: a condition or quantity over named values, parsed from text against a whitelist.
 
-Foreign text is never executed: it is parsed with `ast`, every node is checked against the whitelist, and our own
-evaluator walks the tree. The same expression evaluates over plain numbers and over whole NumPy columns. On columns,
-`x if c else y`, `and` and `or` evaluate all sides; a division by zero there gives 0, so a guarded division is safe.
+Foreign text is never executed: it is parsed with `ast`, every node is checked against the whitelist, and becomes a
+function of our own that calls those of the nodes in it. The same expression evaluates over plain numbers and over whole
+NumPy columns. On columns, `x if c else y`, `and` and `or` evaluate all sides; a division by zero there gives 0, so a
+guarded division is safe.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from seqtune.errors import ExpressionError
 
-from .arithmetic import as_number, as_truth, binary, call, compare
+from .arithmetic import CHECKED, PLAIN, SMALL, as_number, as_truth, binary, call, compare, largest
+
+Evaluator = Callable[[Mapping[str, Any], int], Any]
+Bound = Callable[[Mapping[str, float]], float]
 
 LONGEST_EXPRESSION = 2000  # characters; bounds the work that a foreign file can cause
 DEEPEST_EXPRESSION = 60
 
+SAFE_BOUND = 2.0**61  # of integers that are computed without looking for results of more than 64 bits
+
+_SUMMED = (ast.Add, ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor)
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
     ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
@@ -36,7 +44,7 @@ class Expression:
     True
     """
 
-    __slots__ = ("_tree", "names", "text")
+    __slots__ = ("_evaluate", "_limit", "_tree", "names", "text")
 
     def __init__(self, text: str) -> None:
         if len(text) > LONGEST_EXPRESSION:
@@ -49,13 +57,21 @@ class Expression:
         names: dict[str, None] = {}
         _check(self._tree, self.text, names, 0)
         self.names: tuple[str, ...] = tuple(names)
+        self._evaluate: Evaluator | None = None  # made by the first call: a process calls few of all expressions
+        self._limit: Bound | None = None
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
         """The value over plain numbers (or over columns, where `values` holds arrays)."""
-        columns = any(isinstance(values.get(name), np.ndarray) for name in self.names)
+        if self._evaluate is None or self._limit is None:
+            self._evaluate, self._limit = _compiled(self._tree, self.text), _bound(self._tree)
+        columns = [values.get(name) for name in self.names]
+        mode = PLAIN
+        if any(isinstance(column, np.ndarray) for column in columns):
+            bounds = dict(zip(self.names, map(_size, columns), strict=True))
+            mode = SMALL if self._limit(bounds) < SAFE_BOUND else CHECKED
         try:
             with np.errstate(all="ignore"):
-                value = _evaluate(self._tree, values, self.text, columns)
+                value = self._evaluate(values, mode)
         except (TypeError, ValueError, ArithmeticError) as error:  # for example, arithmetic on words
             raise ExpressionError(f"cannot evaluate {self.text[:80]!r}: {str(error)[:120]}") from None
         if isinstance(value, complex):
@@ -129,67 +145,148 @@ def _check(node: ast.expr, text: str, names: dict[str, None], depth: int) -> Non
         _check(child, text, names, depth + 1)
 
 
-def _evaluate(node: ast.expr, values: Mapping[str, Any], text: str, columns: bool) -> Any:
-    def go(child: ast.expr) -> Any:
-        return _evaluate(child, values, text, columns)
-
+def _compiled(node: ast.expr, text: str) -> Evaluator:
+    """The evaluator of a checked node: it takes the values by name, and the mode that `binary` knows."""
     match node:
         case ast.Constant(value=value):
-            return value
+            return lambda values, mode: value
         case ast.Name(id=name):
-            value = values.get(name)
-            if value is None:
-                raise ExpressionError(f"{name} is unknown in {text[:80]!r}")
-            return value
-        case ast.BinOp(left=left, op=op, right=right):
-            return binary(_BINARY[type(op)], go(left), go(right), text, columns)
-        case ast.UnaryOp(op=op1, operand=operand):
-            value = go(operand)
-            if isinstance(op1, ast.Not):
-                return np.logical_not(as_truth(value)) if columns else not value
-            return -as_number(value) if isinstance(op1, ast.USub) else +as_number(value)
-        case ast.BoolOp(op=op3, values=parts):
-            if columns:
-                result: Any = np.asarray(go(parts[0]))
-                for part in parts[1:]:
-                    other, first = np.asarray(go(part)), as_truth(result)
-                    sides = (other, result) if isinstance(op3, ast.And) else (result, other)
-                    result = np.where(first, *sides)
-                return result
+            return _named(name, text)
+        case ast.BinOp(left=left_node, op=op, right=right_node):
+            left, right, symbol = _compiled(left_node, text), _compiled(right_node, text), _BINARY[type(op)]
+            return lambda values, mode: binary(symbol, left(values, mode), right(values, mode), text, mode)
+        case ast.UnaryOp(op=op1, operand=operand_node):
+            return _unary(op1, _compiled(operand_node, text))
+        case ast.BoolOp(op=op3, values=nodes):
+            return _boolean(isinstance(op3, ast.And), [_compiled(part, text) for part in nodes])
+        case ast.Compare(left=left_node, ops=ops, comparators=nodes):
+            return _comparison(_compiled(left_node, text), ops, [_compiled(part, text) for part in nodes])
+        case ast.IfExp(test=test_node, body=body_node, orelse=orelse_node):
+            return _choice(*(_compiled(part, text) for part in (test_node, body_node, orelse_node)))
+        case ast.Tuple(elts=nodes) | ast.List(elts=nodes):
+            elements = [_compiled(part, text) for part in nodes]
+            return lambda values, mode: tuple(element(values, mode) for element in elements)
+        case ast.Dict(keys=keys, values=nodes):
+            items = [(key.value, _compiled(part, text)) for key, part in zip(keys, nodes, strict=True)
+                     if isinstance(key, ast.Constant)]
+            return lambda values, mode: {key: item(values, mode) for key, item in items}
+        case ast.Subscript(value=table_node, slice=index_node):
+            return _look_up(_compiled(table_node, text), _compiled(index_node, text), text)
+        case ast.Call(func=ast.Name(id=name), args=nodes):
+            arguments = [_compiled(part, text) for part in nodes]
+            return lambda values, mode: call(name, [argument(values, mode) for argument in arguments], mode)
+    raise _refuse(text, type(node).__name__)  # pragma: no cover - _check refuses everything else
+
+
+def _named(name: str, text: str) -> Evaluator:
+    def evaluate(values: Mapping[str, Any], mode: int) -> Any:
+        value = values.get(name)
+        if value is None:
+            raise ExpressionError(f"{name} is unknown in {text[:80]!r}")
+        return value
+
+    return evaluate
+
+
+def _unary(operator: ast.unaryop, operand: Evaluator) -> Evaluator:
+    if isinstance(operator, ast.Not):
+        return lambda values, mode: (np.logical_not(as_truth(operand(values, mode))) if mode
+                                     else not operand(values, mode))
+    if isinstance(operator, ast.USub):
+        return lambda values, mode: -as_number(operand(values, mode))
+    return lambda values, mode: +as_number(operand(values, mode))
+
+
+def _boolean(every: bool, parts: list[Evaluator]) -> Evaluator:
+    def evaluate(values: Mapping[str, Any], mode: int) -> Any:
+        if not mode:
             for part in parts:
-                value = go(part)
-                if bool(value) != isinstance(op3, ast.And):
+                value = part(values, mode)
+                if bool(value) != every:
                     return value
             return value
-        case ast.Compare(left=left, ops=ops, comparators=comparators):
-            verdict: Any = True
-            current = go(left)
-            for operator, comparator in zip(ops, comparators, strict=True):
-                following = go(comparator)
-                step = compare(operator, current, following)
-                verdict = np.logical_and(verdict, step) if columns else (verdict and step)
-                if not columns and not verdict:
-                    return False
-                current = following
-            return verdict
-        case ast.IfExp(test=test, body=body, orelse=orelse):
-            condition = go(test)
-            if isinstance(condition, np.ndarray):
-                return np.where(as_truth(condition), go(body), go(orelse))
-            return go(body) if condition else go(orelse)
-        case ast.Tuple(elts=elts) | ast.List(elts=elts):
-            return tuple(go(part) for part in elts)
-        case ast.Dict(keys=keys, values=parts):
-            return {key.value: go(part) for key, part in zip(keys, parts, strict=True) if isinstance(key, ast.Constant)}
-        case ast.Subscript(value=table_node, slice=index_node):
-            table, index = go(table_node), go(index_node)
-            try:
-                if isinstance(index, np.ndarray):
-                    keys_used, inverse = np.unique(index, return_inverse=True)
-                    return np.array([table[key] for key in keys_used.tolist()])[inverse]
-                return table[index]
-            except KeyError as error:
-                raise ExpressionError(f"{error} is not a key in {text[:80]!r}") from None
-        case ast.Call(func=ast.Name(id=name), args=args):
-            return call(name, [go(part) for part in args], columns)
-    raise _refuse(text, type(node).__name__)  # pragma: no cover - _check refuses everything else
+        result: Any = np.asarray(parts[0](values, mode))
+        for part in parts[1:]:
+            other = np.asarray(part(values, mode))
+            if result.dtype == bool == other.dtype:
+                result = np.logical_and(result, other) if every else np.logical_or(result, other)
+            else:
+                result = np.where(as_truth(result), *((other, result) if every else (result, other)))
+        return result
+
+    return evaluate
+
+
+def _comparison(first: Evaluator, operators: list[ast.cmpop], others: list[Evaluator]) -> Evaluator:
+    pairs = list(zip(operators, others, strict=True))
+
+    def evaluate(values: Mapping[str, Any], mode: int) -> Any:
+        verdict: Any = True
+        current = first(values, mode)
+        for number, (operator, other) in enumerate(pairs):
+            following = other(values, mode)
+            step = compare(operator, current, following)
+            verdict = step if not number else np.logical_and(verdict, step) if mode else verdict and step
+            if not mode and not verdict:
+                return False
+            current = following
+        return verdict
+
+    return evaluate
+
+
+def _choice(test: Evaluator, body: Evaluator, orelse: Evaluator) -> Evaluator:
+    def evaluate(values: Mapping[str, Any], mode: int) -> Any:
+        condition = test(values, mode)
+        if isinstance(condition, np.ndarray):
+            return np.where(as_truth(condition), body(values, mode), orelse(values, mode))
+        return body(values, mode) if condition else orelse(values, mode)
+
+    return evaluate
+
+
+def _look_up(table: Evaluator, index: Evaluator, text: str) -> Evaluator:
+    def evaluate(values: Mapping[str, Any], mode: int) -> Any:
+        rows, key = table(values, mode), index(values, mode)
+        try:
+            if isinstance(key, np.ndarray):
+                keys_used, inverse = np.unique(key, return_inverse=True)
+                return np.array([rows[key] for key in keys_used.tolist()])[inverse]
+            return rows[key]
+        except KeyError as error:
+            raise ExpressionError(f"{error} is not a key in {text[:80]!r}") from None
+
+    return evaluate
+
+
+def _bound(node: ast.expr) -> Bound:
+    """A function that bounds the magnitude of an integer node and of everything in it, from bounds of the names.
+
+    The bound is infinite where it is not worth computing. Results of `/` are floats, which never wrap around, and so
+    are all numbers computed from them.
+    """
+    match node:
+        case ast.Constant(value=value):
+            constant = float(abs(value)) if isinstance(value, int | float) else 0.0
+            return lambda values: constant
+        case ast.Name(id=name):
+            return lambda values: values[name]
+        case ast.BinOp(left=left_node, op=op, right=right_node) if isinstance(op, ast.Mult) or type(op) in _SUMMED:
+            left, right = _bound(left_node), _bound(right_node)
+            if isinstance(op, ast.Mult):
+                return lambda values: max(left(values), 1.0) * max(right(values), 1.0)
+            return lambda values: left(values) + right(values)
+        case ast.BinOp() | ast.Call(func=ast.Name(id="lcm")):
+            return lambda values: math.inf
+    parts = [_bound(part) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)
+             and not (isinstance(node, ast.Call) and part is node.func)]
+    if isinstance(node, ast.Call):
+        return lambda values: sum(part(values) for part in parts) + 1  # enough for a sum or product with rounding
+    return lambda values: max([part(values) for part in parts], default=0.0)
+
+
+def _size(value: Any) -> float:
+    """A bound of the magnitude of a value or column."""
+    if isinstance(value, np.ndarray):
+        return largest(value) if value.dtype.kind in "biuf" else 0.0 if value.dtype.kind == "U" else math.inf
+    return abs(float(value)) if isinstance(value, int | float | np.number) else 1.0

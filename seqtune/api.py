@@ -26,6 +26,7 @@ from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.measuring.budget import SECONDS
 
+from .bulk import BulkAnswer, predict_many
 from .errors import FormatError, MisuseError, SeqtuneError
 from .exchange import export, import_data
 from .families import compile_check, kernel_json, kernels
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     from seqtune.tuner.tune import TuningProgress
 
 __all__ = [
-    "CompileReport", "Demonstration", "Devices", "Prediction", "Proposal", "Tuned", "TuningReport", "compile_check",
-    "demo", "devices", "evaluate", "export", "import_data", "kernel_json", "kernels", "predict", "retrain", "train",
-    "tune",
+    "BulkAnswer", "CompileReport", "Demonstration", "Devices", "Prediction", "Proposal", "Tuned", "TuningReport",
+    "compile_check", "demo", "devices", "evaluate", "export", "import_data", "kernel_json", "kernels", "predict",
+    "predict_many", "retrain", "train", "tune",
 ]
 
 DEFAULT_TRIALS = 200  # of a search without a budget

@@ -8,7 +8,6 @@ is the same for all methods.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -25,12 +24,12 @@ from seqtune.errors import SeqtuneError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
+from .processes import one_thread_each
 from .strategies.strategy import SearchContext, StrategyFactory
 
 _Unit = tuple[int, str, int]  # index of the space, method, repeat
 
 _ROUNDING = 1e-12  # tolerance for a share that equals the requested share
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _CHUNK = 4  # runs sent to a process at once
 
 
@@ -166,7 +165,7 @@ def _running(jobs: int, run: Callable[[_Unit], Floats]) -> Iterator[Callable[[Se
     if jobs <= 1:
         yield partial(map, run)
         return
-    with _one_thread_each(), ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin, (run,)) as pool:
+    with one_thread_each(), ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin, (run,)) as pool:
         try:
             yield partial(pool.map, _continue, chunksize=_CHUNK)
         except BrokenProcessPool:
@@ -174,21 +173,6 @@ def _running(jobs: int, run: Callable[[_Unit], Floats]) -> Iterator[Callable[[Se
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Limit processes started in this context to one thread; libraries read these variables when they are loaded."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 _task: list[Callable[[_Unit], Floats]] = []  # the function that a process of the pool runs, set once by `_begin`

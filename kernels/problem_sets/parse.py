@@ -175,13 +175,17 @@ def read_problems(path: str | Path) -> list[Problem]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FormatError(f"{path} is not UTF-8 text (byte {error.start})") from None
-    problems = _read_csv(path, text) if path.suffix.lower() == ".csv" else _read_lines(path, text)
+    problems = _read_csv(path, text) if path.suffix.lower() == ".csv" else parse_lines(path, text)
     if not problems:
         raise FormatError(f"{path} holds no problem")
     return problems
 
 
-def _read_lines(path: Path, text: str) -> list[Problem]:
+def parse_lines(path: str | Path, text: str) -> list[Problem]:
+    """The problems of a text with one on each line, in order and without duplicates; # begins a comment.
+
+    Raises FormatError, which names the line and the path that the text comes from.
+    """
     problems: dict[Problem, None] = {}
     for number, line in enumerate(text.splitlines(), 1):
         form = line.strip()
@@ -222,7 +226,7 @@ def _read_csv(path: Path, text: str) -> list[Problem]:
     return list(problems)
 
 
-def _bound(path: Path, problems: Mapping[Problem, None]) -> None:
+def _bound(path: str | Path, problems: Mapping[Problem, None]) -> None:
     if len(problems) > MOST_PROBLEMS:
         raise FormatError(f"{path} has more than {MOST_PROBLEMS} problems; split it")
 

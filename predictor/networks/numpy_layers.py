@@ -79,7 +79,7 @@ class Linear:
     @classmethod
     def of(cls, tensors: Tensors, name: str) -> Linear:
         """Make the map from a PyTorch layer's tensors."""
-        return cls(tensors[f"{name}.weight"].T, tensors[f"{name}.bias"])
+        return cls(np.ascontiguousarray(tensors[f"{name}.weight"].T), tensors[f"{name}.bias"])
 
     def __call__(self, x: Floats) -> Floats:
         result: Floats = x @ self.weight

@@ -44,7 +44,7 @@ class Allowed(NamedTuple):
     words: Words  # (word,)
     resolved: Quantities  # (word, derived) the derived quantities that are resolved once the word is added
 
-    def select(self, rows: Numbers) -> Allowed:
+    def select(self, rows: Numbers | list[int]) -> Allowed:
         """The words at the given indices."""
         return Allowed(self.after[rows], self.words[rows], self.resolved[rows])
 
@@ -149,14 +149,9 @@ def beam_search_many(words: NextWord[State], tasks: Sequence[Task], width: int =
                                                           strict=True)]
 
 
-def search_numbers(words: NextWord[State], task: Task, width: int, count: int) -> tuple[Numbers, Floats]:
-    """The numbers of the configurations that `beam_search` proposes, and their log-probabilities."""
-    return search_numbers_many(words, [task], width, count)[0]
-
-
 def search_numbers_many(words: NextWord[State], tasks: Sequence[Task], width: int,
                         count: int) -> list[tuple[Numbers, Floats]]:
-    """Run `search_numbers` for several tasks at once."""
+    """The numbers and log-probabilities of the configurations that `beam_search_many` proposes for each task."""
     filled, width = [task for task in tasks if len(task)], max(width, count)
     results = iter(_search(words, filled, width, count) if filled else ())
     return [next(results) if len(task) else (np.zeros(0, np.int64), np.zeros(0)) for task in tasks]
@@ -200,8 +195,7 @@ class _Beam(NamedTuple):
         if not len(complete):
             return self
         kept = before.prefixes.select(complete)
-        return _Beam(np.concatenate([before.cost[complete], self.cost]),
-                     Prefixes(*map(np.concatenate, zip(kept, self.prefixes, strict=True))),
+        return _Beam(np.concatenate([before.cost[complete], self.cost]), kept.joined(self.prefixes),
                      np.concatenate([before.word[complete], self.word]))
 
     def order(self, task: Numbers) -> Numbers:

@@ -65,7 +65,7 @@ def _vocabulary_columns(kernel: Kernel, derived: tuple[str, ...]) -> dict[int, d
 def _rounded_log2(sizes: NDArray[np.float64]) -> NDArray[np.float16]:
     """The limited log2 of quantities in 16 bits, as training keeps it for many spaces."""
     positive = np.maximum(np.nan_to_num(sizes, nan=0.0), 2.0**MIN_LOG2)
-    return np.clip(np.log2(positive), MIN_LOG2, MAX_LOG2).astype(np.float16)
+    return np.asarray(np.clip(np.log2(positive), MIN_LOG2, MAX_LOG2), np.float16)
 
 
 class ResolvedQuantities:

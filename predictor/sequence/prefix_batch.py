@@ -31,6 +31,11 @@ class Prefixes(NamedTuple):
         """The prefixes with these indices."""
         return Prefixes(self.space[rows], self.begin[rows], self.end[rows], self.resolved[rows])
 
+    def joined(self, others: Prefixes) -> Prefixes:
+        """These prefixes and then others; the result is not sorted."""
+        return Prefixes(np.concatenate([self.space, others.space]), np.concatenate([self.begin, others.begin]),
+                        np.concatenate([self.end, others.end]), np.concatenate([self.resolved, others.resolved]))
+
 
 class Longer(NamedTuple):
     """Prefixes with one more word, sorted by the prefix that they continue."""

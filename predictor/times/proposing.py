@@ -20,7 +20,7 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
 
 from ..candidate import Candidate, Confidence
-from ..sequence.beam import WIDTH, NextWord, search_numbers
+from ..sequence.beam import WIDTH, NextWord, search_numbers_many
 from ..trees.ranker import PROPOSALS, TAU, Ranker
 
 
@@ -87,17 +87,31 @@ class Proposer:
 
     def proposals(self, task: Task, count: int) -> Proposals:
         """At least `count` proposals in order, if the task has as many configurations: the stages 1 to 4."""
+        return self.proposals_of([task], count)[0]
+
+    def proposals_of(self, tasks: Sequence[Task], count: int) -> list[Proposals]:
+        """The proposals of several tasks, whose beams are searched together.
+
+        Scores can differ in their last digits from those of a task that is searched alone.
+        """
         width = max(WIDTH if self.ranker is None else PROPOSALS, count)
-        numbers, log_probabilities = search_numbers(self.words, task, width, width)
+        return [self._ordered(task, *found) for task, found
+                in zip(tasks, search_numbers_many(self.words, tasks, width, width), strict=True)]
+
+    def _ordered(self, task: Task, numbers: Numbers, log_probabilities: Floats) -> Proposals:
+        """The stages 2 to 4."""
         members = None if self.ranker is None else self.ranker.members(task, numbers).astype(np.float64)
         slowness = np.full(len(numbers), np.nan) if members is None else members.mean(axis=1)
         proposals = Proposals(task, numbers, log_probabilities, slowness, members)
         return (proposals if self.evidence is None else self.evidence.correct(proposals)).ordered()
 
-    def candidates(self, task: Task, count: int) -> list[Candidate]:
-        """The first `count` proposals as candidates: all stages."""
-        proposals = self.proposals(task, count)
+    def candidates(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        """The first `count` proposals of each task as candidates: all stages, with the beams searched together."""
+        return [self._first(proposals, count) for proposals in self.proposals_of(tasks, count)]
+
+    def _first(self, proposals: Proposals, count: int) -> list[Candidate]:
+        """The first proposals as candidates: stage 5."""
         confidences = None if self.estimator is None else self.estimator.confidences(proposals)
         first = zip(proposals.numbers.tolist()[:count], proposals.log_probabilities.tolist(), strict=False)
-        return [Candidate(task[number], log_probability, None if confidences is None else confidences[index])
+        return [Candidate(proposals.task[number], log_probability, None if confidences is None else confidences[index])
                 for index, (number, log_probability) in enumerate(first)]

@@ -28,7 +28,7 @@ from ..networks.transformer import DecoderLayer, EncoderLayer, Pairs, _feed_forw
 from ..sequence.vocabulary import PAD, UNKNOWN, SourceBatch, Vocabulary
 from .arrays.word_vectors import FIT_SIZE, RESOLVED_SIZE, described_arrays
 from .judge import Judge
-from .quantity_codes import resolved_codes
+from .quantity_codes import fits, resolved_codes
 
 
 class Source(NamedTuple):
@@ -99,21 +99,6 @@ class SourceWords(nn.Module):
         embedded = self.name(source.names) + self.word(words)
         mixed: Tensor = embedded + self.mix(F.gelu(self.code(codes) + embedded))
         return mixed
-
-
-def fits(quantities: Tensor, values: Tensor) -> Tensor:
-    """Compare quantities (B, Q) with values (V,): (B, V, Q * FIT_SIZE).
-
-    For a quantity q and a value v the numbers are log2(q / v) / 8, q relative to the next multiple of v, whether v
-    divides q, and whether v >= q. They are zeros if q or v is not positive.
-    """
-    q, v = quantities[:, None, :], values[None, :, None]
-    present = (q > 0) & (v > 0)
-    q, v = torch.where(present, q, 1.0), torch.where(present, v, 1.0)
-    times = torch.ceil(q / v)
-    share = q / (times * v)
-    numbers = torch.stack([torch.log2(q / v) / 8, share, (share == 1).to(q.dtype), (times == 1).to(q.dtype)], dim=-1)
-    return (numbers * present[..., None]).flatten(2)
 
 
 class TargetWords(nn.Module):

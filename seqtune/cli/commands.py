@@ -15,7 +15,7 @@ from seqtune.tuner.measuring.budget import SECONDS
 from seqtune.tuner.strategies.table import STRATEGIES
 
 from ..errors import MisuseError
-from .application import PROBLEM_WORDS, AsJson, Checkpoint, DeviceName, JournalPath, Seed, Words, answer, app
+from .application import PROBLEM_WORDS, AsJson, Checkpoint, DeviceName, Force, JournalPath, Seed, Words, answer, app
 from .arguments import one_problem, refuse_options, several_problems
 
 SAMPLE = 200  # configurations of each family that are compiled
@@ -69,8 +69,14 @@ def kernels(
     "Example: seqtune predict conv2d n=1 c=64 h=56 w=56 k=64 r=3 s=3 pad=1 --device llvm:0 --top 5 --verify"))
 def predict(
     words: Words = None,
+    problems: Annotated[str | None, typer.Option(
+        "--problems", metavar="SET_OR_FILE", show_default=False,
+        help="Predict many: a named set (resnet18, ...), a CSV, a text file with a problem a line, or - (stdin).",
+    )] = None,
     device: DeviceName = "llvm:0",
-    top: Annotated[int, typer.Option("--top", min=1, max=1000, help="Number of configurations to propose.")] = 5,
+    top: Annotated[int | None, typer.Option(
+        "--top", min=1, max=1000, show_default=False,
+        help="Number of configurations to propose.  [default: 5; 1 with --problems]")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Measure them (at most 50) and the default.")] = False,
     seconds: Annotated[float, typer.Option("--seconds", help="Time budget of --verify.")] = SECONDS,
     cache: Annotated[bool, typer.Option(
@@ -83,16 +89,35 @@ def predict(
         "--explain", help="Also say why: constraints, costs of other values, known problems, facts.")] = False,
     checkpoint: Checkpoint = None,
     journal: JournalPath = None,
+    out: Annotated[Path | None, typer.Option(
+        "--out", metavar="FILE", show_default=False, help="With --problems: write the answers to a file.")] = None,
+    form: Annotated[str | None, typer.Option(
+        "--format", metavar="csv|jsonl", show_default=False,
+        help="With --problems: a row a candidate, or a line of JSON a problem.  [default: as FILE's name, or jsonl]",
+    )] = None,
+    jobs: Annotated[int | None, typer.Option(
+        "--jobs", min=1, max=1024, show_default=False,
+        help="With --problems: number of processes.  [default: one for each processor]")] = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict the best configurations of a problem; with --verify, prove them by measuring."""
     from .. import api
     from . import progress, tables
 
+    if problems is not None:
+        from .bulk_predictions import predict_set
+
+        if verify or as_json or explain or journal is not None or min_confidence is not None:
+            raise MisuseError("--verify, --journal, --explain, --min-confidence and --json are for one problem; the "
+                              "answers to --problems are lines")
+        raise typer.Exit(predict_set(words, problems, device, top or 1, checkpoint, out, form, jobs, force))
+    if (out, form, jobs, force) != (None, None, None, False):
+        raise MisuseError("--out, --format, --jobs and --force are for many problems (--problems SET_OR_FILE)")
     problem = one_problem(words)
     with progress.spinner() as say:
         prediction = api.predict(
-            problem, device, top=top, verify=verify, seconds=seconds, cache=cache, checkpoint=checkpoint,
+            problem, device, top=top or 5, verify=verify, seconds=seconds, cache=cache, checkpoint=checkpoint,
             journal=journal, min_confidence=min_confidence, explain=explain, progress=say)
     answer(prediction.to_json()) if as_json else tables.prediction(prediction)
     if prediction.explanation is not None and not as_json:

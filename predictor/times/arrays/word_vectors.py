@@ -38,8 +38,9 @@ def shapes(size: Dimensions) -> dict[str, tuple[int, ...]]:
     for name in ("source.mix", "target.mix", "settled.read", "settled.ask"):
         linear[name] = (width, width)
     if size.judge:
-        linear |= {"judge.quantity": (size.judge, size.derived * RESOLVED_SIZE), "judge.problem": (2 * size.judge, width),
-                   "judge.inner": (size.judge, size.judge), "judge.outer": (size.judge, size.judge),
+        linear |= {"judge.quantity": (size.judge, size.derived * RESOLVED_SIZE),
+                   "judge.problem": (2 * size.judge, width), "judge.inner": (size.judge, size.judge),
+                   "judge.outer": (size.judge, size.judge),
                    "judge.slowness": (1, size.judge)}
     judge = {"judge.words.weight": (size.judge, width)} if size.judge else {}
     return judge | {
@@ -72,7 +73,7 @@ def resolved_numbers(resolved: Floats) -> Floats:
 def fit_numbers(quantities: Floats, values: Floats) -> Floats:
     """Compare quantities (B, Q) with positive values (V,): (B, V, Q * FIT_SIZE).
 
-    See `seqtune.predictor.times.translator.fits`.
+    See `seqtune.predictor.times.quantity_codes.fits`.
     """
     present = (quantities > 0)[:, None, :]
     q = np.where(quantities > 0, quantities, np.float32(1))[:, None, :]

@@ -17,9 +17,10 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.networks.dimensions import Dimensions
 from seqtune.predictor.sequence.beam import Allowed, beam_search, beam_search_many
 from seqtune.predictor.sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
+from seqtune.predictor.times.arrays.word_vectors import FIT_SIZE
 from seqtune.predictor.times.decoding import TranslatorWords
-from seqtune.predictor.times.quantity_codes import resolved_codes
-from seqtune.predictor.times.translator import FIT_SIZE, Choices, Source, Translator, fits
+from seqtune.predictor.times.quantity_codes import fits, resolved_codes
+from seqtune.predictor.times.translator import Choices, Source, Translator
 from tests.support.tasks import task_of
 
 DEVICE = Device("toy:a", "toy", "arch1", "simd", threads=2, vector_bits=512)

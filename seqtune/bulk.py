@@ -1,0 +1,147 @@
+"""Bulk predictions: the most promising configurations of many problems, in batches and in several processes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from seqtune.kernels.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.predictor.candidate import Candidate
+from seqtune.predictor.say import Say, silent
+from seqtune.tuner.processes import one_thread_each
+
+from .errors import KernelError, MisuseError, SeqtuneError
+from .inputs import as_device, as_problems
+from .proposals import predictor_for
+from .results import Proposal
+
+BATCH = 32  # problems that are searched together; larger batches leave the processor's caches
+FEW = 256  # problems for which a further process is worth its start of half a second
+FORMATS = ("csv", "jsonl")
+COLUMNS = ("problem", "device", "rank", "kernel", "configuration", "probability", "share", "low", "high", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class BulkAnswer:
+    """The candidates of one problem of many, most probable first; there are none if no kernel solves the problem."""
+
+    problem: Problem
+    device: str  # its name
+    candidates: tuple[Candidate, ...]
+    reason: str = ""  # why there are no candidates
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object, with `reason` where there are no candidates."""
+        fields: dict[str, object] = {
+            "problem": self.problem.to_json(), "device": self.device,
+            "candidates": [Proposal.of(candidate.configuration, candidate).to_json() for candidate in self.candidates]}
+        return {**fields, "reason": self.reason} if self.reason else fields
+
+    def line(self) -> str:
+        """The answer as a line of JSON."""
+        return json.dumps(self.to_json(), allow_nan=False) + "\n"
+
+    def rows(self) -> str:
+        """The answer as rows of CSV under COLUMNS, one for each candidate."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        for rank, candidate in enumerate(self.candidates, 1):
+            confidence = candidate.confidence
+            expected = ("", "", "") if confidence is None else (confidence.share, confidence.low, confidence.high)
+            writer.writerow((self.problem.key, self.device, rank, candidate.configuration.kernel,
+                             candidate.configuration.key, candidate.probability, *expected, ""))
+        if not self.candidates:
+            writer.writerow((self.problem.key, self.device, *[""] * 7, self.reason))
+        return text.getvalue()
+
+
+def predict_many(problems: object, device: Device | str = "llvm:0", top: int = 1, *, jobs: int = 1,
+                 checkpoint: str | Path | None = None, progress: Say = silent) -> Iterator[BulkAnswer]:
+    """Predict the `top` most promising configurations of many problems, in their order, each as soon as it is known.
+
+    `problems` are several problems, or the name of a set; an answer to one that no kernel solves has a reason and no
+    candidates. `jobs` is the number of processes; a program that asks for more than one needs the usual guard
+    `if __name__ == "__main__"`. Raises MisuseError for wrong arguments.
+    """
+    from seqtune.predictor.model import answers_for
+
+    wanted = as_problems(problems)
+    for name, count in (("top", top), ("jobs", jobs)):
+        if not isinstance(count, int) or count < 1:
+            raise MisuseError(f"{name}={count}; at least one is needed")
+    device = as_device(device)
+    predictor = answers_for(device.backend) if checkpoint is None else checkpoint
+    predictor_for(device, predictor)  # raises before the first answer
+    return _answers(wanted, device, predictor, top, jobs, progress)
+
+
+def _answers(problems: Sequence[Problem], device: Device, name: str | Path, top: int, jobs: int,
+             progress: Say) -> Iterator[BulkAnswer]:
+    """Answer problems; equal problems are answered once and repeated. Raises CheckpointError and SeqtuneError."""
+    distinct = list(dict.fromkeys(problems))
+    batches = [distinct[begin:begin + BATCH] for begin in range(0, len(distinct), BATCH)]
+    answers: dict[Problem, BulkAnswer] = {}
+    waiting = iter(problems)
+    problem = next(waiting, None)
+    began = time.monotonic()
+    with _mapping(min(jobs, 1 + len(distinct) // FEW), partial(_answer, device=device, name=name, top=top)) as run:
+        for batch in run(batches):
+            answers.update((answer.problem, answer) for answer in batch)
+            rate = len(answers) / max(time.monotonic() - began, 1e-9)
+            progress(f"predicted {len(answers)} of {len(distinct)} problems, {rate:.0f} per second")
+            while problem is not None and problem in answers:
+                yield answers[problem]
+                problem = next(waiting, None)
+
+
+def processors() -> int:
+    """The number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def _mapping(jobs: int, run: partial[list[BulkAnswer]]) -> Iterator[partial[Iterator[list[BulkAnswer]]]]:
+    """Yield a function that maps `run` over batches in order, in this process or in a pool of processes."""
+    if jobs <= 1:
+        yield partial(map, run)
+        return
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    with one_thread_each(), ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        try:
+            yield partial(pool.map, run)
+        except BrokenProcessPool:
+            raise SeqtuneError("a process that predicts died, perhaps because memory ran out; use fewer jobs") from None
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _answer(problems: Sequence[Problem], device: Device, name: str | Path, top: int) -> list[BulkAnswer]:
+    """The answers to one batch."""
+    from seqtune.predictor.times.checkpoint import Checkpoint
+
+    predictor = predictor_for(device, name)
+    answers: dict[Problem, BulkAnswer] = {}
+    tasks = []
+    for problem in problems:
+        try:
+            tasks.append((problem, predictor.task(problem, device)))
+        except KernelError as error:
+            answers[problem] = BulkAnswer(problem, device.name, (), str(error))
+    predictor.check_kernels({kernel.name: kernel for _, task in tasks for kernel in task.kernels}.values())
+    propose = predictor.propose_together if isinstance(predictor, Checkpoint) else predictor.propose
+    for (problem, _), candidates in zip(tasks, propose([task for _, task in tasks], top), strict=True):
+        answers[problem] = BulkAnswer(problem, device.name, tuple(candidates))
+    return [answers[problem] for problem in problems]

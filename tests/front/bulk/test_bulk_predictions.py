@@ -1,0 +1,106 @@
+"""`seqtune predict --problems`: many problems, one answer after the other."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+import seqtune
+from seqtune import bulk
+from seqtune.__main__ import main
+
+TEXT = """# two layers and a product
+conv2d c=16 h=14 k=32 r=3 pad=1
+gemm m=8 n=16 k=32
+
+{"type": "gemm", "m": 64, "n": 48, "k": 20}
+"""
+
+
+@pytest.fixture
+def problems(tmp_path: Path) -> Path:
+    path = tmp_path / "problems.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def test_each_problem_gets_a_line_with_the_answer_that_it_gets_alone(problems: Path,
+                                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "--problems", str(problems), "--top", "2", "--jobs", "1"]) == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [answer["problem"]["type"] for answer in answers] == ["conv2d", "gemm", "gemm"]
+    for answer in answers:
+        alone = seqtune.predict(answer["problem"], top=2).to_json()["candidates"]
+        assert isinstance(alone, list)
+        assert [candidate["configuration"] for candidate in answer["candidates"]] == [
+            candidate["configuration"] for candidate in alone]
+        assert answer["candidates"][0]["probability"] == pytest.approx(alone[0]["probability"], rel=1e-3)
+
+
+def test_a_table_has_a_row_for_each_candidate(problems: Path, tmp_path: Path) -> None:
+    out = tmp_path / "answers.csv"
+    assert main(["predict", "gemm", "--problems", str(problems), "--top", "3", "--out", str(out), "--jobs", "1"]) == 0
+    rows = list(csv.DictReader(io.StringIO(out.read_text())))
+    assert [row["rank"] for row in rows] == ["1", "2", "3"] * 2
+    assert set(rows[0]) == set(bulk.COLUMNS)
+    assert json.loads(rows[0]["configuration"])
+
+
+def test_a_bad_line_is_named_and_nothing_is_written(problems: Path, tmp_path: Path,
+                                                    capsys: pytest.CaptureFixture[str]) -> None:
+    problems.write_text(TEXT + "gemm m=8 n=sixteen k=32\n")
+    out = tmp_path / "answers.jsonl"
+    assert main(["predict", "--problems", str(problems), "--out", str(out)]) == 2
+    assert "problems.txt:6:" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_problems_are_read_from_stdin(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("gemm m=8 n=16 k=32\ngemm m=9\n"))
+    assert main(["predict", "--problems", "-"]) == 2
+    assert "stdin:2:" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin", io.StringIO("gemm m=8 n=16 k=32\n"))
+    assert main(["predict", "--problems", "-", "--format", "csv", "--jobs", "1"]) == 0
+    assert capsys.readouterr().out.startswith("problem,device,rank,")
+
+
+def test_a_problem_that_no_kernel_solves_gets_the_reason(capsys: pytest.CaptureFixture[str],
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("gemm m=8 n=16 k=32 dtype=fp16\ngemm m=8 n=16 k=32\n"))
+    assert main(["predict", "--problems", "-", "--jobs", "1"]) == 1
+    shown = capsys.readouterr()
+    first, second = (json.loads(line) for line in shown.out.splitlines())
+    assert "fp16" in first["reason"] or "fp32" in first["reason"]
+    assert first["candidates"] == []
+    assert second["candidates"]
+    assert "1 of 2 problems" in shown.err
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--verify"], ["--json"], ["--format", "xml"], ["--out", "/nowhere/answers.csv"], ["--jobs", "0"]])
+def test_misuse_is_one_line(arguments: list[str], problems: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "--problems", str(problems), *arguments]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_equal_problems_are_answered_once_and_repeated() -> None:
+    from seqtune.api import predict_many
+
+    texts = ["gemm m=8 n=16 k=32", "gemm m=8 n=16 k=33", "gemm m=8 n=16 k=32"]
+    answers = list(predict_many(texts))
+    assert [answer.problem["k"] for answer in answers] == [32, 33, 32]
+    assert answers[0] is answers[2]
+
+
+@pytest.mark.slow
+def test_processes_give_the_same_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    from seqtune.api import predict_many
+
+    monkeypatch.setattr(bulk, "FEW", 1)
+    texts = [f"gemm m={m} n=16 k=32" for m in range(1, 40)]
+    alone, shared = (list(predict_many(texts, jobs=jobs)) for jobs in (1, 2))
+    assert [answer.candidates for answer in shared] == [answer.candidates for answer in alone]
