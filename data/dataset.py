@@ -114,7 +114,7 @@ class Dataset:
                 continue
             measurement = record.measurement
             row = (record.device, record.problem.key, record.configuration.kernel, record.kernel_version,
-                   record.configuration.key, measurement.status.value, record.seconds, measurement.spread,
+                   record.configuration.key, measurement.status.value, measurement.seconds, measurement.spread,
                    len(measurement.samples), np.nan if measurement.error is None else measurement.error,
                    measurement.build_seconds, record.run, record.toolchain, 0, *_needs(measurement.resources))
             for name, value in zip(SCHEMA.names, row, strict=True):

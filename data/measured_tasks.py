@@ -23,6 +23,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
+from .builds import levelled
 from .dataset import configuration
 from .record import COMPARED, Status
 
@@ -56,10 +57,10 @@ def measured_tasks(data: Data, held_out: bool, declared: Sequence[Kernel] = ()) 
     least would not do: only promising configurations are timed again, and the least of several times is lower than a
     single one, so that whatever chose them would seem better than it is.
 
-    Where configurations were compared, the median over their builds counts instead. These times are brought to the
-    scale of the times alone, because the machine may have been slower in that minute, and because the statistics of the
-    two differ. The factor is the median ratio over the better half of the compared configurations, by their compared
-    times. Over all of them it would be too low: many are compared because they were lucky when timed alone.
+    Where configurations were compared, the median over their levelled builds counts instead. These times are brought to
+    the scale of the times alone, because the machine may have been slower in that minute, and because the statistics of
+    the two differ. The factor is the median ratio over the better half of the compared configurations, by their
+    compared times. Over all of them it would be too low: many are compared because they were lucky when timed alone.
     """
     frame = data.frame
     missing = [name for name in NEEDED if name not in frame.columns]
@@ -152,7 +153,7 @@ def _merged(task: Task, alone: Floats, builds: Floats) -> Floats:
     """The time of each configuration: that of its builds on the scale of `alone`, or else that of its run alone."""
     compared = np.full(len(task), np.nan)
     known = ~np.isnan(builds).all(axis=0)
-    compared[known] = np.nanmedian(builds[:, known], axis=0)
+    compared[known] = np.nanmedian(levelled(builds)[:, known], axis=0)
     both = np.flatnonzero(np.isfinite(alone) & np.isfinite(compared))
     if len(both):
         better = both[np.argsort(compared[both], kind="stable")[:math.ceil(len(both) / 2)]]

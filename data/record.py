@@ -51,24 +51,19 @@ class Measurement:
         return min(self.samples) if self.status is Status.CORRECT and self.samples else math.inf
 
     @property
-    def median(self) -> float:
-        """The median of the samples; infinite if the status is not `correct`."""
-        return self._quantile(0.5) if self.status is Status.CORRECT and self.samples else math.inf
-
-    @property
     def spread(self) -> float:
         """The interquartile range divided by the median of the samples; 0 with fewer than two samples."""
         if len(self.samples) < 2:
             return 0.0
-        return (self._quantile(0.75) - self._quantile(0.25)) / self._quantile(0.5)
-
-    def _quantile(self, share: float) -> float:
-        """The value below which this share of the samples lies, interpolated linearly."""
         ordered = sorted(self.samples)
-        position = share * (len(ordered) - 1)
-        low = int(position)
-        high = min(low + 1, len(ordered) - 1)
-        return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+        def quantile(share: float) -> float:
+            position = share * (len(ordered) - 1)
+            low = int(position)
+            high = min(low + 1, len(ordered) - 1)
+            return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+        return (quantile(0.75) - quantile(0.25)) / quantile(0.5)
 
     def to_json(self) -> dict[str, object]:
         """The measurement as a flat JSON object."""
@@ -110,11 +105,6 @@ class Record:
     stage: str = ""  # of the session: "alone" or "together" in a verification
     budget: float = 0.0  # seconds, of the session
     loaded: bool = False  # whether other work had much of the machine during the session
-
-    @property
-    def seconds(self) -> float:
-        """The time that data sets keep: the median of a contest's rounds, and else the shortest sample."""
-        return self.measurement.median if self.run == "contest" else self.measurement.seconds
 
     def is_todays(self, toolchain: str, versions: Mapping[str, int]) -> bool:
         """Whether the record was made with this toolchain and with today's version of its kernel.

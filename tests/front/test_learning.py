@@ -63,7 +63,7 @@ def test_a_live_evaluation_says_which_problems_were_learned_from(
         Dataset.from_journal(journal, held_out=[held.key]).write(tmp_path / "data.parquet")
 
     def measured(self: object, problem: Problem, device: Device, wanted: Sequence[Configuration]) -> Contest:
-        return Contest(dict.fromkeys(wanted, math.inf if problem == twin else 1e-3), {}, {})
+        return Contest(dict.fromkeys(wanted, math.inf if problem == twin else 1e-3), {}, {}, {})
 
     monkeypatch.setattr(LiveContest, "__call__", measured)
     told: list[str] = []
@@ -86,7 +86,7 @@ class FakeRunner:
         self.builds, self.closed = 0, 0
 
     def measure(self, problem: Problem, configurations: Sequence[Configuration],
-                options: object) -> Iterator[tuple[Configuration, Measurement]]:
+                options: object, best: float = math.inf) -> Iterator[tuple[Configuration, Measurement]]:
         for configuration in configurations:
             yield configuration, Measurement(Status.CORRECT, (TIMES[configuration],))
 

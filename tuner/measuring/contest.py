@@ -1,14 +1,17 @@
 """Contest: the times of many configurations of one problem, all measured together, so that any two can be compared.
 
-A quick look checks every configuration and times it alone. Those that take more than FAR times the least time keep the
-time of the quick look. All others are built several times; in every build they run in interleaved rounds, each round in
-a new random order. The time of a configuration in a build is the median of its rounds, and its result is the median
-over the builds.
+A quick look checks every configuration and times it alone. What seems to take more than `far` times the least time is
+looked at again, later: the machine may have been slow for a moment, and the first kernels of a new worker are. Those
+that are that slow both times keep the least time of the looks. All others are built several times; in every build they
+run in interleaved rounds, each round in a new random order. The time of a configuration in a build is the least of its
+rounds, and its result is the median over the builds, which are brought to one level before.
 
-The median serves here, although noise on a shared machine only adds time. Of a lone kernel the least sample is the
-better estimate. But the least of many samples is lower than the least of few, and a sample can be lucky as well, by a
-raised clock rate or by what its predecessor left in the caches; the best of a hundred configurations would then be the
-luckiest one. The median ignores such samples, and it ignores disturbances that meet less than half of the rounds.
+Within a build the least counts, because noise adds time, and all configurations have equally many rounds, so none is
+luckier than the others by their number. For 307 configurations of a convolution of 5 us on two threads, built three
+times, the least times of a configuration differed by 2.0 % between builds (standard deviation), the medians of its
+rounds by 3.8 %: some kernels need a third longer in most rounds of one build, but in no build in all rounds. Between
+builds the median counts: luck of addresses lasts as long as a build and goes both ways, and the least of all would
+belong to the configuration with the luckiest build.
 """
 
 from __future__ import annotations
@@ -19,11 +22,11 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.data.builds import levelled
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.device import Device
@@ -34,9 +37,8 @@ from seqtune.kernels.problem import Problem
 from .runner import Measurer
 from .timing import Options
 
-FAR = 3.0  # factor on the least time of the quick look; its noise, a second look included, is far smaller
-LOOK = Options(samples=3, drop_factors=(FAR,))
-FEWEST_ROUNDS = 5  # in a build: two disturbed rounds do not move a median of five
+LOOK = Options(samples=3)
+FEWEST_ROUNDS = 5  # in a build: slow kernels, the only ones with so few, have less noise
 COPIES = 3  # of the operands' and the result's memory that an executable takes: packed weights, workspace, padding
 
 
@@ -44,8 +46,10 @@ COPIES = 3  # of the operands' and the result's memory that an executable takes:
 class ContestOptions:
     """Options of a contest. The reason of each default is given next to it."""
 
+    far: float = 3.0  # factor on the least time of the quick look; 1.5 is too small: kernels of 5 us were 1.3 to 1.5
+    #                   times as slow alone as in the rounds
     builds: int = 3  # the median of three ignores one lucky or unlucky build
-    rounds: int = 15  # of a build: the median of 15 samples with 5 % of noise is within 2 % of the truth
+    rounds: int = 15  # of a build: the least of 15 interleaved samples is within 3 % even for cache-bound kernels
     seconds: float = 20.0  # of all rounds; slow kernels run in fewer rounds, at least FEWEST_ROUNDS in a build
     together_bytes: int = 2 << 30  # memory of the executables that take turns; more run in several groups
     seed: int = 0  # of the orders in which executables are built and run
@@ -60,7 +64,8 @@ class Contest:
 
     seconds: Mapping[Configuration, float]  # of every configuration; infinite if it failed in the look or in any build
     builds: Mapping[Configuration, tuple[Measurement, ...]]  # by build, of those that ran in all of them
-    measurements: Mapping[Configuration, Measurement]  # of the quick look, or the first failure
+    looks: Mapping[Configuration, Measurement]  # of the quick look
+    failures: Mapping[Configuration, Measurement]  # of those that failed in a build after a correct look
 
     @property
     def best(self) -> float:
@@ -70,8 +75,7 @@ class Contest:
     @property
     def retest(self) -> float | None:
         """The log share that an oracle reaches; see `retest_log_share`."""
-        times = [[measurement.median for measurement in builds] for builds in self.builds.values()]
-        return retest_log_share(np.array(times, float).T)
+        return retest_log_share(_times(self.builds))
 
 
 def retest_log_share(builds: NDArray[np.float64]) -> float | None:
@@ -85,8 +89,9 @@ def retest_log_share(builds: NDArray[np.float64]) -> float | None:
     if builds.ndim != 2 or len(builds) < 2 or not builds.shape[1]:
         return None
     logs = []
+    level = levelled(builds)
     for index, judging in enumerate(builds):
-        chosen = int(np.argmin(np.median(np.delete(builds, index, axis=0), axis=0)))
+        chosen = int(np.argmin(np.median(np.delete(level, index, axis=0), axis=0)))
         logs.append(math.log(judging.min() / judging[chosen]))
     return float(np.mean(logs))
 
@@ -99,13 +104,17 @@ def hold_contest(measurer: Measurer, problem: Problem, configurations: Sequence[
     `renew` is called before every build but the first; a Runner's `close` starts a new worker, so that kernels are
     compiled and buffers allocated again.
     """
-    distinct = list(dict.fromkeys(configurations))
-    measurements = dict(measurer.measure(problem, distinct, LOOK))
-    best = min((measurement.seconds for measurement in measurements.values()), default=math.inf)
-    near = [configuration for configuration, measurement in measurements.items()
-            if measurement.status is Status.CORRECT and measurement.seconds <= FAR * best]
+    distinct, look = list(dict.fromkeys(configurations)), replace(LOOK, drop_factors=(options.far,))
+    looks = dict(measurer.measure(problem, distinct, look))
+    for configuration, measurement in measurer.measure(problem, _beyond(looks, options.far), look, _best(looks)):
+        if measurement.seconds < looks[configuration].seconds:
+            looks[configuration] = measurement
+    slow = set(_beyond(looks, options.far))
+    near = [configuration for configuration, measurement in looks.items()
+            if measurement.status is Status.CORRECT and configuration not in slow]
+    failures: dict[Configuration, Measurement] = {}
     generator = np.random.default_rng(options.seed)
-    rounds = _rounds(near, measurements, options)
+    rounds = _rounds(near, looks, options)
     builds: dict[Configuration, list[Measurement]] = {configuration: [] for configuration in near}
     for build in range(options.builds if near else 0):
         progress(f"{problem.brief()}: comparing {len(near)}, build {build + 1} of {options.builds}")
@@ -113,34 +122,54 @@ def hold_contest(measurer: Measurer, problem: Problem, configurations: Sequence[
             renew()
         for group in _groups(problem, list(builds), options.together_bytes, generator):
             seed = int(generator.integers(1 << 31))
-            compared = measurer.compare(problem, group, rounds, replace(LOOK, order_seed=seed))
+            compared = measurer.compare(problem, group, rounds, replace(look, order_seed=seed))
             for configuration, measurement in zip(group, compared, strict=True):
                 if measurement.status is Status.CORRECT:
                     builds[configuration].append(measurement)
                 else:
-                    measurements[configuration] = measurement
+                    failures[configuration] = measurement
                     del builds[configuration]
-    seconds = {configuration: measurement.median for configuration, measurement in measurements.items()}
-    seconds.update({configuration: median(measurement.median for measurement in built)
-                    for configuration, built in builds.items()})
+    seconds = {configuration: measurement.seconds for configuration, measurement in {**looks, **failures}.items()}
+    if builds:
+        results = np.median(levelled(_times(builds)), axis=0).tolist()
+        seconds.update(zip(builds, results, strict=True))
     return Contest({configuration: seconds[configuration] for configuration in distinct},
-                   {configuration: tuple(built) for configuration, built in builds.items()}, measurements)
+                   {configuration: tuple(built) for configuration, built in builds.items()}, looks, failures)
+
+
+def _times(builds: Mapping[Configuration, Sequence[Measurement]]) -> NDArray[np.float64]:
+    """The seconds of builds, (build, configuration)."""
+    return np.array([[measurement.seconds for measurement in built] for built in builds.values()], float).T
 
 
 def store_contest(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int],
                   contest: Contest) -> None:
-    """Add the builds of a contest to a journal, one record for each build of a configuration, as one session.
+    """Add a contest to a journal: its looks as trials, unless there are trials already, and its builds as one session.
 
-    A configuration that failed in a build gets one record, of the failure. The quick look is not stored. `versions`
-    maps the names of its kernels to their versions.
+    A build of a configuration is a record. A configuration that failed in a build gets one record, of the failure.
+    `versions` maps the names of the kernels to their versions.
     """
     session, when, host = uuid.uuid4().hex, time.time(), platform.node()
-    failed = {configuration: (measurement,) for configuration, measurement in contest.measurements.items()
-              if measurement.status is not Status.CORRECT}
-    for configuration, measurements in {**contest.builds, **failed}.items():
-        for measurement in measurements:
-            journal.add(Record(problem, device.key, versions[configuration.kernel], configuration, device.toolchain,
-                               measurement, when, "contest", host, device.fingerprint, session))
+    failures = {configuration: (measurement,) for configuration, measurement in contest.failures.items()}
+    runs: dict[str, Mapping[Configuration, tuple[Measurement, ...]]] = {
+        "look": {configuration: (look,) for configuration, look in contest.looks.items()},
+        "contest": {**contest.builds, **failures}}
+    for run, measured in runs.items():
+        for configuration, measurements in measured.items():
+            for measurement in measurements:
+                journal.add(Record(problem, device.key, versions[configuration.kernel], configuration,
+                                   device.toolchain, measurement, when, run, host, device.fingerprint, session))
+
+
+def _best(measurements: Mapping[Configuration, Measurement]) -> float:
+    return min((measurement.seconds for measurement in measurements.values()), default=math.inf)
+
+
+def _beyond(measurements: Mapping[Configuration, Measurement], factor: float) -> list[Configuration]:
+    """The configurations that ran, and took more than the factor times the least time."""
+    limit = factor * _best(measurements)
+    return [configuration for configuration, measurement in measurements.items()
+            if limit < measurement.seconds < math.inf]
 
 
 def _rounds(near: Sequence[Configuration], measurements: Mapping[Configuration, Measurement],

@@ -49,7 +49,7 @@ def _measure(problem: Problem, device: Device, configurations: Sequence[Configur
     times = {configuration: time_of(problem, device, configuration) for configuration in configurations}
     builds = {configuration: (Measurement(Status.CORRECT, (time,)),) * 3 for configuration, time in times.items()
               if math.isfinite(time)}
-    return Contest(times, builds, {})
+    return Contest(times, builds, {}, {})
 
 
 def test_every_device_method_and_number_has_a_row() -> None:
@@ -148,7 +148,7 @@ def test_a_problem_on_which_nothing_runs_is_left_out_of_a_live_evaluation() -> N
     def measure(problem: Problem, device: Device, configurations: Sequence[Configuration]) -> Contest:
         if problem == unprepared:
             raise SeqtuneError("the operands cannot be prepared")
-        failed = Contest(dict.fromkeys(configurations, math.inf), {}, {})
+        failed = Contest(dict.fromkeys(configurations, math.inf), {}, {}, {})
         return failed if problem == broken else _measure(problem, device, configurations)
 
     told: list[tuple[Problem, str]] = []

@@ -1,0 +1,25 @@
+"""Builds: times of configurations that were compared several times, each time newly built. (build, configuration)"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Times = NDArray[np.float64]
+
+
+def levelled(builds: Times) -> Times:
+    """Bring builds to one level, because the machine may have been slower during one of them, for all alike.
+
+    Each build is divided by the median, over the configurations, of its ratio to the configuration's median build. NaN
+    stands for a time that is missing, infinity for a failure; both stay.
+    """
+    finite = np.where(np.isfinite(builds), builds, np.nan)
+    known = ~np.isnan(finite).all(axis=0)
+    if not known.any():
+        return builds
+    ratios = finite[:, known] / np.nanmedian(finite[:, known], axis=0)
+    measured = ~np.isnan(ratios).all(axis=1)
+    factors = np.ones(len(builds))
+    factors[measured] = np.nanmedian(ratios[measured], axis=1)
+    return np.asarray(builds / factors[:, None])
