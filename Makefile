@@ -3,6 +3,7 @@
 #   make test         the tests
 #   make check        lint and types
 #   make docs         the documentation site, in build/site; a broken link or a missing docstring fails
+#   make collect      measure on this CPU what the shipped data lacks, in slices that can be resumed
 #   make gpu-day      checks, measurements and results of this machine's NVIDIA GPU, in slices that can be resumed
 #   make gpu-day-dry  the same steps without a GPU, in less than a minute
 PYTHON ?= python3.11
@@ -15,7 +16,10 @@ PIP_ARGUMENTS ?=
 # Arguments of `python -m benchmarks.gpu_day`, such as `--minutes 9` or `--only gemm-bf16`.
 GPU_DAY_ARGUMENTS ?=
 
-.PHONY: demo test check docs gpu-day gpu-day-dry install develop clean
+# Arguments of `python -m benchmarks.collect`, such as `--minutes 20` or `--devices llvm:avx2:2`.
+COLLECT_ARGUMENTS ?= --minutes 20
+
+.PHONY: demo test check docs collect gpu-day gpu-day-dry install develop clean
 
 demo: install
 	@$(BIN)/seqtune demo
@@ -29,6 +33,9 @@ check: develop
 
 docs: develop
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+collect: install
+	@$(BIN)/python -m benchmarks.collect --out collected $(COLLECT_ARGUMENTS)
 
 gpu-day: $(VENV)/.gpu
 	@$(BIN)/python -m benchmarks.gpu_day --out gpu-day $(GPU_DAY_ARGUMENTS)

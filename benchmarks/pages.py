@@ -17,6 +17,8 @@ LARGEST_FILE = 10_000_000  # bytes
 PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it from the JSON file
     "results": "benchmarks.prediction.results:page",
     "hardness": "benchmarks.prediction.hardness:page",
+    "machines": "benchmarks.prediction.machines:page",
+    "locked": "benchmarks.prediction.locked:page",
     "new_device": "benchmarks.prediction.new_device:page",
     "analytic_gemm": "benchmarks.prediction.analytic_gemm:page",
     "served_choices": "benchmarks.prediction.served_choices:page",

@@ -165,7 +165,7 @@ class Dataset:
     @classmethod
     def shipped(cls) -> Dataset:
         """The shipped data sets, merged into one. Raises FormatError if there is none."""
-        files = sorted((Path(__file__).resolve().parent / "shipped").glob("*.parquet"))
+        files = sorted((Path(__file__).resolve().parent / "shipped").glob("*.parquet"))  # one a machine
         if not files:
             raise FormatError("no data set is shipped here; name one")
         data = cls.read(files[0])

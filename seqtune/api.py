@@ -53,13 +53,16 @@ MOST_VERIFIED = 50  # configurations compared at once, because all of their buff
 
 def devices(described: bool = False) -> Devices:
     """Every device of this machine, and why backends are unavailable; with `described`, also the table's GPUs."""
+    from seqtune.data.shipped_machines import is_new_cpu
+
     seen: dict[str, int] = {}
     listed = []
     for device in discovery.devices():
         number = seen.get(device.backend, 0)
         seen[device.backend] = number + 1
         listed.append((f"{device.backend}:{number}", device))
-    return Devices(tuple(listed), discovery.why_unavailable(), tuple(discovery.described()) if described else ())
+    return Devices(tuple(listed), discovery.why_unavailable(), tuple(discovery.described()) if described else (),
+                   is_new_cpu(device for _, device in listed))
 
 
 def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, verify: bool = False,

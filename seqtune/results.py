@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from seqtune.tuner.compile_check import FamilyCheck
     from seqtune.tuner.tune import TuningResult
 
+NEW_CPU = ("new: no shipped measurement is of a CPU with this architecture and these caches; `make collect` in a clone "
+           "of the repository measures what the data lacks (guide: New hardware)")
+
 
 def duration(seconds: float | None) -> str:
     """Seconds as text with a unit; "-" where unknown or infinite.
@@ -160,12 +163,13 @@ class Devices:
     listed: tuple[tuple[str, Device], ...]
     unavailable: Mapping[str, str]
     described: tuple[Device, ...] = ()  # GPUs that one can predict and compile for without having them, if asked for
+    new_cpu: bool = False  # whether no shipped data set was measured on this CPU (architecture and caches)
 
     def to_json(self) -> dict[str, object]:
         """A JSON object, with `described` where that was asked for."""
         fields: dict[str, object] = {
             "devices": [{"alias": alias, **device.to_json()} for alias, device in self.listed],
-            "unavailable": dict(self.unavailable)}
+            "unavailable": dict(self.unavailable), "new_cpu": self.new_cpu}
         return {**fields, "described": [device.to_json() for device in self.described]} if self.described else fields
 
 

@@ -79,7 +79,7 @@ def outcomes(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = 
         for problem, device in queries:
             try:
                 known = recorded.get((problem.key, device.key))
-                live.append(_live(problem, device, proposers, methods, counts, measure, options, known))
+                live.append(live_outcome(problem, device, proposers, methods, counts, measure, options, known))
             except SeqtuneError as error:
                 if type(error) is not SeqtuneError:
                     raise  # a misuse, or a device that cannot be opened
@@ -160,10 +160,13 @@ def _retest(measured: MeasuredTask) -> float | None:
     return retest_log_share(measured.builds[:, np.isfinite(measured.builds).all(axis=0)])
 
 
-def _live(problem: Problem, device: Device, proposers: Mapping[str, Predictor], methods: Sequence[str],
+def live_outcome(problem: Problem, device: Device, proposers: Mapping[str, Predictor], methods: Sequence[str],
           counts: Sequence[int], measure: Measure, options: EvaluateOptions,
           recorded: MeasuredTask | None) -> Outcome:
-    """The outcome of a contest. `recorded` are the times of the problem in the data set, if it has any."""
+    """The outcome of a contest. `recorded` are the times of the problem in the data set, if it has any.
+
+    Raises SeqtuneError if no configuration ran.
+    """
     task = Task.of(problem, device)
     most = max(1, *counts)
     proposals = {name: _proposed(method, task, most) for name, method in proposers.items()}

@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from ..results import duration
+from ..results import NEW_CPU, duration
 from .device_rates import measured_reads
 from .progress import note
 
@@ -61,10 +61,10 @@ def devices(listing: Devices) -> None:
             _out.print(f"{alias}: {measured_reads(device)}", markup=False, soft_wrap=True)
     for backend, reason in listing.unavailable.items():
         _out.print(f"{backend} is unavailable: {reason}", markup=False)
-    if listing.described:
-        _described(listing.described)
-    else:
-        _out.print("described: `seqtune devices --all` lists GPUs to predict and compile for without having them")
+    if listing.new_cpu:
+        _out.print(NEW_CPU, soft_wrap=True)
+    _described(listing.described) if listing.described else _out.print(
+        "described: `seqtune devices --all` lists GPUs to predict and compile for without having them")
     _out.print("replay: `seqtune tune --replay DATASET` searches the records of any device, and measures nothing")
 
 

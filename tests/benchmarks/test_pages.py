@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 RESULTS = ROOT / "docs" / "results"
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [name for name in PAGES if (RESULTS / f"{name}.json").exists()])
 def test_the_page_of_a_result_is_what_its_program_makes_of_its_figures(name: str) -> None:
     page = page_of(name, RESULTS)
     assert (RESULTS / f"{name}.md").read_text() == page.markdown()

@@ -9,6 +9,7 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.data.machines import device_labels
 from seqtune.data.record import Measurement, Record, Status
+from seqtune.data.shipped_machines import is_new_cpu, shipped_devices
 from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
@@ -59,3 +60,14 @@ def test_a_label_is_as_short_as_it_can_be() -> None:
     assert device_labels([HERE, other]) == {HERE.key: "test:1 paper", other.key: "test:1 stone"}
     assert device_labels([HERE, other, far, HERE]) == {
         HERE.key: "test:1 paper", other.key: other.key, far.key: far.key}
+
+
+def test_a_cpu_is_new_by_its_architecture_and_its_caches() -> None:
+    shipped = shipped_devices()
+    assert {"znver5", "rocketlake"} <= {device.architecture for device in shipped}
+    known = next(device for device in shipped if device.backend == "llvm")
+    assert not is_new_cpu([known])
+    assert not is_new_cpu([])
+    assert not is_new_cpu([replace(known, backend="opencl", architecture="stone")])
+    assert is_new_cpu([replace(known, architecture="stone")])
+    assert is_new_cpu([replace(known, l2_bytes=3 << 20)])

@@ -1,0 +1,187 @@
+"""Measure on this machine what the shipped data lacks: `python -m benchmarks.collect --out FOLDER --minutes 30`.
+
+Problems are the shipped training problems and further ones of rare kinds (`seqtune.kernels.problem_sets`); nothing of
+the locked test set is measured. Devices are the CPU's widest vectors on all threads first, then narrower ones, one
+thread, and every OpenCL device. Each device passes through the stages of `benchmarks.data.stages`: random trials,
+suspicious ones again, active labels (what a model proposes, and the neighbours of the best), and a contest.
+
+FOLDER holds the journal and, after every call, all its records as a data set (`measured.parquet`), which
+`python -m benchmarks.reduce` makes small enough to ship. Run the program again to go on; it says what remains. Nothing
+else should run at the same time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.common.program import OneLineParser, positive, run_program
+from benchmarks.common.report import today
+from seqtune.data.dataset import Dataset
+from seqtune.data.journal import Journal
+from seqtune.errors import SeqtuneError, UnavailableError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.collected import ProblemSplit, of_device, problems
+from seqtune.kernels.problem_sets.further import further_training
+from seqtune.kernels.task import Task
+from seqtune.tuner.backends.discovery import devices, find
+from seqtune.tuner.measuring.runner import Runner
+
+from .collection import Collection, Proposals
+from .stages import STAGES
+
+FROM_BEAM, FROM_TREES = 24, 8  # proposals of a checkpoint and of its trees alone
+MOST_REFUSED = 20  # problems that cannot be measured at all; then something is wrong with the device
+
+
+def default_devices() -> list[Device]:
+    """The CPU devices in the order of their value: widest vectors on all threads, narrower ones, one thread, OpenCL."""
+    present = devices()
+    cpu = [device for device in present if device.backend == "llvm"]
+    threads = max((device.threads for device in cpu), default=0)
+    wide = sorted((device for device in cpu if device.threads == threads), key=lambda device: -device.vector_bits)
+    alone = sorted((device for device in cpu if device.threads == 1 < threads), key=lambda device: -device.vector_bits)
+    return [*wide[:2], *alone[:1], *wide[2:], *(device for device in present if device.backend == "opencl")]
+
+
+def chosen_problems(device: Device, first: bool, limit: int | None) -> ProblemSplit:
+    """The problems of a device, in the order of measuring; with a limit, only the first training problems.
+
+    Shipped and further training problems alternate, so that any beginning of the work has all kinds.
+    """
+    split, further = problems(), further_training()
+    every = max(1, round(len(split.training) / len(further)))
+    mixed: list[Problem] = []
+    for index, problem in enumerate(split.training):
+        mixed += [problem, *further[index // every:index // every + 1]] if index % every == 0 else [problem]
+    ordered = ProblemSplit(tuple(dict.fromkeys((*mixed, *further))), split.held_out)
+    allowed = of_device(ordered, device, first)
+    return ProblemSplit(allowed.training[:limit], allowed.held_out)
+
+
+def like_sources_together(chosen: Sequence[Problem]) -> list[Problem]:
+    """Sort problems so that those with the same kernel source follow each other; a build is then used many times."""
+    def kind(problem: Problem) -> tuple[str, ...]:
+        names = ("layout", "r", "s", "stride_w") if problem.type == "conv2d" else ("trans_a", "trans_b", "k")
+        return (problem.type, *(str(problem[name]) for name in names))
+    return sorted(chosen, key=kind)
+
+
+def proposals_of(name: str) -> Proposals | None:
+    """The proposals of a checkpoint: its own first ones, and its trees'; None for the name `none`."""
+    if name == "none":
+        return None
+    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.checkpoint_parts import parts_of
+
+    checkpoint = Checkpoint.load(name)
+    parts = [(checkpoint, FROM_BEAM), *((part, FROM_TREES) for name, part in parts_of(checkpoint).items()
+                                        if name == "trees")]
+
+    def propose(task: Task) -> list[Configuration]:
+        return [candidate.configuration for part, count in parts for candidate in part.propose([task], count)[0]]
+    return propose
+
+
+def collect(collection: Collection, until: float) -> dict[str, int]:
+    """Do the stages until all are done or the time (of `time.monotonic`) is over; return what remains, by stage."""
+    refused: set[Problem] = set()
+    for stage in STAGES:
+        missing = like_sources_together(stage.missing(collection))
+        for number, problem in enumerate(missing, start=1):
+            if time.monotonic() >= until:
+                return remaining(collection)
+            task = collection.task(problem)
+            if task is None or problem in refused:
+                continue
+            try:
+                summary = stage.measure(collection, task)
+            except UnavailableError:
+                raise
+            except SeqtuneError as error:
+                refused.add(problem)
+                if len(refused) > MOST_REFUSED:
+                    raise
+                summary = f"left out: {error}"
+            left = "" if math.isinf(until) else f" ({(until - time.monotonic()) / 60:.1f} minutes left)"
+            _say(f"{collection.device.name} {stage.name} {number}/{len(missing)} {problem.brief()}: {summary}{left}")
+    return remaining(collection)
+
+
+def remaining(collection: Collection) -> dict[str, int]:
+    """The number of problems that each stage has still to do; a stage that waits for another one counts all of them."""
+    counts: dict[str, int] = {}
+    for stage in STAGES:
+        waiting = [problem for problem in collection.problems if not collection.times[problem]
+                   and collection.task(problem) is not None]
+        counts[stage.name] = len({*stage.missing(collection), *(waiting if collection.propose is not None
+                                                                or stage.name != "proposed" else ())})
+    return {name: count for name, count in counts.items() if count}
+
+
+def work(given: argparse.Namespace, journal: Journal) -> Iterator[str]:
+    """Measure on every device in turn; yield a line on what remains of each."""
+    until = time.monotonic() + 60 * given.minutes if given.minutes else math.inf
+    propose = proposals_of(given.proposals)
+    wanted = [find(name) for name in given.devices] if given.devices else default_devices()
+    for index, device in enumerate(wanted):
+        first = index == 0 or device.backend == "opencl"
+        split = chosen_problems(device, first, given.problems)
+        with Runner(device) as runner:
+            collection = Collection(device, journal, runner, split.training, split.held_out if given.held_out else (),
+                                    given.trials, propose, runner.close)
+            left = remaining(collection) if given.status else collect(collection, until)
+        yield f"{device.name}: " + (", ".join(f"{name} of {count} problems" for name, count in left.items())
+                                    + " remain" if left else "complete")
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = OneLineParser(__doc__)
+    parser.add_argument("--out", type=Path, default=Path("collected"), metavar="FOLDER",
+                        help="folder of the journal and the data set [default: collected]")
+    parser.add_argument("--journal", type=Path, help="another journal to go on with than the folder's")
+    parser.add_argument("--devices", nargs="+", help="names of devices [default: those of this CPU]")
+    parser.add_argument("--minutes", type=positive, help="end this call after so many minutes")
+    parser.add_argument("--trials", type=positive, default=96, help="random configurations of a training problem")
+    parser.add_argument("--problems", type=positive, help="only the first training problems")
+    parser.add_argument("--held-out", action="store_true", help="also measure the held-out problems completely")
+    parser.add_argument("--proposals", default="default", metavar="CHECKPOINT",
+                        help="the checkpoint whose proposals are measured; `none`: no active labels")
+    parser.add_argument("--status", action="store_true", help="measure nothing; say what remains")
+    given = parser.parse_args()
+    run_program("collect", lambda: run(given))
+
+
+def run(given: argparse.Namespace) -> None:
+    """Collect, say what remains, and write the data set."""
+    given.out.mkdir(parents=True, exist_ok=True)
+    with Journal(given.journal or given.out / "journal.sqlite") as journal:
+        for line in work(given, journal):
+            print(line, flush=True)
+        if given.status:
+            return
+        facts = list(journal.devices().values())
+        models = ", ".join(dict.fromkeys(f"{device.model} ({device.architecture})" for device in facts))
+        provenance = {"made_by": "python -m benchmarks.collect", "operating_system": platform.system(),
+                      "machine": f"{models}, {os.cpu_count()} cores", "date": today()}
+        data = Dataset.from_journal(journal, provenance, [problem.key for problem in problems().held_out])
+    if len(data):
+        data.write(given.out / "measured.parquet")
+        print(f"{given.out / 'measured.parquet'}: {len(data)} records of {len(data.problems())} problems")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

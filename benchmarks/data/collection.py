@@ -1,0 +1,104 @@
+"""Collection: what is measured of one device so far, and what the stages of collecting need to measure more."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from seqtune.data.journal import REPEATED, Journal
+from seqtune.data.record import Record
+from seqtune.errors import KernelError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernels_for
+from seqtune.kernels.task import Floats, Task
+from seqtune.tuner.measuring.runner import Measurer
+from seqtune.tuner.measuring.timing import Options
+
+MEASURING = Options(longest_seconds=0.03)  # a kernel of 10 ms is less noisy than one of 100 us: fewer samples
+Proposals = Callable[[Task], Sequence[Configuration]]  # what a model would choose, for which a label is wanted
+
+
+@dataclass
+class Collection:
+    """The problems to measure on one device, and the times that a journal holds of them.
+
+    `times` are those of configurations measured alone, by problem; a configuration that failed takes infinitely long.
+    `runs` are the names of the runs that a problem has records of.
+    """
+
+    device: Device
+    journal: Journal
+    measurer: Measurer
+    training: Sequence[Problem]
+    held_out: Sequence[Problem] = ()  # measured completely, if the collection measures them
+    trials: int = 96
+    propose: Proposals | None = None  # None: no active labels
+    renew: Callable[[], None] = lambda: None  # called between two builds of a contest
+    times: dict[Problem, dict[Configuration, float]] = field(default_factory=lambda: defaultdict(dict))
+    runs: dict[Problem, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def __post_init__(self) -> None:
+        """Read what the journal holds of the device, measured with today's kernels and toolchain on this machine."""
+        self.journal.add_device(self.device)
+        versions = _Versions(self.device)
+        for record in self.journal.records(device=self.device.key):
+            if record.may_be_of(self.device) and record.is_todays(self.device.toolchain, versions.of(record.problem)):
+                self.runs[record.problem].add(record.run)
+                if record.run not in REPEATED:
+                    self.times[record.problem][record.configuration] = record.measurement.seconds
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """All problems, those to be measured completely first."""
+        return (*self.held_out, *self.training)
+
+    def task(self, problem: Problem) -> Task | None:
+        """The task of a problem on the device; None if no kernel solves it there."""
+        try:
+            return Task.of(problem, self.device)
+        except KernelError:
+            return None
+
+    def seconds(self, task: Task) -> Floats:
+        """The times of a task's configurations by number, NaN where it was not measured."""
+        seconds = np.full(len(task), np.nan)
+        for configuration, time_alone in self.times[task.problem].items():
+            number = task.find(configuration)
+            if number is not None:
+                seconds[number] = time_alone
+        return seconds
+
+    def measure(self, task: Task, configurations: Sequence[Configuration], run: str, options: Options = MEASURING,
+                best: float = math.inf) -> None:
+        """Measure configurations alone, and store each record under the name of the run at once."""
+        versions = {kernel.name: kernel.version for kernel in task.kernels}
+        ordered = sorted(configurations, key=lambda configuration: configuration.kernel)  # a worker takes one at a time
+        for configuration, measurement in self.measurer.measure(task.problem, ordered, options, best):
+            self.journal.add(Record(task.problem, self.device.key, versions[configuration.kernel], configuration,
+                                    self.device.toolchain, measurement, time.time(), run, platform.node(),
+                                    self.device.fingerprint))
+            self.runs[task.problem].add(run)
+            if run not in REPEATED:
+                self.times[task.problem][configuration] = measurement.seconds
+
+
+class _Versions:
+    """Today's versions of the kernels that solve a problem on a device, by problem."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.by_problem: dict[Problem, dict[str, int]] = {}
+
+    def of(self, problem: Problem) -> dict[str, int]:
+        """The versions by name of the kernel."""
+        if problem not in self.by_problem:
+            self.by_problem[problem] = {kernel.name: kernel.version for kernel in kernels_for(problem, self.device)}
+        return self.by_problem[problem]

@@ -1,0 +1,106 @@
+"""LeftOut: a data set split for leave-one-out over machines and OpenCL runtimes.
+
+A machine is a CPU model with its cache sizes; all its devices, those of OpenCL runtimes included, are left out
+together. A runtime is one OpenCL device; leaving it out keeps the other devices of its machine.
+
+The judged problems are new to the training as well: the data set's held-out problems that the left-out devices have,
+or, where these are fewer than FEWEST, half of the problems measured there. No problem near a judged one is trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seqtune.data.dataset import Dataset
+from seqtune.data.machines import device_labels
+from seqtune.errors import MisuseError
+from seqtune.kernels.device import Device
+from seqtune.kernels.problem_sets.similarity import SimilarityIndex
+
+FEWEST = 15  # problems over which an interval still says something
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """One split. `without` has the rows of the other devices, `own` those of the left-out ones, by problem parts."""
+
+    name: str
+    devices: tuple[str, ...]  # keys
+    judged: frozenset[str]  # keys of the problems that are judged, which no training sees
+    without: Dataset  # training rows of the other devices
+    own: Dataset  # rows of the left-out devices; the judged problems are held out
+
+    def with_few(self, count: int, seed: int) -> Dataset:
+        """The rows of `own` with only `count` training problems, drawn with the seed, and all judged ones.
+
+        Raises MisuseError if there are not so many.
+        """
+        training = sorted({*self.own.rows["problem"]} - self.judged)
+        if len(training) < count:
+            raise MisuseError(f"{self.name} has {len(training)} problems to learn from; --few asks for {count}")
+        order = np.random.default_rng(seed).permutation(len(training))
+        wanted = self.judged | {training[index] for index in order[:count]}
+        return replace(self.own, rows=self.own.rows[self.own.rows["problem"].isin(wanted)].reset_index(drop=True))
+
+    def judged_with(self, training: Dataset | None = None) -> Dataset:
+        """The judged rows of the left-out devices, and the training rows of the others, and of `training` if given."""
+        rows = (training or self.own).rows
+        judged = replace(self.own, rows=(rows if training is not None else rows[rows["problem"].isin(self.judged)])
+                         .reset_index(drop=True))
+        return self.without.merge(judged)
+
+
+def groups(devices: Iterable[Device]) -> dict[str, tuple[str, ...]]:
+    """The choices: every machine, and every OpenCL device where there are several; name -> device keys.
+
+    A machine is named after the architecture of its first llvm device, and the CPU's model where that is shared.
+    """
+    machines: dict[tuple[object, ...], list[Device]] = {}
+    for device in devices:
+        machines.setdefault((device.model, device.l1_bytes, device.l2_bytes, device.l3_bytes), []).append(device)
+    named: dict[str, tuple[str, ...]] = {}
+    for members in machines.values() if len(machines) > 1 else ():
+        first = next((device for device in members if device.backend == "llvm"), members[0])
+        name = first.architecture if first.architecture not in named else f"{first.architecture} {first.model}"
+        named[name] = tuple(member.key for member in members)
+    opencl = [device for members in machines.values() for device in members if device.backend == "opencl"]
+    runtimes = device_labels(opencl)
+    if len(opencl) > 1:
+        named.update({runtimes[device.key]: (device.key,) for device in opencl})
+    return named
+
+
+def left_out(data: Dataset, name: str, seed: int = 0) -> LeftOut:
+    """Leave one group out. Raises MisuseError if there is no such group or too little is measured there."""
+    choices = groups(data.devices.values())
+    if name not in choices:
+        raise MisuseError(f"nothing to leave out is called {name!r:.60}; there are {', '.join(choices) or 'none'}")
+    keys = choices[name]
+    is_own = data.rows["device"].isin(keys)
+    own = replace(data, rows=data.rows[is_own].reset_index(drop=True),
+                  devices={key: data.devices[key] for key in keys})
+    judged = _judged(own, seed)
+    index = SimilarityIndex(data.known_problems[key] for key in judged)
+    near = {key for key, problem in data.known_problems.items() if index.has_near(problem)}
+    others = data.rows[~is_own & ~data.rows["problem"].isin(near | data.held_out)].reset_index(drop=True)
+    if not len(others):
+        raise MisuseError(f"the data set has no device but those of {name}; the training needs another")
+    without = replace(data, rows=others, held_out=frozenset(),
+                      devices={key: device for key, device in data.devices.items() if key not in keys})
+    kept = own.rows[own.rows["problem"].isin(judged) | ~own.rows["problem"].isin(near | data.held_out)]
+    return LeftOut(name, keys, judged, without, replace(own, rows=kept.reset_index(drop=True), held_out=judged))
+
+
+def _judged(own: Dataset, seed: int) -> frozenset[str]:
+    measured = set(own.rows["problem"])
+    held_out = measured & own.held_out
+    if len(held_out) >= FEWEST:
+        return frozenset(held_out)
+    ordered = sorted(measured)
+    if len(ordered) < 2 * FEWEST:
+        raise MisuseError(f"only {len(ordered)} problems are measured there; {2 * FEWEST} are needed to judge")
+    order = np.random.default_rng(seed).permutation(len(ordered))
+    return frozenset(ordered[index] for index in order[:len(ordered) // 2])

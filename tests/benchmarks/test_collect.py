@@ -1,0 +1,86 @@
+"""Collecting measurements with a measurer that answers at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from benchmarks.data.collect import chosen_problems, collect, remaining
+from benchmarks.data.collection import Collection
+from benchmarks.data.reduce import reduced
+from benchmarks.data.stages import FASTEST, OTHERS
+from seqtune.data.dataset import Dataset
+from seqtune.data.journal import Journal
+from seqtune.data.measured_tasks import measured_tasks
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem_sets.locked import locked_problems
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.task import Task
+from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune
+from tests.support.measuring.instant import DEVICE, Instant
+
+PROBLEMS = [parse_problem(f"gemm m={size} n=24 k=16") for size in (1, 40, 56)]
+
+
+def first_five(task: Task) -> list[Configuration]:
+    """Propose the first configurations of the space."""
+    return [task[number] for number in range(5)]
+
+
+def collection_of(journal: Journal, measurer: Instant) -> Collection:
+    """Make a collection of the toy problems."""
+    return Collection(DEVICE, journal, measurer, PROBLEMS, trials=12, propose=first_five)
+
+
+def test_all_stages_are_done_once_and_a_stopped_collection_goes_on(tmp_path: Path) -> None:
+    measurer = Instant()
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        begun = tune(Task.of(PROBLEMS[0], DEVICE), journal, measurer, Budget(trials=12),
+                     TuningOptions("random", finals=Finals(count=0)))  # as another program left it
+        assert begun.done == measurer.count == 12
+        collection = collection_of(journal, measurer)
+        assert collect(collection, until=-math.inf) == {"trials": 2, "again": 3, "proposed": 3, "contest": 3}
+        assert measurer.count == 12
+        assert collect(collection, until=math.inf) == {}
+        measured = measurer.count
+        again = collection_of(journal, measurer)
+        assert {*remaining(again)} <= {"again"}
+        assert collect(again, until=math.inf) == {}
+        assert measurer.count == measured
+        data = Dataset.from_journal(journal)
+    tasks = measured_tasks(data, held_out=False)
+    assert {measured_task.problem for measured_task in tasks} == set(PROBLEMS)
+    assert all(not math.isnan(task.time(configuration)) for task in tasks for configuration in first_five(task.task))
+    contests = data.rows[data.rows["run"] == "contest"].groupby("problem").size()
+    assert contests.tolist() == [2 * (FASTEST + OTHERS)] * 3
+
+
+def test_every_device_begins_with_all_kinds_and_nothing_locked() -> None:
+    split = chosen_problems(DEVICE, first=True, limit=None)
+    assert not set(split.training) & set(locked_problems())
+    assert len(split.training) == len(set(split.training)) > 400
+    assert sum(problem.type == "conv2d" and problem["layout"] == "NHWC" for problem in split.training[:60]) > 5
+    assert chosen_problems(DEVICE, first=True, limit=9).training == split.training[:9]
+
+
+def test_a_reduced_data_set_keeps_what_counts_and_says_what_it_dropped(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        collect(collection_of(journal, Instant()), until=math.inf)
+        data = Dataset.from_journal(journal, {"machine": "toy"})
+    rows = data.rows.copy()
+    trial = rows[rows["run"] == "random"].iloc[[0]]
+    slow = trial.assign(seconds=trial["seconds"] * 5, run="again")
+    unsteady = rows[rows["run"] == "random"].index[1]
+    rows.loc[unsteady, "spread"] = 0.9
+    small = reduced(replace(data, rows=pd.concat([rows, slow], ignore_index=True)))
+    assert len(small) == len(data) - 1
+    assert "1 times refuted by another one" in small.provenance["dropped"]
+    assert "1 single times whose samples disagree" in small.provenance["dropped"]
+    assert small.provenance["machine"] == "toy"
+    for before, after in zip(measured_tasks(replace(data, rows=rows.drop(unsteady)), held_out=False),
+                             measured_tasks(small, held_out=False), strict=True):
+        assert after.seconds == pytest.approx(before.seconds, rel=2 ** -11, nan_ok=True)

@@ -1,0 +1,113 @@
+"""Leaving machines and runtimes out, on answers of a toy; and the pages of such results."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.prediction import locked, machines
+from benchmarks.prediction.left_out import groups, left_out
+from seqtune.data.dataset import Dataset
+from seqtune.data.journal import Journal
+from seqtune.errors import MisuseError
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.kinds import KINDS
+from seqtune.kernels.problem_sets.locked import locked_problems
+from seqtune.kernels.problem_sets.similarity import near
+from seqtune.kernels.task import Task
+from seqtune.predictor.times.shares import Outcome
+from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune
+from tests.support.measuring.instant import DEVICE, Instant
+
+OTHER = replace(DEVICE, architecture="stone", l2_bytes=2 << 20)
+OPENCL = replace(DEVICE, name="opencl:a", backend="opencl", toolchain="a")
+PROBLEMS = [Problem.make("gemm", m=3 * 2 ** (index % 6), n=32 * 2 ** (index // 6), k=8 + index) for index in range(36)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Four trials of every problem on two machines."""
+    def measured() -> Iterator[Dataset]:
+        for device in (DEVICE, OTHER):
+            path = tmp_path_factory.mktemp("toy") / "journal.sqlite"
+            with Journal(path) as journal:
+                for problem in PROBLEMS:
+                    tune(Task.of(problem, device), journal, Instant(device), Budget(trials=4),
+                         TuningOptions("random", finals=Finals(count=0)))
+                yield Dataset.from_journal(journal)
+    first, second = measured()
+    return first.merge(second)
+
+
+def test_machines_and_runtimes_can_be_left_out() -> None:
+    runtime = replace(OPENCL, name="opencl:b", toolchain="b")
+    here, there = (DEVICE, OPENCL), (OTHER,)
+    assert groups(here) == {}
+    assert groups((*here, *there)) == {"znver5": (DEVICE.key, OPENCL.key), "stone": (OTHER.key,)}
+    assert groups((*here, runtime)) == {"opencl:a": (OPENCL.key,), "opencl:b": (runtime.key,)}
+
+
+def test_a_judged_problem_is_on_no_other_device_and_nothing_near_it(data: Dataset) -> None:
+    split = left_out(data, "stone", seed=1)
+    assert split.devices == (OTHER.key,)
+    assert set(split.without.devices) == {DEVICE.key}
+    assert len(split.judged) == 18
+    judged = [data.known_problems[key] for key in split.judged]
+    for part in (split.without, split.with_few(2, seed=0)):
+        training = [problem for problem in part.problems() if problem.key not in split.judged]
+        assert training
+        assert not any(near(problem, other) for problem in training for other in judged)
+    assert not set(split.without.rows["problem"]) & split.judged
+    assert len(split.with_few(2, seed=0).problems()) == 18 + 2
+    with pytest.raises(MisuseError, match="problems to learn from; --few asks for 99"):
+        split.with_few(99, seed=0)
+    with pytest.raises(MisuseError, match="nothing to leave out is called 'moon'; there are stone, znver5"):
+        left_out(data, "moon")
+
+
+def test_a_machine_is_judged_before_and_after_a_few_of_its_problems(data: Dataset) -> None:
+    given = argparse.Namespace(trees_only=True, few=2, seed=0)
+    rows, _ = machines.judge_group(given, left_out(data, "stone"))
+    assert {row["setting"] for row in rows} == {machines.NEVER, machines.FEW}
+    assert {row["method"] for row in rows} == set(machines.SIMPLE)
+    assert all(0 < row["share_low"] <= row["share"] <= row["share_high"] <= 1 for row in rows)
+    page = machines.page({"date": "2026-01-01", "seed": 0, "few": 2, "rows": rows})
+    assert page.claim.startswith("The first proposal of trees reaches")
+    assert page.tables.count("| stone |") == 2 * len(machines.SIMPLE)
+
+
+def test_the_devices_of_a_problem_are_drawn_together() -> None:
+    first = Outcome("p", "a", {("trees", 0): -0.2}, 1, retest=-0.1)
+    merged, alone = machines.together([first, replace(first, device="b", log_shares={("trees", 0): -0.4}),
+                                       replace(first, problem="q", retest=None)])
+    assert (merged.device, merged.unmeasured) == ("all", 2)
+    assert [merged.log_shares["trees", 0], merged.retest] == pytest.approx([-0.3, -0.1])
+    assert alone.retest is None
+
+
+def toy_outcome(problem: Problem, share: float) -> Outcome:
+    return Outcome(problem.key, "toy", {(method, count): share for method in locked.METHODS
+                                        for count in locked.COUNTS}, 0, -0.01)
+
+
+def test_the_locked_set_is_shown_by_kind_and_every_look_is_listed(tmp_path: Path) -> None:
+    rows = locked.rows_of(toy_outcome(problem, -0.05) for problem in locked_problems())
+    looked = [{"date": "2026-01-01", "device": "toy", "seqtune": "1", "checkpoint": "default"}]
+    page = locked.page({"machine": {"cpu": "T", "cores": "2", "toolchain": "t", "date": "2026-01-01"}, "rows": rows,
+                        "device": "toy", "version": 1, "looked": [*looked, *looked]})
+    assert "first proposal reaches 0.951 [0.951, 0.951]" in page.claim
+    assert all(f"| {kind} | " in page.tables for kind in (*KINDS, "NHWC", "batch", "epilogue"))
+    assert page.caveats[-1].count("2026-01-01 (toy, seqtune 1, checkpoint default)") == 2
+    assert locked.looked_before(tmp_path) == []
+
+
+def test_judged_problems_are_read_again_unless_something_changed(tmp_path: Path) -> None:
+    outcome = toy_outcome(locked_problems()[0], -0.1)
+    locked.JudgedFile(tmp_path / "judged.jsonl", {"version": 1}).add(outcome)
+    again = locked.JudgedFile(tmp_path / "judged.jsonl", {"version": 1})
+    assert again.outcomes == {outcome.problem: outcome}
+    assert locked.JudgedFile(tmp_path / "judged.jsonl", {"version": 2}).outcomes == {}
