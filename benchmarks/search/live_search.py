@@ -1,292 +1,236 @@
-"""Run search strategies with real measurements: `python -m benchmarks.live_search [--out docs]`.
+"""Compare search strategies by real measurements: `python -m benchmarks.live_search [--out docs]`.
 
-Every strategy tunes the same held-out problems on this machine. Each run has its own process, an empty journal and an
-empty cache of compiled kernels; for OpenCL matrix products Kernel Tuner tunes the same kernel through its own API. Runs
-take turns: all strategies with one seed, then all with the next.
+Our strategies and Kernel Tuner's search the same problems on this machine with the same measurer, which checks every
+result; so all pay the same for building, checking and timing. The problems are drawn at random from networks that the
+shipped data do not hold (`drawn_problems`), half for the first llvm and half for the first OpenCL device. The incumbents
+after a quarter, half and all of the trials, and after equal seconds, are judged by one contest of all strategies.
 
-A strategy sees its own measurements, but it is scored with the times of the shipped data set, in which these spaces are
-complete: with the share of the best recorded speed that the best configuration tried so far has, and at the end with
-the share of the winner (after the finals of `tune`, or the fastest measurement of Kernel Tuner). Seconds are elapsed
-time since the call and include building and checking. Kernel Tuner gets no reference result and checks none; our runs
-check every result.
+The whole comparison takes about an hour. `--work FOLDER` stores finished searches; with `--minutes`, a call stops after
+that time, and the same call again continues. The tables show problems whose searches are all finished.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import io
 import json
 import math
-import multiprocessing
-import os
 import sys
 import tempfile
 import time
-import warnings
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
-from benchmarks.common.program import llvm_devices, positive, run_program
-from benchmarks.common.report import Row, machine, markdown, write_json
+from benchmarks.common.peer_search import LIVE_STRATEGIES
+from benchmarks.common.peers import PREFIX, check_installed
+from benchmarks.common.program import OneLineParser, positive, run_program
+from benchmarks.common.report import Row, machine, markdown
+from benchmarks.search.drawn_problems import drawn
+from benchmarks.search.live_contest import judged, store_contest, stored_contest
+from benchmarks.search.live_runs import LiveRun, store, stored
+from benchmarks.search.live_scores import KINDS, budgets, geometric, incumbents, lead, log_shares, moments, rows_of
+from benchmarks.search.search_run import SearchRun
 from seqtune.cli.arguments import parts
+from seqtune.data.dataset import Dataset
 from seqtune.errors import MisuseError
-from seqtune.tuner.simulation import best_shares
+from seqtune.kernels.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.proposals import seeds_for
+from seqtune.kernels.task import Task
+from seqtune.tuner.strategies.table import strategy_factory
 
-if TYPE_CHECKING:
-    from seqtune.kernels.device import Device
-    from seqtune.tuner.simulation import RecordedSpace
-
-PROBLEMS = (  # held out and completely recorded; a random search needs 60 to 170 trials to 95 % on average
-    ("llvm", "conv2d c=16 h=112 w=112 k=96 r=1 s=1"),
-    ("llvm", "conv2d c=24 h=56 w=56 k=144 r=1 s=1"),
-    ("llvm", "gemm m=64 n=1000 k=2048 trans_b=yes"),
-    ("opencl", "gemm m=64 n=2048 k=512 trans_b=yes"),
-    ("opencl", "conv2d c=144 h=28 w=28 k=32 r=1 s=1"),
-)
-OURS = ("portfolio", "predictor", "autotvm", "droplet", "evolutionary", "annealing", "random")
-LEVELS = (0.95, 0.97, 0.99)
-FEW = 5  # trials, for the claim of the page
-Step = tuple[int, float]  # number of a configuration in the task, seconds since the call
-Run = tuple[list[Step], int | None]  # the steps and the number of the winner
+OURS = ("portfolio", "predictor", "autotvm", "droplet", "random")  # the first one is compared with all others
 
 
-def searched(recorded: RecordedSpace, device: str, strategy: str, trials: int, seed: int) -> Run:
-    """Run one of our strategies, as `seqtune tune` does. It is called in a fresh process."""
-    from seqtune.api import tune
+def methods_of(strategies: str, peers: str) -> list[str]:
+    """The methods to compare. Raises MisuseError for an unknown one, UnavailableError without Kernel Tuner."""
+    ours, theirs = parts(strategies), parts(peers)
+    if not ours:
+        raise MisuseError("--strategies is empty; name at least one")
+    for name in ours:
+        strategy_factory(name)
+    if theirs:
+        check_installed()
+        from kernel_tuner.interface import strategy_map
 
-    steps: list[Step] = []
-    start = time.monotonic()
-
-    def note(step: Any) -> None:
-        steps.append((recorded.task.number(step.configuration), time.monotonic() - start))
-
-    with tempfile.TemporaryDirectory(prefix="seqtune-") as folder:
-        report = tune(recorded.task.problem, device, strategy=strategy, trials=trials, seed=seed,
-                      journal=Path(folder) / "trials.sqlite", progress=note)
-    winner = report.results[0].best
-    return steps, None if winner is None else recorded.task.number(winner)
-
-
-def peer_searched(recorded: RecordedSpace, strategy: str, trials: int, seed: int) -> Run:
-    """Run one of Kernel Tuner's strategies on the kernel text of ours. It is called in a fresh process."""
-    import random
-    from datetime import datetime
-
-    import numpy as np
-    from kernel_tuner import tune_kernel
-
-    from benchmarks.common.peers import recorded_values
-    from seqtune.kernels.implementation import Implementation
-    from seqtune.kernels.kernel import Configuration
-    from seqtune.kernels.lookup import resolve
-    from seqtune.kernels.operations.table import operation
-    from seqtune.tuner.backends.opencl.discovery import devices, handle, load
-
-    space = recorded_values(recorded.task.spaces[0])
-    kernel, problem = space.kernel, space.problem
-    # listing the devices also repairs PoCL
-    device = next(entry for entry in devices() if entry.key == space.device.key)
-    handles = {entry: (p, d) for p, platform in enumerate(load().get_platforms())
-             for d, entry in enumerate(platform.get_devices())}
-    platform, opencl_device = handles[handle(device.name)]
-    assert kernel.implementation is not None
-    implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
-    values = {entry.name: list(entry.values) for entry in kernel.parameters}
-    valid = {tuple(value for _, value in configuration.settings) for configuration in space}
-
-    def configured(settings: Any) -> Configuration:
-        return Configuration(kernel.name, tuple((name, settings[name]) for name in values))
-
-    def text(settings: Any) -> str:
-        """The kernel, and a second one with the same arguments for all configurations, which calls it."""
-        source = implementation.source(problem, device, configured(settings))
-        launch = implementation.launch(problem, device, configured(settings))
-        buffers = "__global float *x, __global float *w, __global float *b, __global float *y, __global float *s"
-        positional = ", ".join(["x", "w", "b", "y", "s", *map(str, launch.arguments)])
-        return f"{source.text}\n__kernel void tuned({buffers}) {{ {launch.phases[0].entry}({positional}); }}\n"
-
-    def size(settings: Any) -> tuple[int, ...]:
-        return implementation.launch(problem, device, configured(settings)).phases[0].global_size
-
-    def allowed(*positional: Any, **keywords: Any) -> bool:
-        """Whether a configuration is valid; Kernel Tuner passes positional or keyword arguments."""
-        return (positional or tuple(keywords[name] for name in values)) in valid
-
-    work = operation(problem.type)
-    shapes, y = work.operands(problem), work.output(problem)
-    configurations = list(space)
-    zeros = np.zeros(shapes["weights"], np.float32)
-    packed = max(implementation.pack(problem, device, entry, zeros).size for entry in configurations)
-    scratch = max(implementation.launch(problem, device, entry).workspace for entry in configurations)
-    arguments = [np.zeros(max(1, math.prod(shape)), np.float32)
-                 for shape in (shapes["x"], (packed,), shapes.get("bias", (0,)), y, (scratch,))]
-    options = implementation.source(problem, device, configurations[0]).options
-    random.seed(seed)
-    np.random.seed(seed)
-    start = time.time()
-    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        results, _ = tune_kernel(
-            "tuned", text, size, arguments, values, lang="OpenCL", platform=platform, device=opencl_device,
-            block_size_names=["work_group"], grid_div_x=[], grid_div_y=[], defines={}, compiler_options=list(options),
-            restrictions=[allowed],
-            strategy=strategy, strategy_options={"max_fevals": trials}, quiet=True)
-    steps: dict[int, Step] = {}
-    best, winner = math.inf, None
-    for result in results:
-        number = recorded.task.number(configured(result))
-        steps.setdefault(number, (number, datetime.fromisoformat(result["timestamp"]).timestamp() - start))
-        if isinstance(result["time"], int | float) and result["time"] < best:
-            best, winner = float(result["time"]), number
-    return list(steps.values()), winner
+        unknown = [name for name in theirs if name not in strategy_map]
+        if unknown:
+            raise MisuseError(f"Kernel Tuner has no strategy {unknown[0]!r:.40}")
+    return [*ours, *(PREFIX + name for name in theirs)]
 
 
-def used() -> list[Device]:
-    """The llvm device with the widest vectors and one thread, and the first OpenCL device. Raises DeviceError."""
+class Comparison:
+    """The searches of a comparison; finished ones are stored in a folder."""
+
+    def __init__(self, problems: Sequence[tuple[Device, Problem]], methods: Sequence[str], seeds: int, trials: int,
+                 folder: Path) -> None:
+        self.problems, self.methods, self.seeds, self.trials, self.folder = problems, methods, seeds, trials, folder
+
+    def runs(self, device: Device, problem: Problem) -> list[LiveRun]:
+        """The searches of a problem, in their order."""
+        return [LiveRun(device, problem, method, seed) for seed, method in product(range(self.seeds), self.methods)]
+
+    def go_on(self, deadline: float) -> None:
+        """Make the missing searches and contests until the deadline, a time of the monotonic clock."""
+        for device, problem in self.problems:
+            for run in self.runs(device, problem):
+                if stored(run, self.folder, self.trials) is None:
+                    if time.monotonic() >= deadline:
+                        return
+                    print(f"{device.name} {problem.brief()}: {run.method}, seed {run.seed}", file=sys.stderr, flush=True)
+                    store(run, self.folder, self.trials, run.search(self.trials))
+            if self.contest(device, problem) is None:
+                if time.monotonic() >= deadline:
+                    return
+                print(f"{device.name} {problem.brief()}: contest", file=sys.stderr, flush=True)
+                runs = self.finished(device, problem)
+                store_contest(self._contest_path(device, problem),
+                              judged(self.runs(device, problem)[0], self._numbers(runs)))
+
+    def finished(self, device: Device, problem: Problem) -> dict[LiveRun, SearchRun]:
+        """The stored searches of a problem."""
+        found = {run: stored(run, self.folder, self.trials) for run in self.runs(device, problem)}
+        return {run: searched for run, searched in found.items() if searched is not None}
+
+    def contest(self, device: Device, problem: Problem) -> dict[int, float] | None:
+        """The stored contest of a problem; None if it is missing or lacks an incumbent."""
+        return stored_contest(self._contest_path(device, problem), self._numbers(self.finished(device, problem)))
+
+    def rows(self) -> list[Row]:
+        """A row for each search of the problems that are finished."""
+        rows = []
+        for device, problem in self.problems:
+            runs, contest = self.finished(device, problem), self.contest(device, problem)
+            if contest is not None and len(runs) == len(self.runs(device, problem)):
+                rows += rows_of(runs, contest, self.trials)
+        return rows
+
+    def _numbers(self, runs: dict[LiveRun, SearchRun]) -> list[int]:
+        at = moments(runs.values(), self.trials)
+        return [number for run in runs.values() for numbers in incumbents(run, at).values() for number in numbers
+                if number is not None]
+
+    def _contest_path(self, device: Device, problem: Problem) -> Path:
+        run = LiveRun(device, problem, "contest", self.seeds)
+        return run.path(self.folder, self.trials)
+
+
+def chosen_problems(texts: str, backends: Sequence[str], count: int, seed: int) -> list[tuple[Device, Problem]]:
+    """The problems of the comparison: drawn ones, or those of a text on all devices. Raises MisuseError."""
     from seqtune.tuner.backends.discovery import find
 
-    return [*llvm_devices([1]), find("opencl:0")]
-
-
-def judged(recorded: RecordedSpace, steps: Sequence[Step], winner: int | None) -> dict[str, Any]:
-    """The trials and seconds to each level (None if not reached within the budget), and the share of the winner."""
-    shares = best_shares(recorded, [number for number, _ in steps], len(steps))
-    scores: dict[str, Any] = {"trials": len(steps), "seconds": steps[-1][1] if steps else 0.0,
-                             "share": 0.0 if winner is None else recorded.optimum / float(recorded.seconds[winner])}
-    for level in LEVELS:
-        trials_below = int((shares < level).sum())
-        scores[f"trials_to_{level * 100:.0f}"] = trials_below + 1 if trials_below < len(steps) else None
-        scores[f"seconds_to_{level * 100:.0f}"] = steps[trials_below][1] if trials_below < len(steps) else None
-    return scores
-
-
-def runs(trials: int, repeats: int, ours: Sequence[str], theirs: Sequence[str], work: Path,
-         backends: Sequence[str]) -> Iterator[Row]:
-    """Make a row for each problem, strategy and seed; a run that is stored in WORK is not repeated."""
-    from benchmarks.common.peers import PREFIX
-    from seqtune.data.dataset import Dataset
-    from seqtune.strategy_replay import recorded_spaces
-
-    devices = {device.backend: device for device in used()}
-    spaces = {(space.task.device.key, space.space): space
-             for space in recorded_spaces(Dataset.shipped(), complete=True, held_out=True)}
-    for backend, text in PROBLEMS:
-        if backend not in backends:
-            continue
-        if (devices[backend].key, text) not in spaces:
-            raise MisuseError(f"the shipped data set has no times of {text} on {devices[backend].name}; "
-                              "run this program on the machine of the data set")
-        recorded, device_name = spaces[devices[backend].key, text], devices[backend].name
-        methods = list(ours) + [f"{PREFIX}{name}" for name in theirs if backend == "opencl"
-                                and len(recorded.task.spaces) == 1]
-        for seed in range(repeats):
-            for method in methods:
-                path = work / f"{device_name} {text} {method} {seed} {trials}.json".replace(":", "-").replace(" ", "_")
-                if not path.is_file():
-                    print(f"{device_name} {text}: {method}, seed {seed}", file=sys.stderr, flush=True)
-                    call = ((peer_searched, recorded, method.removeprefix(PREFIX), trials, seed)
-                            if method.startswith(PREFIX) else (searched, recorded, device_name, method, trials, seed))
-                    write_json(path, judged(recorded, *_in_new_process(*call)))
-                yield {"device": device_name, "problem": text, "method": method, "seed": seed,
-                       **json.loads(path.read_text())}
-
-
-def _in_new_process(*call: Any) -> Run:
-    """Call a function in a new process with an empty cache of compiled kernels."""
-    with tempfile.TemporaryDirectory(prefix="seqtune-pocl-") as cache, \
-            ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _compile_into, (cache,)) as pool:
-        run: Run = pool.submit(*call).result()
-        return run
-
-
-def _compile_into(folder: str) -> None:
-    os.environ["POCL_CACHE_DIR"] = folder
+    if not backends or set(backends) - {"llvm", "opencl"}:
+        raise MisuseError(f"--backends {','.join(backends)!r:.40}: choose llvm, opencl or both")
+    devices = [find(f"{backend}:0") for backend in backends]
+    if texts:
+        return [(device, parse_problem(text)) for text in texts.split(";") for device in devices]
+    data = Dataset.shipped()
+    held = [parse_problem(key) for key in sorted(set(data.rows["problem"]))]
+    problems = drawn(held, devices, count, seed)
+    if len(problems) < count:
+        raise MisuseError(f"--problems {count}: there are only {len(problems)} such problems")
+    return problems
 
 
 def table(rows: Sequence[Row], trials: int) -> str:
-    """Make the table, by device and method, with separate lines for the problems that Kernel Tuner searched, too.
-
-    A run that did not reach a level counts as infinite in the medians.
-    """
-    ran: dict[tuple[str, str], set[str]] = {}
-    for row in rows:
-        ran.setdefault((row["device"], row["problem"]), set()).add(row["method"])
+    """Make the table: the geometric mean share of each method at each moment, and the significance of the lead."""
+    if not rows:
+        return "No problem is finished yet."
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    shares = [(kind, index, log_shares(rows, kind, index)) for kind in KINDS for index in range(len(budgets(trials)))]
     lines = []
-    for (device, methods) in dict.fromkeys((device, tuple(sorted(names))) for (device, _), names in ran.items()):
-        group = [row for row in rows if tuple(sorted(ran[row["device"], row["problem"]])) == methods
-                 and row["device"] == device]
-        types = "+".join(dict.fromkeys(str(row["problem"]).split()[0] for row in group))
-        for method in dict.fromkeys(row["method"] for row in group):
-            method_rows = [row for row in group if row["method"] == method]
-            cells = [f"{device} {types}", method, f"{sum(row['share'] for row in method_rows) / len(method_rows):.3f}"]
-            for level in LEVELS:
-                counts = sorted(row[f"trials_to_{level * 100:.0f}"] or math.inf for row in method_rows)
-                seconds = sorted(row[f"seconds_to_{level * 100:.0f}"] or math.inf for row in method_rows)
-                count, elapsed = counts[len(counts) // 2], seconds[len(seconds) // 2]
-                cells.append(f"{count:.0f} ({elapsed:.0f} s)" if count < math.inf else f"> {trials}")
-            lines.append([*cells, f"{len(method_rows)}"])
-    return markdown(["device", "strategy", "winner's share", "to 95 %", "to 97 %", "to 99 %", "runs"], lines, left=2)
+    for method in methods:
+        cells = [method]
+        for kind, _, means in shares:
+            mark = ""
+            if method != methods[0]:
+                _, low, high = lead(means[methods[0]], means[method])
+                mark = " <" if low > 1 else " >" if high < 1 else ""
+            cells.append(f"{geometric(means[method]):.3f}{mark}")
+        elapsed = sorted(row["elapsed"] for row in rows if row["method"] == method)
+        lines.append([*cells, f"{elapsed[len(elapsed) // 2]:.1f}"])
+    return markdown(["strategy", *(f"{count} trials" for count in budgets(trials)), "quarter time", "half time",
+                     "full time", "seconds"], lines)
 
 
 def page(results: Results) -> Page:
     """Make the page of the results."""
-    problems = len({(row["device"], row["problem"]) for row in results["rows"]})
-    seeded: dict[tuple[str, str], list[float]] = {}
-    for row in results["rows"]:
-        if row["method"] in ("portfolio", "predictor"):
-            seeded.setdefault((row["device"], row["problem"]), []).append(row["trials_to_99"] or math.inf)
-    quick = sum(max(trials) <= FEW for trials in seeded.values())
+    rows, trials = results["rows"], results["trials"]
+    problems = len({(row["device"], row["problem"]) for row in rows})
+    ours = rows[0]["method"] if rows else OURS[0]
+    claims = []
+    for index, count in enumerate(budgets(trials) if rows else ()):
+        means = log_shares(rows, "trials", index)
+        others = {method: values for method, values in means.items() if method.startswith(PREFIX)}
+        if others:
+            best = max(others, key=lambda name: geometric(others[name]))
+            ratio, low, high = lead(means[ours], others[best])
+            claims.append(f"after {count} trials {geometric(means[ours]):.3f} (Kernel Tuner's best, "
+                          f"{best.removeprefix(PREFIX)}: {geometric(others[best]):.3f}; ratio {ratio:.3f} "
+                          f"[{low:.3f}, {high:.3f}])")
     return Page(
         "live_search", "Live searches",
-        f"On {quick} of {problems} held-out problems, the strategies that begin with the translator's proposals "
-        f"(`portfolio`, `predictor`) reach 99 % of the best recorded speed within {FEW} trials. No strategy has the "
-        "best winner on every device.",
-        "python -m benchmarks.live_search --out docs", table(results["rows"], results["trials"]), measured_on(results),
-        f"Every run begins with an empty journal and has {results['trials']} trials. `winner's share`: the share of "
-        "the best recorded speed that the winner of the search has, as a mean over the runs. `to 95 %`, `97 %`, "
-        "`99 %`: the median number of trials (and seconds, with building and checking) until a configuration with this "
-        "share was tried. `kt:` marks Kernel Tuner's strategies, which tune the same kernel through its own API.",
-        ("There is one run of each problem: a single line shows little more than an example.",
-         "The shares are computed from the times of the shipped data set, in which these spaces are complete. The "
-         "winner of today can be some per cent slower than the configuration that was fastest in the data set."))
+        f"`{ours}` reaches these shares of the best known speed: {'; '.join(claims)}." if claims else
+        "No problem was searched by both sides.",
+        "python -m benchmarks.live_search --out docs", table(rows, trials), measured_on(results),
+        f"{problems} problems, {results['seeds']} seeds. Each cell is the geometric mean of the share of the best known "
+        "speed that the incumbent has; the best known configuration is the fastest of all incumbents of all strategies. "
+        f"`<` marks a method that is significantly worse than `{ours}`, `>` one that is significantly better (95 % "
+        "interval of a paired bootstrap over the problems). `full time` is the time in which the quickest run of each "
+        "problem made all its trials. `seconds` is the median time of a search. `kt:` marks Kernel Tuner's strategies.",
+        ("Every strategy uses seqtune's measurer, so a trial costs all of them the same. With Kernel Tuner's own runner, "
+         "searches would take longer or shorter.",
+         "Kernel families that compete are joined to one space for Kernel Tuner, with a parameter that chooses the "
+         "family."))
 
 
 def main() -> None:
     """Run the command line."""
-    from benchmarks.common.peers import STRATEGIES, check_installed
-    from seqtune.tuner.strategies.table import strategy_factory
-
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=positive, default=60, help="number of trials of each run")
-    parser.add_argument("--repeats", type=positive, default=2, help="number of seeds")
-    parser.add_argument("--strategies", default=",".join(OURS), help="our strategies, separated by commas")
-    parser.add_argument("--peers", default=",".join(STRATEGIES),
+    parser = OneLineParser(__doc__)
+    parser.add_argument("--problems", type=positive, default=10, help="number of problems")
+    parser.add_argument("--seeds", "--repeats", type=positive, default=3, help="number of seeds")
+    parser.add_argument("--trials", type=positive, default=100, help="number of trials of each search")
+    parser.add_argument("--strategies", default=",".join(OURS),
+                        help="our strategies, separated by commas; the first one is compared with the others")
+    parser.add_argument("--peers", default=",".join(LIVE_STRATEGIES),
                         help="strategies of Kernel Tuner, separated by commas; may be empty")
     parser.add_argument("--backends", default="llvm,opencl", help="llvm, opencl or both, separated by a comma")
-    parser.add_argument("--work", type=Path, help="folder that stores finished runs, so that a second call resumes")
+    parser.add_argument("--draw", type=int, default=0, help="seed with which the problems are drawn")
+    parser.add_argument("--texts", default="", help="these problems instead, separated by semicolons")
+    parser.add_argument("--work", type=Path, help="folder that stores finished searches, so that a second call resumes")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no search after this time")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     add_out(parser)
-    given = parser.parse_args()
+    run(parser.parse_args())
+
+
+def run(given: argparse.Namespace) -> None:
+    """Compare the strategies and write the results."""
     check_ready(given.out)
-    ours, theirs, backends = (parts(text) for text in (given.strategies, given.peers, given.backends))
-    for name in ours:
-        strategy_factory(name)
-    unknown = set(backends) - {backend for backend, _ in PROBLEMS}
-    if unknown:
-        raise MisuseError(f"unknown backend {min(unknown)!r:.40}; choose llvm or opencl")
-    if theirs:
-        check_installed()
+    if math.isfinite(given.minutes) and given.work is None:
+        raise MisuseError("--minutes needs --work FOLDER, which stores the finished searches")
+    methods = methods_of(given.strategies, given.peers)
+    problems = chosen_problems(given.texts, parts(given.backends), given.problems, given.draw)
+    deadline = time.monotonic() + 60 * given.minutes
     with contextlib.ExitStack() as stack:
-        work = given.work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        work.mkdir(parents=True, exist_ok=True)
-        rows = list(runs(given.trials, given.repeats, ours, theirs, work, backends))
-    results = {"machine": machine(used()), "trials": given.trials, "rows": rows}
-    written = page(results)
-    print(f"{written.tables}\n\n{written.measured}")
-    publish(given.out, page, results)
+        folder = given.work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        for device, problem in problems[:2]:
+            seeds_for(Task.of(problem, device))  # loads the model: a running program has it in memory
+        comparison = Comparison(problems, methods, given.seeds, given.trials, folder)
+        comparison.go_on(deadline)
+        rows = comparison.rows()
+        left = sum(len(comparison.runs(*problem)) - len(comparison.finished(*problem)) for problem in problems)
+    results = {"machine": machine(list(dict.fromkeys(device for device, _ in problems))), "trials": given.trials,
+               "seeds": given.seeds, "rows": rows}
+    print(json.dumps(results, allow_nan=False) if given.json else table(rows, given.trials))
+    if left:
+        print(f"{left} searches are left; run the same command again", file=sys.stderr)
+    else:
+        publish(given.out, page, results)
 
 
 if __name__ == "__main__":
