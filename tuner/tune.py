@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -113,6 +113,18 @@ class TuningResult:
         if min(len(self.measurement.samples), len(second)) < 2:
             return None
         return 1 - faster(self.measurement.samples, second)
+
+
+def finalists_of(seconds: Mapping[Configuration, float], default: Configuration, count: int) -> list[Configuration]:
+    """The configurations that are measured again at the end: the `count` fastest that are correct, and the default."""
+    correct = [configuration for configuration, time in seconds.items() if math.isfinite(time)]
+    return list(dict.fromkeys([*sorted(correct, key=seconds.__getitem__)[:count], default]))
+
+
+def fastest_finalist(measured: Mapping[Configuration, Measurement]) -> Configuration | None:
+    """The winner of the finals; None if none was correct."""
+    fastest = min(measured, key=lambda configuration: measured[configuration].seconds, default=None)
+    return fastest if fastest is not None and measured[fastest].status is Status.CORRECT else None
 
 
 def tasks_for(problems: Iterable[Problem], device: Device, kernels: Sequence[Kernel] | None = None,
@@ -230,10 +242,8 @@ class TuningRun:
     def result(self) -> TuningResult:
         """Measure the finals, if the options ask for them, and return the result."""
         finals, default = self.options.finals, self.task.default
-        correct = [configuration for configuration, measurement in self.trials.items()
-                   if measurement.status is Status.CORRECT]
-        ranked = sorted(correct, key=lambda configuration: self.trials[configuration].seconds)
-        finalists = list(dict.fromkeys([*ranked[:max(1, finals.count)], default]))
+        seconds = {configuration: measurement.seconds for configuration, measurement in self.trials.items()}
+        finalists = finalists_of(seconds, default, max(1, finals.count))
         if not finals.count:
             measured = {configuration: self.trials[configuration] for configuration in finalists
                         if configuration in self.trials}
@@ -245,7 +255,7 @@ class TuningRun:
                 for configuration, measurement in measured.items():
                     self._record(configuration, measurement, "final")
         order = sorted(measured, key=lambda configuration: measured[configuration].seconds)
-        best = order[0] if order and measured[order[0]].status is Status.CORRECT else None
+        best = fastest_finalist(measured)
         ordered = tuple((configuration, measured[configuration]) for configuration in order)
         return TuningResult(self.task.problem, best, measured[best] if best else None, default,
                             ordered, self.done, self.resumed, len(self.task))

@@ -15,6 +15,7 @@ import random
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ class MeasuringRunner:
                  note: Callable[[int, Measurement], None]) -> None:
         self.task, self.numbers, self.measurer, self.note = task, numbers, measurer, note
         self.visits = visits  # evaluations that are left
+        self.dev = SimpleNamespace(max_threads=sys.maxsize)  # bayes_opt reads it; our constraints hold the limits
         self.best = math.inf
         self.results: dict[int, dict[str, Any]] = {}
 

@@ -79,7 +79,8 @@ def candidates(data: Iterable[Problem]) -> list[Problem]:
             and not any(near(layer, other) for other in known)]
 
 
-def drawn(data: Iterable[Problem], devices: Sequence[Device], count: int, seed: int = 0) -> list[tuple[Device, Problem]]:
+def drawn(data: Iterable[Problem], devices: Sequence[Device], count: int,
+          seed: int = 0) -> list[tuple[Device, Problem]]:
     """Draw `count` problems, on the devices in turn; every problem occurs once.
 
     Fewer are returned if there are not enough candidates.

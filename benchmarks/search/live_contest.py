@@ -1,59 +1,96 @@
-"""Live contest: the incumbents of all searches of a problem, measured together, so that all are judged alike.
+"""Live contest: the answers of all searches of a problem, measured together, so that all are judged alike.
 
-No search is judged by its own least time, which is too small: it is the least of many noisy ones. All incumbents of all
-strategies and moments run in rounds of permuted order, newly built three times; the time of a configuration is the
-median of the builds' medians.
+The answer of one of our strategies is that of `seqtune tune`: its fastest trials and the safe default are measured
+again, interleaved, and the best of them wins. A strategy of Kernel Tuner answers with its fastest trial, as Kernel
+Tuner does. The seconds of these finals count: a search that is judged after so many seconds ended its trials earlier.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from pathlib import Path
-from statistics import median
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from benchmarks.common.report import write_json
-from benchmarks.search.live_runs import LARGEST_FILE, LiveRun, empty_cache
-from seqtune.data.record import Status
+from benchmarks.search.live_runs import LiveRun
+from benchmarks.search.search_run import SearchRun
 from seqtune.errors import FormatError
-from seqtune.kernels.files import read_bounded
 from seqtune.kernels.task import Task
+from seqtune.tuner.measuring.contest import hold_contest
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import DEFAULTS
+from seqtune.tuner.tune import Finals, fastest_finalist, finalists_of
 
-BUILDS = 3  # the place of code and buffers in memory changes the time by some per cent
-ROUNDS = 11  # of each build; odd, so that the median is a sample
-
-
-def judged(run: LiveRun, numbers: Iterable[int]) -> dict[int, float]:
-    """The seconds of configurations of the run's task, by number; infinite for one that failed."""
-    task = Task.of(run.problem, run.device)
-    order = sorted(set(numbers))
-    times: list[list[float]] = [[] for _ in order]
-    with empty_cache(), Runner(run.device) as runner:
-        for build in range(BUILDS):
-            compared = runner.compare(run.problem, [task[number] for number in order], ROUNDS,
-                                      replace(DEFAULTS, order_seed=build))
-            for index, measurement in enumerate(compared):
-                correct = measurement.status is Status.CORRECT and measurement.samples
-                times[index].append(median(measurement.samples) if correct else math.inf)
-    return {number: median(seconds) for number, seconds in zip(order, times, strict=True)}
+Answers = dict[str, list[int | None]]  # "trials" or "seconds" -> the answer at each moment
 
 
-def stored_contest(path: Path, numbers: Sequence[int]) -> dict[int, float] | None:
-    """The stored seconds of a contest, or None if it does not hold all of these numbers. Raises FormatError."""
-    if not path.is_file():
-        return None
-    try:
-        content = json.loads(read_bounded(path, LARGEST_FILE))
-        seconds = {int(number): math.inf if value is None else float(value) for number, value in content.items()}
-    except (ValueError, TypeError, AttributeError):
-        raise FormatError(f"{path} does not hold the times of a contest; remove it") from None
-    return seconds if set(numbers) <= seconds.keys() else None
+@dataclass(frozen=True, slots=True)
+class LiveContest:
+    """The answers of all searches of a problem and the seconds of each configuration that is one."""
+
+    answers: Mapping[LiveRun, Answers]
+    seconds: Mapping[int, float]  # by number; infinite if it failed
+
+    def to_json(self) -> dict[str, object]:
+        """The contest as a JSON object."""
+        return {"answers": [[run.method, run.seed, answers] for run, answers in self.answers.items()],
+                "seconds": {str(number): value if math.isfinite(value) else None
+                            for number, value in self.seconds.items()}}
+
+    @classmethod
+    def from_json(cls, content: object, runs: Sequence[LiveRun]) -> LiveContest:
+        """The inverse of `to_json`, for the searches of the problem. Raises FormatError."""
+        named = {(run.method, run.seed): run for run in runs}
+        try:
+            assert isinstance(content, dict)
+            seconds = {int(number): math.inf if value is None else float(value)
+                       for number, value in content["seconds"].items()}
+            answers: dict[LiveRun, Answers] = {named[method, seed]: kinds for method, seed, kinds in content["answers"]}
+            assert set(runs) == set(answers)
+            assert all(number is None or number in seconds for kinds in answers.values()
+                       for numbers in kinds.values() for number in numbers)
+        except (AssertionError, AttributeError, KeyError, TypeError, ValueError):
+            raise FormatError("a stored contest does not hold the answers of its searches; remove the folder of "
+                              "--work") from None
+        return cls(answers, seconds)
 
 
-def store_contest(path: Path, seconds: dict[int, float]) -> None:
-    """Store the seconds of a contest."""
-    write_json(path, {str(number): value if math.isfinite(value) else None for number, value in seconds.items()})
+def held(runs: Mapping[LiveRun, SearchRun], at: Mapping[str, Sequence[float]]) -> LiveContest:
+    """Measure the finals of our searches, then the contest of all answers.
+
+    `runs` are the searches of one problem. `at` are the moments: numbers of trials, and seconds.
+    """
+    first = next(iter(runs))
+    task = Task.of(first.problem, first.device)
+    with Runner(first.device) as runner:
+        answers = {run: _answers(run, searched, at, task, runner) for run, searched in runs.items()}
+        numbers = sorted({number for kinds in answers.values() for answered in kinds.values() for number in answered
+                          if number is not None})
+        contest = hold_contest(runner, first.problem, [task[number] for number in numbers], renew=runner.close)
+    return LiveContest(answers, {number: contest.seconds[task[number]] for number in numbers})
+
+
+def _answers(run: LiveRun, searched: SearchRun, at: Mapping[str, Sequence[float]], task: Task,
+             runner: Runner) -> Answers:
+    """The answers of a search after so many trials and after so many seconds."""
+    if not run.is_ours:
+        return {"trials": [searched.after(int(count)).fastest for count in at["trials"]],
+                "seconds": [searched.at(seconds).fastest for seconds in at["seconds"]]}
+    after, spent = [], []
+    for count in at["trials"]:
+        start = time.monotonic()
+        after.append(_final(searched.after(int(count)), task, runner))
+        spent.append(time.monotonic() - start)
+    within = [_final(searched.at(seconds - finals), task, runner)
+              for seconds, finals in zip(at["seconds"], spent, strict=True)]
+    return {"trials": after, "seconds": within}
+
+
+def _final(searched: SearchRun, task: Task, runner: Runner) -> int | None:
+    """The winner of the finals, as in `TuningRun.result`."""
+    finals = Finals()
+    seconds = {task[trial.number]: trial.seconds for trial in searched.trials}
+    finalists = finalists_of(seconds, task.default, finals.count)
+    compared = runner.compare(task.problem, finalists, finals.rounds, DEFAULTS)
+    winner = fastest_finalist(dict(zip(finalists, compared, strict=True)))
+    return None if winner is None else task.number(winner)

@@ -1,17 +1,16 @@
 """Live runs: the searches of a comparison, one after the other, each stored when it is finished.
 
-Every run has its own worker process, an empty journal and an empty cache of compiled kernels. Elapsed time begins before
-the worker starts and the search space is built; it includes proposing, building, checking and measuring. All strategies
-take turns on one problem with one seed before the next seed begins.
+Every run has its own worker process and an empty journal. Elapsed time begins before the worker starts and the search
+space is built; it includes proposing, building (see ChargedMeasurer), checking and measuring. All strategies take turns
+on one problem with one seed before the next seed begins.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,17 +18,16 @@ from pathlib import Path
 
 from benchmarks.common.peer_search import search_as_peer
 from benchmarks.common.peers import PREFIX
-from benchmarks.common.report import write_json
+from benchmarks.search.charged_measurer import ChargedMeasurer
 from benchmarks.search.search_run import SearchRun, Trial
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement
-from seqtune.errors import FormatError
 from seqtune.kernels.device import Device
-from seqtune.kernels.files import read_bounded
+from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.proposals import seeds_for
-from seqtune.tuner.measuring.runner import Runner
+from seqtune.tuner.measuring.runner import Measurer, Runner
 from seqtune.tuner.strategies.table import strategy_entry
 from seqtune.tuner.tune import Budget, TuningOptions, TuningProgress, TuningRun
 
@@ -46,30 +44,31 @@ class LiveRun:
     method: str  # a strategy of ours, or PREFIX and one of Kernel Tuner's
     seed: int
 
-    def path(self, folder: Path, trials: int) -> Path:
-        """The file that stores the finished run."""
-        name = f"{self.device.name} {self.problem.key} {self.method} {self.seed} {trials}"
-        return folder / (name.replace(":", "-").replace(" ", "_") + ".json")
-
-    def search(self, trials: int) -> SearchRun:
-        """Search now."""
+    def search(self, trials: int, first: Mapping[Configuration, float]) -> SearchRun:
+        """Search now. `first` are the seconds in which earlier searches built configurations."""
         steps: list[Trial] = []
-        with empty_cache():
-            start = time.monotonic()
+        start = time.monotonic()
+        with Runner(self.device) as runner:
+            measurer = ChargedMeasurer(runner, first)
 
             def note(number: int, measurement: Measurement) -> None:
-                steps.append(Trial(number, measurement.seconds, time.monotonic() - start))
+                elapsed = time.monotonic() - start + measurer.debt
+                steps.append(Trial(number, measurement.seconds, elapsed, measurement.build_seconds))
 
-            with Runner(self.device) as runner:
-                task = Task.of(self.problem, self.device)
-                if self.method.startswith(PREFIX):
-                    search_as_peer(task, self.method.removeprefix(PREFIX), trials, self.seed, runner, note)
-                else:
-                    search_as_ours(task, self.method, trials, self.seed, runner, note)
+            task = Task.of(self.problem, self.device)
+            if self.is_ours:
+                search_as_ours(task, self.method, trials, self.seed, measurer, note)
+            else:
+                search_as_peer(task, self.method.removeprefix(PREFIX), trials, self.seed, measurer, note)
         return SearchRun(tuple(steps))
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether the strategy is one of ours."""
+        return not self.method.startswith(PREFIX)
 
-def search_as_ours(task: Task, strategy: str, trials: int, seed: int, runner: Runner, note: NoteTrial) -> None:
+
+def search_as_ours(task: Task, strategy: str, trials: int, seed: int, measurer: Measurer, note: NoteTrial) -> None:
     """Search as `seqtune tune` does, without its finals."""
 
     def progress(step: TuningProgress) -> None:
@@ -78,29 +77,13 @@ def search_as_ours(task: Task, strategy: str, trials: int, seed: int, runner: Ru
     options = TuningOptions(strategy, seed=seed, on_progress=progress,
                             seeds=partial(seeds_for, required=strategy_entry(strategy).seeds == "required"))
     with tempfile.TemporaryDirectory(prefix="seqtune-") as folder, Journal(Path(folder) / "trials.sqlite") as journal:
-        run = TuningRun(task, journal, runner, options)
+        run = TuningRun(task, journal, measurer, options)
         run.search(run.strategy(trials), Budget(trials), options.batch, options.on_progress)
-
-
-def stored(run: LiveRun, folder: Path, trials: int) -> SearchRun | None:
-    """The stored trials of a run, or None if it was not made yet. Raises FormatError."""
-    path = run.path(folder, trials)
-    if not path.is_file():
-        return None
-    try:
-        return SearchRun.from_json(json.loads(read_bounded(path, LARGEST_FILE)))
-    except (ValueError, FormatError):
-        raise FormatError(f"{path} does not hold the trials of a search; remove it") from None
-
-
-def store(run: LiveRun, folder: Path, trials: int, searched: SearchRun) -> None:
-    """Store the trials of a run."""
-    write_json(run.path(folder, trials), searched.to_json())
 
 
 @contextmanager
 def empty_cache() -> Iterator[None]:
-    """Give PoCL, in worker processes that start in this context, an empty cache of compiled kernels."""
+    """Give PoCL, in worker processes that start in this context, a cache of compiled kernels that is empty at first."""
     name = "POCL_CACHE_DIR"
     before = os.environ.get(name)
     with tempfile.TemporaryDirectory(prefix="seqtune-pocl-") as folder:

@@ -1,8 +1,9 @@
-"""Live scores: the shares of the best known speed that the searches reached, their means, and which lead is significant.
+"""Live scores: the shares of the best known speed that searches reached, their means, and which leads are significant.
 
-A share is the time of the best contestant of the problem, divided by the time of the incumbent. The mean of a method is
-geometric, over problems and seeds. Two methods are compared by the differences of their log shares: the mean over the
-seeds of each problem, and an interval from a bootstrap over the problems (Efron, 1979), which are the independent units.
+A share is the time of the best contestant of the problem, divided by the time of the search's answer. The mean of a
+method is geometric, over problems and seeds. Two methods are compared by the differences of their log shares, means
+over the seeds of each problem, with an interval from a bootstrap over the problems (Efron, 1979): only these are
+independent.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from benchmarks.common.report import Row
+from benchmarks.search.live_contest import LiveContest
 from benchmarks.search.live_runs import LiveRun
 from benchmarks.search.search_run import SearchRun
 
@@ -33,19 +35,13 @@ def budgets(trials: int) -> tuple[int, ...]:
     return tuple(sorted({max(1, trials // 4), max(1, trials // 2), trials}))
 
 
-def incumbents(run: SearchRun, at: Mapping[str, Sequence[float]]) -> dict[str, list[int | None]]:
-    """The incumbents of a run after each number of trials and of seconds."""
-    return {"trials": [run.after(int(count)) for count in at["trials"]],
-            "seconds": [run.at(seconds) for seconds in at["seconds"]]}
-
-
-def rows_of(runs: Mapping[LiveRun, SearchRun], contest: Mapping[int, float], trials: int) -> list[Row]:
-    """A row for each search of one problem: the shares of its incumbents."""
-    best, at = min(contest.values()), moments(runs.values(), trials)
+def rows_of(runs: Mapping[LiveRun, SearchRun], contest: LiveContest, trials: int) -> list[Row]:
+    """A row for each search of one problem: the shares of its answers."""
+    best, at = min(contest.seconds.values()), moments(runs.values(), trials)
     rows = []
     for run, searched in runs.items():
-        shares = {kind: [0.0 if number is None else best / contest[number] for number in numbers]
-                  for kind, numbers in incumbents(searched, at).items()}
+        shares = {kind: [0.0 if number is None else best / contest.seconds[number] for number in numbers]
+                  for kind, numbers in contest.answers[run].items()}
         rows.append({
             "device": run.device.name, "problem": run.problem.key, "method": run.method, "seed": run.seed,
             "trials": len(searched.trials), "elapsed": searched.elapsed,

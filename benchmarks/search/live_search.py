@@ -2,11 +2,11 @@
 
 Our strategies and Kernel Tuner's search the same problems on this machine with the same measurer, which checks every
 result; so all pay the same for building, checking and timing. The problems are drawn at random from networks that the
-shipped data do not hold (`drawn_problems`), half for the first llvm and half for the first OpenCL device. The incumbents
+shipped data do not hold (`drawn_problems`), half for the first llvm and half for the first OpenCL device. The answers
 after a quarter, half and all of the trials, and after equal seconds, are judged by one contest of all strategies.
 
-The whole comparison takes about an hour. `--work FOLDER` stores finished searches; with `--minutes`, a call stops after
-that time, and the same call again continues. The tables show problems whose searches are all finished.
+The whole comparison takes about 40 minutes. `--work FOLDER` stores finished searches; with `--minutes`, a call stops
+after that time, and the same call again continues. The table shows the problems that are finished.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
@@ -27,19 +26,17 @@ from benchmarks.common.peer_search import LIVE_STRATEGIES
 from benchmarks.common.peers import PREFIX, check_installed
 from benchmarks.common.program import OneLineParser, positive, run_program
 from benchmarks.common.report import Row, machine, markdown
+from benchmarks.search.comparison import Comparison
 from benchmarks.search.drawn_problems import drawn
-from benchmarks.search.live_contest import judged, store_contest, stored_contest
-from benchmarks.search.live_runs import LiveRun, store, stored
-from benchmarks.search.live_scores import KINDS, budgets, geometric, incumbents, lead, log_shares, moments, rows_of
-from benchmarks.search.search_run import SearchRun
+from benchmarks.search.live_scores import KINDS, budgets, geometric, lead, log_shares
 from seqtune.cli.arguments import parts
 from seqtune.data.dataset import Dataset
 from seqtune.errors import MisuseError
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.proposals import seeds_for
 from seqtune.kernels.task import Task
+from seqtune.proposals import seeds_for
 from seqtune.tuner.strategies.table import strategy_factory
 
 OURS = ("portfolio", "predictor", "autotvm", "droplet", "random")  # the first one is compared with all others
@@ -60,62 +57,6 @@ def methods_of(strategies: str, peers: str) -> list[str]:
         if unknown:
             raise MisuseError(f"Kernel Tuner has no strategy {unknown[0]!r:.40}")
     return [*ours, *(PREFIX + name for name in theirs)]
-
-
-class Comparison:
-    """The searches of a comparison; finished ones are stored in a folder."""
-
-    def __init__(self, problems: Sequence[tuple[Device, Problem]], methods: Sequence[str], seeds: int, trials: int,
-                 folder: Path) -> None:
-        self.problems, self.methods, self.seeds, self.trials, self.folder = problems, methods, seeds, trials, folder
-
-    def runs(self, device: Device, problem: Problem) -> list[LiveRun]:
-        """The searches of a problem, in their order."""
-        return [LiveRun(device, problem, method, seed) for seed, method in product(range(self.seeds), self.methods)]
-
-    def go_on(self, deadline: float) -> None:
-        """Make the missing searches and contests until the deadline, a time of the monotonic clock."""
-        for device, problem in self.problems:
-            for run in self.runs(device, problem):
-                if stored(run, self.folder, self.trials) is None:
-                    if time.monotonic() >= deadline:
-                        return
-                    print(f"{device.name} {problem.brief()}: {run.method}, seed {run.seed}", file=sys.stderr, flush=True)
-                    store(run, self.folder, self.trials, run.search(self.trials))
-            if self.contest(device, problem) is None:
-                if time.monotonic() >= deadline:
-                    return
-                print(f"{device.name} {problem.brief()}: contest", file=sys.stderr, flush=True)
-                runs = self.finished(device, problem)
-                store_contest(self._contest_path(device, problem),
-                              judged(self.runs(device, problem)[0], self._numbers(runs)))
-
-    def finished(self, device: Device, problem: Problem) -> dict[LiveRun, SearchRun]:
-        """The stored searches of a problem."""
-        found = {run: stored(run, self.folder, self.trials) for run in self.runs(device, problem)}
-        return {run: searched for run, searched in found.items() if searched is not None}
-
-    def contest(self, device: Device, problem: Problem) -> dict[int, float] | None:
-        """The stored contest of a problem; None if it is missing or lacks an incumbent."""
-        return stored_contest(self._contest_path(device, problem), self._numbers(self.finished(device, problem)))
-
-    def rows(self) -> list[Row]:
-        """A row for each search of the problems that are finished."""
-        rows = []
-        for device, problem in self.problems:
-            runs, contest = self.finished(device, problem), self.contest(device, problem)
-            if contest is not None and len(runs) == len(self.runs(device, problem)):
-                rows += rows_of(runs, contest, self.trials)
-        return rows
-
-    def _numbers(self, runs: dict[LiveRun, SearchRun]) -> list[int]:
-        at = moments(runs.values(), self.trials)
-        return [number for run in runs.values() for numbers in incumbents(run, at).values() for number in numbers
-                if number is not None]
-
-    def _contest_path(self, device: Device, problem: Problem) -> Path:
-        run = LiveRun(device, problem, "contest", self.seeds)
-        return run.path(self.folder, self.trials)
 
 
 def chosen_problems(texts: str, backends: Sequence[str], count: int, seed: int) -> list[tuple[Device, Problem]]:
@@ -140,11 +81,11 @@ def table(rows: Sequence[Row], trials: int) -> str:
     if not rows:
         return "No problem is finished yet."
     methods = list(dict.fromkeys(row["method"] for row in rows))
-    shares = [(kind, index, log_shares(rows, kind, index)) for kind in KINDS for index in range(len(budgets(trials)))]
+    shares = [log_shares(rows, kind, index) for kind in KINDS for index in range(len(budgets(trials)))]
     lines = []
     for method in methods:
         cells = [method]
-        for kind, _, means in shares:
+        for means in shares:
             mark = ""
             if method != methods[0]:
                 _, low, high = lead(means[methods[0]], means[method])
@@ -176,15 +117,19 @@ def page(results: Results) -> Page:
         f"`{ours}` reaches these shares of the best known speed: {'; '.join(claims)}." if claims else
         "No problem was searched by both sides.",
         "python -m benchmarks.live_search --out docs", table(rows, trials), measured_on(results),
-        f"{problems} problems, {results['seeds']} seeds. Each cell is the geometric mean of the share of the best known "
-        "speed that the incumbent has; the best known configuration is the fastest of all incumbents of all strategies. "
+        f"{problems} problems, {results['seeds']} seeds. Each cell is the geometric mean of the share of the best "
+        "known speed that the answer of a search has; the best known configuration is the fastest of all answers. "
         f"`<` marks a method that is significantly worse than `{ours}`, `>` one that is significantly better (95 % "
-        "interval of a paired bootstrap over the problems). `full time` is the time in which the quickest run of each "
-        "problem made all its trials. `seconds` is the median time of a search. `kt:` marks Kernel Tuner's strategies.",
-        ("Every strategy uses seqtune's measurer, so a trial costs all of them the same. With Kernel Tuner's own runner, "
-         "searches would take longer or shorter.",
+        "interval of a paired bootstrap over the problems). `full time` is the time in which the quickest search of a "
+        "problem made all its trials; finals are included. `seconds` is the median time of a search without finals. "
+        "`kt:` marks Kernel Tuner's strategies.",
+        ("Every strategy uses seqtune's measurer, so a trial costs all of them the same. With Kernel Tuner's own "
+         "runner searches would take longer or shorter.",
+         "Our strategies answer with the winner of the finals, as `seqtune tune` does; Kernel Tuner's answer with "
+         "their fastest trial.",
          "Kernel families that compete are joined to one space for Kernel Tuner, with a parameter that chooses the "
-         "family."))
+         "family.",
+         "A kernel that another search has built is not compiled again; the seconds of the first build are charged."))
 
 
 def main() -> None:
@@ -221,14 +166,13 @@ def run(given: argparse.Namespace) -> None:
         for device, problem in problems[:2]:
             seeds_for(Task.of(problem, device))  # loads the model: a running program has it in memory
         comparison = Comparison(problems, methods, given.seeds, given.trials, folder)
-        comparison.go_on(deadline)
-        rows = comparison.rows()
-        left = sum(len(comparison.runs(*problem)) - len(comparison.finished(*problem)) for problem in problems)
+        comparison.run(deadline)
+        rows, left = comparison.rows(), comparison.left()
     results = {"machine": machine(list(dict.fromkeys(device for device, _ in problems))), "trials": given.trials,
                "seeds": given.seeds, "rows": rows}
     print(json.dumps(results, allow_nan=False) if given.json else table(rows, given.trials))
     if left:
-        print(f"{left} searches are left; run the same command again", file=sys.stderr)
+        print(f"{left} searches and contests are left; run the same command again", file=sys.stderr)
     else:
         publish(given.out, page, results)
 

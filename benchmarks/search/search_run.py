@@ -1,9 +1,8 @@
-"""SearchRun: the trials of one live search, and its incumbent (the fastest configuration so far) at any moment."""
+"""SearchRun: the trials of one live search, and the same search at an earlier moment."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seqtune.errors import FormatError
@@ -16,6 +15,7 @@ class Trial:
     number: int  # of the configuration in its task
     seconds: float  # of the kernel, as the search measured it; infinite if it failed
     elapsed: float  # seconds since the search began
+    build: float = 0.0  # seconds of building it
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,19 @@ class SearchRun:
 
     trials: tuple[Trial, ...]
 
-    def after(self, count: int) -> int | None:
-        """The number of the fastest of the first `count` trials; None if all failed."""
-        return _fastest(self.trials[:count])
+    def after(self, count: int) -> SearchRun:
+        """The search after its first `count` trials."""
+        return SearchRun(self.trials[:count])
 
-    def at(self, elapsed: float) -> int | None:
-        """The number of the fastest trial that was finished `elapsed` seconds after the beginning; None if none was."""
-        return _fastest([trial for trial in self.trials if trial.elapsed <= elapsed])
+    def at(self, elapsed: float) -> SearchRun:
+        """The search `elapsed` seconds after its beginning, with its finished trials."""
+        return SearchRun(tuple(trial for trial in self.trials if trial.elapsed <= elapsed))
+
+    @property
+    def fastest(self) -> int | None:
+        """The number of the fastest configuration as the search measured it; None if none was correct."""
+        fastest = min(self.trials, key=lambda trial: trial.seconds, default=None)
+        return None if fastest is None or math.isinf(fastest.seconds) else fastest.number
 
     @property
     def elapsed(self) -> float:
@@ -38,8 +44,8 @@ class SearchRun:
         return self.trials[-1].elapsed if self.trials else 0.0
 
     def to_json(self) -> list[list[float | None]]:
-        """A list [number, seconds or null, elapsed] for each trial."""
-        return [[trial.number, trial.seconds if math.isfinite(trial.seconds) else None, trial.elapsed]
+        """A list [number, seconds or null, elapsed, build] for each trial."""
+        return [[trial.number, trial.seconds if math.isfinite(trial.seconds) else None, trial.elapsed, trial.build]
                 for trial in self.trials]
 
     @classmethod
@@ -47,12 +53,9 @@ class SearchRun:
         """The inverse of `to_json`. Raises FormatError."""
         try:
             assert isinstance(entries, list)
-            return cls(tuple(Trial(int(number), math.inf if seconds is None else float(seconds), float(elapsed))
-                             for number, seconds, elapsed in entries))
+            return cls(tuple(
+                Trial(int(number), math.inf if seconds is None else float(seconds), float(elapsed), float(build))
+                for number, seconds, elapsed, build in entries))
         except (AssertionError, TypeError, ValueError):
             raise FormatError("a stored search does not hold trials; remove the folder of --work") from None
 
-
-def _fastest(trials: Sequence[Trial]) -> int | None:
-    fastest = min(trials, key=lambda trial: trial.seconds, default=None)
-    return None if fastest is None or math.isinf(fastest.seconds) else fastest.number

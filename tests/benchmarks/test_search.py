@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from benchmarks.common import peers
-from benchmarks.search import across, live_search, replayed_campaigns, space_building
+from benchmarks.search import across, replayed_campaigns, space_building
 from benchmarks.search import recorded as search
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import FormatError, MisuseError
@@ -145,21 +145,3 @@ def test_a_task_is_kernel_tuners_cache_whose_space_is_what_was_recorded(device: 
         numbers = peers.Peer("random_sample", tmp_path)(recorded, 5, 1)
         assert len(set(numbers)) == len(numbers) == 5
         assert 0 < len(peers.Peer("genetic_algorithm", tmp_path)(recorded, 5, 1)) <= 5  # ends early in a space so small
-
-
-def test_a_live_search_is_judged_by_what_was_recorded(tmp_path: Path) -> None:
-    recorded = recorded_spaces(read_dataset(write_recorded(tmp_path)))[0]
-    order = [int(number) for number in recorded.seconds.argsort()]
-    slow, fast = order[5], order[0]
-    found = live_search.judged(recorded, [(slow, 1.0), (fast, 2.0), (order[1], 3.0)], slow)
-    assert (found["trials_to_95"], found["seconds_to_99"]) == (2, 2.0)
-    share = recorded.seconds[fast] / recorded.seconds[slow]
-    assert found["share"] == share  # the winner was not the best of what was tried
-    lost = live_search.judged(recorded, [(slow, 1.0)], None)
-    assert (lost["trials_to_99"], lost["seconds_to_95"], lost["share"]) == (None, None, 0.0)
-
-
-def test_live_searches_that_never_come_there_say_so() -> None:
-    row = {"device": "a", "problem": "gemm m=1", "method": "random", "share": 0.9,
-           **{f"{what}_to_{level}": None for what in ("trials", "seconds") for level in (95, 97, 99)}}
-    assert "| > 60 | > 60 | > 60 | 2 |" in live_search.table([row, row], 60)

@@ -1,0 +1,108 @@
+"""Comparison: all searches of a live comparison and the contests that judge them, stored in a folder one by one."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+from benchmarks.common.report import Row, write_json
+from benchmarks.search.live_contest import LiveContest, held
+from benchmarks.search.live_runs import LARGEST_FILE, LiveRun, empty_cache
+from benchmarks.search.live_scores import moments, rows_of
+from benchmarks.search.search_run import SearchRun
+from seqtune.errors import FormatError
+from seqtune.kernels.device import Device
+from seqtune.kernels.files import read_bounded
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import Task
+
+
+class Comparison:
+    """The searches of `problems` with `methods` and `seeds` seeds. What is finished lies in `folder`."""
+
+    def __init__(self, problems: Sequence[tuple[Device, Problem]], methods: Sequence[str], seeds: int, trials: int,
+                 folder: Path) -> None:
+        self.problems, self.methods, self.seeds, self.trials, self.folder = problems, methods, seeds, trials, folder
+
+    def runs(self, device: Device, problem: Problem) -> list[LiveRun]:
+        """The searches of a problem, in their order."""
+        return [LiveRun(device, problem, method, seed) for seed, method in product(range(self.seeds), self.methods)]
+
+    def run(self, deadline: float = math.inf) -> None:
+        """Make the missing searches and contests, until the deadline (a time of the monotonic clock)."""
+        for device, problem in self.problems:
+            with empty_cache():
+                self._run(device, problem, deadline)
+
+    def _run(self, device: Device, problem: Problem, deadline: float) -> None:
+        task = Task.of(problem, device)
+        for run in self.runs(device, problem):
+            if time.monotonic() >= deadline:
+                return
+            if self.stored(run) is None:
+                print(f"{device.name} {problem.brief()}: {run.method}, seed {run.seed}", file=sys.stderr, flush=True)
+                write_json(self._path(run), run.search(self.trials, self._builds(task)).to_json())
+        finished = self.finished(device, problem)
+        if time.monotonic() < deadline and self.contest(device, problem) is None:
+            print(f"{device.name} {problem.brief()}: contest", file=sys.stderr, flush=True)
+            write_json(self._contest_path(device, problem), held(finished, moments(finished.values(), self.trials))
+                       .to_json())
+
+    def stored(self, run: LiveRun) -> SearchRun | None:
+        """A finished search, or None if it was not made yet. Raises FormatError."""
+        path = self._path(run)
+        return SearchRun.from_json(_read(path)) if path.is_file() else None
+
+    def finished(self, device: Device, problem: Problem) -> dict[LiveRun, SearchRun]:
+        """The finished searches of a problem."""
+        stored = {run: self.stored(run) for run in self.runs(device, problem)}
+        return {run: searched for run, searched in stored.items() if searched is not None}
+
+    def contest(self, device: Device, problem: Problem) -> LiveContest | None:
+        """The finished contest of a problem, or None if it was not held yet. Raises FormatError."""
+        path = self._contest_path(device, problem)
+        return LiveContest.from_json(_read(path), self.runs(device, problem)) if path.is_file() else None
+
+    def left(self) -> int:
+        """The number of searches and contests that are not finished."""
+        return sum(len(self.runs(*problem)) - len(self.finished(*problem)) + (self.contest(*problem) is None)
+                   for problem in self.problems)
+
+    def rows(self) -> list[Row]:
+        """A row for each search of the problems that are finished."""
+        rows: list[Row] = []
+        for problem in self.problems:
+            contest = self.contest(*problem)
+            if contest is not None:
+                rows += rows_of(self.finished(*problem), contest, self.trials)
+        return rows
+
+    def _builds(self, task: Task) -> dict[Configuration, float]:
+        """The seconds in which the configurations of finished searches were built first."""
+        builds: dict[int, float] = {}
+        for searched in self.finished(task.device, task.problem).values():
+            for trial in searched.trials:
+                builds[trial.number] = max(trial.build, builds.get(trial.number, 0.0))
+        return {task[number]: seconds for number, seconds in builds.items()}
+
+    def _path(self, run: LiveRun) -> Path:
+        name = f"{run.device.name} {run.problem.key} {run.method} {run.seed} {self.trials}"
+        return self.folder / (name.replace(":", "-").replace(" ", "_") + ".json")
+
+    def _contest_path(self, device: Device, problem: Problem) -> Path:
+        """The path of a contest; other methods or another number of seeds have a contest of their own."""
+        return self._path(LiveRun(device, problem, f"contest of {' '.join(self.methods)}", self.seeds))
+
+
+def _read(path: Path) -> object:
+    try:
+        content: object = json.loads(read_bounded(path, LARGEST_FILE))
+    except ValueError:
+        raise FormatError(f"{path} is not what this program writes; remove it") from None
+    return content

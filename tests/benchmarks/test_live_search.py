@@ -1,0 +1,197 @@
+"""Tests of the live comparison of searches: the parts that measure nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from benchmarks.common.peer_search import LIVE_STRATEGIES, joined_names, joined_values, search_as_peer
+from benchmarks.search import comparison, live_search
+from benchmarks.search.charged_measurer import ChargedMeasurer
+from benchmarks.search.comparison import Comparison
+from benchmarks.search.drawn_problems import CONFIGURATIONS, candidates, drawn
+from benchmarks.search.live_contest import LiveContest, held
+from benchmarks.search.live_runs import LiveRun, search_as_ours
+from benchmarks.search.live_scores import geometric, lead, log_shares, moments, rows_of
+from benchmarks.search.search_run import SearchRun, Trial
+from seqtune.data.record import Measurement, Status
+from seqtune.errors import FormatError, MisuseError
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem_sets.networks import network
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.task import Task
+from seqtune.tuner.measuring.timing import DEFAULTS
+from tests.support.devices import DEVICES
+from tests.support.fake_measurer import DEVICE, KERNEL, PROBLEM, Fake
+
+TASK = Task.of(PROBLEM, DEVICE, [KERNEL])
+RUN = SearchRun((Trial(3, 2.0, 1.0, 0.5), Trial(7, math.inf, 2.0), Trial(5, 1.0, 3.0)))
+
+
+def test_families_are_joined_to_one_space_with_every_configuration_once() -> None:
+    task = Task.of(parse_problem("conv2d c=16 h=7 k=32 r=3 pad=1"), DEVICES["llvm"])
+    assert len(task.kernels) > 1
+    numbers = joined_values(task)
+    assert sorted(numbers.values()) == list(range(len(task)))
+    assert len(joined_names(task)) == len(next(iter(numbers)))
+    assert {values[0] for values in numbers} == set(range(len(task.kernels)))
+    assert all(isinstance(value, int) for values in numbers for value in values)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("kernel_tuner") is None, reason="Kernel Tuner is not installed")
+@pytest.mark.parametrize("strategy", LIVE_STRATEGIES)
+def test_strategies_of_kernel_tuner_ask_our_measurer(strategy: str) -> None:
+    fake, numbers = Fake(), []
+    search_as_peer(TASK, strategy, 20, 0, fake, lambda number, measurement: numbers.append(number))
+    assert len(set(numbers)) == len(numbers) == len(fake.measured)
+    assert 15 <= len(numbers) <= 20  # simulated annealing ends after three quarters of its budget
+    assert [TASK[number] for number in numbers] == fake.measured
+
+
+def test_our_strategies_search_without_finals() -> None:
+    fake, numbers = Fake(), []
+    search_as_ours(TASK, "portfolio", 20, 0, fake, lambda number, measurement: numbers.append(number))
+    assert (len(set(numbers)), fake.compared) == (20, [])
+
+
+def test_a_search_at_an_earlier_moment_has_fewer_trials() -> None:
+    assert [RUN.after(count).fastest for count in (0, 1, 2, 3)] == [None, 3, 3, 5]
+    assert [RUN.at(seconds).fastest for seconds in (0.5, 1.0, 2.9, 3.0)] == [None, 3, 3, 5]
+    assert SearchRun.from_json(RUN.to_json()) == RUN
+    for damaged in ({}, [[1, 2.0]], [["x", 1.0, 2.0, 3.0]]):
+        with pytest.raises(FormatError, match="does not hold trials"):
+            SearchRun.from_json(damaged)
+
+
+class Built(Fake):
+    """A measurer whose builds take a tenth of a second."""
+
+    def time(self, configuration: Configuration, best_y: int) -> Measurement:
+        return Measurement(Status.CORRECT, (1.0,), build_seconds=0.1)
+
+
+def test_a_build_from_the_cache_costs_what_the_first_one_cost() -> None:
+    charged = ChargedMeasurer(Built(), {TASK[0]: 1.0, TASK[1]: 0.11})
+    assert len(list(charged.measure(PROBLEM, [TASK[0], TASK[1], TASK[2]], DEFAULTS))) == 3
+    assert charged.debt == pytest.approx(0.9)  # the second was built again, the third was new
+
+
+def runs_of(shares: Mapping[str, list[float]]) -> dict[LiveRun, SearchRun]:
+    """Make a search of one trial for each method and seed; the configuration's number is the position."""
+    numbered = [(method, seed) for method, times in shares.items() for seed in range(len(times))]
+    return {LiveRun(DEVICE, PROBLEM, method, seed): SearchRun((Trial(number, 1.0, 2.0),))
+            for number, (method, seed) in enumerate(numbered)}
+
+
+def test_the_contest_decides_and_not_the_search_itself() -> None:
+    runs = runs_of({"portfolio": [0.5], "kt:pso": [1.0]})
+    answers = {run: {"trials": [number], "seconds": [None]} for number, run in enumerate(runs)}
+    rows = rows_of(runs, LiveContest(answers, {0: 2.0, 1: 1.0}), 1)
+    assert [(row["method"], row["share_by_trials"], row["share_by_seconds"]) for row in rows] == [
+        ("portfolio", [0.5], [0.0]), ("kt:pso", [1.0], [0.0])]
+    assert moments(runs.values(), 1)["seconds"] == (0.5, 1.0, 2.0)
+
+
+def test_finals_choose_our_answer_and_the_fastest_trial_is_that_of_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Measuring(Fake):
+        def __init__(self, device: object) -> None:
+            super().__init__()
+
+        def __enter__(self) -> Measuring:
+            return self
+
+        def __exit__(self, *error: object) -> None: ...
+
+        def close(self) -> None: ...
+
+    best_trial, best_final = (TASK.number(Configuration.of("test.k", {"x": 4, "y": y})) for y in (6, 5))
+    monkeypatch.setattr("benchmarks.search.live_contest.Runner", Measuring)
+    monkeypatch.setattr("benchmarks.search.live_contest.Task.of", lambda problem, device: TASK)
+    searched = SearchRun((Trial(best_final, 2.0, 0.0), Trial(best_trial, 1.0, 9.0)))
+    runs = {LiveRun(DEVICE, PROBLEM, method, 0): searched for method in ("portfolio", "kt:pso")}
+    contest = held(runs, {"trials": [1, 2], "seconds": [5.0, 10.0]})
+    ours, theirs = contest.answers.values()
+    assert ours == {"trials": [best_final, best_final], "seconds": [best_final, best_final]}
+    assert theirs == {"trials": [best_final, best_trial], "seconds": [best_final, best_trial]}
+    assert LiveContest.from_json(contest.to_json(), list(runs)) == contest
+    with pytest.raises(FormatError, match="does not hold the answers"):
+        LiveContest.from_json({"answers": [], "seconds": {}}, list(runs))
+
+
+def rows(shares: Mapping[str, float], problem: str, seed: int = 0) -> list[dict[str, object]]:
+    """Make the rows of one problem, in which each method has a share after one, two and four trials."""
+    return [{"device": "toy:1", "problem": problem, "method": method, "seed": seed, "trials": 4, "elapsed": 1.5,
+             "failed": 0, "moments": [1.0, 2.0, 4.0], "share_by_trials": [share] * 3, "share_by_seconds": [share] * 3}
+            for method, share in shares.items()]
+
+
+def test_a_lead_on_every_problem_is_significant_and_one_on_half_of_them_is_not() -> None:
+    shares = [row for index in range(8) for row in rows(
+        {"portfolio": 0.9, "kt:pso": 0.8 + 0.005 * index, "kt:bayes_opt": 0.8 if index % 2 else 0.99}, f"gemm {index}")]
+    means = log_shares(shares, "trials", 0)
+    assert geometric(means["portfolio"]) == pytest.approx(0.9)
+    ratio, low, high = lead(means["portfolio"], means["kt:pso"])
+    assert 1 < low < ratio < high
+    _, low, high = lead(means["portfolio"], means["kt:bayes_opt"])
+    assert low < 1 < high
+    page = live_search.page({"machine": {}, "rows": shares, "trials": 4, "seeds": 1})
+    assert "| kt:pso | 0.817 < |" in page.tables
+    assert "| kt:bayes_opt | 0.890 |" in page.tables
+    assert "after 4 trials 0.900 (Kernel Tuner's best, bayes_opt: 0.890" in page.claim
+
+
+def test_a_search_without_an_answer_has_a_small_share() -> None:
+    means = log_shares(rows({"portfolio": 0.0}, "a") + rows({"portfolio": 1.0}, "a", seed=1), "seconds", 2)
+    assert geometric(means["portfolio"]) == pytest.approx(0.1)
+
+
+def test_finished_searches_are_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def search(run: LiveRun, trials: int, first: Mapping[Configuration, float]) -> SearchRun:
+        made.append(f"{run.method} {run.seed} {sum(first.values())}")
+        return RUN
+
+    def hold(runs: Mapping[LiveRun, SearchRun], at: object) -> LiveContest:
+        made.append("contest")
+        return LiveContest({run: {"trials": [3, 3, 5], "seconds": [3, 3, 5]} for run in runs}, {3: 1.0, 5: 2.0})
+
+    monkeypatch.setattr(LiveRun, "search", search)
+    monkeypatch.setattr(comparison, "held", hold)
+    monkeypatch.setattr("benchmarks.search.comparison.Task.of", lambda problem, device: TASK)
+    compared = Comparison([(DEVICE, PROBLEM)], ["portfolio", "random"], 1, 3, tmp_path)
+    compared.run(-math.inf)
+    assert (made, compared.left(), compared.rows()) == ([], 3, [])
+    compared.run()
+    compared.run()
+    assert (made, compared.left()) == (["portfolio 0 0", "random 0 0.5", "contest"], 0)
+    assert [row["share_by_trials"] for row in compared.rows()] == [[1.0, 1.0, 0.5]] * 2
+    next(tmp_path.glob("*random*_0_3.json")).write_text("[")
+    with pytest.raises(FormatError, match="remove it"):
+        compared.run()
+
+
+def test_drawn_problems_are_new_to_the_data_and_large_enough() -> None:
+    data = network("resnet50")
+    problems = drawn(data, [DEVICES["llvm"], DEVICES["opencl"]], 4)
+    assert problems == drawn(data, [DEVICES["llvm"], DEVICES["opencl"]], 4)
+    assert [device.backend for device, _ in problems] == ["llvm", "opencl"] * 2
+    assert all(CONFIGURATIONS[0] <= len(Task.of(problem, device)) for device, problem in problems)
+    known = problems[0][1]
+    assert known not in candidates([*data, known])
+    assert drawn(data, [DEVICES["llvm"]], 2, seed=1) != drawn(data, [DEVICES["llvm"]], 2)
+
+
+@pytest.mark.parametrize(("options", "complaint"), [
+    (["--minutes", "1"], "--minutes needs --work"), (["--strategies", ""], "--strategies is empty"),
+    (["--peers", "luck"], "no strategy 'luck'|not installed"), (["--backends", "miopen"], "choose llvm, opencl")])
+def test_wrong_arguments_are_refused_before_a_search(
+        options: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["live_search", *options])
+    with pytest.raises((MisuseError, Exception), match=complaint):
+        live_search.main()
