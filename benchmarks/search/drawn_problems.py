@@ -1,8 +1,9 @@
-"""Drawn problems: layers of networks that the shipped data do not hold, drawn at random for comparisons of searches.
+"""Drawn problems: layers of networks that no data hold, drawn at random for comparisons of searches.
 
 The candidates are all layers of the networks below, written from the architectures themselves. A candidate is left out
-if it is similar to a problem of the shipped data (`near`), if it takes so long to compute that a search would take
-minutes, or if its search space is so small that a hundred trials search a third of it.
+if it is similar to a problem that was measured for training or evaluation, or to one of the locked test set; if it
+takes so long to compute that a search would take minutes; or if its search space is so small that a hundred trials
+search a third of it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.similarity import near
+from seqtune.kernels.problem_sets.collected import problems as collected
+from seqtune.kernels.problem_sets.further import further_training
+from seqtune.kernels.problem_sets.locked import locked_problems
+from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 from seqtune.kernels.task import Task
 
 FLOP = (5_000_000, 250_000_000)  # of a problem: above the cost of a launch, and 2 ms or less on one core
@@ -71,16 +75,16 @@ def _products() -> Iterator[Problem]:
 NETWORKS: tuple[Callable[[], Iterator[Problem]], ...] = (_googlenet, _squeezenet, _efficientnet, _products)
 
 
-def candidates(data: Iterable[Problem]) -> list[Problem]:
-    """The layers of all networks, of a suitable size and not similar to a problem of the data."""
-    known = list(data)
+def candidates(data: Iterable[Problem] = ()) -> list[Problem]:
+    """The layers of all networks that are of a suitable size and not similar to a known problem, or one of `data`."""
+    split = collected()
+    known = SimilarityIndex([*split.training, *split.held_out, *further_training(), *locked_problems(), *data])
     layers = dict.fromkeys(layer for network in NETWORKS for layer in network())
-    return [layer for layer in layers if FLOP[0] <= _flop(layer) <= FLOP[1]
-            and not any(near(layer, other) for other in known)]
+    return [layer for layer in layers if FLOP[0] <= _flop(layer) <= FLOP[1] and not known.has_near(layer)]
 
 
-def drawn(data: Iterable[Problem], devices: Sequence[Device], count: int,
-          seed: int = 0) -> list[tuple[Device, Problem]]:
+def drawn(devices: Sequence[Device], count: int, seed: int = 0,
+          data: Iterable[Problem] = ()) -> list[tuple[Device, Problem]]:
     """Draw `count` problems, on the devices in turn; every problem occurs once.
 
     Fewer are returned if there are not enough candidates.

@@ -1,8 +1,8 @@
 """Compare search strategies by real measurements: `python -m benchmarks.live_search [--out docs]`.
 
 Our strategies and Kernel Tuner's search the same problems on this machine with the same measurer, which checks every
-result; so all pay the same for building, checking and timing. The problems are drawn at random from networks that the
-shipped data do not hold (`drawn_problems`), half for the first llvm and half for the first OpenCL device. The answers
+result; so all pay the same for building, checking and timing. The problems are drawn at random from networks that
+no data hold (`drawn_problems`), half for the first llvm and half for the first OpenCL device. The answers
 after a quarter, half and all of the trials, and after equal seconds, are judged by one contest of all strategies.
 
 The whole comparison takes about 40 minutes. `--work FOLDER` stores finished searches; with `--minutes`, a call stops
@@ -30,7 +30,6 @@ from benchmarks.search.comparison import Comparison
 from benchmarks.search.drawn_problems import drawn
 from benchmarks.search.live_scores import KINDS, budgets, geometric, lead, log_shares
 from seqtune.cli.arguments import parts
-from seqtune.data.dataset import Dataset
 from seqtune.errors import MisuseError
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
@@ -68,9 +67,7 @@ def chosen_problems(texts: str, backends: Sequence[str], count: int, seed: int) 
     devices = [find(f"{backend}:0") for backend in backends]
     if texts:
         return [(device, parse_problem(text)) for text in texts.split(";") for device in devices]
-    data = Dataset.shipped()
-    held = [parse_problem(key) for key in sorted(set(data.rows["problem"]))]
-    problems = drawn(held, devices, count, seed)
+    problems = drawn(devices, count, seed)
     if len(problems) < count:
         raise MisuseError(f"--problems {count}: there are only {len(problems)} such problems")
     return problems

@@ -15,15 +15,16 @@ from benchmarks.search import comparison, live_search
 from benchmarks.search.charged_measurer import ChargedMeasurer
 from benchmarks.search.comparison import Comparison
 from benchmarks.search.drawn_problems import CONFIGURATIONS, candidates, drawn
-from benchmarks.search.live_contest import LiveContest, held
+from benchmarks.search.live_contest import Answers, LiveContest, held
 from benchmarks.search.live_runs import LiveRun, search_as_ours
 from benchmarks.search.live_scores import geometric, lead, log_shares, moments, rows_of
 from benchmarks.search.search_run import SearchRun, Trial
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.problem_sets.networks import network
+from seqtune.kernels.problem_sets.locked import locked_problems
 from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.timing import DEFAULTS
 from tests.support.devices import DEVICES
@@ -63,6 +64,7 @@ def test_a_search_at_an_earlier_moment_has_fewer_trials() -> None:
     assert [RUN.after(count).fastest for count in (0, 1, 2, 3)] == [None, 3, 3, 5]
     assert [RUN.at(seconds).fastest for seconds in (0.5, 1.0, 2.9, 3.0)] == [None, 3, 3, 5]
     assert SearchRun.from_json(RUN.to_json()) == RUN
+    damaged: object
     for damaged in ({}, [[1, 2.0]], [["x", 1.0, 2.0, 3.0]]):
         with pytest.raises(FormatError, match="does not hold trials"):
             SearchRun.from_json(damaged)
@@ -90,7 +92,8 @@ def runs_of(shares: Mapping[str, list[float]]) -> dict[LiveRun, SearchRun]:
 
 def test_the_contest_decides_and_not_the_search_itself() -> None:
     runs = runs_of({"portfolio": [0.5], "kt:pso": [1.0]})
-    answers = {run: {"trials": [number], "seconds": [None]} for number, run in enumerate(runs)}
+    answers: dict[LiveRun, Answers] = {
+        run: {"trials": [number], "seconds": [None]} for number, run in enumerate(runs)}
     rows = rows_of(runs, LiveContest(answers, {0: 2.0, 1: 1.0}), 1)
     assert [(row["method"], row["share_by_trials"], row["share_by_seconds"]) for row in rows] == [
         ("portfolio", [0.5], [0.0]), ("kt:pso", [1.0], [0.0])]
@@ -176,15 +179,16 @@ def test_finished_searches_are_not_made_again(tmp_path: Path, monkeypatch: pytes
         compared.run()
 
 
-def test_drawn_problems_are_new_to_the_data_and_large_enough() -> None:
-    data = network("resnet50")
-    problems = drawn(data, [DEVICES["llvm"], DEVICES["opencl"]], 4)
-    assert problems == drawn(data, [DEVICES["llvm"], DEVICES["opencl"]], 4)
+def test_drawn_problems_are_new_to_all_data_and_large_enough() -> None:
+    devices = [DEVICES["llvm"], DEVICES["opencl"]]
+    problems = drawn(devices, 4)
+    assert problems == drawn(devices, 4)
     assert [device.backend for device, _ in problems] == ["llvm", "opencl"] * 2
     assert all(CONFIGURATIONS[0] <= len(Task.of(problem, device)) for device, problem in problems)
     known = problems[0][1]
-    assert known not in candidates([*data, known])
-    assert drawn(data, [DEVICES["llvm"]], 2, seed=1) != drawn(data, [DEVICES["llvm"]], 2)
+    assert known not in candidates([known])
+    assert not any(near(known, other) for other in locked_problems())
+    assert drawn(devices, 4, seed=1) != problems
 
 
 @pytest.mark.parametrize(("options", "complaint"), [
