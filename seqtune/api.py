@@ -32,7 +32,7 @@ from .exchange import export, import_data
 from .families import compile_check, kernel_json, kernels
 from .inputs import as_device, as_problem, as_problems, check_positive, check_share, load_checkpoint
 from .learning import evaluate, read_measurements, retrain, train
-from .proposals import doubt_about, predictor_for, propose, seeds_for
+from .proposals import doubt_about, predictor_for, propose, seeds_for, slowness_for
 from .results import CompileReport, Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport, duration
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
             for problem in wanted:
                 records.forget_failed(problem, target, kernels())
         options = TuningOptions(strategy, seed=seed, on_progress=note,
-                                seeds=partial(seeds_for, required=entry.seeds == "required"))
+                                seeds=partial(seeds_for, required=entry.seeds == "required"), slowness=slowness_for)
         tasks = tasks_for(wanted, target, families, lambda problem, reason: skipped.append((problem, reason)))
         for result in (tune_all(tasks, records, measurer, Budget(trials, seconds), options) if total is None
                        else campaign(tasks, records, measurer, total, options)):

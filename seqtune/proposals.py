@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from seqtune.predictor.model import TaskPredictor
 
 SEEDS = 8  # proposals of the predictor with which a search begins
+MOST_PREDICTED = 24_000  # configurations whose time is predicted for a search: half a second
 
 
 def predictor_for(device: Device, name: str | Path) -> TaskPredictor:
@@ -63,6 +65,28 @@ def doubt_about(candidate: Candidate, least: float) -> str | None:
         return None
     return (f"the first proposal is {confidence}, less than {100 * least:g} %, so the safe default answers (--verify "
             "measures)")
+
+
+def slowness_for(task: Task) -> Sequence[float]:
+    """The log(time / best time) that the device's predictor expects of every configuration of a task, by number.
+
+    It is empty if the predictor has no trees for these kernels or the task is too large to predict every time.
+    """
+    import numpy as np
+
+    from seqtune.predictor.times.checkpoint import Checkpoint
+
+    name = answers_for(task.device.backend)
+    if name in UNTRAINED or len(task) > MOST_PREDICTED:
+        return ()
+    try:
+        model = predictor_for(task.device, name)
+        if not isinstance(model, Checkpoint) or model.ranker is None:
+            return ()
+        slowness = model.ranker.slowness(task, np.arange(len(task)))
+    except CheckpointError:
+        return ()
+    return () if np.isnan(slowness).any() else slowness.tolist()
 
 
 def seeds_for(task: Task, required: bool = False) -> tuple[Configuration, ...]:

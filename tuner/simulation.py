@@ -42,6 +42,7 @@ class RecordedSpace:
     measured: MeasuredTask
     history: tuple[MeasuredTask, ...] = field(default=(), repr=False)  # measurements of other devices or problems
     seeds: tuple[Configuration, ...] = ()  # configurations to propose first, likeliest first
+    slowness: Sequence[float] = field(default=(), repr=False)  # expected log(time / best time), by number
 
     @property
     def task(self) -> Task:
@@ -60,7 +61,7 @@ class RecordedSpace:
 
     def context(self, trials: int, seed: int) -> SearchContext:
         """The context for a strategy that searches this space."""
-        return SearchContext(self.task, seed, trials, self.history, self.seeds)
+        return SearchContext(self.task, seed, trials, self.history, self.seeds, self.slowness)
 
     def measurement(self, number: int) -> Measurement:
         """The recorded measurement of a number."""

@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 
 from benchmarks.common.report import Row, write_json
-from benchmarks.search.live_contest import LiveContest, held
+from benchmarks.search.live_contest import AnswerContest, held
 from benchmarks.search.live_runs import LARGEST_FILE, LiveRun, empty_cache
 from benchmarks.search.live_scores import moments, rows_of
 from benchmarks.search.search_run import SearchRun
@@ -64,10 +64,10 @@ class Comparison:
         stored = {run: self.stored(run) for run in self.runs(device, problem)}
         return {run: searched for run, searched in stored.items() if searched is not None}
 
-    def contest(self, device: Device, problem: Problem) -> LiveContest | None:
+    def contest(self, device: Device, problem: Problem) -> AnswerContest | None:
         """The finished contest of a problem, or None if it was not held yet. Raises FormatError."""
         path = self._contest_path(device, problem)
-        return LiveContest.from_json(_read(path), self.runs(device, problem)) if path.is_file() else None
+        return AnswerContest.from_json(_read(path), self.runs(device, problem)) if path.is_file() else None
 
     def left(self) -> int:
         """The number of searches and contests that are not finished."""

@@ -25,7 +25,7 @@ Answers = dict[str, list[int | None]]  # "trials" or "seconds" -> the answer at 
 
 
 @dataclass(frozen=True, slots=True)
-class LiveContest:
+class AnswerContest:
     """The answers of all searches of a problem and the seconds of each configuration that is one."""
 
     answers: Mapping[LiveRun, Answers]
@@ -38,7 +38,7 @@ class LiveContest:
                             for number, value in self.seconds.items()}}
 
     @classmethod
-    def from_json(cls, content: object, runs: Sequence[LiveRun]) -> LiveContest:
+    def from_json(cls, content: object, runs: Sequence[LiveRun]) -> AnswerContest:
         """The inverse of `to_json`, for the searches of the problem. Raises FormatError."""
         named = {(run.method, run.seed): run for run in runs}
         try:
@@ -55,7 +55,7 @@ class LiveContest:
         return cls(answers, seconds)
 
 
-def held(runs: Mapping[LiveRun, SearchRun], at: Mapping[str, Sequence[float]]) -> LiveContest:
+def held(runs: Mapping[LiveRun, SearchRun], at: Mapping[str, Sequence[float]]) -> AnswerContest:
     """Measure the finals of our searches, then the contest of all answers.
 
     `runs` are the searches of one problem. `at` are the moments: numbers of trials, and seconds.
@@ -67,7 +67,7 @@ def held(runs: Mapping[LiveRun, SearchRun], at: Mapping[str, Sequence[float]]) -
         numbers = sorted({number for kinds in answers.values() for answered in kinds.values() for number in answered
                           if number is not None})
         contest = hold_contest(runner, first.problem, [task[number] for number in numbers], renew=runner.close)
-    return LiveContest(answers, {number: contest.seconds[task[number]] for number in numbers})
+    return AnswerContest(answers, {number: contest.seconds[task[number]] for number in numbers})
 
 
 def _answers(run: LiveRun, searched: SearchRun, at: Mapping[str, Sequence[float]], task: Task,

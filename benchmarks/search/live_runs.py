@@ -26,7 +26,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
-from seqtune.proposals import seeds_for
+from seqtune.proposals import seeds_for, slowness_for
 from seqtune.tuner.measuring.runner import Measurer, Runner
 from seqtune.tuner.strategies.table import strategy_entry
 from seqtune.tuner.tune import Budget, TuningOptions, TuningProgress, TuningRun
@@ -75,7 +75,8 @@ def search_as_ours(task: Task, strategy: str, trials: int, seed: int, measurer: 
         note(task.number(step.configuration), step.measurement)
 
     options = TuningOptions(strategy, seed=seed, on_progress=progress,
-                            seeds=partial(seeds_for, required=strategy_entry(strategy).seeds == "required"))
+                            seeds=partial(seeds_for, required=strategy_entry(strategy).seeds == "required"),
+                            slowness=slowness_for)
     with tempfile.TemporaryDirectory(prefix="seqtune-") as folder, Journal(Path(folder) / "trials.sqlite") as journal:
         run = TuningRun(task, journal, measurer, options)
         run.search(run.strategy(trials), Budget(trials), options.batch, options.on_progress)

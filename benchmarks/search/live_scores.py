@@ -14,13 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from benchmarks.common.report import Row
-from benchmarks.search.live_contest import LiveContest
+from benchmarks.search.live_contest import AnswerContest
 from benchmarks.search.live_runs import LiveRun
 from benchmarks.search.search_run import SearchRun
 
 LEAST_SHARE = 0.01  # of a search without a correct configuration; its logarithm must be finite
 RESAMPLES = 10_000
 LEVEL = 0.95  # of the interval
+FEWEST = 5  # problems of an interval; with fewer, a bootstrap sees hardly any different samples
 KINDS = ("trials", "seconds")
 
 
@@ -35,7 +36,7 @@ def budgets(trials: int) -> tuple[int, ...]:
     return tuple(sorted({max(1, trials // 4), max(1, trials // 2), trials}))
 
 
-def rows_of(runs: Mapping[LiveRun, SearchRun], contest: LiveContest, trials: int) -> list[Row]:
+def rows_of(runs: Mapping[LiveRun, SearchRun], contest: AnswerContest, trials: int) -> list[Row]:
     """A row for each search of one problem: the shares of its answers."""
     best, at = min(contest.seconds.values()), moments(runs.values(), trials)
     rows = []
@@ -68,8 +69,10 @@ def geometric(means: Mapping[tuple[str, str], float]) -> float:
 
 
 def lead(ours: Mapping[tuple[str, str], float], theirs: Mapping[tuple[str, str], float]) -> tuple[float, float, float]:
-    """The ratio of geometric means on the common problems, and its bootstrap interval."""
+    """The ratio of geometric means on the common problems, and its bootstrap interval; 0 and infinity if unknown."""
     differences = np.array([ours[problem] - theirs[problem] for problem in ours if problem in theirs])
+    if len(differences) < FEWEST:
+        return math.exp(differences.mean()), 0.0, math.inf
     generator = np.random.default_rng(0)
     drawn = differences[generator.integers(len(differences), size=(RESAMPLES, len(differences)))].mean(axis=1)
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

@@ -55,6 +55,8 @@ def methods_of(strategies: str, peers: str) -> list[str]:
         unknown = [name for name in theirs if name not in strategy_map]
         if unknown:
             raise MisuseError(f"Kernel Tuner has no strategy {unknown[0]!r:.40}")
+        for name in theirs:
+            _ = strategy_map[name].tune  # imports what the strategy needs, before its time counts
     return [*ours, *(PREFIX + name for name in theirs)]
 
 
@@ -106,15 +108,15 @@ def page(results: Results) -> Page:
         if others:
             best = max(others, key=lambda name: geometric(others[name]))
             ratio, low, high = lead(means[ours], others[best])
+            interval = f" [{low:.3f}, {high:.3f}]" if math.isfinite(high) else ""
             claims.append(f"after {count} trials {geometric(means[ours]):.3f} (Kernel Tuner's best, "
-                          f"{best.removeprefix(PREFIX)}: {geometric(others[best]):.3f}; ratio {ratio:.3f} "
-                          f"[{low:.3f}, {high:.3f}])")
+                          f"{best.removeprefix(PREFIX)}: {geometric(others[best]):.3f}; ratio {ratio:.3f}{interval})")
     return Page(
         "live_search", "Live searches",
         f"`{ours}` reaches these shares of the best known speed: {'; '.join(claims)}." if claims else
         "No problem was searched by both sides.",
         "python -m benchmarks.live_search --out docs", table(rows, trials), measured_on(results),
-        f"{problems} problems, {results['seeds']} seeds. Each cell is the geometric mean of the share of the best "
+        f"Problems: {problems}; seeds: {results['seeds']}. Each cell is the geometric mean of the share of the best "
         "known speed that the answer of a search has; the best known configuration is the fastest of all answers. "
         f"`<` marks a method that is significantly worse than `{ours}`, `>` one that is significantly better (95 % "
         "interval of a paired bootstrap over the problems). `full time` is the time in which the quickest search of a "

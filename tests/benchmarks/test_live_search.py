@@ -15,7 +15,7 @@ from benchmarks.search import comparison, live_search
 from benchmarks.search.charged_measurer import ChargedMeasurer
 from benchmarks.search.comparison import Comparison
 from benchmarks.search.drawn_problems import CONFIGURATIONS, candidates, drawn
-from benchmarks.search.live_contest import Answers, LiveContest, held
+from benchmarks.search.live_contest import AnswerContest, Answers, held
 from benchmarks.search.live_runs import LiveRun, search_as_ours
 from benchmarks.search.live_scores import geometric, lead, log_shares, moments, rows_of
 from benchmarks.search.search_run import SearchRun, Trial
@@ -94,7 +94,7 @@ def test_the_contest_decides_and_not_the_search_itself() -> None:
     runs = runs_of({"portfolio": [0.5], "kt:pso": [1.0]})
     answers: dict[LiveRun, Answers] = {
         run: {"trials": [number], "seconds": [None]} for number, run in enumerate(runs)}
-    rows = rows_of(runs, LiveContest(answers, {0: 2.0, 1: 1.0}), 1)
+    rows = rows_of(runs, AnswerContest(answers, {0: 2.0, 1: 1.0}), 1)
     assert [(row["method"], row["share_by_trials"], row["share_by_seconds"]) for row in rows] == [
         ("portfolio", [0.5], [0.0]), ("kt:pso", [1.0], [0.0])]
     assert moments(runs.values(), 1)["seconds"] == (0.5, 1.0, 2.0)
@@ -121,9 +121,9 @@ def test_finals_choose_our_answer_and_the_fastest_trial_is_that_of_a_peer(monkey
     ours, theirs = contest.answers.values()
     assert ours == {"trials": [best_final, best_final], "seconds": [best_final, best_final]}
     assert theirs == {"trials": [best_final, best_trial], "seconds": [best_final, best_trial]}
-    assert LiveContest.from_json(contest.to_json(), list(runs)) == contest
+    assert AnswerContest.from_json(contest.to_json(), list(runs)) == contest
     with pytest.raises(FormatError, match="does not hold the answers"):
-        LiveContest.from_json({"answers": [], "seconds": {}}, list(runs))
+        AnswerContest.from_json({"answers": [], "seconds": {}}, list(runs))
 
 
 def rows(shares: Mapping[str, float], problem: str, seed: int = 0) -> list[dict[str, object]]:
@@ -160,9 +160,9 @@ def test_finished_searches_are_not_made_again(tmp_path: Path, monkeypatch: pytes
         made.append(f"{run.method} {run.seed} {sum(first.values())}")
         return RUN
 
-    def hold(runs: Mapping[LiveRun, SearchRun], at: object) -> LiveContest:
+    def hold(runs: Mapping[LiveRun, SearchRun], at: object) -> AnswerContest:
         made.append("contest")
-        return LiveContest({run: {"trials": [3, 3, 5], "seconds": [3, 3, 5]} for run in runs}, {3: 1.0, 5: 2.0})
+        return AnswerContest({run: {"trials": [3, 3, 5], "seconds": [3, 3, 5]} for run in runs}, {3: 1.0, 5: 2.0})
 
     monkeypatch.setattr(LiveRun, "search", search)
     monkeypatch.setattr(comparison, "held", hold)

@@ -7,9 +7,10 @@ configurations, as Droplet Search would. The method whose proposals were faster 
 expect is small, medium and large in turn, as Jones (2001) advises for models that are too sure: aiming only at the
 likeliest improvement stalls among near-ties.
 
-With a history, a surrogate starts from the times that the sources predict and corrects them. A second surrogate without
-history learns from the same results; as soon as they are likelier under it, it decides. It also decides every HEDGE-th
-proposal if the history is of other devices. Times of other devices also predict how fast the best configuration is.
+With a history, or with a predictor that knows how slow each configuration should be, a surrogate starts from these
+times and corrects them. A second surrogate without them learns from the same results; as soon as they are likelier
+under it, it decides. It also decides every HEDGE-th proposal if the history is of other devices. Times of other devices
+also predict how fast the best configuration is.
 Without that, a search that starts among slow configurations could not know it: the first results only show that they
 are similar.
 """
@@ -26,7 +27,7 @@ from seqtune.kernels.task import Floats
 
 from ..cost_models.gaussian_process import FLAT, MeanPrior
 from ..cost_models.surrogate import MAX_POOL, Surrogate, squash, squashed_log
-from ..cost_models.transfer import sources
+from ..cost_models.transfer import WORST, Sources, sources
 from .searcher import Searcher
 from .strategy import SearchContext
 
@@ -42,13 +43,28 @@ MEAN_WEIGHT = 1.0  # of that prediction at the beginning, in measurements
 BATCH = 4  # configurations proposed before new results are needed; fewer are better, and slower
 
 
+def expected(context: SearchContext) -> Sources | None:
+    """The times to expect before anything is measured: from the history, from the predictor, or from both.
+
+    Times of the same problem on other devices tell more than the predictor. Times of other problems and the predictor
+    count alike, each with a linear term of its own in the surrogate.
+    """
+    history = sources(context.task, context.history, context.seed)
+    if not len(context.slowness) or (history is not None and history.fastest is not None):
+        return history
+    slowness = np.minimum(np.array(context.slowness, float), WORST)
+    if history is None:
+        return Sources(slowness, slowness[:, None])
+    return Sources((history.prior + slowness) / 2, np.column_stack([history.by_source, slowness]))
+
+
 class Portfolio(Searcher):
     """Proposes the context's seeds first and learns from its history."""
 
     def __init__(self, context: SearchContext) -> None:
         super().__init__(context)
         self._seeds = self.valid_numbers(context.seeds)
-        history = sources(self.task, context.history, context.seed)
+        history = expected(context)
         self._surrogate = self._without_history = Surrogate(self.task, self.generator)
         if history is not None:
             self._surrogate = Surrogate(self.task, self.generator, history.prior, history.by_source)

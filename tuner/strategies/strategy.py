@@ -25,7 +25,7 @@ Item = TypeVar("Item", covariant=True)
 class SearchContext:
     """Everything that a strategy is made from: the task, and the information available before its search begins.
 
-    `history` and `seeds` may be an `OnDemand`, which is not computed for a strategy that does not read it.
+    `history`, `seeds` and `slowness` may be an `OnDemand`, which is not computed for a strategy that does not read it.
     """
 
     task: Task
@@ -33,6 +33,7 @@ class SearchContext:
     trials: int | None = None  # the budget, None if it does not limit trials; the strategy may propose fewer
     history: Sequence[MeasuredTask] = ()  # measurements of other devices or other problems
     seeds: Sequence[Configuration] = ()  # configurations to propose first, likeliest first (the predictor's proposals)
+    slowness: Sequence[float] = ()  # the log(time / best time) that the predictor expects, by number; empty: unknown
 
 
 class OnDemand(Sequence[Item]):
