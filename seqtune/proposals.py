@@ -70,16 +70,18 @@ def doubt_about(candidate: Candidate, least: float) -> str | None:
 def slowness_for(task: Task) -> Sequence[float]:
     """The log(time / best time) that the device's predictor expects of every configuration of a task, by number.
 
-    It is empty if the predictor has no trees for these kernels or the task is too large to predict every time.
+    It is empty if no predictor has trees for these kernels, or if the task is too large to predict every time.
     """
-    import numpy as np
-
-    from seqtune.predictor.times.checkpoint import Checkpoint
-
-    name = answers_for(task.device.backend)
-    if name in UNTRAINED or len(task) > MOST_PREDICTED:
+    if len(task) > MOST_PREDICTED or any(kernel.implementation is None for kernel in task.kernels):
         return ()
     try:
+        name = answers_for(task.device.backend)
+        if name in UNTRAINED:
+            return ()
+        import numpy as np
+
+        from seqtune.predictor.times.checkpoint import Checkpoint
+
         model = predictor_for(task.device, name)
         if not isinstance(model, Checkpoint) or model.ranker is None:
             return ()
