@@ -32,6 +32,7 @@ from ..networks.numpy_layers import Tensors
 from ..sequence.vocabulary import Vocabulary
 from ..trees.cost_trees import FeatureList
 from ..trees.ranker import Ranker
+from .arrays.numpy_judge import NumpyJudge
 from .arrays.numpy_translator import NumpyTranslator
 from .arrays.word_vectors import described_arrays, shapes
 from .proposing import ConfidenceEstimator, Evidence, Proposer
@@ -136,6 +137,11 @@ class Checkpoint:
         return NumpyTranslator(self.size, self.state, self.vocabulary)
 
     @cached_property
+    def judge(self) -> NumpyJudge | None:
+        """The translator's judge of whole configurations; None if it was trained without one."""
+        return NumpyJudge(self.state, self._words) if self.size.judge else None
+
+    @cached_property
     def model(self) -> Translator:
         """The translator as a torch module in evaluation mode, as training needs it; it does not share the state."""
         from .translator import Translator
@@ -144,7 +150,7 @@ class Checkpoint:
 
     def proposer(self, evidence: Evidence | None = None) -> Proposer:
         """The stages of a prediction; `evidence` knows what was measured on the tasks' device."""
-        return Proposer(self.next_word(), self.ranker, evidence, self.estimator)
+        return Proposer(self.next_word(), self.ranker, evidence, self.estimator, self.judge)
 
     def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:
         """Propose the beam's most probable configurations of each task, ordered by the ranker and the evidence.

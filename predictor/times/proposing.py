@@ -1,11 +1,12 @@
 """Proposing: the stages that lead from a task to its candidates. All of them compute on NumPy arrays.
 
 1. The beam search proposes configurations with log-probabilities.
-2. The ranker's trees predict the slowness of each: log(time / best time).
+2. The ranker's trees predict the slowness of each, log(time / best time), and so does the translator's judge. The
+   mean of both counts.
 3. Evidence of the device, such as a journal's measurements, corrects the slownesses.
 4. The proposals are ordered: a slowness of TAU makes a configuration e times less probable.
 5. An estimator gives each candidate its confidence: an expected share of the best speed, with an interval.
-The ranker, the evidence and the estimator are optional.
+The ranker, the judge, the evidence and the estimator are optional.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
@@ -60,6 +62,14 @@ class Proposals:
         return replace(self, log_probabilities=posterior).select(np.argsort(-posterior, kind="stable"))
 
 
+class ConfigurationJudge(Protocol):
+    """Estimates the slowness of whole configurations, up to a constant of their task."""
+
+    def slowness(self, task: Task, numbers: Numbers) -> NDArray[np.float32]:
+        """Estimate log(time / best time) of the configurations with these numbers: (configuration,)."""
+        ...
+
+
 class Evidence(Protocol):
     """Knowledge of the device that a checkpoint lacks, made once from measurements and used for many tasks."""
 
@@ -84,6 +94,7 @@ class Proposer:
     ranker: Ranker | None = None
     evidence: Evidence | None = None
     estimator: ConfidenceEstimator | None = None
+    judge: ConfigurationJudge | None = None
 
     def proposals(self, task: Task, count: int) -> Proposals:
         """At least `count` proposals in order, if the task has as many configurations: the stages 1 to 4."""
@@ -94,7 +105,7 @@ class Proposer:
 
         Scores can differ in their last digits from those of a task that is searched alone.
         """
-        width = max(WIDTH if self.ranker is None else PROPOSALS, count)
+        width = max(WIDTH if self.ranker is None and self.judge is None else PROPOSALS, count)
         return [self._ordered(task, *found) for task, found
                 in zip(tasks, search_numbers_many(self.words, tasks, width, width), strict=True)]
 
@@ -102,6 +113,8 @@ class Proposer:
         """The stages 2 to 4."""
         members = None if self.ranker is None else self.ranker.members(task, numbers).astype(np.float64)
         slowness = np.full(len(numbers), np.nan) if members is None else members.mean(axis=1)
+        if self.judge is not None and len(numbers):
+            slowness, members = together(slowness, members, self.judge.slowness(task, numbers).astype(np.float64))
         proposals = Proposals(task, numbers, log_probabilities, slowness, members)
         return (proposals if self.evidence is None else self.evidence.correct(proposals)).ordered()
 
@@ -115,3 +128,15 @@ class Proposer:
         first = zip(proposals.numbers.tolist()[:count], proposals.log_probabilities.tolist(), strict=False)
         return [Candidate(proposals.task[number], log_probability, None if confidences is None else confidences[index])
                 for index, (number, log_probability) in enumerate(first)]
+
+
+def together(slowness: Floats, members: Floats | None, judged: Floats) -> tuple[Floats, Floats]:
+    """The mean of the trees' slowness (proposal,) and the judge's, and the members of both (proposal, member).
+
+    The judge's estimates are shifted to the mean of the trees', or without trees so that the least is 0.
+    """
+    if members is None or np.isnan(slowness).any():
+        alone = judged - judged.min()
+        return alone, alone[:, None]
+    shifted = judged - judged.mean() + slowness.mean()
+    return (slowness + shifted) / 2, np.column_stack([members, shifted])

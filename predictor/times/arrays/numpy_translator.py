@@ -40,6 +40,7 @@ class SourceMemory:
     values: Floats  # (E, Q, A, S, W/A)
     bias: Floats | None  # (Q, 1, 1, S) -inf at padding; None: there is none
     vectors: Floats  # (Q, V, W) vectors of the target words
+    mean: Floats  # (Q, W) mean of the encoder's states
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +73,9 @@ class NumpyTranslator:
         self._decoder = [ArrayLayer(tensors, f"decoder.{number}", size.heads, True) for number in range(size.layers)]
         first, *rest = (Linear.of(tensors, f"decoder.{number}.cross.pair") for number in range(size.layers))
         self._pairs = first.joined(*rest).after(tensors, "encoded")
+        self._gain = tensors["encoded.weight"] * np.float32(math.sqrt(size.width))
+        self._offset = tensors["encoded.bias"]
+        self._last: tuple[tuple[Problem, Device], SourceMemory] | None = None  # the query that was encoded last
         self._position = centred(tensors["position.weight"])
         self._quantity = tensors["settled.quantity"]
         self._read_resolved = Linear.of(tensors, "settled.read")
@@ -108,6 +112,17 @@ class NumpyTranslator:
         states, past = self._read(state)
         return (replace(state, past=past, waiting=state.waiting[:, :0]), self._scores(states, state, allowed))
 
+    def encoded(self, problem: Problem, device: Device) -> tuple[Floats, Floats]:
+        """The vectors (V, W) of the target words for a query, and the mean (W,) of the encoder's states.
+
+        The query that was encoded last is remembered, so after a search of one task this costs nothing.
+        """
+        if self._last is None or self._last[0] != (problem, device):
+            self._read_source([(problem, device)])
+        assert self._last is not None
+        memory = self._last[1]
+        return memory.vectors[0], memory.mean[0]
+
     def _read_source(self, queries: Sequence[tuple[Problem, Device]]) -> SourceMemory:
         x, mask, quantities = self._facts.read(queries)
         count, length, _ = x.shape
@@ -116,10 +131,16 @@ class NumpyTranslator:
             query, keys, values = np.moveaxis(layer.words(unit(x)).reshape(count, length, 3, *self._heads), 2, 0)
             x += layer.out(attend(query, keys, values, bias))
             layer.feed(x)
-        pairs = self._pairs(unit(x)).reshape(count, length, self._size.layers, 2, *self._heads)
-        return SourceMemory(np.ascontiguousarray(pairs[:, :, :, 0].transpose(2, 0, 3, 4, 1)),
-                            np.ascontiguousarray(pairs[:, :, :, 1].transpose(2, 0, 3, 1, 4)), bias,
-                            self._words.vectors(quantities))
+        states = unit(x)
+        pairs = self._pairs(states).reshape(count, length, self._size.layers, 2, *self._heads)
+        share = (mask / mask.sum(axis=1, keepdims=True)).astype(np.float32)
+        mean = (share[:, None] @ states)[:, 0]
+        memory = SourceMemory(np.ascontiguousarray(pairs[:, :, :, 0].transpose(2, 0, 3, 4, 1)),
+                              np.ascontiguousarray(pairs[:, :, :, 1].transpose(2, 0, 3, 1, 4)), bias,
+                              self._words.vectors(quantities), mean * self._gain + self._offset)
+        if len(queries) == 1:
+            self._last = queries[0], memory
+        return memory
 
     def _resolve(self, resolved: Quantities, before: NDArray[np.bool_], sums: Floats) -> Floats:
         """Add to sums (rows, W) what the quantities in `resolved` (rows, D) add that are not in them before."""

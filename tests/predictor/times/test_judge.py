@@ -7,8 +7,11 @@ import torch
 
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
+from seqtune.predictor.sequence.derived_quantities import ResolvedQuantities
 from seqtune.predictor.sequence.vocabulary import PAD, SourceBatch, Vocabulary
+from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.judge import list_loss
+from seqtune.predictor.times.proposing import together
 from seqtune.predictor.times.targets import ESTIMATED, PrefixTree
 from seqtune.predictor.times.translator import Listed, Source, Translator
 from tests.support.devices import device_of
@@ -82,3 +85,34 @@ def test_the_judge_learns_to_order_a_landscape() -> None:
     listed = Listed(torch.from_numpy(drawn.words)[None], torch.from_numpy(drawn.resolved)[None])
     estimate = order_of(listed)[0].detach().numpy()
     assert np.corrcoef(np.argsort(np.argsort(estimate)), np.argsort(np.argsort(drawn.slowness)))[0, 1] > 0.8
+
+
+def test_the_judge_in_numpy_is_that_in_pytorch() -> None:
+    torch.manual_seed(1)
+    vocabulary, task, _ = landscape_of(8)
+    model = Translator.of(vocabulary, width=16, layers=2, heads=2, hidden=16, judge=24).eval()
+    checkpoint = Checkpoint.of_model(model, vocabulary)
+    assert checkpoint.judge is not None
+    numbers = np.random.default_rng(0).permutation(len(task))[:50]
+    source = Source.of(SourceBatch.of([vocabulary.source(task.problem, task.device)]))
+    rows = [vocabulary.target(task[number]) for number in numbers.tolist()]
+    words = np.full((1, 50, vocabulary.longest), PAD, np.int64)
+    for index, row in enumerate(rows):
+        words[0, index, :len(row)] = row
+    resolved = ResolvedQuantities(task.spaces[0], vocabulary).after(numbers, vocabulary.longest)
+    with torch.inference_mode():
+        states = model.read(source)
+        wanted = model.slowness(states, source.mask, model.target(source.quantities),
+                                Listed(torch.from_numpy(words), torch.from_numpy(resolved)[None]))[0]
+    np.testing.assert_allclose(checkpoint.judge.slowness(task, numbers), wanted.numpy(), atol=2e-5)
+
+
+def test_trees_and_judge_count_equally_whatever_constant_the_judge_adds() -> None:
+    slowness, members = together(np.array([0.0, 0.2]), np.array([[0.0, 0.0], [0.1, 0.3]]), np.array([7.4, 7.0]))
+    np.testing.assert_allclose(slowness, [0.15, 0.05])
+    assert members.shape == (2, 3)
+
+
+def test_the_judge_alone_calls_its_first_the_best() -> None:
+    slowness, _ = together(np.full(2, np.nan), None, np.array([7.4, 7.0]))
+    np.testing.assert_allclose(slowness, [0.4, 0.0])
