@@ -145,6 +145,19 @@ class Journal:
             if run is None or (run in REPEATED) == (table == "repeats"):
                 yield from self._select(table, more + " ORDER BY id", problem, device, values)
 
+    def newest(self, device: str, count: int) -> list[Record]:
+        """The newest `count` records of a device (its key), of trials and of repetitions each, the newest first."""
+        records = [record for table in ("trials", "repeats")
+                   for record in self._select(table, " ORDER BY id DESC LIMIT ?", None, device, (count,))]
+        return sorted(records, key=lambda record: -record.when)
+
+    def state(self, device: str) -> tuple[int, ...]:
+        """Numbers that change with the records of a device (its key); all are 0 if there are none."""
+        with self._reading():
+            return tuple(int(number) for table in ("trials", "repeats") for number in self._connection.execute(
+                f"SELECT count(*), coalesce(max(id), 0) FROM {table} "
+                "WHERE device = (SELECT id FROM devices WHERE key = ?)", (device,)).fetchone())
+
     def devices(self) -> dict[str, Device]:
         """The devices whose facts are stored, by key."""
         with self._reading():

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
 
-    from .api import Prediction, devices, evaluate, export, predict, retrain, train, tune
+    from .api import Prediction, calibrate, devices, evaluate, export, predict, retrain, train, tune
     from .results import Proposal as Candidate
     from .strategy_replay import replay
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Candidate", "Configuration", "Device", "Prediction", "Problem", "SeqtuneError", "__version__", "devices",
-    "evaluate", "export", "predict", "replay", "retrain", "train", "tune",
+    "Candidate", "Configuration", "Device", "Prediction", "Problem", "SeqtuneError", "__version__", "calibrate",
+    "devices", "evaluate", "export", "predict", "replay", "retrain", "train", "tune",
 ]
 
 _HOMES = {
@@ -39,7 +39,7 @@ _HOMES = {
     "Problem": "seqtune.kernels.problem:Problem",
     "replay": "seqtune.strategy_replay:replay",
     **{name: f"seqtune.api:{name}"
-       for name in ("devices", "evaluate", "export", "predict", "retrain", "train", "tune")},
+       for name in ("calibrate", "devices", "evaluate", "export", "predict", "retrain", "train", "tune")},
 }
 
 

@@ -27,11 +27,12 @@ from seqtune.tuner.backends import discovery
 from seqtune.tuner.measuring.budget import SECONDS
 
 from .bulk import BulkAnswer, predict_many
+from .device_evidence import device_evidence
 from .errors import FormatError, MisuseError, SeqtuneError
 from .exchange import export, import_data
 from .families import compile_check, kernel_json, kernels
 from .inputs import as_device, as_problem, as_problems, check_positive, check_share, load_checkpoint
-from .learning import evaluate, read_measurements, retrain, train
+from .learning import calibrate, evaluate, read_measurements, retrain, train
 from .proposals import doubt_about, predictor_for, propose, seeds_for, slowness_for
 from .results import CompileReport, Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport, duration
 
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BulkAnswer", "CompileReport", "Demonstration", "Devices", "Prediction", "Proposal", "Tuned", "TuningReport",
-    "compile_check", "demo", "devices", "evaluate", "export", "import_data", "kernel_json", "kernels", "predict",
-    "predict_many", "retrain", "train", "tune",
+    "calibrate", "compile_check", "demo", "devices", "evaluate", "export", "import_data", "kernel_json", "kernels",
+    "predict", "predict_many", "retrain", "train", "tune",
 ]
 
 DEFAULT_TRIALS = 200  # of a search without a budget
@@ -67,17 +68,18 @@ def devices(described: bool = False) -> Devices:
 
 def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, verify: bool = False,
             input_shape: Sequence[int] | None = None, seconds: float = SECONDS, cache: bool = True,
-            checkpoint: str | Path | None = None, journal: str | Path | None = None,
+            checkpoint: str | Path | None = None, journal: str | Path | None = None, evidence: bool = True,
             min_confidence: float | None = None, explain: bool = False, progress: Say = silent) -> Prediction:
     """Predict the `top` most promising configurations of a problem; with `verify`, measure them and the safe default.
 
     `problem` is text, a mapping, a Problem or a PyTorch layer with its `input_shape`. `checkpoint` is a folder or a
     name (None: the shipped one for the device, or without one the analytic model). `seconds` is the time budget of the
     verification; if it cannot suffice, the answer is not verified and says why. With `cache`, an earlier verification
-    in the journal answers, unless the machine was loaded then. If the first proposal is not expected to reach the share
-    `min_confidence` of the best speed, the safe default answers; with `verify`, only then is measured. `explain` adds
-    why the first candidate was proposed. Raises MisuseError for wrong arguments, KernelError where no kernel solves the
-    problem, SeqtuneError where nothing runs.
+    in the journal answers, unless the machine was loaded then. With `evidence`, the measurements of the device in the
+    journal correct the proposals. If the first proposal is not expected to reach the share `min_confidence` of the best
+    speed, the safe default answers; with `verify`, only then is measured. `explain` adds why the first candidate was
+    proposed. Raises MisuseError for wrong arguments, KernelError where no kernel solves the problem, SeqtuneError where
+    nothing runs.
     """
     from seqtune.predictor.model import UNTRAINED, answers_for
 
@@ -90,22 +92,26 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     check_share("min_confidence", min_confidence)
     device = as_device(device)
     name = answers_for(device.backend) if checkpoint is None else checkpoint
-    task = predictor_for(device, name).task(problem, device)
+    predictor = predictor_for(device, name)
+    task = predictor.task(problem, device)
     note = UNTRAINED[str(name)].note if name in UNTRAINED else ""
     if verify:
         discovery.check_present(device)
         _check_implementation(task)
     progress("predicting")
-    proposals = propose(task, name, max(top, 2) if explain else top)
+    known = device_evidence(predictor, device, journal, verified=not verify) if evidence else None
+    count = 0 if known is None else known.measurements
+    proposals = propose(task, name, max(top, 2) if explain else top, known)
     why = _explanation(task, name, proposals) if explain else None
     proposals = dict(islice(proposals.items(), top))
     doubt = None if min_confidence is None else doubt_about(next(iter(proposals.values())), min_confidence)
     if not verify or (min_confidence is not None and doubt is None):
-        prediction = replace(_unverified(task, proposals), predictor=str(name), note=note, explanation=why)
+        prediction = replace(_unverified(task, proposals), predictor=str(name), note=note, explanation=why,
+                             evidence=count)
         return prediction if doubt is None else replace(
             prediction, winner=prediction.default, fell_back=True, note="; ".join(filter(None, (note, doubt))))
     prediction = _verify(task, proposals, seconds, cache, journal, progress)
-    return replace(prediction, predictor=str(name), explanation=why)
+    return replace(prediction, predictor=str(name), explanation=why, evidence=count)
 
 
 def _explanation(task: Task, name: str | Path, proposals: Mapping[Configuration, Candidate]) -> Explanation:

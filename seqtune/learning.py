@@ -12,14 +12,18 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import problem_set
 from seqtune.predictor.say import Say, silent
+from seqtune.tuner.measuring.budget import CALIBRATION
 
+from .device_evidence import Correctable
 from .errors import DeviceError, MisuseError
-from .inputs import as_device, as_problems, check_free, load_checkpoint, warned
+from .inputs import as_device, as_problems, check_free, check_positive, load_checkpoint, warned
 from .results import Evaluation, Written
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.predictor.model import Model
+
+    from .calibration import Calibrated, OnTurn
 
 
 def _only(data: Dataset, device: str | None) -> Dataset:
@@ -68,7 +72,7 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
 
 
 def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehearse: str | Path | None = None,
-            epochs: int | None = None, extra: int | None = None, seed: int = 0, scratch: bool = True,
+            epochs: int | None = None, extra: int | None = None, seed: int = 0, scratch: bool = False,
             force: bool = False, progress: Callable[[Any], None] | None = None) -> Written:
     """Adapt a checkpoint to new records without forgetting the old ones, and save the result as another checkpoint.
 
@@ -87,6 +91,44 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     _check_learns(model, old, checkpoint, rehearse)
     adapted, report = model.retrain(new, old, TrainingRequest(epochs, extra, seed=seed), scratch, progress)
     return Written(adapted.save(out), report)
+
+
+def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, problems: object = None,
+              checkpoint: str | Path | None = None, journal: str | Path | None = None, seed: int = 0,
+              progress: OnTurn | None = None) -> Calibrated:
+    """Measure probes on a device, chosen where the model is unsure; later predictions are corrected by them at once.
+
+    `problems` are several problems or the name of a set (None: some of every kind). `checkpoint` is the model whose
+    doubts choose the probes (None: the shipped one for the device). Every probe is in the journal as soon as it is
+    measured; the same call again continues. Raises MisuseError for wrong arguments, InterruptedTuning on Ctrl-C.
+    """
+    from seqtune.data.journal import Journal
+    from seqtune.kernels.problem_sets.probes import probes
+    from seqtune.kernels.registry import can_run
+    from seqtune.predictor.model import UNTRAINED, answers_for
+    from seqtune.tuner.backends import discovery
+    from seqtune.tuner.measuring.runner import Runner
+
+    from . import calibration
+
+    check_positive("seconds", seconds)
+    if seed < 0:
+        raise MisuseError(f"seed={seed}; it must not be negative")
+    target = as_device(device)
+    name = answers_for(target.backend) if checkpoint is None else checkpoint
+    model = None if name in UNTRAINED else load_checkpoint(name)
+    if not isinstance(model, Correctable) or model.ranker is None or target.backend not in model.backends:
+        raise MisuseError(f"the predictor {name} has no trees for {target.backend} devices that measurements could "
+                          "correct; `seqtune tune` measures there")
+    if not can_run(target.backend):
+        raise MisuseError(f"kernels of {target.backend} cannot be run here, so there is nothing to measure")
+    wanted = probes() if problems is None else as_problems(problems)
+    discovery.check_present(target)
+    with Journal(journal) as records, Runner(target) as runner:
+        count, fit = calibration.calibrate(wanted, target, model.ranker, records, runner, seconds, seed,
+                                            progress or (lambda turn: None))
+        return calibration.Calibrated(
+            target, records.path, count, fit.measurements, fit.problems, fit.before, fit.after)
 
 
 def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str | None = None,

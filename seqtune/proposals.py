@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from seqtune.predictor.model import UNTRAINED, answers_for, untrained_predictor
 from seqtune.predictor.networks.threads import one_thread
 
+from .device_evidence import Correctable, DeviceEvidence
 from .errors import CheckpointError
 from .inputs import load_checkpoint
 
@@ -43,16 +44,20 @@ def predictor_for(device: Device, name: str | Path) -> TaskPredictor:
     return model
 
 
-def propose(task: Task, name: str | Path, top: int) -> dict[Configuration, Candidate]:
+def propose(task: Task, name: str | Path, top: int,
+            evidence: DeviceEvidence | None = None) -> dict[Configuration, Candidate]:
     """Propose up to `top` configurations as candidates, the most probable first.
 
-    `name` is that of a checkpoint or of an untrained predictor. Raises CheckpointError if it does not fit the task's
-    kernels or backend.
+    `name` is that of a checkpoint or of an untrained predictor; `evidence` is that of the task's device, for the same
+    checkpoint. Raises CheckpointError if it does not fit the task's kernels or backend.
     """
     predictor = predictor_for(task.device, name)
     predictor.check_kernels(task.kernels)
     with one_thread() if "torch" in sys.modules else contextlib.nullcontext():  # others do not need torch
-        (candidates,) = predictor.propose([task], top)
+        if evidence is None or not isinstance(predictor, Correctable):
+            (candidates,) = predictor.propose([task], top)
+        else:
+            (candidates,) = predictor.propose([task], top, evidence.correction)
     return {candidate.configuration: candidate for candidate in candidates}
 
 

@@ -106,6 +106,7 @@ class Prediction:
     unverified: str = ""  # why a verification that was asked for was not made
     explanation: Explanation | None = None  # of the first candidate, if asked for
     fell_back: bool = False  # whether the safe default answers because the confidence was below `min_confidence`
+    evidence: int = 0  # measurements of this device in the journal that corrected the proposals
 
     def __repr__(self) -> str:
         return f"<Prediction of {self.problem.brief()} on {self.device.name}: {self.conclusion()}>"
@@ -122,6 +123,13 @@ class Prediction:
         if self.loaded:
             text += " (measured while other work had much of the machine; measure again when it is quiet)"
         return text + (" (from the journal)" if self.cached else "")
+
+    def remarks(self) -> list[str]:
+        """Lines about what the answer rests on, where there is something to know."""
+        remarks = {f"predictor {self.predictor}: {self.note}": self.note,
+                   f"not verified: {self.unverified}": self.unverified,
+                   f"corrected by {self.evidence} measurements of this device": self.evidence}
+        return [text for text, reason in remarks.items() if reason]
 
     @property
     def configuration(self) -> Configuration:
@@ -149,6 +157,8 @@ class Prediction:
             fields["note"] = self.note
         if self.unverified:
             fields["unverified"] = self.unverified
+        if self.evidence:
+            fields["evidence"] = self.evidence
         if self.verified:
             fields |= {"speedup": self.speedup, "significant": self.significant, "cached": self.cached,
                        "loaded": self.loaded, "budget_seconds": self.budget_seconds,

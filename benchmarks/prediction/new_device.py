@@ -232,7 +232,7 @@ def run(given: argparse.Namespace) -> None:
     checkpoint, training = first(given, split, options)
     adapting = replace(RETRAINING, seed=given.seed, threads=given.threads,
                        epochs=given.retrain_epochs or RETRAINING.epochs)
-    after, report = retrain(checkpoint, split.new, split.old, adapting, progress)
+    after, report = retrain(checkpoint, split.new, split.old, adapting, progress, scratch=True)
     if report["interrupted"]:
         raise SeqtuneError("the retraining was interrupted; run the command again")
     after.save(given.work / f"with-{_plain(given.device)}")

@@ -42,7 +42,7 @@ MAX_REPEATS = 4  # repeats of new examples in an epoch, to have about as many ne
 
 
 def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: TrainingOptions = RETRAINING,
-            on_progress: OnProgress | None = None, scratch: bool = True) -> tuple[Checkpoint, dict[str, Any]]:
+            on_progress: OnProgress | None = None, scratch: bool = False) -> tuple[Checkpoint, dict[str, Any]]:
     """Adapt a checkpoint to new records; return the new checkpoint and a report that JSON can hold.
 
     The report has the shares on held-out problems of the new and of the old records, before and after. With `scratch`

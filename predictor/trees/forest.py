@@ -63,8 +63,8 @@ class Forest:
         value[left == 0] = value[left == 0].astype(np.float16)
         return cls(classes, np.array(roots[:-1], np.int32), feature, value, left)
 
-    def margins(self, rows: Floats) -> Floats:
-        """Score rows (row, feature): (row, class), before the softmax and up to a constant in each row."""
+    def leaves(self, rows: Floats) -> NDArray[np.int64]:
+        """The index of the leaf node that each row (row, feature) reaches in each tree: (row, tree)."""
         following, threshold = self._descent
         values = np.ascontiguousarray(rows).ravel()
         first = np.arange(len(rows))[:, None] * rows.shape[1]  # index of a row's first value
@@ -74,8 +74,20 @@ class Forest:
                                         dtype=np.int64)
             if np.array_equal(before, node):
                 break
-        margins: Floats = self.value[node].reshape(len(rows), -1, self.classes).sum(axis=1)
+        return node
+
+    def margins(self, rows: Floats) -> Floats:
+        """Score rows (row, feature): (row, class), before the softmax and up to a constant in each row."""
+        margins: Floats = self.value[self.leaves(rows)].reshape(len(rows), -1, self.classes).sum(axis=1)
         return margins
+
+    def thinned(self, step: int) -> Forest:
+        """Every `step`-th tree as a forest of its own, for one class."""
+        ends = np.append(self.roots[1:], len(self.value))[::step]
+        kept = [np.arange(begin, end) for begin, end in zip(self.roots[::step].tolist(), ends.tolist(), strict=True)]
+        nodes = np.concatenate(kept)
+        roots = np.cumsum([0, *map(len, kept)])[:-1].astype(np.int32)
+        return Forest(1, roots, self.feature[nodes], self.value[nodes], self.left[nodes])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays for `read`. Trees must have a depth of at most seven."""

@@ -81,6 +81,8 @@ def predict(
     seconds: Annotated[float, typer.Option("--seconds", help="Time budget of --verify.")] = SECONDS,
     cache: Annotated[bool, typer.Option(
         "--cache/--no-cache", help="Answer from an earlier verification in the journal.")] = True,
+    evidence: Annotated[bool, typer.Option(
+        "--evidence/--no-evidence", help="Correct the proposals by the journal's measurements of this device.")] = True,
     min_confidence: Annotated[float | None, typer.Option(
         "--min-confidence", metavar="SHARE", show_default=False,
         help="Unless the first proposal is expected to reach this share of the best speed (0.95), answer with the safe "
@@ -118,7 +120,7 @@ def predict(
     with progress.spinner() as say:
         prediction = api.predict(
             problem, device, top=top or 5, verify=verify, seconds=seconds, cache=cache, checkpoint=checkpoint,
-            journal=journal, min_confidence=min_confidence, explain=explain, progress=say)
+            journal=journal, evidence=evidence, min_confidence=min_confidence, explain=explain, progress=say)
     answer(prediction.to_json()) if as_json else tables.prediction(prediction)
     if prediction.explanation is not None and not as_json:
         from .explanation_tables import explanation

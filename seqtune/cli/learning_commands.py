@@ -7,8 +7,23 @@ from typing import Annotated
 
 import typer
 
-from .application import AsJson, Checkpoint, Epochs, Extra, Force, Seed, answer, app
-from .arguments import evaluated, numbers, parts
+from seqtune.tuner.measuring.budget import CALIBRATION
+
+from .application import (
+    PROBLEM_WORDS,
+    AsJson,
+    Checkpoint,
+    DeviceName,
+    Epochs,
+    Extra,
+    Force,
+    JournalPath,
+    Seed,
+    Words,
+    answer,
+    app,
+)
+from .arguments import evaluated, numbers, parts, several_problems
 
 
 @app.command(epilog="Example: seqtune train records.parquet --out my-checkpoint --seed 1")
@@ -44,7 +59,8 @@ def retrain(
         "--rehearse", show_default=False,
         help="Old records that must not be forgotten.  [default: the shipped ones]")] = None,
     scratch: Annotated[bool, typer.Option(
-        "--scratch/--no-scratch", help="Also train a model from scratch on the new records, for comparison.")] = True,
+        "--scratch/--no-scratch",
+        help="Also train a model from scratch on the new records, for comparison: doubles the time.")] = False,
     epochs: Epochs = None,
     extra: Extra = None,
     seed: Seed = 0,
@@ -58,6 +74,30 @@ def retrain(
     report = api.retrain(checkpoint, data, out, rehearse=rehearse, epochs=epochs, extra=extra, seed=seed,
                          scratch=scratch, force=force, progress=progress.epoch)
     answer(report.to_json()) if as_json else tables.report(report.to_json())
+
+
+@app.command(context_settings=PROBLEM_WORDS, epilog="Example: seqtune calibrate --device llvm:0")
+def calibrate(
+    words: Words = None,
+    problems: Annotated[str | None, typer.Option(
+        "--problems", metavar="SET_OR_FILE", show_default=False,
+        help="A named set (resnet18, ...), a CSV, or a text file.  [default: some problems of every kind]")] = None,
+    device: DeviceName = "llvm:0",
+    seconds: Annotated[float, typer.Option("--seconds", help="Time budget.")] = CALIBRATION,
+    checkpoint: Checkpoint = None,
+    journal: JournalPath = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Measure where the model is unsure of this device; all later predictions for it are corrected at once."""
+    from .. import api
+    from . import progress
+
+    wanted = several_problems(words, problems) if words or problems else None
+    with progress.spinner() as say:
+        result = api.calibrate(device, seconds=seconds, problems=wanted, checkpoint=checkpoint, journal=journal,
+                               seed=seed, progress=lambda turn: say(turn.text))
+    answer(result.to_json()) if as_json else print(result.conclusion())
 
 
 @app.command(epilog="Example: seqtune evaluate --methods seqtune,trees,random --json; "

@@ -127,10 +127,8 @@ def prediction(answer: Prediction) -> None:
     _out.print(table)
     if answer.confidence is not None:
         _out.print(f"the first proposal: {answer.confidence}")
-    if answer.note:
-        _out.print(f"predictor {answer.predictor}: {answer.note}", markup=False, soft_wrap=True)
-    if answer.unverified:
-        _out.print(f"not verified: {answer.unverified}", markup=False, soft_wrap=True)
+    for remark in answer.remarks():
+        _out.print(remark, markup=False, soft_wrap=True)
     if measured:
         _out.print(f"winner: {answer.conclusion()}", markup=False, soft_wrap=True)
         took, given = answer.elapsed_seconds, answer.budget_seconds

@@ -241,6 +241,6 @@ def test_a_training_from_scratch_leaves_out_the_same_problems() -> None:
 def test_retraining_is_shown_beside_training_from_scratch() -> None:
     new = data(8, held_out=2, sampled=60, devices=(MIDDLE,), seed=3)
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
-    _, report = retrain(old, new, DATA, replace(QUICK, epochs=1, validation=0.0))
+    _, report = retrain(old, new, DATA, replace(QUICK, epochs=1, validation=0.0), scratch=True)
     assert set(report["new"]) == {"before", "after", "scratch"}
     assert set(report["old"]) == {"before", "after"}

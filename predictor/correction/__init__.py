@@ -1,0 +1,1 @@
+"""Corrections of predictions by what was measured on the device."""

@@ -1,0 +1,165 @@
+"""DeviceEvidence: what the journal knows of this device, as corrections of a checkpoint's proposals.
+
+A fitted correction is kept in the user's cache folder, under a name that holds all that it depends on: the trees, the
+device and the state of the journal. So only the first prediction after a measurement fits it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from zipfile import BadZipFile
+
+import numpy as np
+
+from seqtune.kernels.device import Device
+from seqtune.kernels.files import read_bounded, replacing
+from seqtune.kernels.task import Floats, Task
+
+from .errors import FormatError, SeqtuneError
+from .inputs import warned
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from seqtune.predictor.candidate import Candidate
+    from seqtune.predictor.correction.correction import Correction
+    from seqtune.predictor.times.proposing import Evidence
+    from seqtune.predictor.trees.ranker import Ranker
+
+VERSION = 1  # of the correction's mathematics; a cached fit of another version is not used
+LARGEST_FILE = 20_000_000  # bytes of a cached correction
+KEPT_FILES = 8  # cached corrections; the oldest ones are deleted
+_known: dict[tuple[object, ...], DeviceEvidence | None] = {}  # of this process, the latest only
+
+
+@runtime_checkable
+class Correctable(Protocol):
+    """A model whose proposals evidence of a device can correct."""
+
+    ranker: Ranker | None
+
+    def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:
+        """Propose configurations of each task, corrected by evidence."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceEvidence:
+    """A correction and the number of measurements of the device that it rests on."""
+
+    correction: Correction
+    measurements: int
+
+
+def device_evidence(model: object, device: Device, journal: str | Path | None,
+                    verified: bool = True) -> DeviceEvidence | None:
+    """The evidence of a device in a journal (None: the default one); None if there is none or the model takes none.
+
+    Without `verified`, verifications do not count: what is verified must not depend on earlier verifications, or the
+    same command would measure again and again. A default journal that cannot be read is not used, with a warning; one
+    that was named raises FormatError or SeqtuneError.
+    """
+    from seqtune.data.journal import default_path
+
+    path = default_path() if journal is None else Path(journal)
+    if not isinstance(model, Correctable) or model.ranker is None or not (path.is_file() and path.stat().st_size):
+        return None
+    key = (str(path), _stamp(path), device, id(model.ranker), verified)
+    if key not in _known:
+        try:
+            evidence = _read(model.ranker, device, path, verified)
+        except SeqtuneError as error:
+            if journal is not None:
+                raise
+            warned(f"the proposals are not corrected by earlier measurements: {error}")
+            evidence = None
+        _known.clear()
+        _known[key] = evidence
+    return _known[key]
+
+
+def _read(ranker: Ranker, device: Device, path: Path, verified: bool) -> DeviceEvidence | None:
+    from seqtune.data.device_times import device_times, own_times
+    from seqtune.data.journal import Journal
+    from seqtune.predictor.correction.correction import LEAST_ROWS, MAX_ROWS, Correction
+
+    known: dict[str, Floats | None] = {}
+
+    def own(task: Task) -> Floats | None:
+        if task.problem.key not in known:
+            with Journal(path) as opened:
+                known[task.problem.key] = own_times(opened, task, verified)
+        times = known[task.problem.key]
+        return times if times is not None and len(times) == len(task) else None
+
+    with Journal(path) as records:
+        state = records.state(device.key)
+        if not any(state):
+            return None
+        name = _digest(ranker, device, path, state, verified)
+        kept = _load(name)
+        if kept is not None:
+            arrays, measurements = kept
+            with suppress(FormatError):
+                return DeviceEvidence(Correction.of_arrays(ranker, arrays, own), measurements) if measurements else None
+        measured = device_times(records, device, MAX_ROWS // LEAST_ROWS, verified)
+    correction, _ = Correction.fit(ranker, measured, own)
+    measurements = sum(int(np.isfinite(task.seconds).sum()) for task in measured)
+    _keep(name, correction.arrays(), measurements)
+    return DeviceEvidence(correction, measurements) if measurements else None
+
+
+def _stamp(path: Path) -> tuple[object, ...]:
+    """Numbers that change when the journal's file, or the log of its latest changes, does."""
+    stamps: list[int] = []
+    for file in (path, path.with_name(path.name + "-wal")):
+        with suppress(OSError):
+            status = file.stat()
+            stamps += [status.st_mtime_ns, status.st_size]
+    return tuple(stamps)
+
+
+def _digest(ranker: Ranker, device: Device, path: Path, state: tuple[int, ...], verified: bool) -> str:
+    from seqtune.kernels.registry import KERNELS, kernel
+
+    versions = {name: kernel(name).version for name in KERNELS if name in ranker.forests}
+    content = json.dumps([VERSION, ranker.listed, device.to_json(), str(path.resolve()), state, verified, versions])
+    digest = hashlib.sha256(content.encode())
+    for name, forests in sorted(ranker.forests.items()):
+        for forest in forests:
+            digest.update(name.encode() + forest.value.tobytes())
+    return digest.hexdigest()[:32]
+
+
+def _folder() -> Path:
+    from platformdirs import user_cache_dir
+
+    return Path(user_cache_dir("seqtune")) / "corrections"
+
+
+def _load(name: str) -> tuple[dict[str, np.ndarray], int] | None:
+    """The arrays of a cached correction and its number of measurements; None if it is missing or damaged."""
+    with suppress(FormatError, OSError, ValueError, KeyError, TypeError, BadZipFile):
+        content = io.BytesIO(read_bounded(_folder() / f"{name}.npz", LARGEST_FILE))
+        with np.load(content, allow_pickle=False) as arrays:
+            loaded = {key: arrays[key] for key in arrays.files}
+        count = int(loaded.pop("measurements"))
+        return {key: values.astype(np.float32) for key, values in loaded.items()}, count
+    return None
+
+
+def _keep(name: str, arrays: dict[str, np.ndarray], measurements: int) -> None:
+    """Cache a correction, if the folder can be written."""
+    with suppress(OSError, SeqtuneError):
+        folder = _folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(folder / f"{name}.npz") as scratch, scratch.open("wb") as file:
+            np.savez(file, measurements=np.array(measurements), **arrays)  # type: ignore[arg-type]
+        for old in sorted(folder.glob("*.npz"), key=lambda file: -file.stat().st_mtime)[KEPT_FILES:]:
+            old.unlink()
