@@ -127,7 +127,7 @@ def evidence_journal(path: Path, device: Device = MIDDLE) -> None:
 
 def checkpoint() -> Checkpoint:
     vocabulary = Vocabulary.build([DIRECT], [MIDDLE])
-    return Checkpoint.of(Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16), vocabulary, ranker=ranker())
+    return Checkpoint.of_model(Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16), vocabulary, ranker=ranker())
 
 
 @pytest.fixture
