@@ -127,7 +127,8 @@ def evidence_journal(path: Path, device: Device = MIDDLE) -> None:
 
 def checkpoint() -> Checkpoint:
     vocabulary = Vocabulary.build([DIRECT], [MIDDLE])
-    return Checkpoint.of_model(Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16), vocabulary, ranker=ranker())
+    translator = Translator.of(vocabulary, width=16, layers=1, heads=2, hidden=16)
+    return Checkpoint.of_model(translator, vocabulary, ranker=ranker())
 
 
 @pytest.fixture
