@@ -109,8 +109,10 @@ def judge(given: argparse.Namespace, device: Device, problems: Sequence[Problem]
     todo = [problem for problem in problems if problem.key not in judged.outcomes]
     if not todo:
         return 0
-    proposers = fitted(measured_tasks(read_dataset(None), held_out=False), Checkpoint.load(given.checkpoint), METHODS,
-                       _say)
+    data = read_dataset(None)
+    alike = data.rows["device"].isin(data.named(device.name))  # the baselines learn from devices of the same name only
+    training = measured_tasks(replace(data, rows=data.rows[alike]), held_out=False)
+    proposers = fitted(training, Checkpoint.load(given.checkpoint), METHODS, _say)
     with LiveContest(device, lambda step: None) as contest:
         for number, problem in enumerate(todo):
             if time.monotonic() >= until:
