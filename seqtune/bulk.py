@@ -19,6 +19,7 @@ from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.processes import one_thread_each
 
+from .device_evidence import device_evidence
 from .errors import KernelError, MisuseError, SeqtuneError
 from .inputs import as_device, as_problems
 from .proposals import predictor_for
@@ -65,11 +66,13 @@ class BulkAnswer:
 
 
 def predict_many(problems: object, device: Device | str = "llvm:0", top: int = 1, *, jobs: int = 1,
-                 checkpoint: str | Path | None = None, progress: Say = silent) -> Iterator[BulkAnswer]:
+                 checkpoint: str | Path | None = None, journal: str | Path | None = None, evidence: bool = True,
+                 progress: Say = silent) -> Iterator[BulkAnswer]:
     """Predict the `top` most promising configurations of many problems, in their order, each as soon as it is known.
 
     `problems` are several problems, or the name of a set; an answer to one that no kernel solves has a reason and no
-    candidates. `jobs` is the number of processes; a program that asks for more than one needs the usual guard
+    candidates. With `evidence`, the measurements of the device in the journal correct the proposals, as they do for one
+    problem. `jobs` is the number of processes; a program that asks for more than one needs the usual guard
     `if __name__ == "__main__"`. Raises MisuseError for wrong arguments.
     """
     from seqtune.predictor.model import answers_for
@@ -80,11 +83,14 @@ def predict_many(problems: object, device: Device | str = "llvm:0", top: int = 1
             raise MisuseError(f"{name}={count}; at least one is needed")
     device = as_device(device)
     predictor = answers_for(device.backend) if checkpoint is None else checkpoint
-    predictor_for(device, predictor)  # raises before the first answer
-    return _answers(wanted, device, predictor, top, jobs, progress)
+    model = predictor_for(device, predictor)
+    if evidence:
+        device_evidence(model, device, journal)  # like the line before, it raises before the first answer
+    run = partial(_answer, device=device, name=predictor, top=top, journal=journal, evidence=evidence)
+    return _answers(wanted, run, jobs, progress)
 
 
-def _answers(problems: Sequence[Problem], device: Device, name: str | Path, top: int, jobs: int,
+def _answers(problems: Sequence[Problem], answer: partial[list[BulkAnswer]], jobs: int,
              progress: Say) -> Iterator[BulkAnswer]:
     """Answer problems; equal problems are answered once and repeated. Raises CheckpointError and SeqtuneError."""
     distinct = list(dict.fromkeys(problems))
@@ -93,9 +99,9 @@ def _answers(problems: Sequence[Problem], device: Device, name: str | Path, top:
     waiting = iter(problems)
     problem = next(waiting, None)
     began = time.monotonic()
-    with _mapping(min(jobs, 1 + len(distinct) // FEW), partial(_answer, device=device, name=name, top=top)) as run:
+    with _mapping(min(jobs, 1 + len(distinct) // FEW), answer) as run:
         for batch in run(batches):
-            answers.update((answer.problem, answer) for answer in batch)
+            answers.update((answered.problem, answered) for answered in batch)
             rate = len(answers) / max(time.monotonic() - began, 1e-9)
             progress(f"predicted {len(answers)} of {len(distinct)} problems, {rate:.0f} per second")
             while problem is not None and problem in answers:
@@ -128,7 +134,8 @@ def _mapping(jobs: int, run: partial[list[BulkAnswer]]) -> Iterator[partial[Iter
             raise
 
 
-def _answer(problems: Sequence[Problem], device: Device, name: str | Path, top: int) -> list[BulkAnswer]:
+def _answer(problems: Sequence[Problem], device: Device, name: str | Path, top: int, journal: str | Path | None,
+            evidence: bool) -> list[BulkAnswer]:
     """The answers to one batch."""
     from seqtune.predictor.times.checkpoint import Checkpoint
 
@@ -141,7 +148,10 @@ def _answer(problems: Sequence[Problem], device: Device, name: str | Path, top: 
         except KernelError as error:
             answers[problem] = BulkAnswer(problem, device.name, (), str(error))
     predictor.check_kernels({kernel.name: kernel for _, task in tasks for kernel in task.kernels}.values())
-    propose = predictor.propose_together if isinstance(predictor, Checkpoint) else predictor.propose
-    for (problem, _), candidates in zip(tasks, propose([task for _, task in tasks], top), strict=True):
+    known = device_evidence(predictor, device, journal) if evidence else None
+    listed = [task for _, task in tasks]
+    proposed = (predictor.propose_together(listed, top, None if known is None else known.correction)
+                if isinstance(predictor, Checkpoint) else predictor.propose(listed, top))
+    for (problem, _), candidates in zip(tasks, proposed, strict=True):
         answers[problem] = BulkAnswer(problem, device.name, tuple(candidates))
     return [answers[problem] for problem in problems]

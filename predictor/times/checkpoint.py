@@ -160,9 +160,10 @@ class Checkpoint:
         proposer = self.proposer(evidence)
         return [proposer.candidates([task], count)[0] for task in tasks]
 
-    def propose_together(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+    def propose_together(self, tasks: Sequence[Task], count: int,
+                         evidence: Evidence | None = None) -> list[list[Candidate]]:
         """Propose as `propose` does, with one search for all tasks: the last digits of scores may differ."""
-        return self.proposer().candidates(tasks, count)
+        return self.proposer(evidence).candidates(tasks, count)
 
 
 def _weights(folder: CheckpointFolder[_About]) -> Tensors:

@@ -19,7 +19,8 @@ LARGEST_INPUT = 10_000_000  # characters that are read from stdin
 
 
 def predict_set(words: list[str] | None, problems: str, device: str, top: int, checkpoint: str | None,
-                out: Path | None, form: str | None, jobs: int | None, force: bool) -> int:
+                out: Path | None, form: str | None, jobs: int | None, force: bool, journal: str | Path | None = None,
+                evidence: bool = True) -> int:
     """Answer the problems of a set, a file or (-) stdin; return the exit code, which is 1 if one has no answer.
 
     Nothing is written before every problem is read and every argument checked. A file is written as a whole or not at
@@ -38,7 +39,8 @@ def predict_set(words: list[str] | None, problems: str, device: str, top: int, c
         check_free(out, force)
     wanted = _from_stdin() if problems == "-" and not words else several_problems(words, problems)
     with progress.spinner() as say:
-        answers = api.predict_many(wanted, device, top, jobs=jobs or processors(), checkpoint=checkpoint, progress=say)
+        answers = api.predict_many(wanted, device, top, jobs=jobs or processors(), checkpoint=checkpoint,
+                                   journal=journal, evidence=evidence, progress=say)
         missing = _write(answers, out, form)
     if missing:
         progress.note(f"no kernel solves {missing} of {len(wanted)} problems; the reason stands beside each")

@@ -110,10 +110,11 @@ def predict(
     if problems is not None:
         from .bulk_predictions import predict_set
 
-        if verify or as_json or explain or journal is not None or min_confidence is not None:
-            raise MisuseError("--verify, --journal, --explain, --min-confidence and --json are for one problem; the "
-                              "answers to --problems are lines")
-        raise typer.Exit(predict_set(words, problems, device, top or 1, checkpoint, out, form, jobs, force))
+        if verify or as_json or explain or min_confidence is not None:
+            raise MisuseError("--verify, --explain, --min-confidence and --json are for one problem; the answers to "
+                              "--problems are lines")
+        raise typer.Exit(predict_set(words, problems, device, top or 1, checkpoint, out, form, jobs, force, journal,
+                                     evidence))
     if (out, form, jobs, force) != (None, None, None, False):
         raise MisuseError("--out, --format, --jobs and --force are for many problems (--problems SET_OR_FILE)")
     problem = one_problem(words)
