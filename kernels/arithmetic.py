@@ -42,7 +42,8 @@ def largest(value: Any) -> float:
     if isinstance(value, np.ndarray):
         if value.size <= FEW:
             return float(max(map(abs, value.ravel().tolist()), default=0))
-        return max(float(value.max(initial=0)), -float(value.min(initial=0)))
+        return max(float(np.maximum.reduce(value, axis=None, initial=0)),
+                   -float(np.minimum.reduce(value, axis=None, initial=0)))
     magnitude: float = abs(value)
     return magnitude
 

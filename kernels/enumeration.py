@@ -47,6 +47,11 @@ def prefix_borders(kernel: Kernel, names: tuple[tuple[str, Any], ...]) -> Prefix
     return PrefixBorders(enumerate_rows(kernel, names))
 
 
+def _spread(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """The values broadcast to a shape, without NumPy's slow function where they have it."""
+    return values if values.shape == shape else np.broadcast_to(values, shape)
+
+
 class _Values(NamedTuple):
     """Values over the rows of a level: `values[indices]`, or `values` itself if `indices` is None."""
 
@@ -102,18 +107,20 @@ class _Prefixes:
         wanted.update(name for _, expression in derived for name in expression.names)
         columns: dict[str, Any] = {name: column[:, None] for name, column in self._gather(wanted).items()}
         columns[parameter.name] = values[None, :]
+        names: dict[str, Any] = {**self._names, **columns}
         for name, expression in derived:
-            columns[name] = np.asarray(expression({**self._names, **columns}))
+            names[name] = columns[name] = np.asarray(expression(names))
         remaining: tuple[NDArray[np.intp], ...] | None = None  # rows of the level above, and value indices; None: all
         shape = grid
         for number, constraint in enumerate(constraints):
-            keep = np.broadcast_to(np.asarray(constraint.expression({**self._names, **columns}), dtype=bool), shape)
+            keep = _spread(np.asarray(constraint.expression(names), dtype=bool), shape)
             if keep.all():
                 continue
             where = np.nonzero(keep)
             later = {name for following in constraints[number + 1:] for name in following.expression.names}
             later.update(name for name, _ in derived)
-            columns = {name: np.broadcast_to(columns[name], shape)[where] for name in later & set(columns)}
+            columns = {name: _spread(columns[name], shape)[where] for name in later & set(columns)}
+            names = {**self._names, **columns}
             remaining = where if remaining is None else (remaining[0][where], remaining[1][where])
             shape = remaining[0].shape
         if remaining is not None:
@@ -126,7 +133,7 @@ class _Prefixes:
         self._count, level = len(self._levels[-1][1]), len(self._levels)
         self._columns[parameter.name] = _Values(level, values, self._levels[-1][1])
         for name, _ in derived:
-            self._columns[name] = _Values(level, np.broadcast_to(columns[name], shape).ravel())
+            self._columns[name] = _Values(level, _spread(columns[name], shape).ravel())
 
     def _gather(self, wanted: set[str]) -> dict[str, NDArray[Any]]:
         """The wanted columns over the rows of the last level, by name."""

@@ -66,11 +66,16 @@ class Expression:
             self._evaluate, self._limit = _compiled(self._tree, self.text), _bound(self._tree)
         columns = [values.get(name) for name in self.names]
         mode = PLAIN
-        if any(isinstance(column, np.ndarray) for column in columns):
-            bounds = dict(zip(self.names, map(_size, columns), strict=True))
-            mode = SMALL if self._limit(bounds) < SAFE_BOUND else CHECKED
+        for column in columns:
+            if isinstance(column, np.ndarray):
+                small = self._limit(dict(zip(self.names, map(_size, columns), strict=True))) < SAFE_BOUND
+                mode = SMALL if small else CHECKED
+                break
         try:
-            with np.errstate(all="ignore"):
+            if mode == CHECKED:  # small integers and their quotients cause no warnings
+                with np.errstate(all="ignore"):
+                    value = self._evaluate(values, mode)
+            else:
                 value = self._evaluate(values, mode)
         except (TypeError, ValueError, ArithmeticError) as error:  # for example, arithmetic on words
             raise ExpressionError(f"cannot evaluate {self.text[:80]!r}: {str(error)[:120]}") from None

@@ -32,6 +32,7 @@ KERNELS: dict[str, str] = {
     "triton.fused_moe": "seqtune.kernels.triton.fused_moe:KERNEL",
     "triton.scaled_gemm": "seqtune.kernels.triton.scaled_gemm:KERNEL",
 }
+OWN = ("llvm", "opencl", "cuda", "triton")  # libraries whose families run on the backend of the same name, no other
 # Tables of foreign kernel families, which can be looked up but are not in KERNELS: backend -> their table.
 FOREIGN = {"miopen": "seqtune.kernels.miopen.solver:KERNELS"}
 
@@ -39,10 +40,20 @@ FOREIGN = {"miopen": "seqtune.kernels.miopen.solver:KERNELS"}
 def table(backend: str) -> Mapping[str, str]:
     """The kernel families that run on a backend: name -> `module:attribute`."""
     if backend not in FOREIGN:
-        return {name: reference for name, reference in KERNELS.items() if backend in _family(reference).backends}
+        return {name: reference for name, reference in KERNELS.items()
+                if _may_run(name, backend) and backend in _family(reference).backends}
     families = resolve(FOREIGN[backend])
     assert isinstance(families, Mapping)
     return families
+
+
+def _may_run(name: str, backend: str) -> bool:
+    """Whether a family may run on a backend; the families of our own libraries run on theirs alone, others anywhere.
+
+    So a look-up imports no family of another of our backends.
+    """
+    library = name.partition(".")[0]
+    return library == backend or library not in OWN
 
 
 def kernel(name: str) -> Kernel:
@@ -72,8 +83,8 @@ def _family(reference: str) -> Kernel:
 
 def can_run(backend: str) -> bool:
     """Whether a kernel family of the backend has an implementation; foreign libraries are predicted for only."""
-    return any(_family(reference).implementation is not None for reference in KERNELS.values()
-               if backend in _family(reference).backends)
+    return any(_family(reference).implementation is not None for name, reference in KERNELS.items()
+               if _may_run(name, backend) and backend in _family(reference).backends)
 
 
 def can_compile(device: Device) -> bool:

@@ -231,7 +231,8 @@ class SearchSpace:
                 values[parameter.name] = column_of(parameter)[self.rows[rows, column]]
         for name, expression in expressions:
             values[name] = expression(values)
-        return {name: np.broadcast_to(np.asarray(values[name]), len(rows)) for name in names}
+        return {name: value if isinstance(value := values[name], np.ndarray) and value.shape == rows.shape
+                else np.broadcast_to(np.asarray(value), rows.shape) for name in names}
 
 
 def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | None = None) -> tuple[SearchSpace, ...]:

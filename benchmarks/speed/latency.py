@@ -9,6 +9,7 @@ threads that are awake; the second row has the dispatch to the threads in additi
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from typing import Any
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
 from benchmarks.common.program import positive, run_program
 from benchmarks.common.report import machine, markdown
+from benchmarks.speed.prediction_parts import bulk, cold_parts, parts_tables, warm_parts
 from seqtune.errors import KernelError, SeqtuneError
 
 PROBLEM = "conv2d n=1 c=64 h=56 w=56 k=64 r=3 s=3 pad=1"
@@ -54,15 +56,12 @@ def cold(checkpoint: str, device: str, times: int) -> dict[str, float]:
 
 def warm(checkpoint: str, names: list[str], count: int) -> list[dict[str, Any]]:
     """Make a row for each device: milliseconds of new problems, and of the same problems again."""
-    import torch
-
     from seqtune.inputs import load_checkpoint
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.problem_sets.sampler import sample_problems
     from seqtune.kernels.task import Task
     from seqtune.tuner.backends.discovery import find
 
-    torch.set_num_threads(1)
     loaded = load_checkpoint(checkpoint)
     products = max(1, count // 5)
     problems = sample_problems("conv2d", WARM_UP, SEED) + sample_problems("gemm", WARM_UP, SEED)
@@ -131,7 +130,7 @@ def timed(answer: Callable[[Any], None], problem: Any) -> float | None:
 
 
 def tables(rows: list[dict[str, Any]], starts: dict[str, float], dispatch: dict[str, float]) -> str:
-    """Make the three tables."""
+    """Make the tables of whole predictions, programs and calls."""
     lines = [[row["device"], str(row["new"]["problems"]), *(f"{row[which][value]:.1f}" for which in ("new", "again")
                                                            for value in ("median_ms", "p90_ms"))] for row in rows]
     header = ["device", "problems", "new: median, ms", "p90", "again: median, ms", "p90"]
@@ -149,9 +148,11 @@ def page(results: Results) -> Page:
         f"A prediction of {results['beam']} configurations for a new problem takes {min(medians):.0f} to "
         f"{max(medians):.0f} ms in a running process.",
         "python -m benchmarks.latency --out docs",
-        tables(results["warm"], results["cold_seconds"], results["call_microseconds"]), measured_on(results),
+        "\n\n".join([tables(results["warm"], results["cold_seconds"], results["call_microseconds"]),
+                     *parts_tables(results)]), measured_on(results),
         "The problems are sampled at random, and predictions use one thread. `new`: problems whose search space has to "
-        "be enumerated; `again`: the same problems a second time. The beam is 32 wide, so that the boosted trees can "
+        "be enumerated; `again`: the same problems a second time. "
+        f"The beam is {results.get('width', 32)} wide, so that the boosted trees can "
         "choose from it. `cold`: whole programs, each in a new process. `a call` is a kernel with almost no work, "
         "called from Python.",
         ("Each problem was asked once; the columns are medians and 90th percentiles over the problems. Of the new "
@@ -167,6 +168,7 @@ def main() -> None:
     parser.add_argument("--problems", type=positive, default=100,
                         help="number of sampled problems, a fifth of them matrix products")
     parser.add_argument("--times", type=positive, default=5, help="number of new processes of each kind")
+    parser.add_argument("--bulk", type=positive, default=2000, help="number of problems that are answered in bulk")
     given = parser.parse_args()
     run_program("latency", lambda: run(given))
 
@@ -174,7 +176,11 @@ def main() -> None:
 def run(given: argparse.Namespace) -> None:
     """Measure and write the results."""
     check_ready(given.out)
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read when NumPy is loaded; new processes inherit it
     from seqtune.inputs import load_checkpoint
+    from seqtune.kernels.problem_sets.sampler import sample_problems
+    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.trees.ranker import PROPOSALS
     from seqtune.tuner.backends.discovery import devices, find
 
     words = load_checkpoint(given.checkpoint).vocabulary.words
@@ -184,8 +190,14 @@ def run(given: argparse.Namespace) -> None:
     starts = cold(given.checkpoint, names[0], given.times)
     dispatch = calls(20 * given.times + 1)
     rows = warm(given.checkpoint, names, given.problems)
+    first, problems = find(names[0]), sample_problems("conv2d", given.problems, SEED + 2)
+    model = load_checkpoint(given.checkpoint)
     results = {"machine": machine([find(name) for name in names]), "beam": BEAM, "warm": rows, "cold_seconds": starts,
-             "call_microseconds": dispatch}
+             "call_microseconds": dispatch, "width": PROPOSALS,
+             "cold_parts": cold_parts(given.checkpoint, names[0], PROBLEM, given.times),
+             "bulk": bulk(given.checkpoint, first, sample_problems("conv2d", given.bulk, SEED + 3))}
+    if isinstance(model, Checkpoint):
+        results["warm_parts"] = [warm_parts(model, find(name), problems, BEAM) for name in names]
     written = page(results)
     print(f"{written.tables}\n\n{written.measured}")
     publish(given.out, page, results)

@@ -42,13 +42,20 @@ class ResolvedByRow:
         Each prefix that ends with that word is given by a row that has it.
         """
         wanted = self._by_column.get(column)
-        if wanted is None:
-            return
+        if wanted is not None:
+            indices, values = self._computed(wanted, rows)
+            quantities[:, indices] = values
+
+    def complete(self, rows: NDArray[np.int64]) -> tuple[list[int], Quantities]:
+        """All quantities of whole configurations, (row, quantity), and the index of each among the vocabulary's."""
+        return self._computed({name: index for wanted in self._by_column.values() for name, index in wanted.items()},
+                              rows)
+
+    def _computed(self, wanted: dict[str, int], rows: NDArray[np.int64]) -> tuple[list[int], Quantities]:
         columns = self._space.derived_columns(tuple(wanted), rows)
         numeric = [name for name, values in columns.items() if values.dtype.kind in "biuf"]
-        if numeric:
-            sizes = np.stack([columns[name].astype(np.float64) for name in numeric], axis=1)
-            quantities[:, [wanted[name] for name in numeric]] = _rounded_log2(sizes)
+        sizes = np.array([columns[name] for name in numeric], np.float64).reshape(len(numeric), len(rows)).T
+        return [wanted[name] for name in numeric], _rounded_log2(sizes).astype(np.float32)
 
 
 @lru_cache(maxsize=512)

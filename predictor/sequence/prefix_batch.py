@@ -74,7 +74,7 @@ class BatchGrammar:
 
     def follow(self, prefixes: Prefixes, column: int) -> Longer:
         """The longer prefixes that the values of the parameters in `column` make; no prefix may be complete."""
-        starts = np.flatnonzero(np.diff(prefixes.space, prepend=-1))
+        starts = _starts(prefixes.space)
         parts = []
         for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(prefixes.space)], strict=True):
             number = int(prefixes.space[start])
@@ -93,6 +93,13 @@ class BatchGrammar:
 def first_of_each(order: NDArray[np.int64], group: Numbers, width: int) -> NDArray[np.int64]:
     """The first `width` indices of each group in an order that is sorted by group."""
     groups = group[order]
-    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    starts = _starts(groups)
+    if len(starts) == 1:
+        return order[:width]
     rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
     return order[rank < width]
+
+
+def _starts(groups: Numbers) -> Numbers:
+    """The indices at which a new group begins in an array that is not empty."""
+    return np.concatenate([[0], np.flatnonzero(groups[1:] != groups[:-1]) + 1])

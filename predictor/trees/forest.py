@@ -40,16 +40,21 @@ class Forest:
     left: NDArray[np.uint16]  # (node,) 0 at a leaf
 
     @cached_property
-    def _descent(self) -> tuple[NDArray[np.int32], Floats]:
-        """The index of each node's left child and the threshold from which rows go to the right child.
+    def _descent(self) -> tuple[NDArray[np.int64], Floats, NDArray[np.int64], int]:
+        """The left child, threshold and feature of each node, and the depth: the most steps from a root to a leaf.
 
-        A leaf is its own child, with a threshold of NaN, so a descent stays there.
+        Rows go to the right child from the threshold on. A leaf is its own child, with a threshold of NaN, so a descent
+        stays there.
         """
-        index = np.arange(len(self.value), dtype=np.int32)
+        index = np.arange(len(self.value), dtype=np.int64)
         tree = np.repeat(self.roots, np.diff(np.append(self.roots, len(index))))
         inner = self.left > 0
-        return (np.where(inner, tree + self.left.astype(np.int32), index),
-                np.where(inner, self.value, np.float32(np.nan)))
+        following = np.where(inner, tree + self.left.astype(np.int64), index)
+        depth, nodes = 0, self.roots.astype(np.int64)
+        while depth < MAX_DEPTH and len(nodes := nodes[inner[nodes]]):
+            depth += 1
+            nodes = np.unique(np.concatenate([following[nodes], following[nodes] + 1]))
+        return following, np.where(inner, self.value, np.float32(np.nan)), self.feature.astype(np.int64), depth
 
     @classmethod
     def of(cls, booster: Any, classes: int) -> Forest:
@@ -65,20 +70,19 @@ class Forest:
 
     def leaves(self, rows: Floats) -> NDArray[np.int64]:
         """The index of the leaf node that each row (row, feature) reaches in each tree: (row, tree)."""
-        following, threshold = self._descent
+        following, threshold, feature, depth = self._descent
         values = np.ascontiguousarray(rows).ravel()
         first = np.arange(len(rows))[:, None] * rows.shape[1]  # index of a row's first value
-        node = np.broadcast_to(self.roots.astype(np.int64), (len(rows), len(self.roots)))
-        for _ in range(MAX_DEPTH):
-            before, node = node, np.add(following[node], values[first + self.feature[node]] >= threshold[node],
-                                        dtype=np.int64)
-            if np.array_equal(before, node):
-                break
+        node = np.repeat(self.roots.astype(np.int64)[None], len(rows), axis=0)
+        for _ in range(depth):
+            above = values.take(feature.take(node) + first) >= threshold.take(node)
+            node = following.take(node)
+            node += above
         return node
 
     def margins(self, rows: Floats) -> Floats:
         """Score rows (row, feature): (row, class), before the softmax and up to a constant in each row."""
-        margins: Floats = self.value[self.leaves(rows)].reshape(len(rows), -1, self.classes).sum(axis=1)
+        margins: Floats = self.value.take(self.leaves(rows)).reshape(len(rows), -1, self.classes).sum(axis=1)
         return margins
 
     def thinned(self, step: int) -> Forest:

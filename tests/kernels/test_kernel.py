@@ -92,6 +92,11 @@ def test_a_family_is_offered_on_every_backend_that_it_names(monkeypatch: pytest.
     assert BOTH.name not in registry.table("another")
 
 
+def test_families_of_our_own_libraries_run_on_their_backend_alone() -> None:
+    own = [name for name in registry.KERNELS if name.partition(".")[0] in registry.OWN]
+    assert {name: registry.kernel(name).backends for name in own} == {name: (name.partition(".")[0],) for name in own}
+
+
 @pytest.mark.parametrize("reference", registry.KERNELS.values(), ids=registry.KERNELS)
 def test_every_family_is_declared_in_the_same_order(reference: str) -> None:
     module = importlib.import_module(reference.partition(":")[0])

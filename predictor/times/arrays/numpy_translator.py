@@ -58,8 +58,8 @@ class NumpyDecoding:
         """The state in which hypothesis i is the old hypothesis `after[i]`."""
         if len(after) == len(self.owners) and (after[:-1] < after[1:]).all():  # each has one successor: all as before
             return self
-        return replace(self, owners=self.owners[after], past=self.past[:, after], waiting=self.waiting[after],
-                       sums=self.sums[after], resolved=self.resolved[after])
+        return NumpyDecoding(self.memory, self.owners[after], self.past[:, after], self.waiting[after],
+                             self.sums[after], self.resolved[after])
 
 
 class NumpyTranslator:
@@ -75,7 +75,7 @@ class NumpyTranslator:
         self._pairs = first.joined(*rest).after(tensors, "encoded")
         self._gain = tensors["encoded.weight"] * np.float32(math.sqrt(size.width))
         self._offset = tensors["encoded.bias"]
-        self._last: tuple[tuple[Problem, Device], SourceMemory] | None = None  # the query that was encoded last
+        self._last: dict[tuple[Problem, Device], tuple[Floats, Floats]] = {}  # vectors and means of the last queries
         self._position = centred(tensors["position.weight"])
         self._quantity = tensors["settled.quantity"]
         self._read_resolved = Linear.of(tensors, "settled.read")
@@ -105,8 +105,9 @@ class NumpyTranslator:
         vectors = state.memory.vectors[state.owners, words.words]
         sums = self._resolve(words.resolved, state.resolved, state.sums)
         read = vectors + self._read_resolved(gelu(sums + vectors))
-        state = replace(state, waiting=np.concatenate([state.waiting, centred(read)[:, None]], axis=1), sums=sums,
-                        resolved=~np.isnan(words.resolved))
+        state = NumpyDecoding(state.memory, state.owners, state.past,
+                              np.concatenate([state.waiting, centred(read)[:, None]], axis=1), sums,
+                              ~np.isnan(words.resolved))
         if len(allowed.words) == len(words.words):  # one word after each: there is nothing to choose
             return state, np.zeros(len(allowed.words), np.float32)
         states, past = self._read(state)
@@ -115,13 +116,11 @@ class NumpyTranslator:
     def encoded(self, problem: Problem, device: Device) -> tuple[Floats, Floats]:
         """The vectors (V, W) of the target words for a query, and the mean (W,) of the encoder's states.
 
-        The query that was encoded last is remembered, so after a search of one task this costs nothing.
+        The queries that were encoded last are remembered, so after a search of these tasks this costs nothing.
         """
-        if self._last is None or self._last[0] != (problem, device):
+        if (problem, device) not in self._last:
             self._read_source([(problem, device)])
-        assert self._last is not None
-        memory = self._last[1]
-        return memory.vectors[0], memory.mean[0]
+        return self._last[problem, device]
 
     def _read_source(self, queries: Sequence[tuple[Problem, Device]]) -> SourceMemory:
         x, mask, quantities = self._facts.read(queries)
@@ -138,8 +137,7 @@ class NumpyTranslator:
         memory = SourceMemory(np.ascontiguousarray(pairs[:, :, :, 0].transpose(2, 0, 3, 4, 1)),
                               np.ascontiguousarray(pairs[:, :, :, 1].transpose(2, 0, 3, 1, 4)), bias,
                               self._words.vectors(quantities), mean * self._gain + self._offset)
-        if len(queries) == 1:
-            self._last = queries[0], memory
+        self._last = dict(zip(queries, zip(memory.vectors, memory.mean, strict=True), strict=True))
         return memory
 
     def _resolve(self, resolved: Quantities, before: NDArray[np.bool_], sums: Floats) -> Floats:

@@ -91,7 +91,7 @@ def test_a_known_fact_is_remembered_and_changes_nothing() -> None:
     assert first == again
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("size", [*SIZES, SIZES[0] | {"judge": 8}], ids=str)
 def test_the_shapes_of_a_state_are_computed_without_torch(size: dict[str, int]) -> None:
     model = Translator(Dimensions.of(VOCABULARY, **size))
     assert shapes(model.size) == {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
