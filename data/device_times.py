@@ -12,10 +12,9 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 from .journal import REPEATED, Journal
-from .record import Record, Status
+from .record import VERIFIED, Record, Status
 
 NEWEST = 4000  # records that are read: a few hundredths of a millisecond each
-VERIFIED = "verify"  # Record.run of a verification
 _PASSING = (Status.TIMEOUT, Status.CRASH, Status.CONSTRAINTS)  # say nothing certain about a configuration's time
 
 

@@ -25,9 +25,9 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from .journal_schema import FIELDS, check_header, check_tables, create, migrate
-from .record import COMPARED, Measurement, Record, Status
+from .record import COMPARED, VERIFIED, Measurement, Record, Status
 
-REPEATED = (*COMPARED, "verify", "again")  # runs that measure a trial again
+REPEATED = (*COMPARED, VERIFIED, "again")  # runs that measure a trial again
 
 
 def default_path() -> Path:

@@ -15,6 +15,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
+VERIFIED = "verify"  # Record.run of a verification
 COMPARED = ("final", "contest")  # runs that measure configurations together, in interleaved rounds
 
 

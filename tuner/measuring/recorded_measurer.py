@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Sequence
 
-from seqtune.data.record import COMPARED, Measurement, Record, Status
+from seqtune.data.record import COMPARED, VERIFIED, Measurement, Record, Status
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
 
 from .timing import Options
 
-COMPARED_RUNS = (*COMPARED, "verify")  # runs that measure configurations in rounds with others
+COMPARED_RUNS = (*COMPARED, VERIFIED)  # runs that measure configurations in rounds with others
 
 _Measurements = dict[tuple[str, Configuration], Measurement]  # (Problem.key, configuration) -> measurement
 

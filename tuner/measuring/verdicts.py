@@ -8,14 +8,13 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 
 from seqtune.data.journal import Journal
-from seqtune.data.record import Measurement, Record, Status
+from seqtune.data.record import VERIFIED, Measurement, Record, Status
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
 from .verification import HOPELESS, Verdict, decide
 
-RUN = "verify"  # Record.run
 ALONE, TOGETHER = "alone", "together"  # Record.stage: timed alone, or in rounds with the default
 
 
@@ -30,8 +29,8 @@ def store_verdict(journal: Journal, problem: Problem, device: Device, versions: 
     for configuration, measurement in verdict.measurements.items():
         journal.add(Record(
             problem, device.key, versions[configuration.kernel], configuration, device.toolchain, measurement, when,
-            RUN, host, device.fingerprint, session, TOGETHER if configuration in verdict.together else ALONE, seconds,
-            verdict.loaded))
+            VERIFIED, host, device.fingerprint, session, TOGETHER if configuration in verdict.together else ALONE,
+            seconds, verdict.loaded))
 
 
 def find_verdict(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int],
@@ -45,7 +44,7 @@ def find_verdict(journal: Journal, problem: Problem, device: Device, versions: M
     """
     wanted = list(dict.fromkeys([*candidates, default]))
     sessions: dict[str, list[Record]] = {}
-    for record in journal.records(problem, device.key, run=RUN):
+    for record in journal.records(problem, device.key, run=VERIFIED):
         if _is_of_machine(record, device) and not record.loaded and record.budget >= seconds and record.is_todays(
                 device.toolchain, versions):
             sessions.setdefault(record.session, []).append(record)
