@@ -18,6 +18,7 @@ import os
 import platform
 import sys
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from benchmarks.common.program import OneLineParser, positive, run_program
 from benchmarks.common.report import today
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
-from seqtune.errors import SeqtuneError, UnavailableError
+from seqtune.errors import InterruptedTuning, SeqtuneError, UnavailableError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -55,14 +56,12 @@ def default_devices() -> list[Device]:
 def chosen_problems(device: Device, first: bool, limit: int | None) -> ProblemSplit:
     """The problems of a device, in the order of measuring; with a limit, only the first training problems.
 
-    Shipped and further training problems alternate, so that any beginning of the work has all kinds.
+    Shipped and further training problems are mixed by the checksums of their keys, so that any beginning of the work
+    has all kinds.
     """
-    split, further = problems(), further_training()
-    every = max(1, round(len(split.training) / len(further)))
-    mixed: list[Problem] = []
-    for index, problem in enumerate(split.training):
-        mixed += [problem, *further[index // every:index // every + 1]] if index % every == 0 else [problem]
-    ordered = ProblemSplit(tuple(dict.fromkeys((*mixed, *further))), split.held_out)
+    split = problems()
+    mixed = sorted({*split.training, *further_training()}, key=lambda problem: zlib.crc32(problem.key.encode()))
+    ordered = ProblemSplit(tuple(mixed), split.held_out)
     allowed = of_device(ordered, device, first)
     return ProblemSplit(allowed.training[:limit], allowed.held_out)
 
@@ -104,7 +103,7 @@ def collect(collection: Collection, until: float) -> dict[str, int]:
                 continue
             try:
                 summary = stage.measure(collection, task)
-            except UnavailableError:
+            except (UnavailableError, InterruptedTuning):
                 raise
             except SeqtuneError as error:
                 refused.add(problem)
