@@ -91,7 +91,7 @@ def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict
     if folder.exists():
         return Checkpoint.load(folder), {"checkpoint": folder.name}
     options = TrainingOptions(epochs=given.epochs, extra=given.extra, seed=given.seed, threads=given.threads,
-                              validation=0.0, state=given.work / f"{folder.name}-training")
+                              state=given.work / f"{folder.name}-training")
     given.work.mkdir(parents=True, exist_ok=True)
     checkpoint, report = train(split.without, options, _progress)
     if report["interrupted"]:

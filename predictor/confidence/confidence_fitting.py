@@ -1,26 +1,30 @@
 """Confidence fitting: observes how much is lost on problems and machines that trees were not fitted to.
 
-The trees of the ranker are fitted again without a part of the problems (cross-fitting) and without a machine, and
-propose among the measured configurations of what was left out. The translator takes no part: that would need a training
-for each part. A configuration's regret is that against the best measured one; if few were measured, the best of all is
-faster, but so is what the trees would propose among all.
+A training's validation problems show how much all models together lose on known devices. Without validation problems,
+the trees of the ranker are fitted again without a part of the problems (cross-fitting). For new machines they are
+fitted without one; the translator takes no part there, since that would need a training for each machine. Proposals are
+made among the measured configurations. A configuration's regret is that against the best measured one; if few were
+measured, the best of all is faster, but so is what would be proposed among all.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from seqtune.data.measured_tasks import counted
 from seqtune.kernels.device import Device
-from seqtune.kernels.task import Floats, MeasuredTask
+from seqtune.kernels.row_index import Numbers
+from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 from ..say import Say, silent
 from ..trees.cost_trees import Trees, TreesOptions
 from ..trees.ranker import PROPOSALS
-from .confidence_model import ConfidenceModel, fit_regret, identity, signals_of
+from .confidence_model import ConfidenceModel, OrderedProposals, fit_regret, identity, signals_of
 
 FOLDS = 3  # parts of the problems
 LEAST_TASKS = 30  # below that, a 10 % quantile rests on two or three tasks
@@ -38,13 +42,19 @@ class Observed:
 
 
 def fit_confidence(tasks: Sequence[MeasuredTask], options: TreesOptions | None = None, seed: int = 0,
-                   say: Say = silent) -> ConfidenceModel | None:
-    """Fit a confidence model to measured training tasks; None if they are too few."""
-    options = replace(options or TreesOptions(), seed=seed)
+                   say: Say = silent, known: Sequence[Observed] = ()) -> ConfidenceModel | None:
+    """Fit a confidence model to measured training tasks; None if they are too few.
+
+    `known` holds what was proposed for validation problems; if these are too few, trees are cross-fitted instead. The
+    trees of the fits have half of the rounds, at twice the rate.
+    """
+    options = options or TreesOptions()
+    options = replace(options, seed=seed, rounds=math.ceil(options.rounds / 2), rate=2 * options.rate)
     if len(tasks) < LEAST_TASKS or len({measured.problem.key for measured in tasks}) < FOLDS:
         return None
-    say(f"confidence: trees without a third of the problems, {FOLDS} times")
-    known = observe(tasks, parts_by_problem(tasks, seed), options)
+    if len(known) < LEAST_TASKS:
+        say(f"confidence: trees without a third of the problems, {FOLDS} times")
+        known = observe(tasks, parts_by_problem(tasks, seed), options)
     groups = parts_by_machine(tasks)
     say(f"confidence: trees without a machine, {len(groups)} times")
     new = observe(tasks, groups, options)
@@ -90,6 +100,32 @@ def machine(device: Device) -> str:
     return f"{device.model or device.architecture} L1 {device.l1_bytes} L2 {device.l2_bytes} L3 {device.l3_bytes}"
 
 
+class NumberedProposals(OrderedProposals, Protocol):
+    """The proposals of a task, and their configurations."""
+
+    @property
+    def numbers(self) -> Numbers:
+        """(proposal,) indices of the configurations in the task."""
+        ...
+
+
+def observe_proposed(propose: Callable[[Task, int], NumberedProposals],
+                     tasks: Sequence[MeasuredTask]) -> list[Observed]:
+    """Propose among the measured configurations of tasks that no model was fitted to.
+
+    `propose` returns a number of proposals of a task, in order. Tasks with a kernel that the models do not know are
+    left out.
+    """
+    observed: list[Observed] = []
+    for measured in tasks:
+        narrowed = measured.measured_only()
+        proposals = propose(narrowed.task, PROPOSALS)
+        if not np.isnan(proposals.slowness).any():
+            observed.append(_observed(measured, narrowed, proposals.numbers,
+                                      signals_of(proposals.slowness, proposals.members)))
+    return observed
+
+
 def observe(tasks: Sequence[MeasuredTask], parts: Iterable[Part], options: TreesOptions) -> list[Observed]:
     """Propose in each part with trees that are fitted to the rest. Tasks with an unknown kernel are left out."""
     observed: list[Observed] = []
@@ -111,8 +147,11 @@ def observe_with(trees: Trees, tasks: Sequence[MeasuredTask]) -> list[Observed]:
         members = trees.members(narrowed.task.spaces).astype(np.float64)
         slowness = members.mean(axis=1)
         order = np.argsort(slowness, kind="stable")[:PROPOSALS]
-        default = measured.time(measured.task.default)
-        seconds = counted(narrowed.seconds[order], default, narrowed.seconds)
-        observed.append(Observed(measured, signals_of(slowness[order], members[order]),
-                                 np.clip(np.log(seconds / narrowed.best), 0.0, WORST)))
+        observed.append(_observed(measured, narrowed, order, signals_of(slowness[order], members[order])))
     return observed
+
+
+def _observed(measured: MeasuredTask, narrowed: MeasuredTask, numbers: Numbers, signals: Floats) -> Observed:
+    """The signals of proposals and their log regrets against the best measured configuration."""
+    seconds = counted(narrowed.seconds[numbers], measured.time(measured.task.default), narrowed.seconds)
+    return Observed(measured, signals, np.clip(np.log(seconds / narrowed.best), 0.0, WORST))

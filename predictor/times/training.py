@@ -24,7 +24,7 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import MeasuredTask
 
-from ..confidence.confidence_fitting import fit_confidence
+from ..confidence.confidence_fitting import fit_confidence, observe_proposed
 from ..sequence.beam import beam_search_many
 from ..sequence.vocabulary import Vocabulary
 from ..training.loop import Batch, Course, OnProgress, Validation
@@ -39,6 +39,8 @@ from .targets import TargetSentences
 from .training_examples import TrainingExample, held_out_problems, make_examples, make_teacher, vocabulary_of
 from .training_options import TrainingOptions
 from .translator import Translator
+
+MEASURED = 0.65  # least share of measured problems in an epoch, if there are so many; sampled ones have rarer sizes
 
 
 def train(data: Data, options: TrainingOptions | None = None,
@@ -87,11 +89,22 @@ def train(data: Data, options: TrainingOptions | None = None,
     metrics = {name: value for name, value in report.items() if name != "history"}
     provenance = {"trained_on": {name: report[name] for name in ("problems", "devices", "measurements")},
                   "options": describe(options)}
-    ranker = None if teacher is None else Ranker.of(teacher)
+    checkpoint = Checkpoint.of_model(best.eval(), vocabulary, provenance, metrics, options.seed,
+                                     None if teacher is None else Ranker.of(teacher))
+    if teacher is not None and not state.interrupted:
+        checkpoint = _completed(checkpoint, training, validation if best is state.kept else [], options)
+    return checkpoint, report
+
+
+def _completed(checkpoint: Checkpoint, training: Sequence[MeasuredTask], unseen: Sequence[MeasuredTask],
+               options: TrainingOptions) -> Checkpoint:
+    """The checkpoint with its confidence model, and with trees that are fitted to the `unseen` tasks as well."""
     estimator = None
-    if teacher is not None and options.confidence and not state.interrupted:
-        estimator = fit_confidence(training, replace(options.trees, threads=options.threads), options.seed)
-    return Checkpoint.of_model(best.eval(), vocabulary, provenance, metrics, options.seed, ranker, estimator), report
+    if options.confidence:
+        known = observe_proposed(checkpoint.proposer().proposals, unseen)
+        estimator = fit_confidence(training, replace(options.trees, threads=options.threads), options.seed, known=known)
+    trees = make_teacher(training, options) if unseen else None
+    return replace(checkpoint, estimator=estimator, ranker=checkpoint.ranker if trees is None else Ranker.of(trees))
 
 
 def fit(model: Translator, vocabulary: Vocabulary, examples: Sequence[TrainingExample],
@@ -118,14 +131,17 @@ def fit(model: Translator, vocabulary: Vocabulary, examples: Sequence[TrainingEx
 
 def _batches(examples: Sequence[TrainingExample], vocabulary: Vocabulary, options: TrainingOptions,
              generator: np.random.Generator, anchor: Translator | None) -> list[Batch[Translator]]:
-    """The batches of an epoch: all measured problems, and sampled ones up to `options.lessons`.
+    """The batches of an epoch: `options.lessons` examples, the measured share of them at least as in MEASURED.
 
     Each example's source gets newly drawn rates of its device.
     """
     measured, sampled = (np.flatnonzero([example.sampled == sampled for example in examples])
                          for sampled in (False, True))
-    room = min(len(sampled), max(0, options.lessons - len(measured)))
-    order = generator.permutation(np.concatenate([measured, generator.choice(sampled, room, replace=False)]))
+    reserved = min(len(sampled), math.floor((1 - MEASURED) * options.lessons))
+    first = min(len(measured), options.lessons - reserved)
+    room = min(len(sampled), options.lessons - first)
+    order = generator.permutation(np.concatenate([generator.choice(measured, first, replace=False),
+                                                  generator.choice(sampled, room, replace=False)]))
 
     def batch(chosen: Sequence[TrainingExample]) -> Batch[Translator]:
         def loss(model: Translator) -> Tensor:

@@ -17,8 +17,8 @@ class TrainingOptions:
     The names of the fields are also those of a checkpoint's provenance.
     """
 
-    epochs: int = 60
-    patience: int = 25  # epochs without a better validation score after which training stops; the score is noisy
+    epochs: int = 40
+    patience: int = 20  # epochs without a better validation score after which training stops; the score is noisy
     batch: int = 32  # problems, each on a device, in one step
     sentences: int = 8  # sentences drawn for each problem of a step; few suffice, since their targets are soft
     rate: float = 1.5e-3  # peak learning rate of AdamW; high, since the model is small
@@ -35,7 +35,7 @@ class TrainingOptions:
     confidence: bool = True  # whether to estimate how sure the trees are, which fits trees seven times
     trust: float = 1.0  # weight of a measured time against the teacher's estimate; 1 suits accurate times
     extra: int = 5000  # sampled problems whose times the teacher estimates, each on one device; odd sizes need many
-    lessons: int = 2000  # examples in an epoch: all measured problems, and sampled ones to make up the number
+    lessons: int = 3000  # examples in an epoch; the rest beside the measured problems are sampled ones
     width: int = 128
     layers: int = 3
     heads: int = 4

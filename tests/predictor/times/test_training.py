@@ -76,9 +76,11 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: 
     assert torch.equal(_weights(Checkpoint.load(tmp_path / "kept")), _weights(first))
 
 
-def test_an_epoch_has_all_measured_problems_and_as_many_sampled_ones_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks = measured_tasks(DATA, held_out=False)
-    options = replace(QUICK, extra=30, lessons=len(tasks) + 7)
+@pytest.mark.parametrize(("lessons", "measured"), [(41, 24), (20, 13)])
+def test_an_epoch_has_all_measured_problems_or_their_share_and_as_many_sampled_ones_as_fit(
+        lessons: int, measured: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = measured_tasks(DATA, held_out=False)[:24]
+    options = replace(QUICK, extra=30, lessons=lessons)
     vocabulary = vocabulary_of(tasks)
     examples = make_examples(tasks, make_teacher(tasks, options), vocabulary, options, [])
     seen: list[bytes] = []
@@ -90,12 +92,11 @@ def test_an_epoch_has_all_measured_problems_and_as_many_sampled_ones_as_fit(monk
     monkeypatch.setattr(training, "sentence_loss", listening)
     training.fit(Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64), vocabulary, examples, [],
                  replace(options, epochs=2))
-    first, second = seen[:len(tasks) + 7], seen[len(tasks) + 7:]
-    measured = {_identity(example.source) for example in examples if not example.sampled}
-    for epoch in (first, second):
-        assert len(set(epoch)) == len(tasks) + 7
-        assert measured <= set(epoch)
-    assert set(first) != set(second)
+    of_measured = {_identity(example.source) for example in examples if not example.sampled}
+    for epoch in (seen[:lessons], seen[lessons:]):
+        assert len(set(epoch)) == lessons
+        assert len(of_measured & set(epoch)) == measured
+    assert set(seen[:lessons]) != set(seen[lessons:])
 
 
 def _identity(source: Sentence) -> bytes:
