@@ -24,6 +24,7 @@ from seqtune.kernels.registry import can_run
 from seqtune.kernels.task import Task
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
+from seqtune.tuner.backends.measured_rates import doubt
 from seqtune.tuner.measuring.budget import SECONDS
 
 from .bulk import BulkAnswer, predict_many
@@ -63,7 +64,7 @@ def devices(described: bool = False) -> Devices:
         seen[device.backend] = number + 1
         listed.append((f"{device.backend}:{number}", device))
     return Devices(tuple(listed), discovery.why_unavailable(), tuple(discovery.described()) if described else (),
-                   is_new_cpu(device for _, device in listed))
+                   is_new_cpu(device for _, device in listed), doubt())
 
 
 def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, verify: bool = False,

@@ -174,12 +174,13 @@ class Devices:
     unavailable: Mapping[str, str]
     described: tuple[Device, ...] = ()  # GPUs that one can predict and compile for without having them, if asked for
     new_cpu: bool = False  # whether no shipped data set was measured on this CPU (architecture and caches)
+    doubt: str | None = None  # a line about rates that were measured while other programs had the CPUs
 
     def to_json(self) -> dict[str, object]:
         """A JSON object, with `described` where that was asked for."""
         fields: dict[str, object] = {
             "devices": [{"alias": alias, **device.to_json()} for alias, device in self.listed],
-            "unavailable": dict(self.unavailable), "new_cpu": self.new_cpu}
+            "unavailable": dict(self.unavailable), "new_cpu": self.new_cpu, "doubt": self.doubt}
         return {**fields, "described": [device.to_json() for device in self.described]} if self.described else fields
 
 

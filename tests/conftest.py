@@ -29,7 +29,7 @@ shift_seeds()
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine seems quiet to this process: tests run beside others, and their results must not depend on those."""
-    from seqtune.tuner.measuring.load import Load, LoadMeter
+    from seqtune.tuner.load import Load, LoadMeter
     from seqtune.tuner.measuring.waiting import Waiting
 
     monkeypatch.setattr(LoadMeter, "load", lambda meter: Load())

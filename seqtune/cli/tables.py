@@ -59,6 +59,8 @@ def devices(listing: Devices) -> None:
     for alias, device in listing.listed:
         if device.l1_gbs:
             _out.print(f"{alias}: {measured_reads(device)}", markup=False, soft_wrap=True)
+    if listing.doubt:
+        _out.print(listing.doubt, soft_wrap=True)
     for backend, reason in listing.unavailable.items():
         _out.print(f"{backend} is unavailable: {reason}", markup=False)
     if listing.new_cpu:

@@ -38,8 +38,8 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
+from ..load import LoadMeter
 from .budget import SECONDS
-from .load import LoadMeter
 from .runner import Measurer
 from .timing import Options
 

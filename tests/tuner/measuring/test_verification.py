@@ -10,8 +10,8 @@ import pytest
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.tuner.load import Load, LoadMeter
 from seqtune.tuner.measuring import verification
-from seqtune.tuner.measuring.load import Load, LoadMeter
 from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.measuring.verification import (
     ERROR_LEVEL,

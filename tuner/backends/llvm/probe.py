@@ -12,6 +12,7 @@ from statistics import median
 
 import numpy as np
 
+from ..turns import Turn, best_agree, in_turns
 from .compiler import INSTRUCTION_SETS, Compiler
 from .threads import Threads, make_job
 
@@ -23,7 +24,6 @@ ROUNDS = (4, 60)  # least and most rounds of one rate
 SECONDS = 0.05  # for one rate at most, since the rounds on a busy machine may never agree
 TURNS = 5  # least number of times that all rates are measured: of five, up to two were in a bad tenth of a second
 TURN_SECONDS = 1.0  # after which no further turn begins
-PAUSE = 0.05  # seconds between two turns
 TIMES = ("gather_nanoseconds",)  # of the rates whose best value counts, those that are times
 TYPICAL = ("bandwidth_gbs", "wake_microseconds")  # the median counts: neighbours on the host decide about the best
 ROUND_SECONDS = 5e-4  # of one round: long against waking threads and reading clocks, short against interruptions
@@ -36,33 +36,27 @@ Rates = dict[str, float]
 def probe(instruction_set: str, threads: int, caches: Mapping[int, int]) -> Rates:
     """Measure the rates of a device, by the names of the facts of `Device`; 0: not known. `caches`: level -> bytes.
 
-    All rates are measured in several turns, with pauses, and the best of each counts: for a tenth of a second, a host
-    may run both threads of a virtual machine on one core, and every round of that time agrees with the others. Of
-    the rates in TYPICAL the median counts.
+    All rates are measured in several turns, and the best of each counts; of the rates in TYPICAL, the median.
     """
     prober = _Prober(instruction_set, threads, caches)
     try:
-        began, turns = time.perf_counter(), list[Rates]()
-        while len(turns) < TURNS or (time.perf_counter() - began < TURN_SECONDS and not _agree(turns)):
-            if turns:
-                time.sleep(PAUSE)
-            turns.append(prober.turn())
+        turns = in_turns(prober.turn, _agree, TURNS, TURN_SECONDS)
     finally:
         prober.close()
-    rates = {name: median(turn[name] for turn in turns) if name in TYPICAL else _best(name, turns)[0]
+    rates = {name: median(turn[name] for turn in turns) if name in TYPICAL else _best(name, turns)
              for name in turns[0]}
     return {name: float(f"{rate:.4g}") for name, rate in rates.items()}
 
 
-def _best(name: str, turns: Sequence[Rates]) -> list[float]:
-    """The values of a rate, the best first: times are the better the shorter."""
-    return sorted((turn[name] for turn in turns), reverse=name not in TIMES)
+def _best(name: str, turns: Sequence[Turn]) -> float:
+    """The best value of a rate: times are the better the shorter."""
+    return (min if name in TIMES else max)(turn[name] for turn in turns)
 
 
-def _agree(turns: Sequence[Rates]) -> bool:
+def _agree(turns: Sequence[Turn]) -> bool:
     """Whether the two best values of every rate agree whose best value counts."""
-    pairs = [sorted(_best(name, turns)[:2]) for name in turns[0] if name not in TYPICAL]
-    return all(high <= low * (1 + AGREEMENT) for low, high in pairs)
+    return all(best_agree([turn[name] for turn in turns], AGREEMENT, name not in TIMES)
+               for name in turns[0] if name not in TYPICAL)
 
 
 class _Prober:

@@ -13,7 +13,7 @@ behind the arithmetic. On a Zen 4, 24 sums in 16 registers were 15 to 20 % slowe
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from seqtune.kernels.opencl.source.text import head
 
 from ..backend import BuildError
 from ..measured_rates import cached_rates
+from ..turns import Turn, best_agree, in_turns
 from .programs import build, error_line
 
 OPTIONS = ("-cl-fast-relaxed-math", "-cl-mad-enable")
@@ -30,10 +31,12 @@ LANES = (4, 8, 16)  # widths of the multiply-adds
 SUMS = 12  # of multiply-adds at once: more than their latency, and few enough for 16 registers
 FASTER = 1.4  # factor between a rate that doubles with the width and one that stays
 SLOWER = 1.3  # factor between shifts of signed lanes that are emulated, 1.6 times the unsigned ones, and others, 1.0
-ATTEMPTS = 6  # of measuring registers, until two agree
 BYTES = 128  # of their buffer: the widest variable twice
 PASSES = 50_000  # of a loop: 0.1 ms and more, while a launch takes 10 us
-SAMPLES = 15  # of each rate, of which the fastest counts
+SAMPLES = 5  # launches of each kernel in a turn: a tenth of a second in all, of which pauses between turns make more
+TURNS = 5  # least number of turns; of five, up to two were in a bad tenth of a second
+TURN_SECONDS = 2.0  # after which no further turn begins
+AGREEMENT = 0.05  # the two best turns of every kernel differ by less; launches are as short as 0.1 ms
 
 _RATES = """
 __kernel WIDE void peak(__global float *y, int count) {
@@ -76,48 +79,66 @@ def _from_json(rates: Any) -> dict[str, Any]:
 
 
 def measure(cl: Any, handle: Any) -> Rates:
-    """Measure the facts on the device, in a second or two. Raises BuildError if it cannot run even these kernels."""
-    context = cl.Context([handle])
-    queue = cl.CommandQueue(context)
-    cpu = bool(handle.type & cl.device_type.CPU)
+    """Measure the facts on the device, in a second or two. Raises BuildError if it cannot run even these kernels.
+
+    The least time of each kernel over several turns counts, because other programs only add time.
+    """
     try:
-        bits, registers = _registers(cl, context, queue) if cpu else (0, 0)
-        return Rates(bits, registers, *_rates(cl, handle, context, queue, cpu))
+        prober = _Prober(cl, handle)
+        turns = in_turns(prober.turn, _agree, TURNS, TURN_SECONDS)
     except cl.Error as error:
         raise BuildError(error_line(error)) from None
+    return prober.rates({entry: min(turn[entry] for turn in turns) for entry in turns[0]})
 
 
-def _rates(cl: Any, handle: Any, context: Any, queue: Any, cpu: bool) -> tuple[float, float]:
-    """The GFLOP/s of multiply-adds and the GB/s of reading memory, with all compute units."""
-    items, loops = (8 * handle.max_compute_units, 100_000) if cpu else (2048 * handle.max_compute_units, 2_000)
-    floats = min(1 << 25, handle.max_mem_alloc_size // 4)  # 128 MiB, more than the caches hold
-    program = build(cl, context, head(16) + _RATES, OPTIONS)
-    y = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * (items + 1))
-    x = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * floats)
-    cl.enqueue_fill_buffer(queue, y, np.float32(0), 0, 4 * (items + 1))
-    cl.enqueue_fill_buffer(queue, x, np.float32(0), 0, 4 * floats)
-    local, steps = (1,) if cpu else (64,), floats // (32 * items)
-    peak = _seconds(cl, queue, program, "peak", (items,), local, 20, y, np.int32(loops))
-    sweep = _seconds(cl, queue, program, "sweep", (items,), local, 20, x, y, np.int32(steps))
-    return round(items * loops * 256 / peak / 1e9, 1), round(steps * items * 128 / sweep / 1e9, 1)
+def _agree(turns: Sequence[Turn]) -> bool:
+    """Whether the two least times of every kernel agree."""
+    return all(best_agree([turn[entry] for turn in turns], AGREEMENT) for entry in turns[0])
 
 
-def _registers(cl: Any, context: Any, queue: Any) -> tuple[int, int]:
-    """The bits of a CPU's vector registers and their number, as its compiler uses them.
+class _Prober:
+    """The programs and buffers with which a device is measured."""
 
-    Other programs disturb the clock, so it measures until two results agree.
-    """
-    program = build(cl, context, registers_text(), OPTIONS)
-    y = cl.Buffer(context, cl.mem_flags.READ_WRITE, BYTES)
-    cl.enqueue_fill_buffer(queue, y, np.uint32(0), 0, BYTES)
-    results: list[tuple[int, int]] = []
-    for _ in range(ATTEMPTS):
-        seconds = {entry: _seconds(cl, queue, program, entry, (1,), (1,), SAMPLES, y, np.int32(PASSES))
-                   for entry in (*(f"fma{lanes}" for lanes in LANES), "shift_signed", "shift_unsigned")}
-        results.append(registers_of(seconds))
-        if results[-1] in results[:-1]:
-            break
-    return results[-1]
+    def __init__(self, cl: Any, handle: Any) -> None:
+        self._cl, context = cl, cl.Context([handle])
+        self._queue = cl.CommandQueue(context)
+        self._cpu = bool(handle.type & cl.device_type.CPU)
+        units, floats = handle.max_compute_units, min(1 << 25, handle.max_mem_alloc_size // 4)  # 128 MiB: no cache
+        self._items, self._loops = (8 * units, 100_000) if self._cpu else (2048 * units, 2_000)
+        self._steps = floats // (32 * self._items)
+
+        def zeros(size: int) -> Any:
+            buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, size)
+            cl.enqueue_fill_buffer(self._queue, buffer, np.float32(0), 0, size)
+            return buffer
+
+        program, sums = build(cl, context, head(16) + _RATES, OPTIONS), zeros(4 * (self._items + 1))
+        groups = (self._items,), (1,) if self._cpu else (64,)
+        # entry -> kernel, global and local size, arguments
+        self._launches: dict[str, tuple[Any, ...]] = {
+            "peak": (cl.Kernel(program, "peak"), *groups, sums, np.int32(self._loops)),
+            "sweep": (cl.Kernel(program, "sweep"), *groups, zeros(4 * floats), sums, np.int32(self._steps))}
+        if self._cpu:
+            program, vectors = build(cl, context, registers_text(), OPTIONS), zeros(BYTES)
+            self._launches |= {entry: (cl.Kernel(program, entry), (1,), (1,), vectors, np.int32(PASSES))
+                               for entry in (*(f"fma{lanes}" for lanes in LANES), "shift_signed", "shift_unsigned")}
+
+    def turn(self) -> Turn:
+        """The shortest seconds of a launch of each kernel, of SAMPLES launches."""
+        return {entry: min(self._seconds(entry) for _ in range(SAMPLES)) for entry in self._launches}
+
+    def _seconds(self, entry: str) -> float:
+        kernel, items, local, *arguments = self._launches[entry]
+        begin = time.perf_counter()
+        kernel(self._queue, items, local, *arguments)
+        self._queue.finish()
+        return time.perf_counter() - begin
+
+    def rates(self, seconds: Mapping[str, float]) -> Rates:
+        """The facts that follow from the seconds of each kernel."""
+        bits, registers = registers_of(seconds) if self._cpu else (0, 0)
+        return Rates(bits, registers, round(self._items * self._loops * 256 / seconds["peak"] / 1e9, 1),
+                     round(self._steps * self._items * 128 / seconds["sweep"] / 1e9, 1))
 
 
 def registers_of(seconds: Mapping[str, float]) -> tuple[int, int]:
@@ -148,15 +169,3 @@ def registers_text() -> str:
                  f"  for (int i = 0; i < passes; i++) {{ w += s; {' '.join(map(update.format, names))} }}\n"
                  f"  y[{BYTES // size - 1}] = {' + '.join(names)};\n}}\n")  # what it reads stays 0
     return text
-
-
-def _seconds(cl: Any, queue: Any, program: Any, entry: str, items: tuple[int, ...], local: tuple[int, ...],
-             samples: int, *arguments: Any) -> float:
-    """The shortest time of a launch."""
-    kernel, shortest = cl.Kernel(program, entry), float("inf")
-    for _ in range(samples):
-        begin = time.perf_counter()
-        kernel(queue, items, local, *arguments)
-        queue.finish()
-        shortest = min(shortest, time.perf_counter() - begin)
-    return shortest

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from seqtune.tuner.measuring import load
-from seqtune.tuner.measuring.load import Load, LoadMeter
+from seqtune.tuner import load
+from seqtune.tuner.load import Load, LoadMeter
 
 MEASURE: Callable[[LoadMeter], Load] = LoadMeter.load  # before the fixture that makes all tests quiet replaces it
 
