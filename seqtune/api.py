@@ -232,7 +232,8 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         measurer: Measurer
         if replayed is None:
             records = stack.enter_context(Journal(journal))
-            measurer = stack.enter_context(Runner(target))
+            measurer = runner = stack.enter_context(Runner(target))
+            runner.start()
         else:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="seqtune-"))
             records, measurer = stack.enter_context(Journal(Path(folder) / "replay.sqlite")), replayed

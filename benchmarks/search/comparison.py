@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 import time
+import zlib
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
 from benchmarks.common.report import Row, write_json
 from benchmarks.search.live_contest import AnswerContest, held
-from benchmarks.search.live_runs import LARGEST_FILE, LiveRun, empty_cache
+from benchmarks.search.live_runs import LARGEST_FILE, LiveRun, compiled_in
 from benchmarks.search.live_scores import moments, rows_of
 from benchmarks.search.search_run import SearchRun
 from seqtune.errors import FormatError
 from seqtune.kernels.device import Device
 from seqtune.kernels.files import read_bounded
-from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.task import Task
+
+LONGEST_NAME = 240  # characters of a file's name; file systems allow 255 with the suffix
 
 
 class Comparison:
@@ -37,17 +39,22 @@ class Comparison:
     def run(self, deadline: float = math.inf) -> None:
         """Make the missing searches and contests, until the deadline (a time of the monotonic clock)."""
         for device, problem in self.problems:
-            with empty_cache():
+            if time.monotonic() >= deadline:
+                return
+            compiled = self._path(device, problem, "compiled", suffix="")
+            with compiled_in(compiled):
                 self._run(device, problem, deadline)
+            if self.contest(device, problem) is not None:
+                shutil.rmtree(compiled)
 
     def _run(self, device: Device, problem: Problem, deadline: float) -> None:
-        task = Task.of(problem, device)
+        builds = self._path(device, problem, "builds", suffix=".txt")
         for run in self.runs(device, problem):
             if time.monotonic() >= deadline:
                 return
             if self.stored(run) is None:
                 print(f"{device.name} {problem.brief()}: {run.method}, seed {run.seed}", file=sys.stderr, flush=True)
-                write_json(self._path(run), run.search(self.trials, self._builds(task)).to_json())
+                write_json(self._run_path(run), run.search(self.trials, builds).to_json())
         finished = self.finished(device, problem)
         if time.monotonic() < deadline and self.contest(device, problem) is None:
             print(f"{device.name} {problem.brief()}: contest", file=sys.stderr, flush=True)
@@ -56,7 +63,7 @@ class Comparison:
 
     def stored(self, run: LiveRun) -> SearchRun | None:
         """A finished search, or None if it was not made yet. Raises FormatError."""
-        path = self._path(run)
+        path = self._run_path(run)
         return SearchRun.from_json(_read(path)) if path.is_file() else None
 
     def finished(self, device: Device, problem: Problem) -> dict[LiveRun, SearchRun]:
@@ -83,21 +90,19 @@ class Comparison:
                 rows += rows_of(self.finished(*problem), contest, self.trials)
         return rows
 
-    def _builds(self, task: Task) -> dict[Configuration, float]:
-        """The seconds in which the configurations of finished searches were built first."""
-        builds: dict[int, float] = {}
-        for searched in self.finished(task.device, task.problem).values():
-            for trial in searched.trials:
-                builds[trial.number] = max(trial.build, builds.get(trial.number, 0.0))
-        return {task[number]: seconds for number, seconds in builds.items()}
-
-    def _path(self, run: LiveRun) -> Path:
-        name = f"{run.device.name} {run.problem.key} {run.method} {run.seed} {self.trials}"
-        return self.folder / (name.replace(":", "-").replace(" ", "_") + ".json")
+    def _run_path(self, run: LiveRun) -> Path:
+        return self._path(run.device, run.problem, run.method, run.seed, self.trials)
 
     def _contest_path(self, device: Device, problem: Problem) -> Path:
         """The path of a contest; other methods or another number of seeds have a contest of their own."""
-        return self._path(LiveRun(device, problem, f"contest of {' '.join(self.methods)}", self.seeds))
+        return self._path(device, problem, "contest", *self.methods, self.seeds, self.trials)
+
+    def _path(self, device: Device, problem: Problem, *names: object, suffix: str = ".json") -> Path:
+        """The path of what belongs to a problem. A long name ends with a checksum of the rest."""
+        name = " ".join(map(str, (device.name, problem.key, *names))).replace(":", "-").replace(" ", "_")
+        if len(name) > LONGEST_NAME:
+            name = f"{name[:LONGEST_NAME - 9]}_{zlib.crc32(name.encode()):08x}"
+        return self.folder / (name + suffix)
 
 
 def _read(path: Path) -> object:

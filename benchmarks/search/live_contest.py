@@ -3,6 +3,7 @@
 The answer of one of our strategies is that of `seqtune tune`: its fastest trials and the safe default are measured
 again, interleaved, and the best of them wins. A strategy of Kernel Tuner answers with its fastest trial, as Kernel
 Tuner does. The seconds of these finals count: a search that is judged after so many seconds ended its trials earlier.
+Only what its trials have built already is not charged again, nor the start of the worker that holds the finals.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ def held(runs: Mapping[LiveRun, SearchRun], at: Mapping[str, Sequence[float]]) -
     first = next(iter(runs))
     task = Task.of(first.problem, first.device)
     with Runner(first.device) as runner:
+        list(runner.measure(first.problem, [task.default], DEFAULTS))  # starts the worker and makes the operands
         answers = {run: _answers(run, searched, at, task, runner) for run, searched in runs.items()}
         numbers = sorted({number for kinds in answers.values() for answered in kinds.values() for number in answered
                           if number is not None})
@@ -76,21 +78,28 @@ def _answers(run: LiveRun, searched: SearchRun, at: Mapping[str, Sequence[float]
     if not run.is_ours:
         return {"trials": [searched.after(int(count)).fastest for count in at["trials"]],
                 "seconds": [searched.at(seconds).fastest for seconds in at["seconds"]]}
-    after, spent = [], []
-    for count in at["trials"]:
-        start = time.monotonic()
-        after.append(_final(searched.after(int(count)), task, runner))
-        spent.append(time.monotonic() - start)
-    within = [_final(searched.at(seconds - finals), task, runner)
-              for seconds, finals in zip(at["seconds"], spent, strict=True)]
-    return {"trials": after, "seconds": within}
+    after = [_final(searched.after(int(count)), task, runner) for count in at["trials"]]
+    within = [_final(searched.at(seconds - final.seconds), task, runner)
+              for seconds, final in zip(at["seconds"], after, strict=True)]
+    return {"trials": [final.winner for final in after], "seconds": [final.winner for final in within]}
 
 
-def _final(searched: SearchRun, task: Task, runner: Runner) -> int | None:
+@dataclass(frozen=True, slots=True)
+class _Final:
+    """The number of the winner, None if nothing ran, and the seconds that the finals took."""
+
+    winner: int | None
+    seconds: float
+
+
+def _final(searched: SearchRun, task: Task, runner: Runner) -> _Final:
     """The winner of the finals, as in `TuningRun.result`."""
     finals = Finals()
     seconds = {task[trial.number]: trial.seconds for trial in searched.trials}
     finalists = finalists_of(seconds, task.default, finals.count)
-    compared = runner.compare(task.problem, finalists, finals.rounds, DEFAULTS)
-    winner = fastest_finalist(dict(zip(finalists, compared, strict=True)))
-    return None if winner is None else task.number(winner)
+    start = time.monotonic()
+    compared = dict(zip(finalists, runner.compare(task.problem, finalists, finals.rounds, DEFAULTS), strict=True))
+    spent = time.monotonic() - start
+    again = sum(measurement.build_seconds for finalist, measurement in compared.items() if finalist in seconds)
+    winner = fastest_finalist(compared)
+    return _Final(None if winner is None else task.number(winner), spent - again)

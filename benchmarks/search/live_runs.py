@@ -1,8 +1,9 @@
 """Live runs: the searches of a comparison, one after the other, each stored when it is finished.
 
 Every run has its own worker process and an empty journal. Elapsed time begins before the worker starts and the search
-space is built; it includes proposing, building (see ChargedMeasurer), checking and measuring. All strategies take turns
-on one problem with one seed before the next seed begins.
+space is built; it includes proposing, building (see ChargedMeasurer), checking and measuring. Only the time of reading
+the model is not part of it, as a process that tunes many problems reads it once. All strategies take turns on one
+problem with one seed before the next seed begins.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,12 +19,11 @@ from pathlib import Path
 
 from benchmarks.common.peer_search import search_as_peer
 from benchmarks.common.peers import PREFIX
-from benchmarks.search.charged_measurer import ChargedMeasurer
+from benchmarks.search.charged_measurer import BuildSeconds, ChargedMeasurer
 from benchmarks.search.search_run import SearchRun, Trial
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement
 from seqtune.kernels.device import Device
-from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.proposals import seeds_for, slowness_for
@@ -44,11 +44,13 @@ class LiveRun:
     method: str  # a strategy of ours, or PREFIX and one of Kernel Tuner's
     seed: int
 
-    def search(self, trials: int, first: Mapping[Configuration, float]) -> SearchRun:
-        """Search now. `first` are the seconds in which earlier searches built configurations."""
+    def search(self, trials: int, builds: Path) -> SearchRun:
+        """Search now. The file `builds` holds the seconds of all builds of this problem."""
+        first = BuildSeconds(builds, Task.of(self.problem, self.device))
         steps: list[Trial] = []
         start = time.monotonic()
         with Runner(self.device) as runner:
+            runner.start()
             measurer = ChargedMeasurer(runner, first)
 
             def note(number: int, measurement: Measurement) -> None:
@@ -83,16 +85,16 @@ def search_as_ours(task: Task, strategy: str, trials: int, seed: int, measurer: 
 
 
 @contextmanager
-def empty_cache() -> Iterator[None]:
-    """Give PoCL, in worker processes that start in this context, a cache of compiled kernels that is empty at first."""
+def compiled_in(folder: Path) -> Iterator[None]:
+    """Let PoCL, in worker processes that start in this context, keep compiled kernels in a folder."""
     name = "POCL_CACHE_DIR"
     before = os.environ.get(name)
-    with tempfile.TemporaryDirectory(prefix="seqtune-pocl-") as folder:
-        os.environ[name] = folder
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = before
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ[name] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

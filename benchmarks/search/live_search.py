@@ -2,11 +2,12 @@
 
 Our strategies and Kernel Tuner's search the same problems on this machine with the same measurer, which checks every
 result; so all pay the same for building, checking and timing. The problems are drawn at random from networks that
-no data hold (`drawn_problems`), half for the first llvm and half for the first OpenCL device. The answers
-after a quarter, half and all of the trials, and after equal seconds, are judged by one contest of all strategies.
+no data hold (`drawn_problems`), for the devices of `--backends` in turn. The answers after a quarter, half and all of
+the trials, and after equal seconds, are judged by one contest of all strategies.
 
-The whole comparison takes about 40 minutes. `--work FOLDER` stores finished searches; with `--minutes`, a call stops
-after that time, and the same call again continues. The table shows the problems that are finished.
+The whole comparison takes about 35 minutes, most of them for PoCL's compiler. `--work FOLDER` stores finished searches
+and compiled kernels; with `--minutes`, a call stops after that time, and the same call again continues. The table shows
+the problems that are finished.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
-from seqtune.proposals import seeds_for
+from seqtune.proposals import seeds_for, slowness_for
 from seqtune.tuner.strategies.table import strategy_factory
 
-OURS = ("portfolio", "predictor", "autotvm", "droplet", "random")  # the first one is compared with all others
+OURS = ("portfolio", "random")  # the first one is compared with all others
+BACKENDS = "llvm,llvm,opencl"  # an OpenCL problem takes several times as long as an llvm one
 
 
 def methods_of(strategies: str, peers: str) -> list[str]:
@@ -66,9 +68,10 @@ def chosen_problems(texts: str, backends: Sequence[str], count: int, seed: int) 
 
     if not backends or set(backends) - {"llvm", "opencl"}:
         raise MisuseError(f"--backends {','.join(backends)!r:.40}: choose llvm, opencl or both")
-    devices = [find(f"{backend}:0") for backend in backends]
+    found = {backend: find(f"{backend}:0") for backend in dict.fromkeys(backends)}
+    devices = [found[backend] for backend in backends]
     if texts:
-        return [(device, parse_problem(text)) for text in texts.split(";") for device in devices]
+        return [(device, parse_problem(text)) for text in texts.split(";") for device in found.values()]
     problems = drawn(devices, count, seed)
     if len(problems) < count:
         raise MisuseError(f"--problems {count}: there are only {len(problems)} such problems")
@@ -92,8 +95,29 @@ def table(rows: Sequence[Row], trials: int) -> str:
             cells.append(f"{geometric(means[method]):.3f}{mark}")
         elapsed = sorted(row["elapsed"] for row in rows if row["method"] == method)
         lines.append([*cells, f"{elapsed[len(elapsed) // 2]:.1f}"])
-    return markdown(["strategy", *(f"{count} trials" for count in budgets(trials)), "quarter time", "half time",
-                     "full time", "seconds"], lines)
+    return markdown(["strategy", *columns(trials), "seconds"], lines)
+
+
+def leads(rows: Sequence[Row], trials: int) -> str:
+    """Make the table of our first strategy's leads: ratios of geometric means with their intervals."""
+    moments = [(kind, index) for kind in KINDS for index in range(len(budgets(trials)))]
+    shares = [log_shares(rows, kind, index) for kind, index in moments]
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    lines = []
+    for method in methods[1:]:
+        ratios = [lead(means[methods[0]], means[method]) for means in shares]
+        lines.append([method, *(f"{ratio:.3f}{interval(low, high)}" for ratio, low, high in ratios)])
+    return markdown([f"`{methods[0]}` divided by", *columns(trials)], lines)
+
+
+def columns(trials: int) -> list[str]:
+    """The headings of the moments at which searches are judged."""
+    return [*(f"{count} trials" for count in budgets(trials)), "quarter time", "half time", "full time"]
+
+
+def interval(low: float, high: float) -> str:
+    """The interval of a ratio in brackets; empty if it is unknown."""
+    return f" [{low:.3f}, {high:.3f}]" if math.isfinite(high) else ""
 
 
 def page(results: Results) -> Page:
@@ -108,27 +132,31 @@ def page(results: Results) -> Page:
         if others:
             best = max(others, key=lambda name: geometric(others[name]))
             ratio, low, high = lead(means[ours], others[best])
-            interval = f" [{low:.3f}, {high:.3f}]" if math.isfinite(high) else ""
+            ratio_text = f"ratio {ratio:.3f}{interval(low, high)}"
             claims.append(f"after {count} trials {geometric(means[ours]):.3f} (Kernel Tuner's best, "
-                          f"{best.removeprefix(PREFIX)}: {geometric(others[best]):.3f}; ratio {ratio:.3f}{interval})")
+                          f"{best.removeprefix(PREFIX)}: {geometric(others[best]):.3f}; {ratio_text})")
     return Page(
         "live_search", "Live searches",
         f"`{ours}` reaches these shares of the best known speed: {'; '.join(claims)}." if claims else
         "No problem was searched by both sides.",
-        "python -m benchmarks.live_search --out docs", table(rows, trials), measured_on(results),
+        "python -m benchmarks.live_search --out docs",
+        table(rows, trials) + (f"\n\n{leads(rows, trials)}" if claims else ""), measured_on(results),
         f"Problems: {problems}; seeds: {results['seeds']}. Each cell is the geometric mean of the share of the best "
         "known speed that the answer of a search has; the best known configuration is the fastest of all answers. "
         f"`<` marks a method that is significantly worse than `{ours}`, `>` one that is significantly better (95 % "
-        "interval of a paired bootstrap over the problems). `full time` is the time in which the quickest search of a "
-        "problem made all its trials; finals are included. `seconds` is the median time of a search without finals. "
-        "`kt:` marks Kernel Tuner's strategies.",
+        "interval of a paired bootstrap over the problems, with the mean over the seeds of each). The second table has "
+        "the ratios and these intervals. `full time` is the time in which the quickest search of a problem made all "
+        "its trials; finals are included. `seconds` is the median time of a search without finals. `kt:` marks Kernel "
+        "Tuner's strategies.",
         ("Every strategy uses seqtune's measurer, so a trial costs all of them the same. With Kernel Tuner's own "
          "runner searches would take longer or shorter.",
          "Our strategies answer with the winner of the finals, as `seqtune tune` does; Kernel Tuner's answer with "
          "their fastest trial.",
          "Kernel families that compete are joined to one space for Kernel Tuner, with a parameter that chooses the "
          "family.",
-         "A kernel that another search has built is not compiled again; the seconds of the first build are charged."))
+         "A kernel that another search has built is not compiled again; the seconds of the first build are charged.",
+         "Reading the model is not part of a search's time: it is read once, before the first search. Its proposals and "
+         "its estimates for the problem are part of it."))
 
 
 def main() -> None:
@@ -141,7 +169,8 @@ def main() -> None:
                         help="our strategies, separated by commas; the first one is compared with the others")
     parser.add_argument("--peers", default=",".join(LIVE_STRATEGIES),
                         help="strategies of Kernel Tuner, separated by commas; may be empty")
-    parser.add_argument("--backends", default="llvm,opencl", help="llvm, opencl or both, separated by a comma")
+    parser.add_argument("--backends", default=BACKENDS,
+                        help="llvm or opencl for the first problem, the second one, ..., in turn")
     parser.add_argument("--draw", type=int, default=0, help="seed with which the problems are drawn")
     parser.add_argument("--texts", default="", help="these problems instead, separated by semicolons")
     parser.add_argument("--work", type=Path, help="folder that stores finished searches, so that a second call resumes")
@@ -162,8 +191,10 @@ def run(given: argparse.Namespace) -> None:
     with contextlib.ExitStack() as stack:
         folder = given.work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        for device, problem in problems[:2]:
-            seeds_for(Task.of(problem, device))  # loads the model: a running program has it in memory
+        for device, problem in {device.name: (device, problem) for device, problem in problems}.values():
+            task = Task.of(problem, device)
+            seeds_for(task)  # loads the model: a running program has it in memory
+            slowness_for(task)
         comparison = Comparison(problems, methods, given.seeds, given.trials, folder)
         comparison.run(deadline)
         rows, left = comparison.rows(), comparison.left()

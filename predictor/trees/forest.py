@@ -40,7 +40,7 @@ class Forest:
     left: NDArray[np.uint16]  # (node,) 0 at a leaf
 
     @cached_property
-    def _descent(self) -> tuple[NDArray[np.int64], Floats, NDArray[np.int64], int]:
+    def descent(self) -> tuple[NDArray[np.int64], Floats, NDArray[np.int64], int]:
         """The left child, threshold and feature of each node, and the depth: the most steps from a root to a leaf.
 
         Rows go to the right child from the threshold on. A leaf is its own child, with a threshold of NaN, so a descent
@@ -70,7 +70,7 @@ class Forest:
 
     def leaves(self, rows: Floats) -> NDArray[np.int64]:
         """The index of the leaf node that each row (row, feature) reaches in each tree: (row, tree)."""
-        following, threshold, feature, depth = self._descent
+        following, threshold, feature, depth = self.descent
         values = np.ascontiguousarray(rows).ravel()
         first = np.arange(len(rows))[:, None] * rows.shape[1]  # index of a row's first value
         node = np.repeat(self.roots.astype(np.int64)[None], len(rows), axis=0)

@@ -23,6 +23,7 @@ from seqtune.kernels.task import Task
 
 from .cost_trees import FeatureList, Trees, features
 from .forest import Forest, read_arrays, read_forest
+from .narrowed_forest import margins
 
 PROPOSALS = 16  # number of the beam's proposals that are ordered; 32 gain 0.0006 in share and cost more time
 TAU = 0.01  # 1 % slower is e times less probable; half of it or twice as much gives about the same
@@ -87,8 +88,8 @@ class Ranker:
                     raise CheckpointError(f"the checkpoint's trees of {name} have {self.features[name]} features, this "
                                           f"version computes {table.shape[1]}: train the checkpoint again")
                 forests = self.forests[name]
-                margins = np.stack([forest.margins(table)[:, 0] for forest in forests], axis=1)
-                predicted[indices] = margins if len(forests) == largest else margins.mean(axis=1, keepdims=True)
+                scores = np.stack([margins(forest, table) for forest in forests], axis=1)
+                predicted[indices] = scores if len(forests) == largest else scores.mean(axis=1, keepdims=True)
         return predicted
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from benchmarks.common.peer_search import LIVE_STRATEGIES, joined_names, joined_values, search_as_peer
 from benchmarks.search import comparison, live_search
-from benchmarks.search.charged_measurer import ChargedMeasurer
+from benchmarks.search.charged_measurer import BuildSeconds, ChargedMeasurer
 from benchmarks.search.comparison import Comparison
 from benchmarks.search.drawn_problems import CONFIGURATIONS, candidates, drawn
 from benchmarks.search.live_contest import AnswerContest, Answers, held
@@ -77,10 +78,16 @@ class Built(Fake):
         return Measurement(Status.CORRECT, (1.0,), build_seconds=0.1)
 
 
-def test_a_build_from_the_cache_costs_what_the_first_one_cost() -> None:
-    charged = ChargedMeasurer(Built(), {TASK[0]: 1.0, TASK[1]: 0.11})
+def test_a_build_from_the_cache_costs_what_the_first_one_cost(tmp_path: Path) -> None:
+    (path := tmp_path / "builds.txt").write_text("0 1.0\n1 0.11\n0 0.5\n")
+    charged = ChargedMeasurer(Built(), BuildSeconds(path, TASK))
     assert len(list(charged.measure(PROBLEM, [TASK[0], TASK[1], TASK[2]], DEFAULTS))) == 3
     assert charged.debt == pytest.approx(0.9)  # the second was built again, the third was new
+    again = BuildSeconds(path, TASK)
+    assert [again[TASK[number]] for number in range(4)] == [1.0, 0.11, 0.1, 0.0]
+    path.write_text("0 soon\n")
+    with pytest.raises(FormatError, match="does not hold builds"):
+        BuildSeconds(path, TASK)
 
 
 def runs_of(shares: Mapping[str, list[float]]) -> dict[LiveRun, SearchRun]:
@@ -156,8 +163,9 @@ def test_a_search_without_an_answer_has_a_small_share() -> None:
 def test_finished_searches_are_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
-    def search(run: LiveRun, trials: int, first: Mapping[Configuration, float]) -> SearchRun:
-        made.append(f"{run.method} {run.seed} {sum(first.values())}")
+    def search(run: LiveRun, trials: int, builds: Path) -> SearchRun:
+        compiled = Path(os.environ["POCL_CACHE_DIR"])
+        made.append(f"{run.method} {run.seed} {builds.parent == compiled.parent == tmp_path} {[*compiled.iterdir()]}")
         return RUN
 
     def hold(runs: Mapping[LiveRun, SearchRun], at: object) -> AnswerContest:
@@ -166,13 +174,15 @@ def test_finished_searches_are_not_made_again(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(LiveRun, "search", search)
     monkeypatch.setattr(comparison, "held", hold)
-    monkeypatch.setattr("benchmarks.search.comparison.Task.of", lambda problem, device: TASK)
+    monkeypatch.delenv("POCL_CACHE_DIR", raising=False)
     compared = Comparison([(DEVICE, PROBLEM)], ["portfolio", "random"], 1, 3, tmp_path)
     compared.run(-math.inf)
     assert (made, compared.left(), compared.rows()) == ([], 3, [])
     compared.run()
     compared.run()
-    assert (made, compared.left()) == (["portfolio 0 0", "random 0 0.5", "contest"], 0)
+    assert (made, compared.left()) == (["portfolio 0 True []", "random 0 True []", "contest"], 0)
+    assert not list(tmp_path.glob("*compiled*"))
+    assert "POCL_CACHE_DIR" not in os.environ
     assert [row["share_by_trials"] for row in compared.rows()] == [[1.0, 1.0, 0.5]] * 2
     next(tmp_path.glob("*random*_0_3.json")).write_text("[")
     with pytest.raises(FormatError, match="remove it"):

@@ -9,7 +9,8 @@ their posterior by resilient gradient steps (Riedmiller and Braun, 1993), which 
 under a flat or a normal one (`MeanPrior`).
 
 The inverse of the covariance's Cholesky factor is stored, so that one more configuration costs a matrix-vector product
-and new values of the same configurations cost nothing.
+and new values of the same configurations cost nothing. Covariances with the pool are computed for the first prediction:
+a process of which only the evidence is asked does without them.
 """
 
 from __future__ import annotations
@@ -133,6 +134,7 @@ class GaussianProcess:
 
     def set_pool(self, pool: LevelIndices, slopes: Floats) -> None:
         """Set the configurations that `predict` predicts."""
+        self._covers_pool = False
         self._pool, self._pool_slopes = np.asfortranarray(pool), slopes
         count = sum(map(len, self.correlations))
         self._indicators = np.zeros((count, len(pool)), np.float32)  # makes many covariances one matrix product
@@ -148,13 +150,21 @@ class GaussianProcess:
         own = self.covariance(levels, slopes, levels, slopes).astype(float)
         factor = np.linalg.cholesky(own + (noise + 1e-6) * np.eye(len(levels)))
         self._inverse = np.linalg.inv(factor)
+        self._log_determinant = 2 * float(np.log(np.diag(factor)).sum())
+        self._covers_pool = False
+
+    def _cover_pool(self) -> None:
+        """Compute the whitened covariances (measured, pool) and the variance (pool,), relative and without noise."""
+        if self._covers_pool:
+            return
+        levels = self._levels
         empty = np.zeros((len(levels), 0), np.float32)  # if all spaces have one configuration, there is no axis
         tables = [empty, *(table[levels[:, axis]] for axis, table in enumerate(self._log_factors()))]
-        across = self._with_sources(np.concatenate(tables, axis=1) @ self._indicators, slopes, self._pool_slopes)
-        self._whitened = self._inverse.astype(np.float32) @ across  # (measured, pool)
+        across = self._with_sources(np.concatenate(tables, axis=1) @ self._indicators, self._slopes, self._pool_slopes)
+        self._whitened = self._inverse.astype(np.float32) @ across
         prior = 1 + self.options.slope**2 * (self._pool_slopes**2).sum(axis=1)
-        self._variance = np.maximum(prior - (self._whitened**2).sum(axis=0), 1e-6)  # (pool,), relative, without noise
-        self._log_determinant = 2 * float(np.log(np.diag(factor)).sum())
+        self._variance = np.maximum(prior - np.einsum("mp,mp->p", self._whitened, self._whitened), 1e-6)
+        self._covers_pool = True
 
     def append(self, levels: LevelIndices, slopes: Floats) -> None:
         """Condition on one more configuration: level indices (1, axis) and slopes (1, source)."""
@@ -167,22 +177,24 @@ class GaussianProcess:
         grown[:count, :count] = self._inverse
         grown[count, :count] = -solved @ self._inverse / pivot
         grown[count, count] = 1 / pivot
-        to_pool = self.covariance(levels, slopes, self._pool, self._pool_slopes)[0]
-        row = (to_pool - solved.astype(np.float32) @ self._whitened[:count]) / np.float32(pivot)
         self._inverse = grown
-        if len(self._whitened) == count:
-            self._whitened = np.concatenate([self._whitened, np.empty((GROWTH, len(row)), np.float32)])
-        self._whitened[count] = row
+        self._log_determinant += 2 * math.log(pivot)
         self._levels = np.concatenate([self._levels, levels])
         self._slopes = np.concatenate([self._slopes, slopes])
-        self._variance = np.maximum(self._variance - row**2, 1e-6)
-        self._log_determinant += 2 * math.log(pivot)
+        if self._covers_pool:
+            to_pool = self.covariance(levels, slopes, self._pool, self._pool_slopes)[0]
+            row = (to_pool - solved.astype(np.float32) @ self._whitened[:count]) / np.float32(pivot)
+            if len(self._whitened) == count:
+                self._whitened = np.concatenate([self._whitened, np.empty((GROWTH, len(row)), np.float32)])
+            self._whitened[count] = row
+            self._variance = np.maximum(self._variance - row**2, 1e-6)
 
     def predict(self, values: Floats, mean_prior: MeanPrior = FLAT) -> tuple[Floats, Floats]:
         """The mean and the standard deviation, noise included, of every configuration of the pool.
 
         `values` (configuration,) belong to the configurations on which the process is conditioned, in their order.
         """
+        self._cover_pool()
         ones, whitened, mean, variance = self._solve(values, mean_prior)
         means = mean + (whitened - mean * ones).astype(np.float32) @ self._whitened[:len(ones)]
         return means.astype(float), np.sqrt(variance * (self._variance + math.exp(self.theta[-1])))

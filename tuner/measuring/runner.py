@@ -65,6 +65,11 @@ class Runner:
                  trace: TracebackType | None) -> None:
         self.close()
 
+    def start(self) -> None:
+        """Begin to start the worker process, if none is alive: it opens its backend while the caller works."""
+        if self._worker is None or not self._worker.alive:
+            self._worker = WorkerProcess(self.device.name, self._hello)
+
     def close(self) -> None:
         """End the worker process."""
         if self._worker is not None:
@@ -122,8 +127,9 @@ class Runner:
 
     def _request(self, problem: Problem, options: Options, message: Message) -> WorkerRequest:
         """A request to the worker, started if none is alive. Raises UnavailableError if its backend does not open."""
-        if self._worker is None or not self._worker.alive:
-            self._worker = WorkerProcess(self.device.name, self._hello)
+        self.start()
+        assert self._worker is not None
+        self._worker.open()
         limits = Limits.of(problem, options, self._worker.build_allowance)
         return WorkerRequest(self._worker, problem, limits,
                              {**message, "problem": problem.to_json(), "options": options.to_json()})

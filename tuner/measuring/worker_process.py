@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,13 @@ class WorkerLate(Exception):
 
 
 class WorkerProcess:
-    """A worker whose backend is open. Raises UnavailableError if the backend does not open."""
+    """A worker process. It opens its backend while the caller goes on; `open` waits for that."""
 
     def __init__(self, device: str, hello: Message) -> None:
+        self.device = device
         self.answered = 0  # number of measurements that it has returned
+        self.build_allowance = 0.0  # of its backend, once that is open; see `Backend`
+        self._is_open = False
         self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in kill()
         source = str(Path(seqtune.__file__).resolve().parent.parent)
@@ -48,18 +52,25 @@ class WorkerProcess:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0)
         self.alive = True
         threading.Thread(target=_listen, args=(self._process, self._messages), daemon=True).start()
-        try:
+        with suppress(WorkerDied):  # `open` finds it out
             self.send(hello)
+
+    def open(self) -> None:
+        """Wait until the backend is open. Raises UnavailableError if it does not open."""
+        if self._is_open:
+            return
+        try:
             ready = self.receive(START_SECONDS)
         except WorkerDied:
-            raise UnavailableError(f"{device} does not open: {self.post_mortem()}") from None
+            raise UnavailableError(f"{self.device} does not open: {self.post_mortem()}") from None
         except WorkerLate:
             self.kill()
-            raise UnavailableError(f"{device} does not open within {START_SECONDS:.0f} s") from None
+            raise UnavailableError(f"{self.device} does not open within {START_SECONDS:.0f} s") from None
         except BaseException:
             self.kill()
             raise
-        self.build_allowance = float(ready["build_allowance"])  # see `Backend`
+        self.build_allowance = float(ready["build_allowance"])
+        self._is_open = True
 
     @property
     def pid(self) -> int:
