@@ -23,6 +23,7 @@ RESAMPLES = 10_000
 LEVEL = 0.95  # of the interval
 FEWEST = 5  # problems of an interval; with fewer, a bootstrap sees hardly any different samples
 KINDS = ("trials", "seconds")
+TIMES = ("quarter time", "half time", "full time")
 
 
 def moments(runs: Iterable[SearchRun], trials: int) -> dict[str, tuple[float, ...]]:
@@ -61,6 +62,23 @@ def log_shares(rows: Sequence[Row], kind: str, index: int) -> dict[str, dict[tup
         values.setdefault(row["method"], {}).setdefault(problem, []).append(math.log(share))
     return {method: {problem: sum(logs) / len(logs) for problem, logs in by_problem.items()}
             for method, by_problem in values.items()}
+
+
+def leads_of(rows: Sequence[Row], trials: int) -> list[Row]:
+    """The lead of the first method over each other one at each moment, with its interval; null if that is unknown."""
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    leads: list[Row] = []
+    for kind in KINDS:
+        for index, count in enumerate(budgets(trials)):
+            means = log_shares(rows, kind, index)
+            for method in methods[1:]:
+                ratio, low, high = lead(means[methods[0]], means[method])
+                known = math.isfinite(high)
+                leads.append({"kind": kind, "trials": count if kind == "trials" else None,
+                              "time": None if kind == "trials" else TIMES[index], "method": method,
+                              "share": geometric(means[methods[0]]), "share_other": geometric(means[method]),
+                              "ratio": ratio, "low": low if known else None, "high": high if known else None})
+    return leads
 
 
 def geometric(means: Mapping[tuple[str, str], float]) -> float:

@@ -29,7 +29,7 @@ from benchmarks.common.program import OneLineParser, positive, run_program
 from benchmarks.common.report import Row, machine, markdown
 from benchmarks.search.comparison import Comparison
 from benchmarks.search.drawn_problems import drawn
-from benchmarks.search.live_scores import KINDS, budgets, geometric, lead, log_shares
+from benchmarks.search.live_scores import KINDS, TIMES, budgets, geometric, lead, leads_of, log_shares
 from seqtune.cli.arguments import parts
 from seqtune.errors import MisuseError
 from seqtune.kernels.device import Device
@@ -37,6 +37,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
 from seqtune.proposals import seeds_for, slowness_for
+from seqtune.tuner.measuring.runner import Runner
+from seqtune.tuner.measuring.timing import DEFAULTS
 from seqtune.tuner.strategies.table import strategy_factory
 
 OURS = ("portfolio", "random")  # the first one is compared with all others
@@ -100,24 +102,21 @@ def table(rows: Sequence[Row], trials: int) -> str:
 
 def leads(rows: Sequence[Row], trials: int) -> str:
     """Make the table of our first strategy's leads: ratios of geometric means with their intervals."""
-    moments = [(kind, index) for kind in KINDS for index in range(len(budgets(trials)))]
-    shares = [log_shares(rows, kind, index) for kind, index in moments]
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    lines = []
-    for method in methods[1:]:
-        ratios = [lead(means[methods[0]], means[method]) for means in shares]
-        lines.append([method, *(f"{ratio:.3f}{interval(low, high)}" for ratio, low, high in ratios)])
-    return markdown([f"`{methods[0]}` divided by", *columns(trials)], lines)
+    lines: dict[str, list[str]] = {}
+    for row in leads_of(rows, trials):
+        ratio = f"{row['ratio']:.3f}{interval(row['low'], row['high'])}"
+        lines.setdefault(row["method"], [row["method"]]).append(ratio)
+    return markdown([f"`{rows[0]['method']}` divided by", *columns(trials)], list(lines.values()))
 
 
 def columns(trials: int) -> list[str]:
     """The headings of the moments at which searches are judged."""
-    return [*(f"{count} trials" for count in budgets(trials)), "quarter time", "half time", "full time"]
+    return [*(f"{count} trials" for count in budgets(trials)), *TIMES]
 
 
-def interval(low: float, high: float) -> str:
+def interval(low: float | None, high: float | None) -> str:
     """The interval of a ratio in brackets; empty if it is unknown."""
-    return f" [{low:.3f}, {high:.3f}]" if math.isfinite(high) else ""
+    return "" if low is None or high is None or math.isinf(high) else f" [{low:.3f}, {high:.3f}]"
 
 
 def page(results: Results) -> Page:
@@ -155,8 +154,16 @@ def page(results: Results) -> Page:
          "Kernel families that compete are joined to one space for Kernel Tuner, with a parameter that chooses the "
          "family.",
          "A kernel that another search has built is not compiled again; the seconds of the first build are charged.",
-         "Reading the model is not part of a search's time: it is read once, before the first search. Its proposals and "
-         "its estimates for the problem are part of it."))
+         "Reading the model is not part of a search's time: it is read once, before the first search. Its proposals "
+         "and its estimates for the problem are part of it."))
+
+
+def warm_up(task: Task) -> None:
+    """Load the model and start a worker, so that no search waits for files that were never read: this takes seconds."""
+    seeds_for(task)
+    slowness_for(task)
+    with Runner(task.device) as runner:
+        list(runner.measure(task.problem, [task.default], DEFAULTS))
 
 
 def main() -> None:
@@ -191,15 +198,14 @@ def run(given: argparse.Namespace) -> None:
     with contextlib.ExitStack() as stack:
         folder = given.work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        for device, problem in {device.name: (device, problem) for device, problem in problems}.values():
-            task = Task.of(problem, device)
-            seeds_for(task)  # loads the model: a running program has it in memory
-            slowness_for(task)
         comparison = Comparison(problems, methods, given.seeds, given.trials, folder)
+        if comparison.left():
+            for device, problem in {device.name: (device, problem) for device, problem in problems}.values():
+                warm_up(Task.of(problem, device))
         comparison.run(deadline)
         rows, left = comparison.rows(), comparison.left()
     results = {"machine": machine(list(dict.fromkeys(device for device, _ in problems))), "trials": given.trials,
-               "seeds": given.seeds, "rows": rows}
+               "seeds": given.seeds, "leads": leads_of(rows, given.trials), "rows": rows}
     print(json.dumps(results, allow_nan=False) if given.json else table(rows, given.trials))
     if left:
         print(f"{left} searches and contests are left; run the same command again", file=sys.stderr)

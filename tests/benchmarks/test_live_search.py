@@ -18,7 +18,7 @@ from benchmarks.search.comparison import Comparison
 from benchmarks.search.drawn_problems import CONFIGURATIONS, candidates, drawn
 from benchmarks.search.live_contest import AnswerContest, Answers, held
 from benchmarks.search.live_runs import LiveRun, search_as_ours
-from benchmarks.search.live_scores import geometric, lead, log_shares, moments, rows_of
+from benchmarks.search.live_scores import geometric, lead, leads_of, log_shares, moments, rows_of
 from benchmarks.search.search_run import SearchRun, Trial
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import FormatError, MisuseError
@@ -149,8 +149,14 @@ def test_a_lead_on_every_problem_is_significant_and_one_on_half_of_them_is_not()
     assert 1 < low < ratio < high
     _, low, high = lead(means["portfolio"], means["kt:bayes_opt"])
     assert low < 1 < high
+    by_moment = {(row["trials"], row["time"], row["method"]): row for row in leads_of(shares, 4)}
+    assert by_moment[1, None, "kt:pso"]["ratio"] == pytest.approx(ratio)
+    assert by_moment[1, None, "kt:pso"]["low"] > 1
+    assert by_moment[None, "full time", "kt:bayes_opt"]["low"] < 1
+    assert len(by_moment) == 12
     page = live_search.page({"machine": {}, "rows": shares, "trials": 4, "seeds": 1})
     assert "| kt:pso | 0.817 < |" in page.tables
+    assert f"| kt:pso | {ratio:.3f} [" in page.tables
     assert "| kt:bayes_opt | 0.890 |" in page.tables
     assert "after 4 trials 0.900 (Kernel Tuner's best, bayes_opt: 0.890" in page.claim
 

@@ -116,14 +116,15 @@ class GaussianProcess:
                    others_slopes: Floats) -> NDArray[np.float32]:
         """The covariance of two sets of configurations, relative to the signal variance: (configuration, other)."""
         logs = np.zeros((len(levels), len(others)), np.float32)
-        for axis, table in enumerate(self._log_factors()):
-            logs += np.take(table[levels[:, axis]], others[:, axis], axis=1)
+        for axis, table in enumerate(self._log_factors):
+            logs += table[levels[:, axis][:, None], others[:, axis]]
         return self._with_sources(logs, slopes, others_slopes)
 
-    def _log_factors(self) -> list[NDArray[np.float32]]:
-        """The logarithm of each axis' factor of the covariance: (level, level)."""
-        return [np.log((1 + weight * table) / (1 + weight)).astype(np.float32)
-                for weight, table in zip(np.exp(self.theta[:-1]).tolist(), self.correlations, strict=True)]
+    def _to_pool(self, levels: LevelIndices, slopes: Floats) -> NDArray[np.float32]:
+        """The covariance of configurations with the pool: (configuration, pool)."""
+        empty = np.zeros((len(levels), 0), np.float32)  # if all spaces have one configuration, there is no axis
+        tables = [empty, *(table[levels[:, axis]] for axis, table in enumerate(self._log_factors))]
+        return self._with_sources(np.concatenate(tables, axis=1) @ self._indicators, slopes, self._pool_slopes)
 
     def _with_sources(self, logs: NDArray[np.float32], slopes: Floats, others: Floats) -> NDArray[np.float32]:
         """The covariance from its logarithm over the axes, which is overwritten, and the sources' linear terms."""
@@ -135,7 +136,7 @@ class GaussianProcess:
     def set_pool(self, pool: LevelIndices, slopes: Floats) -> None:
         """Set the configurations that `predict` predicts."""
         self._covers_pool = False
-        self._pool, self._pool_slopes = np.asfortranarray(pool), slopes
+        self._pool_slopes = slopes
         count = sum(map(len, self.correlations))
         self._indicators = np.zeros((count, len(pool)), np.float32)  # makes many covariances one matrix product
         begin = 0
@@ -146,6 +147,9 @@ class GaussianProcess:
     def condition(self, levels: LevelIndices, slopes: Floats) -> None:
         """Condition on measurements of these configurations; `predict` gets their values."""
         self._levels, self._slopes = levels, slopes
+        self._log_factors = [  # of each axis' factor of the covariance: (level, level)
+            np.log((1 + weight * table) / (1 + weight)).astype(np.float32)
+            for weight, table in zip(np.exp(self.theta[:-1]).tolist(), self.correlations, strict=True)]
         noise = math.exp(self.theta[-1])
         own = self.covariance(levels, slopes, levels, slopes).astype(float)
         factor = np.linalg.cholesky(own + (noise + 1e-6) * np.eye(len(levels)))
@@ -157,11 +161,7 @@ class GaussianProcess:
         """Compute the whitened covariances (measured, pool) and the variance (pool,), relative and without noise."""
         if self._covers_pool:
             return
-        levels = self._levels
-        empty = np.zeros((len(levels), 0), np.float32)  # if all spaces have one configuration, there is no axis
-        tables = [empty, *(table[levels[:, axis]] for axis, table in enumerate(self._log_factors()))]
-        across = self._with_sources(np.concatenate(tables, axis=1) @ self._indicators, self._slopes, self._pool_slopes)
-        self._whitened = self._inverse.astype(np.float32) @ across
+        self._whitened = self._inverse.astype(np.float32) @ self._to_pool(self._levels, self._slopes)
         prior = 1 + self.options.slope**2 * (self._pool_slopes**2).sum(axis=1)
         self._variance = np.maximum(prior - np.einsum("mp,mp->p", self._whitened, self._whitened), 1e-6)
         self._covers_pool = True
@@ -182,8 +182,8 @@ class GaussianProcess:
         self._levels = np.concatenate([self._levels, levels])
         self._slopes = np.concatenate([self._slopes, slopes])
         if self._covers_pool:
-            to_pool = self.covariance(levels, slopes, self._pool, self._pool_slopes)[0]
-            row = (to_pool - solved.astype(np.float32) @ self._whitened[:count]) / np.float32(pivot)
+            row = self._to_pool(levels, slopes)[0] - solved.astype(np.float32) @ self._whitened[:count]
+            row /= np.float32(pivot)
             if len(self._whitened) == count:
                 self._whitened = np.concatenate([self._whitened, np.empty((GROWTH, len(row)), np.float32)])
             self._whitened[count] = row

@@ -18,6 +18,7 @@ are similar.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -63,22 +64,44 @@ class Portfolio(Searcher):
 
     def __init__(self, context: SearchContext) -> None:
         super().__init__(context)
+        self._context = context
         self._seeds = self.valid_numbers(context.seeds)
-        history = expected(context)
-        self._surrogate = self._without_history = Surrogate(self.task, self.generator)
-        if history is not None:
-            self._surrogate = Surrogate(self.task, self.generator, history.prior, history.by_source)
-        self._fastest = None if history is None else history.fastest
-        self._base = np.arange(len(self.task))
-        if len(self.task) > MAX_POOL:
-            self._base = np.sort(self.generator.choice(len(self.task), MAX_POOL, replace=False))
-        self._pool = self._base
         self._conditioned: list[int] = []  # numbers on which the surrogates are conditioned
         self._pending: dict[int, float] = {}  # proposed, without a result yet: the predicted value of each number
         self._fitted = -1  # number of results at the last fit of the hyperparameters
         self._credit = {"global": 1.0, "local": 1.0}  # of each method
         self._turns = dict.fromkeys(self._credit, 0)
         self._method_of: dict[int, str] = {}  # the method that proposed each number
+        self._near: dict[int, Numbers] = {}  # the neighbours of numbers that were fastest
+
+    # The next four are made when the seeds have been proposed, so that these are measured at once.
+
+    @cached_property
+    def _expected(self) -> Sources | None:
+        return expected(self._context)
+
+    @cached_property
+    def _without_history(self) -> Surrogate:
+        return Surrogate(self.task, self.generator)
+
+    @cached_property
+    def _surrogate(self) -> Surrogate:
+        """The surrogate with the times to expect; the one without history if nothing is expected."""
+        if self._expected is None:
+            return self._without_history
+        return Surrogate(self.task, self.generator, self._expected.prior, self._expected.by_source)
+
+    @cached_property
+    def _base(self) -> Numbers:
+        """The configurations that are always in the pool: all, or a sample."""
+        if len(self.task) <= MAX_POOL:
+            return np.arange(len(self.task))
+        return np.sort(self.generator.choice(len(self.task), MAX_POOL, replace=False))
+
+    @property
+    def _fastest(self) -> float | None:
+        """The best time that the history predicts."""
+        return None if self._expected is None else self._expected.fastest
 
     def propose(self, count: int) -> list[int]:
         if self._seeds:
@@ -141,8 +164,7 @@ class Portfolio(Searcher):
         if self._fitted < 0 or count - self._fitted >= max(3, count // 10) or too_many:
             self._conditioned = self._chosen()
             if self._fitted < 0 or len(self._base) < len(self.task):
-                near = [self.task.neighbours(number).numbers for number in self._elite()]
-                self._pool = np.unique(np.concatenate([self._base, *near]))
+                self._pool = np.unique(np.concatenate([self._base, *map(self._neighbours, self._elite())]))
                 for surrogate in self._surrogates():
                     surrogate.set_pool(self._pool)
             numbers = np.array(self._conditioned, dtype=np.int64)
@@ -186,6 +208,11 @@ class Portfolio(Searcher):
                 elite.append(number)
         return elite
 
+    def _neighbours(self, number: int) -> Numbers:
+        if number not in self._near:
+            self._near[number] = self.task.neighbours(number).numbers
+        return self._near[number]
+
     def _deciding(self, numbers: Numbers, values: Floats) -> Surrogate:
         """The surrogate that decides the next proposal."""
         if self._surrogate is self._without_history or len(self.observed) < MIN_RESULTS:
@@ -215,7 +242,7 @@ class Portfolio(Searcher):
         method = max(self._credit, key=lambda name: self._credit[name] / (self._turns[name] + 1))
         candidates = np.flatnonzero(is_new)
         if method == "local" and self.best is not None:
-            near = np.concatenate([self.task.neighbours(number).numbers for number in self._elite()])
+            near = np.concatenate([self._neighbours(number) for number in self._elite()])
             neighbours = np.flatnonzero(is_new & np.isin(self._pool, near))
             if len(neighbours):
                 candidates = neighbours

@@ -215,6 +215,17 @@ def test_a_crash_after_the_last_answer_is_nobodys_failure(runner: Runner) -> Non
     assert [first[1].status, second[1].status] == [Status.CORRECT] * 2
 
 
+def test_a_worker_that_was_started_before_is_the_one_that_measures() -> None:
+    with Runner(planted.DEVICE, planted.BACKEND, planted.KERNELS, planted.PATH) as runner:
+        runner.start()
+        started = runner._worker
+        runner.start()
+        assert measured(runner, planted.deed("good"))[0].status is Status.CORRECT
+        assert runner._worker is started
+    with Runner(planted.DEVICE, planted.BACKEND, planted.KERNELS, planted.PATH) as unused:
+        unused.start()
+
+
 def test_a_backend_that_does_not_open_is_unavailable() -> None:
     with Runner(replace(planted.DEVICE, model="broken"), planted.BACKEND, planted.KERNELS, planted.PATH) as broken, \
             pytest.raises(SeqtuneError, match="the driver is broken"):

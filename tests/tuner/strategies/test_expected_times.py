@@ -8,7 +8,7 @@ from seqtune.data.record import Measurement, Status
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.tuner.simulation import RecordedSpace, StrategyMethod
 from seqtune.tuner.strategies.portfolio import Portfolio, expected
-from seqtune.tuner.strategies.strategy import SearchContext
+from seqtune.tuner.strategies.strategy import OnDemand, SearchContext
 from tests.support.fake_measurer import DEVICE, KERNEL, PROBLEM, Fake
 
 TASK = Task.of(PROBLEM, DEVICE, [KERNEL])
@@ -44,10 +44,18 @@ def test_expected_times_join_a_history_of_other_problems_and_yield_to_the_same_p
     assert expected(SearchContext(TASK)) is None
 
 
-def test_seeds_come_before_expected_times() -> None:
+def test_seeds_are_measured_before_expected_times_are_computed() -> None:
+    computed: list[bool] = []
+
+    def compute() -> list[float]:
+        computed.append(True)
+        return [float(value) for value in SLOWNESS]
+
     seeds = (TASK[7], TASK[9])
-    strategy = Portfolio(SearchContext(TASK, seeds=seeds, slowness=SLOWNESS.tolist()))
+    strategy = Portfolio(SearchContext(TASK, seeds=seeds, slowness=OnDemand(compute)))
     assert strategy.ask(2) == list(seeds)
+    assert not computed
     for configuration in seeds:
         strategy.tell(configuration, Measurement(Status.CORRECT, (1.0,)))
     assert TASK.number(strategy.ask(1)[0]) not in (7, 9)
+    assert computed == [True]
