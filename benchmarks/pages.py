@@ -1,4 +1,7 @@
-"""Write the pages of results again from their JSON files: `python -m benchmarks.pages --out docs` measures nothing."""
+"""Write the pages of results again from their JSON files: `python -m benchmarks.pages --out docs` measures nothing.
+
+It also writes the figures again that README.md and docs/index.md quote.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,17 @@ from pathlib import Path
 
 from benchmarks.common.page import RESULTS, Page, add_out, page_from
 from benchmarks.common.program import run_program
+from benchmarks.common.quotes import write_quotes
 from seqtune.errors import FormatError
 from seqtune.kernels.files import read_bounded, write_whole
 
 LARGEST_FILE = 10_000_000  # bytes
 PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it from the JSON file
     "results": "benchmarks.prediction.results:page",
+    "headline": "benchmarks.prediction.headline:page",
+    "confidence": "benchmarks.prediction.confidence:page",
+    "agreement": "benchmarks.prediction.agreement:page",
+    "large_spaces": "benchmarks.prediction.large_spaces:page",
     "hardness": "benchmarks.prediction.hardness:page",
     "machines": "benchmarks.prediction.machines:page",
     "locked": "benchmarks.prediction.locked:page",
@@ -54,11 +62,14 @@ def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_out(parser, required=True)
-    folder = parser.parse_args().out / RESULTS
+    out = parser.parse_args().out
+    folder = out / RESULTS
     for name in PAGES:
         if (folder / f"{name}.json").exists():
             write_whole(folder / f"{name}.md", page_of(name, folder).markdown())
             print(folder / f"{name}.md")
+    for path in write_quotes(out):
+        print(path)
 
 
 if __name__ == "__main__":

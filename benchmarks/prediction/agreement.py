@@ -33,10 +33,12 @@ if TYPE_CHECKING:
 
 METHODS = ("seqtune", "transformer", "trees", "random", "default")  # none of them is fitted to the new data set
 COUNTS = (0, 3, 5)
-PROBLEMS = (  # with small spaces: a few minutes for all
-    "conv2d c=96 h=14 w=14 k=24 r=1 s=1", "conv2d c=64 h=28 w=28 k=64 r=1 s=1", "gemm m=4 n=256 k=256",
-    "conv2d c=32 h=28 w=28 k=32 r=3 s=3 pad_h=1 pad_w=1 groups=32", "gemm m=64 n=128 k=128",
-    "gemm m=256 n=256 k=256")
+PROBLEMS = (  # of 120 to 210 configurations, the best of which takes 50 us or more: two minutes each
+    "gemm m=130 n=2080 k=141 trans_b=yes", "conv2d c=582 h=7 w=7 k=480 r=1 s=1",
+    "conv2d c=160 h=21 w=21 k=4 r=5 s=5 pad_h=2 pad_w=2", "conv2d c=19 h=64 w=68 k=512 r=1 s=1",
+    "conv2d c=1024 h=38 w=38 k=1024 r=3 s=3 stride_h=2 stride_w=2 groups=1024",
+    "conv2d c=144 h=75 w=75 k=144 r=3 s=3 pad_h=1 pad_w=1 groups=144",
+    "conv2d c=672 h=18 w=18 k=64 r=3 s=3 pad_h=1 pad_w=1 groups=4", "conv2d c=96 h=98 w=98 k=40 r=1 s=1 groups=8")
 
 
 def collect(problem: Problem, device: Device, journal: Journal) -> None:
@@ -74,36 +76,53 @@ def live_outcome(journal: Journal, device: Device, problem: Problem, checkpoint:
 
 
 def compare(recorded: Sequence[Outcome], live: Sequence[Outcome]) -> list[Row]:
-    """Make a row for each method and number of measured proposals: the share by both instruments."""
-    from seqtune.predictor.times.shares import rows
+    """Make a row for each method and number of measured proposals: the share by both, and their difference.
 
-    table = {(row.method, row.measured): row for row in rows(live)}
-    return [{"method": row.method, "measured": row.measured, "problems": row.problems, "recorded": row.share,
-             "live": table[row.method, row.measured].share,
-             "difference": table[row.method, row.measured].share - row.share, "recorded_ceiling": row.ceiling,
-             "live_ceiling": table[row.method, row.measured].ceiling} for row in rows(recorded)]
+    The 95 % interval of the difference is a bootstrap of the problems, the same for both instruments.
+    """
+    import numpy as np
+
+    from seqtune.predictor.times.shares import DRAWS, bootstrap, rows
+
+    by_problem = {outcome.problem: outcome for outcome in live}
+    paired = [by_problem[outcome.problem] for outcome in recorded]
+    judged_live = {(row.method, row.measured): row for row in rows(paired)}
+    table: list[Row] = []
+    for row in rows(recorded):
+        key = row.method, row.measured
+        low, high = bootstrap(*(np.array([outcome.log_shares[key] for outcome in outcomes])
+                                for outcomes in (paired, recorded)), DRAWS, 0)
+        table.append({"method": row.method, "measured": row.measured, "problems": row.problems, "recorded": row.share,
+                      "live": judged_live[key].share, "difference": judged_live[key].share - row.share,
+                      "low": low, "high": high, "recorded_ceiling": row.ceiling,
+                      "live_ceiling": judged_live[key].ceiling})
+    return table
 
 
 def page(results: Results) -> Page:
     """Make the page of the results."""
     rows = results["rows"]
     judged = [row for row in rows if row["method"] not in ("random", "default")]
+    first = max(abs(row["difference"]) for row in judged if row["measured"] == 0)
     widest = max(abs(row["difference"]) for row in judged)
     lines = [[row["method"], str(row["measured"]), f"{row['recorded']:.3f}", f"{row['live']:.3f}",
-              f"{row['difference']:+.3f}"] for row in rows]
+              f"{row['difference']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]"] for row in rows]
     ceilings = ", ".join(f"{row[name]:.3f} ({label})" for row in rows[:1] for name, label in (
         ("recorded_ceiling", "recorded"), ("live_ceiling", "live")) if row[name] is not None)
     return Page(
         "agreement", "Two instruments, one answer",
         f"Judged by a data set that was measured on the same machine and judged live, the shares of the checkpoint and "
-        f"of its parts differ by at most {widest:.3f} ({rows[0]['problems']} problems on {results['device']}).",
+        f"of its parts differ by at most {first:.3f} at the first proposal and {widest:.3f} at all "
+        f"({rows[0]['problems']} problems on {results['device']}).",
         "python -m benchmarks.agreement --journal agreement.sqlite --out docs",
         markdown(["method", "measured", "recorded", "live", "difference"], lines), measured_on(results),
-        f"Shares of the best known speed, as geometric means over the problems. Re-test ceilings: {ceilings}.",
+        f"Shares of the best known speed, as geometric means over the problems; in brackets 95 % intervals, by a "
+        f"bootstrap of the problems. Re-test ceilings: {ceilings}.",
         ("The contests of the two share no measurement. Both know the fastest recorded configurations.",
          "Configurations that take more than three times the least time have only the time of a quick look, in both. "
          "Live, `random` is estimated from 100 drawn configurations, by look-up from all.",
-         "Kernels of 5 us agree less well than longer ones: waking the second thread is much of their time."))
+         "The best kernel of each problem takes about 50 us or longer: shorter ones agree less well, because waking "
+         "the second thread is much of their time."))
 
 
 def main() -> None:
@@ -112,7 +131,7 @@ def main() -> None:
     parser.add_argument("--journal", type=Path, required=True, help="keeps the measurements")
     parser.add_argument("--device", default="llvm:0")
     parser.add_argument("--checkpoint", default="default")
-    parser.add_argument("--problems", default=None, help="a named set or a file; default: six small problems")
+    parser.add_argument("--problems", default=None, help="a named set or a file; default: eight with small spaces")
     parser.add_argument("--seconds", type=float, default=math.inf, help="stop after the problem that exceeds this")
     given = parser.parse_args()
     check_ready(given.out)

@@ -1,54 +1,116 @@
-"""Parts of a checkpoint, each alone: the transformer's beam, the boosted trees on every configuration, and both.
+"""Parts of a checkpoint, each alone: the transformer, the boosted trees on every configuration, and both as shipped.
 
-They are evaluated on held-out problems as by `seqtune evaluate`: every part chooses among measured configurations.
+Their shares are compared case by case, a case being a problem on a device. All intervals are bootstraps of the
+problems: a problem is drawn with all its devices, because its cases are alike.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.common.report import Row, markdown
 
 if TYPE_CHECKING:
-    from seqtune.data.dataset import Dataset
-    from seqtune.predictor.times.checkpoint import Checkpoint
+    from seqtune.predictor.times.shares import Outcome
 
 COUNTS = (0, 3, 5)
-ALL = "all"  # the device name in the rows over all devices
-TITLES = {"transformer": "transformer alone", "trees": "its trees alone", "both": "both, as shipped"}
+DRAWS = 4000  # samples of the bootstrap; the interval's ends change by less than 0.001 between seeds
+TITLES = {"transformer": "transformer alone", "trees": "its trees alone", "seqtune": "both, as shipped"}
+Floats = NDArray[np.float64]
 
 
-def measure_parts(data: Dataset, checkpoint: Checkpoint, progress: Callable[[str], None]) -> list[Row]:
-    """Make a row for each device, part and number of measured proposals, with the geometric mean share."""
-    from seqtune.data.measured_tasks import measured_tasks
-    from seqtune.predictor.times.checkpoint_parts import parts_of
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A number with the ends of its 95 % interval."""
 
-    parts = {**parts_of(checkpoint), "both": checkpoint}
-    logs: dict[tuple[str, str, int], list[float]] = {}
-    tasks = measured_tasks(data, held_out=True)
-    for number, measured in enumerate(tasks, start=1):
-        progress(f"parts: problem {number} of {len(tasks)}")
-        measured = measured.measured_only()
-        for part, predictor in parts.items():
-            times = [measured.time(candidate.configuration)
-                     for candidate in predictor.propose([measured.task], max(COUNTS))[0]]
-            for count in COUNTS:
-                least = min(times[:max(1, count)])
-                least = least if math.isfinite(least) else measured.time(measured.task.default)
-                share = math.log(measured.best / least)
-                for device in (measured.device.name, ALL):
-                    logs.setdefault((device, part, count), []).append(share)
-    return [{"device": device, "part": part, "measured": count, "share": math.exp(sum(shares) / len(shares)),
-             "problems": len(shares)} for (device, part, count), shares in sorted(logs.items())]
+    value: float
+    low: float
+    high: float
+
+    def share(self) -> str:
+        """The text of a share."""
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+    def difference(self) -> str:
+        """The text of a difference of shares."""
+        return f"{self.value:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
 
 
-def parts_table(rows: Sequence[Row]) -> str:
+def part_cases(outcomes: Iterable[Outcome]) -> list[Row]:
+    """Make a row for each case: the share of each part for each of COUNTS."""
+    return [{"device": outcome.device, "problem": outcome.problem, "shares": {
+        part: [round(float(np.exp(outcome.log_shares[part, count])), 6) for count in COUNTS] for part in TITLES}}
+        for outcome in outcomes]
+
+
+class PartShares:
+    """The log shares of the parts over some cases, and the weights of the cases in each draw of the bootstrap."""
+
+    def __init__(self, cases: Sequence[Row], draws: int = DRAWS, seed: int = 0) -> None:
+        self.cases = cases
+        problems, owner = np.unique([case["problem"] for case in cases], return_inverse=True)
+        self.problems = len(problems)
+        drawn = np.random.default_rng(seed).multinomial(
+            len(problems), np.full(len(problems), 1 / len(problems)), size=draws)
+        self._weights: Floats = drawn[:, owner] / drawn[:, owner].sum(axis=1, keepdims=True)  # (draw, case)
+
+    def logs(self, part: str, count: int) -> Floats:
+        """The log shares of a part, (case,)."""
+        return np.log([case["shares"][part][COUNTS.index(count)] for case in self.cases])
+
+    def share(self, part: str, count: int) -> Interval:
+        """The geometric mean share of a part."""
+        logs = self.logs(part, count)
+        return _interval(float(np.exp(logs.mean())), np.exp(self._weights @ logs))
+
+    def difference(self, part: str, other: str, count: int = 0) -> Interval:
+        """The geometric mean share of a part minus that of another one, in the same draws."""
+        ours, theirs = self.logs(part, count), self.logs(other, count)
+        return _interval(float(np.exp(ours.mean()) - np.exp(theirs.mean())),
+                         np.exp(self._weights @ ours) - np.exp(self._weights @ theirs))
+
+
+def _interval(value: float, drawn: Floats) -> Interval:
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return Interval(value, float(low), float(high))
+
+
+def verdict(shares: PartShares) -> str:
+    """Say whether the transformer alone is below, level with or above the trees, and whether both are better."""
+    apart = shares.difference("transformer", "trees")
+    place = "above" if apart.low > 0 else "below" if apart.high < 0 else "level with"
+    gains = {other: shares.difference("seqtune", other) for other in ("transformer", "trees")}
+    better = [other for other, gain in gains.items() if gain.low > 0]
+    both = ("significantly better than either" if len(better) == len(gains)
+            else f"significantly better than the {better[0]} alone, but not than the other part" if better
+            else "not significantly better than either")
+    listed = ", ".join(f"{gain.difference()} against the {other}"
+                       for other, gain in gains.items())
+    return (f"The transformer alone is {place} the trees alone ({apart.difference()}). Both together are {both} "
+            f"({listed}).")
+
+
+def paragraph(cases: Sequence[Row]) -> str:
+    """The first proposals of the parts, with 95 % intervals, and the verdict."""
+    shares = PartShares(cases)
+    return (f"Of the parts of the shipped checkpoint, the transformer alone reaches "
+            f"{shares.share('transformer', 0).share()} with its first proposal, the trees alone "
+            f"{shares.share('trees', 0).share()} and both together {shares.share('seqtune', 0).share()} (geometric "
+            f"means over {len(cases)} cases, {shares.problems} problems on their devices; in brackets 95 % intervals). "
+            f"{verdict(shares)}")
+
+
+def parts_table(cases: Sequence[Row]) -> str:
     """Make the table, a line for each part: the first proposal by device, then over all devices."""
-    shares = {(row["device"], row["part"], row["measured"]): row["share"] for row in rows}
-    devices = [device for device in dict.fromkeys(row["device"] for row in rows) if device != ALL]
+    devices = sorted({case["device"] for case in cases})
+    by_device = [PartShares([case for case in cases if case["device"] == device]) for device in devices]
+    everywhere = PartShares(cases)
     return markdown(
-        ["first proposal", *devices, ALL, "all, best of 3", "all, best of 5"],
-        [[title, *(f"{shares[device, part, 0]:.3f}" for device in (*devices, ALL)),
-          *(f"{shares[ALL, part, count]:.3f}" for count in COUNTS[1:])] for part, title in TITLES.items()])
+        ["first proposal", *devices, "all", "all, best of 3", "all, best of 5"],
+        [[title, *(f"{np.exp(shares.logs(part, 0).mean()):.3f}" for shares in by_device),
+          *(everywhere.share(part, count).share() for count in COUNTS)] for part, title in TITLES.items()])

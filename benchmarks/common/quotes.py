@@ -1,0 +1,58 @@
+"""Quotes: figures in README.md and docs/index.md that come from the JSON file of a page.
+
+The text between `<!-- figures: NAME -->` and `<!-- end of figures -->` is made from docs/results/NAME.json, so that a
+figure stands in one place. `python -m benchmarks.pages --out docs` writes all quotes again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks.common.page import RESULTS
+from seqtune.errors import FormatError
+from seqtune.kernels.files import read_bounded, write_whole
+
+LARGEST_FILE = 10_000_000  # bytes of a JSON file
+QUOTES: Mapping[str, str] = {  # name of the page -> the function that makes the text from the JSON file and a folder
+    "headline": "benchmarks.prediction.headline:quote",
+    "results": "benchmarks.prediction.results:quote",
+}
+FIGURES = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
+
+
+def quoting_files(out: Path) -> dict[Path, str]:
+    """The files that quote figures, with the way from each to the folder of the results; `out` is the docs' folder."""
+    return {out.parent / "README.md": f"{out.name}/{RESULTS}", out / "index.md": RESULTS}
+
+
+def with_quotes(text: str, results: Path, way: str) -> str:
+    """The text with its quotes made from the JSON files in the folder `results`, to which links lead by `way`.
+
+    Raises FormatError if a quote has no function or no readable JSON file.
+    """
+    def made(match: re.Match[str]) -> str:
+        begin, name, end = match.groups()
+        try:
+            module, _, function = QUOTES[name].partition(":")
+            content = json.loads(read_bounded(results / f"{name}.json", LARGEST_FILE))
+            return f"{begin}{getattr(import_module(module), function)(content, way).strip()}\n{end}"
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise FormatError(f"no figures to quote from {results / name}.json: {error!r:.100}") from None
+
+    return FIGURES.sub(made, text)
+
+
+def write_quotes(out: Path) -> list[Path]:
+    """Write the quotes again in the files that have some, and return these files; `out` is the docs' folder."""
+    written = []
+    for path, way in quoting_files(out).items():
+        before = path.read_text() if path.is_file() else ""
+        after = with_quotes(before, out / RESULTS, way)
+        if after != before:
+            write_whole(path, after)
+            written.append(path)
+    return written

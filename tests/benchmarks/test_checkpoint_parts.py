@@ -1,0 +1,47 @@
+"""The comparison of a checkpoint's parts: its intervals, and the paragraph that follows from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.common.report import Row
+from benchmarks.prediction.checkpoint_parts import PartShares, paragraph, part_cases, parts_table
+from seqtune.predictor.times.shares import Outcome
+
+
+def cases(transformer: float, trees: float, both: float, noise: float = 0.01) -> list[Row]:
+    """Made-up cases of 40 problems on two devices, with these mean log shares."""
+    generator = np.random.default_rng(0)
+    return [{"device": device, "problem": str(problem), "shares": {
+        part: [float(np.exp(mean + generator.normal(0, noise)))] * 3
+        for part, mean in (("transformer", transformer), ("trees", trees), ("seqtune", both))}}
+        for problem in range(40) for device in ("toy:0", "toy:1")]
+
+
+@pytest.mark.parametrize(("means", "words"), [
+    ((-0.06, -0.04, -0.02), ("is below the trees alone (-0.0", "are significantly better than either (+0.0")),
+    ((-0.04, -0.04, -0.02), ("is level with the trees alone", "are significantly better than either")),
+    ((-0.02, -0.04, -0.02), ("is above the trees alone (+0.0", "better than the trees alone, but not than the other")),
+    ((-0.04, -0.02, -0.02), ("is below the trees", "better than the transformer alone, but not than the other part")),
+    ((-0.03, -0.03, -0.03), ("is level with", "not significantly better than either"))])
+def test_the_paragraph_says_plainly_which_part_is_better(means: tuple[float, ...], words: tuple[str, ...]) -> None:
+    text = paragraph(cases(*means))
+    for word in words:
+        assert word in text
+    assert "80 cases, 40 problems" in text
+
+
+def test_intervals_draw_problems_and_not_their_devices() -> None:
+    rows = cases(-0.03, -0.03, -0.03, noise=0.02)
+    twice = [row | {"device": f"{row['device']}{copy}"} for row in rows for copy in range(4)]
+    once, again = (PartShares(part).share("trees", 0) for part in (rows, twice))
+    assert (again.low, again.high) == pytest.approx((once.low, once.high))  # copies of cases tell nothing new
+    assert once.low < once.value < once.high
+
+
+def test_the_table_has_a_line_for_each_part() -> None:
+    outcome = Outcome("p", "toy:0", {(part, count): -0.1 for part in ("transformer", "trees", "seqtune")
+                                     for count in (0, 3, 5)}, 0)
+    assert parts_table(part_cases([outcome])).splitlines()[2] == (
+        "| transformer alone | 0.905 | 0.905 [0.905, 0.905] | 0.905 [0.905, 0.905] | 0.905 [0.905, 0.905] |")

@@ -1,0 +1,101 @@
+"""The headline: the shipped checkpoint reaches its documented shares on a fixed sample of the shipped data."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.common.page import RESULTS
+from benchmarks.common.quotes import quoting_files, with_quotes
+from benchmarks.common.report import Row
+from benchmarks.prediction.headline import CASES, TOLERANCE, changes, judged_cases, means, page, sample
+from seqtune.data.dataset import Dataset
+from seqtune.errors import FormatError
+from seqtune.kernels.task import Task
+from seqtune.predictor.candidate import Candidate
+from seqtune.predictor.times.checkpoint import Checkpoint
+from tests.support.paths import ROOT
+
+DOCUMENTED: list[Row] = json.loads((ROOT / "docs" / RESULTS / "headline.json").read_text())["cases"]
+FEW = 12  # cases that suffice to notice a broken checkpoint
+AGAIN = ("the shipped checkpoint or data changed: if on purpose, run `python -m benchmarks.headline --out docs`, "
+         "which writes docs/results/headline.json and what README.md and docs/index.md quote")
+
+
+@pytest.fixture(scope="module")
+def checkpoint() -> Checkpoint:
+    return Checkpoint.load("default")
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return sample(Dataset.shipped())
+
+
+class Shuffled:
+    """The beam's proposals of a checkpoint in random order."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self.generator = np.random.default_rng(0)
+
+    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        proposals = self.checkpoint.propose(tasks, 16)
+        return [[candidates[index] for index in self.generator.permutation(len(candidates))[:count]]
+                for candidates in proposals]
+
+
+def agrees(cases: Sequence[Row]) -> bool:
+    """Whether the cases have the documented shares."""
+    keys = {(case["device"], case["problem"]) for case in cases}
+    documented = [case for case in DOCUMENTED if (case["device"], case["problem"]) in keys]
+    return max(changes(documented, cases).values()) <= TOLERANCE
+
+
+def test_the_shipped_checkpoint_reaches_its_documented_shares(checkpoint: Checkpoint, data: Dataset) -> None:
+    cases = judged_cases(data, checkpoint)
+    assert len(cases) == CASES
+    assert agrees(cases), f"{AGAIN}; documented {means(DOCUMENTED)}, now {means(cases)}"
+
+
+def test_a_shuffled_beam_or_missing_trees_do_not_reach_them(checkpoint: Checkpoint, data: Dataset) -> None:
+    few = sample(data, FEW)
+    assert agrees(judged_cases(few, checkpoint))
+    assert not agrees(judged_cases(few, Shuffled(checkpoint)))
+    assert not agrees(judged_cases(few, replace(checkpoint, ranker=None, estimator=None)))
+
+
+def test_the_sample_is_spread_over_the_devices_of_the_data(data: Dataset) -> None:
+    cases = {(case["device"], case["problem"]) for case in DOCUMENTED}
+    counts = [sum(device == name for name, _ in cases) for device in {device for device, _ in cases}]
+    assert sum(counts) == len(cases) == CASES
+    assert max(counts) - min(counts) <= 1
+    assert {device.partition(":")[0] for device, _ in cases} == {"llvm", "opencl"}
+    assert set(data.rows["problem"]) <= data.held_out
+
+
+def test_changes_of_single_cases_do_not_cancel() -> None:
+    before, after = ([{"device": "toy:0", "problem": str(number), "shares": [share, 0.9, 0.9]}
+                      for number, share in enumerate(shares)] for shares in ((0.8, 0.9), (0.9, 0.8)))
+    assert changes(before, after) == pytest.approx({0: 0.1, 3: 0.0, 5: 0.0})
+    assert means(before)[0] == pytest.approx(means(after)[0]) == pytest.approx(math.sqrt(0.72))
+    assert changes(before, after[:1]) == dict.fromkeys((0, 3, 5), math.inf)
+    assert "reaches 0.849 of the best known speed" in page({"date": "2026-01-01", "cases": before}).claim
+
+
+@pytest.mark.parametrize("name", ["README.md", "index.md"])
+def test_what_a_file_quotes_is_what_the_results_say(name: str) -> None:
+    path, way = next((path, way) for path, way in quoting_files(ROOT / "docs").items() if path.name == name)
+    text = path.read_text()
+    assert "<!-- figures: headline -->" in text
+    assert with_quotes(text, ROOT / "docs" / RESULTS, way) == text, "run `python -m benchmarks.pages --out docs`"
+
+
+def test_a_quote_without_its_figures_is_one_clear_error() -> None:
+    with pytest.raises(FormatError, match="no figures to quote"):
+        with_quotes("<!-- figures: nothing -->\n<!-- end of figures -->", ROOT / "docs" / RESULTS, "results")
