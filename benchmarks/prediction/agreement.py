@@ -90,8 +90,8 @@ def compare(recorded: Sequence[Outcome], live: Sequence[Outcome]) -> list[Row]:
     table: list[Row] = []
     for row in rows(recorded):
         key = row.method, row.measured
-        low, high = bootstrap(*(np.array([outcome.log_shares[key] for outcome in outcomes])
-                                for outcomes in (paired, recorded)), DRAWS, 0)
+        ours, theirs = (np.array([outcome.log_shares[key] for outcome in outcomes]) for outcomes in (paired, recorded))
+        low, high = bootstrap(ours, theirs, DRAWS, 0)
         table.append({"method": row.method, "measured": row.measured, "problems": row.problems, "recorded": row.share,
                       "live": judged_live[key].share, "difference": judged_live[key].share - row.share,
                       "low": low, "high": high, "recorded_ceiling": row.ceiling,

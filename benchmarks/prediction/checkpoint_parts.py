@@ -81,18 +81,20 @@ def _interval(value: float, drawn: Floats) -> Interval:
 
 
 def verdict(shares: PartShares) -> str:
-    """Say whether the transformer alone is below, level with or above the trees, and whether both are better."""
+    """Say whether the transformer alone is below, level with or above the trees, and whether both are above either.
+
+    A share is above or below another one if the 95 % interval of their paired difference does not contain 0.
+    """
     apart = shares.difference("transformer", "trees")
-    place = "above" if apart.low > 0 else "below" if apart.high < 0 else "level with"
     gains = {other: shares.difference("seqtune", other) for other in ("transformer", "trees")}
-    better = [other for other, gain in gains.items() if gain.low > 0]
-    both = ("significantly better than either" if len(better) == len(gains)
-            else f"significantly better than the {better[0]} alone, but not than the other part" if better
-            else "not significantly better than either")
-    listed = ", ".join(f"{gain.difference()} against the {other}"
-                       for other, gain in gains.items())
-    return (f"The transformer alone is {place} the trees alone ({apart.difference()}). Both together are {both} "
-            f"({listed}).")
+    listed = " and ".join(f"{_place(gain)} the {other} alone ({gain.difference()})" for other, gain in gains.items())
+    sure = "so" if all(gain.low > 0 for gain in gains.values()) else "so not"
+    return (f"The transformer alone is {_place(apart)} the trees alone ({apart.difference()}). Both together are "
+            f"{listed}, {sure} significantly above either.")
+
+
+def _place(difference: Interval) -> str:
+    return "above" if difference.low > 0 else "below" if difference.high < 0 else "level with"
 
 
 def paragraph(cases: Sequence[Row]) -> str:
@@ -101,8 +103,8 @@ def paragraph(cases: Sequence[Row]) -> str:
     return (f"Of the parts of the shipped checkpoint, the transformer alone reaches "
             f"{shares.share('transformer', 0).share()} with its first proposal, the trees alone "
             f"{shares.share('trees', 0).share()} and both together {shares.share('seqtune', 0).share()} (geometric "
-            f"means over {len(cases)} cases, {shares.problems} problems on their devices; in brackets 95 % intervals). "
-            f"{verdict(shares)}")
+            f"means over {len(cases)} cases, {shares.problems} problems on their devices; in brackets 95 % intervals, "
+            f"by drawing problems; those of differences are paired). {verdict(shares)}")
 
 
 def parts_table(cases: Sequence[Row]) -> str:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.common.contest import geometric_mean
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from seqtune.kernels.row_index import Numbers
     from seqtune.kernels.task import MeasuredTask, Task
     from seqtune.predictor.times.checkpoint import Checkpoint
+
+Estimates = NDArray[np.floating]  # (configuration,) log(time / best time), up to a constant
 
 LARGEST_FILE = 1_000_000  # bytes of stored rows
 REPEATS = 3  # of a beam, whose least time counts; a ranking of everything takes long and runs once
@@ -112,7 +115,7 @@ def ways_of(checkpoint: Checkpoint) -> Mapping[str, Callable[[Task], Numbers]]:
     judge = checkpoint.judge
     assert judge is not None
 
-    def everything(estimate: Callable[[Task, Numbers], Numbers]) -> Callable[[Task], Numbers]:
+    def everything(estimate: Callable[[Task, Numbers], Estimates]) -> Callable[[Task], Numbers]:
         return lambda task: np.argsort(estimate(task, np.arange(len(task))), kind="stable")
 
     return {
@@ -125,7 +128,7 @@ def ways_of(checkpoint: Checkpoint) -> Mapping[str, Callable[[Task], Numbers]]:
     }
 
 
-def _trees(checkpoint: Checkpoint, task: Task, numbers: Numbers) -> Numbers:
+def _trees(checkpoint: Checkpoint, task: Task, numbers: Numbers) -> Estimates:
     assert checkpoint.ranker is not None
     return checkpoint.ranker.slowness(task, numbers)
 
