@@ -22,18 +22,17 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 from ..say import Say, silent
-from ..trees.cost_trees import Trees, TreesOptions
+from ..trees.cost_trees import WORST, Trees, TreesOptions
 from ..trees.ranker import PROPOSALS
 from .confidence_model import ConfidenceModel, OrderedProposals, fit_regret, identity, signals_of
 
 FOLDS = 3  # parts of the problems
 LEAST_TASKS = 30  # below that, a 10 % quantile rests on two or three tasks
 MOST_MACHINES = 4  # that are left out in turn, those with the most tasks: each needs new trees
-WORST = 2.5  # larger log regrets count as this, as for the trees
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
+class ObservedProposals:
     """The proposals of one task, in order: their signals (proposal, signal) and log regrets (proposal,)."""
 
     task: MeasuredTask
@@ -42,7 +41,7 @@ class Observed:
 
 
 def fit_confidence(tasks: Sequence[MeasuredTask], options: TreesOptions | None = None, seed: int = 0,
-                   say: Say = silent, known: Sequence[Observed] = ()) -> ConfidenceModel | None:
+                   say: Say = silent, known: Sequence[ObservedProposals] = ()) -> ConfidenceModel | None:
     """Fit a confidence model to measured training tasks; None if they are too few.
 
     `known` holds what was proposed for validation problems; if these are too few, trees are cross-fitted instead. The
@@ -63,13 +62,16 @@ def fit_confidence(tasks: Sequence[MeasuredTask], options: TreesOptions | None =
     return model_of(known, new if len(new) >= LEAST_TASKS else [], {identity(measured.device) for measured in tasks})
 
 
-def model_of(known: Sequence[Observed], new: Sequence[Observed], devices: Iterable[str]) -> ConfidenceModel:
+def model_of(known: Sequence[ObservedProposals], new: Sequence[ObservedProposals],
+             devices: Iterable[str]) -> ConfidenceModel:
     """Fit the model to tasks of known devices and of machines that were left out."""
-    first, other = (fit_regret(_pairs(known, rows), _pairs(new, rows)) for rows in (slice(1), slice(1, None)))
+    first = fit_regret(_pairs(known, slice(1)), _pairs(new, slice(1)))
+    others = _pairs(known, slice(1, None))  # none if only one configuration of each task was measured
+    other = fit_regret(others, _pairs(new, slice(1, None))) if others else first
     return ConfidenceModel(first=first, other=other, devices=tuple(sorted(devices)))
 
 
-def _pairs(tasks: Sequence[Observed], rows: slice) -> list[tuple[Floats, Floats]]:
+def _pairs(tasks: Sequence[ObservedProposals], rows: slice) -> list[tuple[Floats, Floats]]:
     return [(task.signals[rows], task.regrets[rows]) for task in tasks if len(task.regrets[rows])]
 
 
@@ -110,13 +112,13 @@ class NumberedProposals(OrderedProposals, Protocol):
 
 
 def observe_proposed(propose: Callable[[Task, int], NumberedProposals],
-                     tasks: Sequence[MeasuredTask]) -> list[Observed]:
+                     tasks: Sequence[MeasuredTask]) -> list[ObservedProposals]:
     """Propose among the measured configurations of tasks that no model was fitted to.
 
     `propose` returns a number of proposals of a task, in order. Tasks with a kernel that the models do not know are
     left out.
     """
-    observed: list[Observed] = []
+    observed: list[ObservedProposals] = []
     for measured in tasks:
         narrowed = measured.measured_only()
         proposals = propose(narrowed.task, PROPOSALS)
@@ -126,9 +128,9 @@ def observe_proposed(propose: Callable[[Task, int], NumberedProposals],
     return observed
 
 
-def observe(tasks: Sequence[MeasuredTask], parts: Iterable[Part], options: TreesOptions) -> list[Observed]:
+def observe(tasks: Sequence[MeasuredTask], parts: Iterable[Part], options: TreesOptions) -> list[ObservedProposals]:
     """Propose in each part with trees that are fitted to the rest. Tasks with an unknown kernel are left out."""
-    observed: list[Observed] = []
+    observed: list[ObservedProposals] = []
     for left_out in parts:
         fitting = [measured for measured in tasks if not left_out(measured)]
         if fitting:
@@ -137,9 +139,9 @@ def observe(tasks: Sequence[MeasuredTask], parts: Iterable[Part], options: Trees
     return observed
 
 
-def observe_with(trees: Trees, tasks: Sequence[MeasuredTask]) -> list[Observed]:
+def observe_with(trees: Trees, tasks: Sequence[MeasuredTask]) -> list[ObservedProposals]:
     """Propose among the measured configurations of tasks with trees that were not fitted to them."""
-    observed: list[Observed] = []
+    observed: list[ObservedProposals] = []
     for measured in tasks:
         narrowed = measured.measured_only()
         if not all(trees.knows(space.kernel) for space in narrowed.task.spaces):
@@ -151,7 +153,7 @@ def observe_with(trees: Trees, tasks: Sequence[MeasuredTask]) -> list[Observed]:
     return observed
 
 
-def _observed(measured: MeasuredTask, narrowed: MeasuredTask, numbers: Numbers, signals: Floats) -> Observed:
+def _observed(measured: MeasuredTask, narrowed: MeasuredTask, numbers: Numbers, signals: Floats) -> ObservedProposals:
     """The signals of proposals and their log regrets against the best measured configuration."""
     seconds = counted(narrowed.seconds[numbers], measured.time(measured.task.default), narrowed.seconds)
-    return Observed(measured, signals, np.clip(np.log(seconds / narrowed.best), 0.0, WORST))
+    return ObservedProposals(measured, signals, np.clip(np.log(seconds / narrowed.best), 0.0, WORST))

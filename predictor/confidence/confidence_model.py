@@ -27,6 +27,7 @@ LEVELS = 101  # quantiles of the factor: 0 %, 1 %, ..., 100 %
 LOW, HIGH = 0.1, 0.9  # quantiles of the share: the interval holds 80 %, and 90 % are above its lower end
 LEAST_REGRET = 1e-3  # of the model: a tenth of the noise of a time, so that factors stay finite
 LARGEST_FACTOR = 1e4
+LONGEST_IDENTITY = 1000  # characters
 
 _Number = Annotated[float, Field(ge=0, le=LARGEST_FACTOR, allow_inf_nan=False)]
 
@@ -88,7 +89,7 @@ class ConfidenceModel(BaseModel):
 
     first: RegretModel
     other: RegretModel
-    devices: tuple[Annotated[str, Field(max_length=1000)], ...] = Field(max_length=1000)  # see `identity`
+    devices: tuple[Annotated[str, Field(max_length=LONGEST_IDENTITY)], ...] = Field(max_length=100_000)  # `identity`
 
     def knows(self, device: Device) -> bool:
         """Return whether the training data hold measurements of the device."""
@@ -100,7 +101,7 @@ class ConfidenceModel(BaseModel):
         return self.model_copy(update={"devices": tuple(sorted(added))})
 
     def confidences(self, proposals: OrderedProposals) -> list[Confidence] | None:
-        """The confidence of each proposal, which are ordered; None if there are no trees of one's kernel."""
+        """The confidence of each of the ordered proposals; None if the slowness of one is unknown (NaN)."""
         if not len(proposals.slowness) or np.isnan(proposals.slowness).any():
             return None
         signals = signals_of(proposals.slowness, proposals.members)
@@ -110,7 +111,7 @@ class ConfidenceModel(BaseModel):
 
 def identity(device: Device) -> str:
     """The device and the machine that it is on, as text."""
-    return f"{device.key} {device.fingerprint}"
+    return f"{device.key} {device.fingerprint}"[:LONGEST_IDENTITY]
 
 
 def signals_of(slowness: Floats, members: Floats | None) -> Floats:

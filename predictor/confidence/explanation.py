@@ -1,4 +1,4 @@
-"""Explanation: why a configuration was proposed, told by its constraints, neighbours, known problems and facts.
+"""Explanation: shows why a configuration was proposed, by its constraints, neighbours, known problems and facts.
 
 Nothing here is a proof. The constraints are exact. What a step away costs is the ranker's prediction, and the weight of
 a fact is a simple ablation: the fact alone is replaced by its median over the known devices or problems, and the
@@ -31,7 +31,7 @@ FACTS = ("threads", "compute_units", "vector_bits", "vector_registers", "l1_byte
 
 @dataclass(frozen=True, slots=True)
 class ValueStep:
-    """The meaning of a parameter's next value, everything else unchanged."""
+    """A step to the next smaller or larger value of one parameter: forbidden, or with an expected cost."""
 
     parameter: str
     value: Setting
@@ -51,7 +51,7 @@ class KnownProblem:
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
-        return {"problem": self.problem.key, "device": self.device.name, "kernel": self.winner.kernel,
+        return {"problem": self.problem.to_json(), "device": self.device.name, "kernel": self.winner.kernel,
                 "configuration": dict(self.winner.settings), "seconds": self.seconds}
 
 
@@ -88,22 +88,23 @@ def explain(task: Task, proposals: Sequence[Configuration], ranker: Ranker | Non
 
 
 def steps_of(task: Task, configuration: Configuration, ranker: Ranker | None) -> list[ValueStep]:
-    """The next smaller and larger value of each parameter: forbidden by which constraint, or expected to cost what."""
+    """The steps to the next smaller and larger value of each parameter."""
     (space,) = (space for space in task.spaces if space.kernel.name == configuration.kernel)
-    steps: list[ValueStep] = []
+    steps: dict[Configuration, ValueStep] = {}
     for parameter in space.kernel.parameters:
         value = configuration[parameter.name]
         index = parameter.values.index(value)
-        for other in parameter.values[max(0, index - 1):index] + parameter.values[index + 1:index + 2]:
-            moved = Configuration(configuration.kernel, tuple(
-                (name, other if name == parameter.name else setting) for name, setting in configuration.settings))
-            reason = space.why_not(moved)
-            slowdown = None
-            if reason is None and ranker is not None:
-                before, after = _slowness(task, (configuration, moved), ranker)
-                slowdown = None if math.isnan(after) else math.exp(after - before)
-            steps.append(ValueStep(parameter.name, value, other, reason, slowdown))
-    return steps
+        for next_value in parameter.values[max(0, index - 1):index] + parameter.values[index + 1:index + 2]:
+            neighbour = Configuration(configuration.kernel, tuple(
+                (name, next_value if name == parameter.name else setting) for name, setting in configuration.settings))
+            steps[neighbour] = ValueStep(parameter.name, value, next_value, space.why_not(neighbour))
+    valid = [neighbour for neighbour, step in steps.items() if step.reason is None]
+    if ranker is not None:
+        before, *after = _slowness(task, (configuration, *valid), ranker)
+        for neighbour, slowness in zip(valid, after, strict=True):
+            if not math.isnan(slowness):
+                steps[neighbour] = replace(steps[neighbour], slowdown=math.exp(slowness - before))
+    return list(steps.values())
 
 
 def nearest(task: Task, known: Sequence[KnownProblem], count: int = MOST_KNOWN) -> list[KnownProblem]:
@@ -142,14 +143,13 @@ def _ablations(task: Task, known: Sequence[KnownProblem]) -> Iterator[tuple[str,
             yield f"device {name}", value, median, problem, replace(device, **{name: median})
     alike = [dict(other.problem) for other in known if other.problem.type == problem.type]
     for name, value in problem if alike else ():
-        numbers = [other[name] for other in alike if isinstance(other.get(name), int)]
-        if isinstance(value, int) and numbers:
-            median = statistics.median_low(numbers)  # type: ignore[type-var]
-            if median != value and isinstance(median, int):
-                try:
-                    yield name, value, median, Problem.make(problem.type, **{**dict(problem), name: median}), device
-                except SeqtuneError:
-                    continue  # such a problem does not exist, as groups that do not divide the channels
+        numbers = [number for other in alike if isinstance(number := other.get(name), int)]
+        if isinstance(value, int) and numbers and (median := statistics.median_low(numbers)) != value:
+            try:
+                changed = Problem.make(problem.type, **{**dict(problem), name: median})
+            except SeqtuneError:
+                continue  # such a problem does not exist, as groups that do not divide the channels
+            yield name, value, median, changed, device
 
 
 def _pretending(task: Task, problem: Problem, device: Device) -> Task:
@@ -169,4 +169,5 @@ def _lead(task: Task, pair: Sequence[Configuration], ranker: Ranker) -> float:
 
 def _slowness(task: Task, configurations: Sequence[Configuration], ranker: Ranker) -> list[float]:
     numbers = np.array([task.number(configuration) for configuration in configurations])
-    return [float(value) for value in ranker.slowness(task, numbers)]
+    slowness: list[float] = ranker.slowness(task, numbers).tolist()
+    return slowness

@@ -50,7 +50,7 @@ class _About(About):
     tree_features: FeatureList = "facts"  # checkpoints without the field were trained with the facts of devices
 
 
-@dataclass
+@dataclass(eq=False)
 class Checkpoint:
     """A translator with its vocabulary and the ranker of its proposals.
 

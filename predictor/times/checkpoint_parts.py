@@ -1,4 +1,7 @@
-"""Parts of a checkpoint as predictors of their own: the transformer's beam, and the trees on every configuration."""
+"""Parts of a checkpoint as predictors of their own: the transformer with its judge, and the trees.
+
+The trees rank every valid configuration of a task.
+"""
 
 from __future__ import annotations
 

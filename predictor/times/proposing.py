@@ -106,8 +106,9 @@ class Proposer:
         Scores can differ in their last digits from those of a task that is searched alone.
         """
         width = max(WIDTH if self.ranker is None and self.judge is None else PROPOSALS, count)
-        return [self._ordered(task, *found) for task, found
-                in zip(tasks, search_numbers_many(self.words, tasks, width, width), strict=True)]
+        searched = search_numbers_many(self.words, tasks, width, width)
+        return [self._ordered(task, numbers, log_probabilities)
+                for task, (numbers, log_probabilities) in zip(tasks, searched, strict=True)]
 
     def _ordered(self, task: Task, numbers: Numbers, log_probabilities: Floats) -> Proposals:
         """The stages 2 to 4."""

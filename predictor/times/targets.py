@@ -114,9 +114,8 @@ class PrefixTree:
         self._explore = np.cumsum(probabilities(slowness, tau * hot))
         self._offsets = np.cumsum([0, *map(len, task.spaces)])
         self._kernels = np.array([vocabulary.kernel(space.kernel.name) for space in task.spaces])
-        self._values = [np.stack([words[column] for words, column in zip(
-            vocabulary.value_words(space.kernel.name), space.rows.T, strict=True)], axis=1).astype(np.int16)
-            for space in task.spaces]  # (row, parameter) words
+        self._rows = [space.rows for space in task.spaces]
+        self._value_words = [vocabulary.value_words(space.kernel.name) for space in task.spaces]
         self._lengths: list[list[_Prefixes]] = []  # for each space: its prefixes by length
         self._resolved = [ResolvedQuantities(space, vocabulary) for space in task.spaces]
         self._kernel_resolved = np.concatenate([quantities.after(np.zeros(1, np.int64), -1)
@@ -175,13 +174,14 @@ class PrefixTree:
         slowness[:len(rows)] = self._slowness[rows]
         weight[:len(rows)] = np.where(np.isin(rows, self._known), 1.0, ESTIMATED)
         spaces = np.searchsorted(self._offsets, rows, side="right") - 1
-        for space, (values, quantities) in enumerate(zip(self._values, self._resolved, strict=True)):
+        for space, quantities in enumerate(self._resolved):
             members = np.flatnonzero(spaces == space)
             if len(members):
-                local = rows[members] - self._offsets[space]
+                local, value_words = rows[members] - self._offsets[space], self._value_words[space]
                 words[members, 0] = self._kernels[space]
-                words[members, 1:1 + values.shape[1]] = values[local]
-                resolved[members] = quantities.after(local, values.shape[1] - 1)
+                for column, words_of_values in enumerate(value_words):
+                    words[members, column + 1] = words_of_values[self._rows[space][local, column]]
+                resolved[members] = quantities.after(local, len(value_words) - 1)
         return Landscape(words, resolved, slowness, weight)
 
     def sentences(self, rows: NDArray[np.int64]) -> TargetSentences:

@@ -49,7 +49,9 @@ def train(data: Data, options: TrainingOptions | None = None,
     """Train a checkpoint on the training part of a data set; return it and a report that JSON can hold.
 
     Problems in `leave_out` are not used. The same seed, data and machine give the same weights. Ctrl-C ends the
-    training and keeps the best weights so far. Raises MisuseError if the data set has no training problem.
+    training and keeps the best weights so far; after the last epoch it leaves out the steps that follow, which
+    are the refitting, the confidence model and the final trees. Raises MisuseError if the data set has no training
+    problem.
     """
     options = options or TrainingOptions()
     training = [measured for measured in measured_tasks(data, held_out=False) if measured.problem not in leave_out]
@@ -58,10 +60,7 @@ def train(data: Data, options: TrainingOptions | None = None,
     vocabulary = vocabulary_of(training)
     held_out = held_out_problems(data)
     fitting, validation = split(training, options.validation, options.seed)
-    torch.manual_seed(options.seed)
-    model = Translator.of(vocabulary, width=options.width, layers=options.layers, heads=options.heads,
-                          hidden=options.hidden, dropout=options.dropout,
-                          judge=options.judge)
+    model = _untrained(vocabulary, options)
     began = time.monotonic()
     teacher = make_teacher(fitting, options)
     examples = make_examples(fitting, teacher, vocabulary, options, held_out)
@@ -76,24 +75,37 @@ def train(data: Data, options: TrainingOptions | None = None,
         "validation_share": state.history[state.best_epoch - 1]["share"] if validation else None,
         "teacher_share": _teacher_share(teacher, validation), "history": state.history,
     }
-    best = state.kept
-    if options.refit and validation and not state.interrupted:
-        torch.manual_seed(options.seed)
-        again = Translator.of(vocabulary, width=options.width, layers=options.layers, heads=options.heads,
-                              hidden=options.hidden, dropout=options.dropout,
-                              judge=options.judge)
-        teacher = make_teacher(training, options)
-        examples = make_examples(training, teacher, vocabulary, options, held_out)
-        best = fit(again, vocabulary, examples, [], options, on_progress, began=began, until=state.best_epoch).kept
-    report["seconds"] = time.monotonic() - began
-    metrics = {name: value for name, value in report.items() if name != "history"}
     provenance = {"trained_on": {name: report[name] for name in ("problems", "devices", "measurements")},
                   "options": describe(options)}
-    checkpoint = Checkpoint.of_model(best.eval(), vocabulary, provenance, metrics, options.seed,
-                                     None if teacher is None else Ranker.of(teacher))
-    if teacher is not None and not state.interrupted:
-        checkpoint = _completed(checkpoint, training, validation if best is state.kept else [], options)
-    return checkpoint, report
+    checkpoint = Checkpoint.of_model(state.kept.eval(), vocabulary, provenance, {}, options.seed, _ranker(teacher))
+    unseen: Sequence[MeasuredTask] = validation
+    try:
+        if options.refit and validation and not state.interrupted:
+            teacher = make_teacher(training, options)
+            examples = make_examples(training, teacher, vocabulary, options, held_out)
+            again = fit(_untrained(vocabulary, options), vocabulary, examples, [], options, on_progress, began=began,
+                        until=state.best_epoch)
+            if again.interrupted:
+                raise KeyboardInterrupt
+            checkpoint = replace(checkpoint, state=again.kept.arrays(), ranker=_ranker(teacher))
+            unseen = []
+        if teacher is not None and not state.interrupted:
+            checkpoint = _completed(checkpoint, training, unseen, options)
+    except KeyboardInterrupt:
+        report["interrupted"] = True
+    report["seconds"] = time.monotonic() - began
+    return replace(checkpoint, metrics={name: value for name, value in report.items() if name != "history"}), report
+
+
+def _untrained(vocabulary: Vocabulary, options: TrainingOptions) -> Translator:
+    """A translator with the random weights of the seed."""
+    torch.manual_seed(options.seed)
+    return Translator.of(vocabulary, width=options.width, layers=options.layers, heads=options.heads,
+                         hidden=options.hidden, dropout=options.dropout, judge=options.judge)
+
+
+def _ranker(teacher: Trees | None) -> Ranker | None:
+    return None if teacher is None else Ranker.of(teacher)
 
 
 def _completed(checkpoint: Checkpoint, training: Sequence[MeasuredTask], unseen: Sequence[MeasuredTask],
@@ -103,8 +115,8 @@ def _completed(checkpoint: Checkpoint, training: Sequence[MeasuredTask], unseen:
     if options.confidence:
         known = observe_proposed(checkpoint.proposer().proposals, unseen)
         estimator = fit_confidence(training, replace(options.trees, threads=options.threads), options.seed, known=known)
-    trees = make_teacher(training, options) if unseen else None
-    return replace(checkpoint, estimator=estimator, ranker=checkpoint.ranker if trees is None else Ranker.of(trees))
+    ranker = _ranker(make_teacher(training, options)) if unseen else checkpoint.ranker
+    return replace(checkpoint, estimator=estimator, ranker=ranker)
 
 
 def fit(model: Translator, vocabulary: Vocabulary, examples: Sequence[TrainingExample],
@@ -118,12 +130,12 @@ def fit(model: Translator, vocabulary: Vocabulary, examples: Sequence[TrainingEx
     """
     judged = [measured.measured_only() for measured in validation]
 
-    def judge(average: Translator) -> Validation:
+    def score_average(average: Translator) -> Validation:
         score, first = validate(average, vocabulary, judged)
         return Validation({"share": math.exp(first), "score": score}, score)
 
     course = Course(lambda generator: _batches(examples, vocabulary, options, generator, anchor),
-                    judge if judged else None, options.patience if judged else None, until, second_decay=0.98,
+                    score_average if judged else None, options.patience if judged else None, until, second_decay=0.98,
                     fused=False, first_step=1)
     return fit_network(model, course, options, _fingerprint(vocabulary, examples, judged, options),
                        on_progress, began=began)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from seqtune.kernels.task import Floats, MeasuredTask
 
+WORST = 2.5  # larger log ratios of times count as this: differences among slow configurations do not matter
+
 FeatureList = Literal["facts", "ratios"]  # what describes a device: its facts (older checkpoints), or ratios
 Table = NDArray[np.float32]  # (row, feature)
 
@@ -50,7 +52,7 @@ class TreesOptions:
     columns: float = 0.6  # share of the features that a tree sees
     least_weight: float = 3.0  # minimum weight of a leaf, since times have a few percent of noise
     focus: float = 1.0  # a row has the weight (best/time) ** focus: accuracy among fast configurations matters
-    worst: float = 2.5  # larger log ratios count as this: differences among slow configurations do not matter
+    worst: float = WORST
     models: int = 3  # trained with different seeds and averaged, which is better than one
     threads: int = 2
     seed: int = 0

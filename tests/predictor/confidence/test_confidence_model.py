@@ -84,7 +84,7 @@ def test_confidence_is_fitted_to_problems_that_the_trees_have_not_seen(monkeypat
     monkeypatch.setattr(confidence_fitting, "LEAST_TASKS", 8)
     judged: list[tuple[set[str], set[str]]] = []
 
-    def watched(trees: Trees, left_out: Sequence[object]) -> list[confidence_fitting.Observed]:
+    def watched(trees: Trees, left_out: Sequence[object]) -> list[confidence_fitting.ObservedProposals]:
         judged.append((fitted[-1], {measured.problem.key for measured in left_out}))  # type: ignore[attr-defined]
         return observe_with(trees, left_out)  # type: ignore[arg-type]
 

@@ -161,6 +161,26 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
     assert 0 < _share(checkpoint) <= 1
 
 
+def test_ctrl_c_after_the_last_epoch_keeps_the_trained_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(progress: Progress) -> None:
+        if progress.stage == "refitting":
+            raise KeyboardInterrupt
+
+    def interrupted(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    short = replace(QUICK, epochs=2)
+    whole, _ = train(DATA, short)
+    refitting, report = train(DATA, replace(short, refit=True), stop)
+    assert report["interrupted"]
+    monkeypatch.setattr(training, "fit_confidence", interrupted)
+    completing, _ = train(DATA, short)
+    assert completing.metrics["interrupted"]
+    for checkpoint in (refitting, completing):
+        assert torch.equal(_weights(checkpoint), _weights(whole))
+        assert checkpoint.ranker is not None
+
+
 def test_without_a_teacher_only_measured_rows_are_learned_from() -> None:
     tasks = measured_tasks(DATA, held_out=False)
     examples = make_examples(tasks, None, vocabulary_of(tasks), replace(QUICK, extra=50), [])
