@@ -58,6 +58,7 @@ from .journal import REPEATED, Journal
 from .machines import device_labels, named_devices, other_machines, separated
 from .provenance import joined
 from .record import Measurement, Record, Status
+from .shipped_machines import SHIPPED
 
 VERSION = 1
 LARGEST_FILE = 1 << 30  # bytes; a larger one is refused before it fills the memory
@@ -165,7 +166,7 @@ class Dataset:
     @classmethod
     def shipped(cls) -> Dataset:
         """The shipped data sets, merged into one. Raises FormatError if there is none."""
-        files = sorted((Path(__file__).resolve().parent / "shipped").glob("*.parquet"))  # one a machine
+        files = sorted(SHIPPED.glob("*.parquet"))  # one for each machine
         if not files:
             raise FormatError("no data set is shipped here; name one")
         data = cls.read(files[0])
@@ -228,8 +229,9 @@ class Dataset:
         if len(devices) == 1:
             return devices[0]
         listed = ", ".join(device_labels(self.devices.values()).values()) or "none"
-        found = "name a device" if name is None else f"{'several devices are' if devices else 'no device'} {name!r:.60}"
-        raise DeviceError(f"{found}; the data set has {listed}")
+        count = "several devices are" if devices else "no device"
+        complaint = "name a device" if name is None else f"{count} {name!r:.60}"
+        raise DeviceError(f"{complaint}; the data set has {listed}")
 
     def problems(self) -> list[Problem]:
         """The problems that have rows, in the order of their keys."""

@@ -146,7 +146,7 @@ class Journal:
                 yield from self._select(table, more + " ORDER BY id", problem, device, values)
 
     def newest(self, device: str, count: int) -> list[Record]:
-        """The newest `count` records of a device (its key), of trials and of repetitions each, the newest first."""
+        """The newest `count` trials and `count` repetitions of a device (its key), the newest first."""
         records = [record for table in ("trials", "repeats")
                    for record in self._select(table, " ORDER BY id DESC LIMIT ?", None, device, (count,))]
         return sorted(records, key=lambda record: -record.when)
@@ -193,8 +193,8 @@ class Journal:
             devices = dict(self._connection.execute("SELECT id, key FROM devices"))
             for row in self._connection.execute(f"SELECT {FIELDS} FROM {table} WHERE {where} {more}",
                                                 (*arguments, *values)):
-                *fields, when, run, host, machine, session, stage, budget, loaded, needs, disturbed = row
-                resources = None if needs is None else ResourceUsage.from_json(json.loads(needs))
+                *fields, when, run, host, machine, session, stage, budget, loaded, usage, disturbed = row
+                resources = None if usage is None else ResourceUsage.from_json(json.loads(usage))
                 measurement = Measurement(Status(fields[6]), tuple(json.loads(fields[7])), fields[8], fields[9],
                                           fields[10], resources=resources, disturbed=disturbed)
                 yield Record(problem or problems[fields[0]], devices[fields[1]], fields[3], Configuration.of(

@@ -14,7 +14,7 @@ from seqtune.kernels.device import Device
 
 
 def separated(devices: Mapping[str, Device], others: Mapping[str, Device]) -> dict[str, Device]:
-    """The devices of `others` by their key there, changed so that none has the key of another machine's in `devices`.
+    """The devices of `others` by their own keys, changed so that none shares a key with another machine in `devices`.
 
     Such a device gets its fingerprint in its model, which is part of the key; all other facts stay.
     """

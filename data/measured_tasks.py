@@ -1,7 +1,6 @@
 """Measured tasks: the problems of a data set as tasks, with a time for each configuration. All training begins here.
 
-A task's configurations are numbered over all of its search spaces, in table order. Rows are of two kinds. The runs
-COMPARED measured configurations together, interleaved; each repetition is a build. All other runs timed them alone.
+A task's configurations are numbered over all of its search spaces, in table order.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from seqtune.errors import FormatError, KernelError, SeqtuneWarning
 from seqtune.kernels import registry
@@ -23,11 +22,10 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
-from .builds import levelled
 from .dataset import configuration
 from .record import COMPARED, Status
+from .repeated_times import times_by_number
 
-DISTURBED = 1.3  # factor on the least time of a configuration timed alone; slower repetitions met another process
 CLEARLY_FASTER = 0.95  # times the best time; two measurements of one configuration differ by less
 
 NEEDED = ("device", "problem", "kernel", "configuration", "status", "seconds", "run", "held_out")
@@ -53,14 +51,7 @@ def measured_tasks(data: Data, held_out: bool, declared: Sequence[Kernel] = ()) 
     if a configuration that is no longer in its space was clearly faster than all others: a constraint may be too
     strict.
 
-    Of a configuration that was timed alone several times, the median counts, after disturbed times are left out. The
-    least would not do: only promising configurations are timed again, and the least of several times is lower than a
-    single one, so that whatever chose them would seem better than it is.
-
-    Where configurations were compared, the median over their levelled builds counts instead. These times are brought to
-    the scale of the times alone, because the machine may have been slower in that minute, and because the statistics of
-    the two differ. The factor is the median ratio over the better half of the compared configurations, by their
-    compared times. Over all of them it would be too low: many are compared because they were lucky when timed alone.
+    Of a configuration with several times, `repeated_times` says which counts.
     """
     frame = data.frame
     missing = [name for name in NEEDED if name not in frame.columns]
@@ -108,63 +99,15 @@ def _measured_task(problem: Problem, device: Device, rows: pd.DataFrame, declare
         settings = [dict(configuration(kernel.name, text).settings) for text in distinct]
         numbers[chosen] = task.numbers(kernel.name, settings)[which]
     held = numbers >= 0
-    together = held & np.isin(rows["run"].to_numpy(str), COMPARED)
-    alone = _typical(numbers[held & ~together], times[held & ~together], len(task))
-    builds = _builds(numbers[together], times[together], len(task))
+    compared = np.isin(rows["run"].to_numpy(str), COMPARED)
     best = float(np.fmin.reduce(times[held], initial=math.inf))
     for index in np.flatnonzero(~held & (times < CLEARLY_FASTER * best)):
         if best < math.inf and (versions is None or versions[index] == _version(names[index], task, declared)):
             lost.append(f"{problem.brief()} on {device.name} ({names[index]} {texts[index]}: {times[index]:.3g} s, "
                         f"now at best {best:.3g} s)")
             break
-    seconds = alone if builds is None else _merged(task, alone, builds)
+    seconds, builds = times_by_number(task, numbers[held], times[held], compared[held])
     return MeasuredTask(task, seconds, builds) if np.isfinite(seconds).any() else None
-
-
-def _typical(numbers: NDArray[np.int64], times: Floats, count: int) -> Floats:
-    """The median time of each of `count` configurations, after its disturbed times are left out; NaN without times."""
-    typical = np.full(count, np.nan)
-    if len(numbers):
-        order = np.lexsort((times, numbers))
-        times = times[order]
-        present, starts, repeats = np.unique(numbers[order], return_index=True, return_counts=True)
-        undisturbed = times <= DISTURBED * np.repeat(times[starts], repeats)
-        last = np.add.reduceat(undisturbed, starts) - 1
-        typical[present] = (times[starts + last // 2] + times[starts + (last + 1) // 2]) / 2
-    return typical
-
-
-def _builds(numbers: NDArray[np.int64], times: Floats, count: int) -> Floats | None:
-    """The compared times of `count` configurations, (build, configuration), NaN where there is none; None if no build.
-
-    The rows of a configuration are its builds, in their order.
-    """
-    if not len(numbers):
-        return None
-    order = np.argsort(numbers, kind="stable")
-    _, starts, repeats = np.unique(numbers[order], return_index=True, return_counts=True)
-    build = np.arange(len(order)) - np.repeat(starts, repeats)
-    builds = np.full((int(repeats.max()), count), np.nan)
-    builds[build, numbers[order]] = times[order]
-    return builds
-
-
-def _merged(task: Task, alone: Floats, builds: Floats) -> Floats:
-    """The time of each configuration: that of its builds on the scale of `alone`, or else that of its run alone."""
-    compared = np.full(len(task), np.nan)
-    known = ~np.isnan(builds).all(axis=0)
-    compared[known] = np.nanmedian(levelled(builds)[:, known], axis=0)
-    both = np.flatnonzero(np.isfinite(alone) & np.isfinite(compared))
-    if len(both):
-        better = both[np.argsort(compared[both], kind="stable")[:math.ceil(len(both) / 2)]]
-        compared *= np.median(alone[better] / compared[better])
-    seconds = alone.copy()
-    if np.isfinite(compared).any():
-        for _, part in task.parts():
-            if not np.isnan(compared[part]).all():  # a kernel that was never compared keeps its times alone
-                capped = np.maximum(alone[part], np.nanmin(compared))  # a lucky time does not beat the best compared
-                seconds[part] = np.where(np.isnan(compared[part]), capped, compared[part])
-    return seconds
 
 
 def _version(name: str, task: Task, declared: Sequence[Kernel]) -> int | None:

@@ -1,4 +1,4 @@
-"""The provenance of a data set: any words about its source, and marks that say how far it may be trusted."""
+"""The provenance of a data set: words about its source, and marks that say how far it may be trusted."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def check_measured(provenance: Mapping[str, str], source: object) -> None:
 
 
 def joined(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
-    """The provenance of two data sets together; where the words differ, both are listed."""
-    return {name: "; ".join(dict.fromkeys(part[name] for part in (first, second) if name in part))
-            for name in {**first, **second}}
+    """The provenance of two data sets together; where the words differ, both are listed, separated by semicolons."""
+    return {name: "; ".join(dict.fromkeys(word for part in (first, second) if name in part
+                                          for word in part[name].split("; "))) for name in {**first, **second}}

@@ -185,6 +185,16 @@ class MeasuredTask:
     seconds: Floats  # by number: a time, infinite if the configuration failed, NaN if it was not measured
     builds: Floats | None = None  # (build, number): the times of runs that compared configurations; NaN if not measured
 
+    @classmethod
+    def of_times(cls, task: Task, times: Mapping[Configuration, float]) -> MeasuredTask:
+        """The measurements, given by configuration in seconds; those in no space of the task are left out."""
+        seconds = np.full(len(task), np.nan)
+        for configuration, time in times.items():
+            number = task.find(configuration)
+            if number is not None:
+                seconds[number] = time
+        return cls(task, seconds)
+
     @property
     def problem(self) -> Problem:
         """The task's problem."""
@@ -225,7 +235,7 @@ class MeasuredTask:
         return MeasuredTask(self.task.narrowed(self.known), self.seconds[self.known], builds)
 
     def fastest(self, count: int) -> list[Configuration]:
-        """The `count` fastest measured configurations, or fewer if not so many ran."""
+        """The `count` fastest measured configurations, or all that ran if they are fewer."""
         ran = np.isfinite(self.seconds)
         order = np.argsort(np.where(ran, self.seconds, np.inf), kind="stable")[:min(count, int(ran.sum()))]
         return [self.task[number] for number in order.tolist()]

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from seqtune.data.journal import Journal
 from seqtune.errors import KernelError
 from seqtune.kernels.problem_sets.similarity import distance
@@ -41,10 +39,5 @@ def history(journal: Journal, task: Task, until: float | None = None) -> tuple[M
             other_task = Task.of(other, device, kernels)
         except KernelError:
             continue
-        seconds = np.full(len(other_task), np.nan)
-        for configuration, time in times.items():
-            number = other_task.find(configuration)
-            if number is not None:
-                seconds[number] = time
-        nearest.append(MeasuredTask(other_task, seconds))
+        nearest.append(MeasuredTask.of_times(other_task, times))
     return tuple(nearest)

@@ -51,8 +51,7 @@ class LoadMeter:
 
 
 def _busy_and_stolen() -> tuple[float, float]:
-    """The seconds that all CPUs together have worked, and that the hypervisor has withheld, since the system started.
-    """
+    """The seconds that all CPUs together have worked since the start, and that the hypervisor has withheld."""
     times = psutil.cpu_times()._asdict()
     # Linux counts the time of guests as time of the user, too
     busy = sum(times.get(name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))

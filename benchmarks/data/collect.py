@@ -30,14 +30,14 @@ from seqtune.errors import InterruptedTuning, SeqtuneError, UnavailableError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.collected import ProblemSplit, of_device, problems
+from seqtune.kernels.problem_sets.collected import ProblemSplit, problems, smaller_problems
 from seqtune.kernels.problem_sets.further import further_training
 from seqtune.kernels.task import Task
 from seqtune.tuner.backends.discovery import devices, find
 from seqtune.tuner.measuring.runner import Runner
 
 from .collection import Collection, Proposals
-from .stages import STAGES
+from .stages import STAGES, Active
 
 FROM_BEAM, FROM_TREES = 24, 8  # proposals of a checkpoint and of its trees alone
 MOST_REFUSED = 20  # problems that cannot be measured at all; then something is wrong with the device
@@ -53,16 +53,17 @@ def default_devices() -> list[Device]:
     return [*wide[:2], *alone[:1], *wide[2:], *(device for device in present if device.backend == "opencl")]
 
 
-def chosen_problems(device: Device, first: bool, limit: int | None) -> ProblemSplit:
-    """The problems of a device, in the order of measuring; with a limit, only the first training problems.
+def chosen_problems(complete: bool, limit: int | None) -> ProblemSplit:
+    """The problems of a device, in the order of measuring: all if `complete`, else the smaller ones.
 
+    `limit` is the maximum number of training problems.
     Shipped and further training problems are mixed by the checksums of their keys, so that any beginning of the work
     has all kinds.
     """
     split = problems()
     mixed = sorted({*split.training, *further_training()}, key=lambda problem: zlib.crc32(problem.key.encode()))
     ordered = ProblemSplit(tuple(mixed), split.held_out)
-    allowed = of_device(ordered, device, first)
+    allowed = ordered if complete else smaller_problems(ordered)
     return ProblemSplit(allowed.training[:limit], allowed.held_out)
 
 
@@ -82,11 +83,13 @@ def proposals_of(name: str) -> Proposals | None:
     from seqtune.predictor.times.checkpoint_parts import parts_of
 
     checkpoint = Checkpoint.load(name)
-    parts = [(checkpoint, FROM_BEAM), *((part, FROM_TREES) for name, part in parts_of(checkpoint).items()
-                                        if name == "trees")]
+    trees = parts_of(checkpoint).get("trees")
 
     def propose(task: Task) -> list[Configuration]:
-        return [candidate.configuration for part, count in parts for candidate in part.propose([task], count)[0]]
+        candidates = [*checkpoint.propose([task], FROM_BEAM)[0],
+                      *(trees.propose([task], FROM_TREES)[0] if trees is not None else ())]
+        return [candidate.configuration for candidate in candidates]
+
     return propose
 
 
@@ -117,12 +120,10 @@ def collect(collection: Collection, until: float) -> dict[str, int]:
 
 def remaining(collection: Collection) -> dict[str, int]:
     """The number of problems that each stage has still to do; a stage that waits for another one counts all of them."""
-    counts: dict[str, int] = {}
-    for stage in STAGES:
-        waiting = [problem for problem in collection.problems if not collection.times[problem]
-                   and collection.task(problem) is not None]
-        counts[stage.name] = len({*stage.missing(collection), *(waiting if collection.propose is not None
-                                                                or stage.name != "proposed" else ())})
+    waiting = [problem for problem in collection.problems if not collection.times[problem]
+               and collection.task(problem) is not None]
+    stages = [stage for stage in STAGES if stage.name != Active.name or collection.propose is not None]
+    counts = {stage.name: len({*stage.missing(collection), *waiting}) for stage in stages}
     return {name: count for name, count in counts.items() if count}
 
 
@@ -132,8 +133,7 @@ def work(given: argparse.Namespace, journal: Journal) -> Iterator[str]:
     propose = proposals_of(given.proposals)
     wanted = [find(name) for name in given.devices] if given.devices else default_devices()
     for index, device in enumerate(wanted):
-        first = index == 0 or device.backend == "opencl"
-        split = chosen_problems(device, first, given.problems)
+        split = chosen_problems(index == 0 or device.backend == "opencl", given.problems)
         with Runner(device) as runner:
             collection = Collection(device, journal, runner, split.training, split.held_out if given.held_out else (),
                                     given.trials, propose, runner.close)
@@ -147,11 +147,12 @@ def main() -> None:
     parser = OneLineParser(__doc__)
     parser.add_argument("--out", type=Path, default=Path("collected"), metavar="FOLDER",
                         help="folder of the journal and the data set [default: collected]")
-    parser.add_argument("--journal", type=Path, help="another journal to go on with than the folder's")
+    parser.add_argument("--journal", type=Path, help="a journal to use instead of the folder's")
     parser.add_argument("--devices", nargs="+", help="names of devices [default: those of this CPU]")
-    parser.add_argument("--minutes", type=positive, help="end this call after so many minutes")
-    parser.add_argument("--trials", type=positive, default=96, help="random configurations of a training problem")
-    parser.add_argument("--problems", type=positive, help="only the first training problems")
+    parser.add_argument("--minutes", type=positive, help="minutes after which this call ends")
+    parser.add_argument("--trials", type=positive, default=96,
+                        help="number of random configurations of each training problem")
+    parser.add_argument("--problems", type=positive, help="maximum number of training problems")
     parser.add_argument("--held-out", action="store_true", help="also measure the held-out problems completely")
     parser.add_argument("--proposals", default="default", metavar="CHECKPOINT",
                         help="the checkpoint whose proposals are measured; `none`: no active labels")

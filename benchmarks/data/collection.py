@@ -9,8 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from seqtune.data.journal import REPEATED, Journal
 from seqtune.data.record import Record
 from seqtune.errors import KernelError
@@ -18,7 +16,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
-from seqtune.kernels.task import Floats, Task
+from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.measuring.timing import Options
 
@@ -69,12 +67,7 @@ class Collection:
 
     def seconds(self, task: Task) -> Floats:
         """The times of a task's configurations by number, NaN where it was not measured."""
-        seconds = np.full(len(task), np.nan)
-        for configuration, time_alone in self.times[task.problem].items():
-            number = task.find(configuration)
-            if number is not None:
-                seconds[number] = time_alone
-        return seconds
+        return MeasuredTask.of_times(task, self.times[task.problem]).seconds
 
     def measure(self, task: Task, configurations: Sequence[Configuration], run: str, options: Options = MEASURING,
                 best: float = math.inf) -> None:

@@ -20,13 +20,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.common.program import run_program
+from benchmarks.common.program import OneLineParser, run_program
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.journal import Journal
-from seqtune.data.measured_tasks import DISTURBED
 from seqtune.data.provenance import check_measured
 from seqtune.data.record import COMPARED, Status
+from seqtune.data.repeated_times import DISTURBED
 from seqtune.errors import KernelError, MisuseError, SeqtuneWarning
 from seqtune.kernels.problem_sets.collected import problems
 from seqtune.kernels.problem_sets.locked import locked_problems
@@ -47,15 +47,15 @@ def reduced(data: Dataset) -> Dataset:
     groups = rows.assign(seconds=times).groupby(TRIAL, observed=True)["seconds"]
     refuted = times > DISTURBED * groups.transform("min")
     disagreeing = correct & alone & (groups.transform("count") == 1) & (rows["spread"] > DISAGREE)
-    kept = rows[~(outdated | refuted | disagreeing)]
-    kept = kept.assign(seconds=_rounded(kept["seconds"]), spread=np.float32(0), error=np.float32("nan"),
-                       build_seconds=np.float32(0)).reset_index(drop=True)
+    useful = rows[~(outdated | refuted | disagreeing)]
+    useful = useful.assign(seconds=_rounded(useful["seconds"]), spread=np.float32(0), error=np.float32("nan"),
+                           build_seconds=np.float32(0)).reset_index(drop=True)
     dropped = (f"of {len(rows)} rows {int(outdated.sum())} of older kernels or locked problems, {int(refuted.sum())} "
                f"times refuted by another one of the same configuration, {int(disagreeing.sum())} single times whose "
                "samples disagree; spread, error and build time; digits of times beyond one part in 4096")
-    used = {key: problem for key, problem in data.known_problems.items() if key in set(kept["problem"])}
+    used = {key: problem for key, problem in data.known_problems.items() if key in set(useful["problem"])}
     held_out = data.held_out | {problem.key for problem in problems().held_out}
-    return replace(data, rows=kept, known_problems=used, held_out=held_out & frozenset(used),
+    return replace(data, rows=useful, known_problems=used, held_out=held_out & frozenset(used),
                    provenance={**data.provenance, "dropped": dropped})
 
 
@@ -85,7 +85,7 @@ def _rounded(seconds: pd.Series[float]) -> pd.Series[float]:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__)
     parser.add_argument("files", type=Path, nargs="+", help="data sets and journals (.sqlite) of one machine")
     parser.add_argument("--out", type=Path, required=True, help="the reduced data set")
     parser.add_argument("--machine", help="name of the machine in the provenance")

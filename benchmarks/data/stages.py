@@ -36,7 +36,6 @@ class Stage(Protocol):
     """One kind of measurement, made of every problem of a collection."""
 
     name: str
-    meaning: str
 
     def missing(self, collection: Collection) -> list[Problem]:
         """The problems that the stage has still to do, by what the journal holds."""
@@ -50,7 +49,7 @@ class Stage(Protocol):
 class Trials:
     """Random trials of training problems, and all or nearly all configurations of held-out ones."""
 
-    name, meaning = "trials", "random configurations; of held-out problems all, or a local search"
+    name = "trials"
 
     def missing(self, collection: Collection) -> list[Problem]:
         return [problem for problem in collection.problems if (task := collection.task(problem)) is not None
@@ -87,14 +86,14 @@ class Suspects:
     wrong. A slow configuration stays slow.
     """
 
-    name, meaning = "again", "suspiciously slow trials, a second time"
+    name = "again"
+
+    def __init__(self) -> None:
+        self._trees: dict[str, Trees] = {}
 
     def missing(self, collection: Collection) -> list[Problem]:
         return [problem for problem in collection.problems
                 if _ran(collection, problem) and collection.runs[problem].isdisjoint(("again", *LATER))]
-
-    def __init__(self) -> None:
-        self._trees: dict[str, Trees] = {}
 
     def measure(self, collection: Collection, task: Task) -> str:
         seconds = collection.seconds(task)
@@ -117,7 +116,7 @@ class Suspects:
 class Active:
     """Active labels: a model's proposals for a training problem, then the neighbours of the best one."""
 
-    name, meaning = "proposed", "configurations that a model proposes, and the neighbours of the best"
+    name = "proposed"
 
     def missing(self, collection: Collection) -> list[Problem]:
         return [problem for problem in collection.training if collection.propose is not None
@@ -150,9 +149,9 @@ class Active:
 
 
 class Contests:
-    """The fastest configurations of each problem and some random ones, in one contest: times that can be compared."""
+    """The fastest configurations of each problem and a few random ones, in one contest: times that can be compared."""
 
-    name, meaning = "contest", "the fastest configurations and random ones, interleaved in two builds"
+    name = "contest"
 
     def missing(self, collection: Collection) -> list[Problem]:
         return [problem for problem in collection.problems

@@ -1,10 +1,10 @@
 """The locked test set, judged live on this machine: `python -m benchmarks.locked --out docs`.
 
-Every locked problem (`seqtune.kernels.problem_sets.locked`) is first searched: all configurations of a space of up to
---trials, else so many of a local search. Then all that any method proposes, the fastest eight of the search, the safe
-default and random configurations run in one contest (`seqtune.tuner.measuring.contest`): the same time for everybody,
-medians over three builds. Shares are shown by kind of problem, with 95 % intervals and the ceiling: an oracle whose
-choice is measured again.
+Every locked problem (`seqtune.kernels.problem_sets.locked`) is first searched: completely if its space has at most
+--trials configurations, else by a local search of that many. Then all that any method proposes, the fastest eight of
+the search, the safe default and random configurations run in one contest (`seqtune.tuner.measuring.contest`): each has
+one time for all methods, the median over three builds. Shares are shown by kind of problem, with 95 % intervals and the
+ceiling: an oracle whose choice is measured again.
 
 The set is for the last look before a release, not for choices: the results file keeps a line for each time that it was
 looked at. The search is in a journal and every judged problem in a file next to it, so that --minutes can end a call
@@ -19,16 +19,16 @@ import math
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.page import RESULTS, Page, Results, add_out, check_ready, measured_on, publish
 from benchmarks.common.program import OneLineParser, positive, run_program
-from benchmarks.common.report import machine, markdown, today
+from benchmarks.common.report import Row, machine, markdown, today
 from seqtune.data.formats.dataset_file import read_dataset
-from seqtune.errors import KernelError, SeqtuneError
+from seqtune.errors import FormatError, KernelError, SeqtuneError
 from seqtune.kernels.files import read_bounded
 from seqtune.kernels.problem_sets.kinds import KINDS, kind_of, traits_of
 from seqtune.kernels.problem_sets.locked import LOCKED_VERSION, locked_problems
@@ -47,13 +47,9 @@ METHODS = ("seqtune", "transformer", "trees", "nearest", "fixed", "default", "ra
 ALL = "all"
 LARGEST_FILE = 10_000_000  # bytes of a results file
 
-Row = dict[str, Any]
-
 
 def searched(problem: Problem, device: Device, journal: Journal, runner: Runner, trials: int) -> MeasuredTask | None:
     """Search a problem, or take its trials from the journal; None if no kernel solves it."""
-    import numpy as np
-
     from seqtune.kernels.task import MeasuredTask, Task
     from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune
 
@@ -63,38 +59,36 @@ def searched(problem: Problem, device: Device, journal: Journal, runner: Runner,
         return None
     strategy = "random" if len(task) <= trials else "local"
     tune(task, journal, runner, Budget(trials=trials), TuningOptions(strategy, finals=Finals(count=0)))
-    seconds = np.full(len(task), np.nan)
-    for configuration, measurement in journal.trials(problem, device, task.kernels).items():
-        number = task.find(configuration)
-        if number is not None:
-            seconds[number] = measurement.seconds
-    return MeasuredTask(task, seconds)
+    trials = journal.trials(problem, device, task.kernels)
+    return MeasuredTask.of_times(task, {configuration: trial.seconds for configuration, trial in trials.items()})
 
 
 class JudgedFile:
-    """The outcomes of judged problems, one JSON object a line, each written at once."""
+    """The outcomes of judged problems, one JSON object in each line, written at once.
+
+    `about` is all that outcomes depend on; those of another machine, checkpoint or version are not read. Raises
+    FormatError if the file is damaged.
+    """
 
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+        from seqtune.predictor.times.shares import Outcome
+
         self.path, self.about = path, dict(about)
         self.outcomes: dict[str, Outcome] = {}
-        for line in path.read_text().splitlines() if path.exists() else ():
-            content = json.loads(line)
-            if content.pop("about") == self.about:
-                self._keep(content)
+        for number, line in enumerate(path.read_text().splitlines() if path.exists() else (), start=1):
+            try:
+                content = json.loads(line)
+                if content["about"] == self.about:
+                    outcome = Outcome.from_json(content)
+                    self.outcomes[outcome.problem] = outcome
+            except (ValueError, LookupError, TypeError, FormatError):
+                raise FormatError(f"{path}:{number} is not what this program writes; remove the line") from None
 
     def add(self, outcome: Outcome) -> None:
         """Store an outcome."""
-        shares = [[method, count, share] for (method, count), share in outcome.log_shares.items()]
-        content = {**asdict(outcome), "log_shares": shares}
         with self.path.open("a") as file:
-            file.write(json.dumps({**content, "about": self.about}) + "\n")
-        self._keep(content)
-
-    def _keep(self, content: Mapping[str, Any]) -> None:
-        from seqtune.predictor.times.shares import Outcome
-
-        shares = {(method, int(count)): float(share) for method, count, share in content["log_shares"]}
-        self.outcomes[content["problem"]] = Outcome(**{**content, "log_shares": shares})
+            file.write(json.dumps({**outcome.to_json(), "about": self.about}) + "\n")
+        self.outcomes[outcome.problem] = outcome
 
 
 def judge(given: argparse.Namespace, device: Device, problems: Sequence[Problem], judged: JudgedFile,
@@ -210,9 +204,10 @@ def main() -> None:
     add_out(parser)
     parser.add_argument("--device", default="llvm:0")
     parser.add_argument("--checkpoint", default="default")
-    parser.add_argument("--trials", type=positive, default=3000, help="configurations that the search measures")
-    parser.add_argument("--minutes", type=positive, help="end this call after so many minutes")
-    parser.add_argument("--problems", type=positive, help="only every so many-th problem, for a try")
+    parser.add_argument("--trials", type=positive, default=3000,
+                        help="maximum number of configurations that the search measures")
+    parser.add_argument("--minutes", type=positive, help="minutes after which this call ends")
+    parser.add_argument("--problems", type=positive, metavar="N", help="judge only every N-th problem, for a try")
     parser.add_argument("--work", type=Path, help="folder of journal and judged problems [default: the user's cache]")
     given = parser.parse_args()
     run_program("locked", lambda: run(given))

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..cache_lines import PERIOD
-from ..device import Device
 from ..problem import Problem
 from .networks import network
 from .sampler import sample_problems
@@ -19,7 +18,7 @@ from .similarity import SimilarityIndex
 
 IMAGES = (1, 3, 4, 6)  # channels
 RARE = 32  # problems of each kind that is rare in a plain sample: images, groups, planes that share cache sets
-LARGEST_ON_SLOW = 6e8  # FLOP of the largest problem on all devices but the first two
+LARGEST_PARTLY = 6e8  # FLOP of the largest problem on devices that measure only a part of the problems
 
 
 @dataclass(frozen=True)
@@ -53,10 +52,8 @@ def problems() -> ProblemSplit:
     return ProblemSplit(tuple(training), tuple(dict.fromkeys(held_out)))
 
 
-def of_device(split: ProblemSplit, device: Device, first: bool) -> ProblemSplit:
-    """Choose a device's problems: all on the first two devices; else the smaller ones, and a third of the held-out."""
-    if first:
-        return split
-    smaller = [[problem for problem in part if problem.size("flop") <= LARGEST_ON_SLOW]
-               for part in (split.training, split.held_out)]
-    return ProblemSplit(tuple(smaller[0]), tuple(smaller[1][::3]))
+def smaller_problems(split: ProblemSplit) -> ProblemSplit:
+    """The problems of a device that measures only a part: the smaller ones, and a third of those held out."""
+    training, held_out = ([problem for problem in part if problem.size("flop") <= LARGEST_PARTLY]
+                          for part in (split.training, split.held_out))
+    return ProblemSplit(tuple(training), tuple(held_out[::3]))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ..problem import Problem
 
-IMAGE_CHANNELS = 6  # at most so many input channels: an image, or two; vectors of channels are nearly empty then
+IMAGE_CHANNELS = 6  # maximum number of input channels of an image, or of two; vectors of them are nearly empty
 LARGE_PRODUCT = 1e8  # FLOP from which a matrix product is large
-WIDEST_VECTOR = 8  # numbers; a size that this does not divide is odd
+VECTOR = 8  # numbers of an AVX2 vector; a size that it does not divide is odd
 
 CONVOLUTIONS = ("image", "depthwise", "grouped", "dilated", "1x7", "strided", "1x1", "3x3", "5x5")
 PRODUCTS = ("gemm m=1", "gemm odd", "gemm small", "gemm large")
@@ -18,7 +18,7 @@ def kind_of(problem: Problem) -> str:
     if problem.type == "gemm":
         if problem["m"] == 1:
             return "gemm m=1"
-        if any(problem.size(name) % WIDEST_VECTOR for name in ("n", "k")):
+        if any(problem.size(name) % VECTOR for name in ("n", "k")):
             return "gemm odd"
         return "gemm large" if problem.size("flop") >= LARGE_PRODUCT else "gemm small"
     if problem.type != "conv2d":

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from seqtune.errors import FormatError
 from seqtune.kernels.task import Floats
 
 OURS = "seqtune"  # the checkpoint as it answers, with which every other method is compared
@@ -23,6 +24,22 @@ class Outcome:
     log_shares: Mapping[tuple[str, int], float]
     unmeasured: int
     retest: float | None = None  # log share of an oracle whose choice was measured again; None if that is unknown
+
+    def to_json(self) -> dict[str, object]:
+        """The outcome as a JSON object."""
+        return {**asdict(self), "log_shares": [[*key, share] for key, share in self.log_shares.items()]}
+
+    @classmethod
+    def from_json(cls, content: object) -> Outcome:
+        """The inverse of `to_json`. Raises FormatError."""
+        try:
+            assert isinstance(content, Mapping)
+            shares = {(str(method), int(count)): float(share) for method, count, share in content["log_shares"]}
+            retest = content["retest"]
+            return cls(str(content["problem"]), str(content["device"]), shares, int(content["unmeasured"]),
+                       None if retest is None else float(retest))
+        except (AssertionError, KeyError, TypeError, ValueError) as error:
+            raise FormatError(f"not the outcome of a problem: {error!r:.100}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,11 +60,11 @@ def test_all_stages_are_done_once_and_a_stopped_collection_goes_on(tmp_path: Pat
 
 
 def test_every_device_begins_with_all_kinds_and_nothing_locked() -> None:
-    split = chosen_problems(DEVICE, first=True, limit=None)
+    split = chosen_problems(complete=True, limit=None)
     assert not set(split.training) & set(locked_problems())
     assert len(split.training) == len(set(split.training)) > 400
     assert sum(problem.type == "conv2d" and problem["layout"] == "NHWC" for problem in split.training[:60]) > 5
-    assert chosen_problems(DEVICE, first=True, limit=9).training == split.training[:9]
+    assert chosen_problems(complete=True, limit=9).training == split.training[:9]
 
 
 def test_a_reduced_data_set_keeps_what_counts_and_says_what_it_dropped(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+"""Devices of several machines in one data set, and the machines of the shipped data."""
+
 from __future__ import annotations
 
 from dataclasses import replace

@@ -65,12 +65,12 @@ def tensor_bytes(problem: Problem) -> dict[str, int | None]:
         output = work.output(problem)
     except ProblemError:
         return dict.fromkeys(TENSORS)
-    found = {"input": shapes.get("x"), "weights": shapes.get("weights"), "output": output}
-    return {name: None if shape is None else element * math.prod(shape) for name, shape in found.items()}
+    tensors = {"input": shapes.get("x"), "weights": shapes.get("weights"), "output": output}
+    return {name: None if shape is None else element * math.prod(shape) for name, shape in tensors.items()}
 
 
 def cache_bytes(device: Device) -> tuple[int, int, int]:
-    """The bytes of one core's caches, in the order of CACHES."""
+    """The bytes of one core's own caches and of the L3 cache, which all share, in the order of CACHES."""
     return device.l1_bytes, device.l2_bytes, device.l3_bytes
 
 

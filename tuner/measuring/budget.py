@@ -1,4 +1,7 @@
-"""Budget: the default time of a verification. The module imports nothing, because the command line's help reads it."""
+"""Budget: the default times of a verification and of a calibration.
 
-SECONDS = 10.0  # including the builds: a few hundred rounds of small problems, a dozen rounds of large ones
-CALIBRATION = 180.0  # seconds of a calibration: some 4000 probes, of which a correction uses a thousand
+The module imports nothing, because the command line's help reads it.
+"""
+
+SECONDS = 10.0  # of a verification, builds included: a few hundred rounds of small problems, a dozen of large ones
+CALIBRATION = 180.0  # of a calibration: about 4000 probes; a correction is fitted to 800 of all measurements

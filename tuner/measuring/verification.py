@@ -52,8 +52,6 @@ OVERRUN = 2.0  # factor on the budget that the fewest measurements may take; els
 PATIENCE = 10.0  # seconds, or the budget if it is more: a worker that takes longer for operands or a kernel is killed
 FEWEST_ROUNDS = 3  # per batch: one outlier does not move a median, and p-values of 2**-18 suffice for many candidates
 MOST_ROUNDS = 25  # per batch: enough to detect a lead of 3 % on a busy machine; more only take time
-
-
 FEWEST_LAUNCHES = 2 + BATCHES * (1 + 2 * FEWEST_ROUNDS)  # of one configuration: check and sample alone; in each batch
 #                                                           a check, then a launch that warms up and a sample per round
 
@@ -148,13 +146,15 @@ def _alone(measurer: Measurer, problem: Problem, distinct: Sequence[Configuratio
 
     `least` is the lower bound of a launch. The time until the first measurement does not count: the worker starts.
     """
-    started = begin = clock()
+    started = clock()
+    begin = started
     measurements: dict[Configuration, Measurement] = {}
     progress(f"measuring 1/{len(distinct)}")
     try:
         with closing(measurer.measure(problem, distinct, options)) as measuring:
             for configuration, measurement in measuring:
-                begin = begin if measurements else clock()
+                if not measurements:
+                    begin = clock()
                 measurements[configuration] = measurement
                 progress(f"measuring {min(len(measurements) + 1, len(distinct))}/{len(distinct)}")
                 default, *others = (known.seconds for known in measurements.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from functools import cache
+from itertools import count as count_from
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,7 @@ def ranker() -> Ranker:
     return Ranker.of(Trees(fitting, TreesOptions(rounds=20, models=1, depth=4, threads=1)))
 
 
-def run(journal: Journal, measurer: Synthetic, budget: float = 30.0, turns: int = 8) -> tuple[int, float, float]:
+def run(journal: Journal, measurer: Synthetic, budget: float = math.inf, turns: int = 8) -> tuple[int, float, float]:
     """Calibrate for some turns; the number of probes and the shares before and after."""
     seen: list[CalibrationProgress] = []
 
@@ -99,15 +100,18 @@ def test_every_problem_has_a_turn_before_any_has_a_second_one(journal: Journal) 
 def test_an_interrupted_calibration_measures_nothing_twice(journal: Journal) -> None:
     first, second = Synthetic(stop=40), Synthetic()
     with pytest.raises(InterruptedTuning, match="40 probes"):
-        calibrate(PROBLEMS[:6], MIDDLE, ranker(), journal, first, 30.0, 0, lambda turn: None)
+        calibrate(PROBLEMS[:6], MIDDLE, ranker(), journal, first, math.inf, 0, lambda turn: None)
     run(journal, second, turns=8)
     assert len(first.measured) == 40
     assert not set(first.measured) & set(second.measured)
 
 
-def test_the_end_of_the_time_ends_a_calibration_with_its_gain(journal: Journal) -> None:
-    count, before, after = run(journal, Synthetic(), budget=0.3, turns=0)
-    assert count > 0
+def test_the_end_of_the_time_ends_a_calibration_with_its_gain(journal: Journal,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = count_from(0)
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    count, before, after = run(journal, Synthetic(), budget=150.0, turns=0)
+    assert 100 < count < 150, "the clock is read once for each probe, and twice for each turn"
     assert 0 < before <= 1
     assert 0 < after <= 1
 
@@ -185,8 +189,8 @@ def test_records_of_another_machine_toolchain_or_version_are_no_evidence(journal
         return Record(PROBLEMS[0], MIDDLE.key, configuration=task[number], measurement=good,
                       **fields)  # type: ignore[arg-type]
 
-    for kept in (record(0, machine="l1=1"), record(1, toolchain="another"), record(2, kernel_version=99)):
-        journal.add(kept)
+    for foreign in (record(0, machine="l1=1"), record(1, toolchain="another"), record(2, kernel_version=99)):
+        journal.add(foreign)
     assert own_times(journal, task) is None
     assert not device_times(journal, MIDDLE, 5)
     journal.add(record(3))

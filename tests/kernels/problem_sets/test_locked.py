@@ -1,3 +1,5 @@
+"""The locked test set, the training problems and seeded problems of each kind."""
+
 from __future__ import annotations
 
 from collections import Counter
