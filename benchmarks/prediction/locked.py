@@ -59,8 +59,9 @@ def searched(problem: Problem, device: Device, journal: Journal, runner: Runner,
         return None
     strategy = "random" if len(task) <= trials else "local"
     tune(task, journal, runner, Budget(trials=trials), TuningOptions(strategy, finals=Finals(count=0)))
-    trials = journal.trials(problem, device, task.kernels)
-    return MeasuredTask.of_times(task, {configuration: trial.seconds for configuration, trial in trials.items()})
+    return MeasuredTask.of_times(task, {
+        configuration: measurement.seconds
+        for configuration, measurement in journal.trials(problem, device, task.kernels).items()})
 
 
 class JudgedFile:

@@ -13,7 +13,7 @@ import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.data.record import Measurement, Status
-from seqtune.errors import MisuseError, SeqtuneError, UnavailableError
+from seqtune.errors import FormatError, MisuseError, SeqtuneError, UnavailableError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -173,6 +173,16 @@ def test_live_and_replayed_agree_where_everything_is_measured() -> None:
     live = evaluate(DATA, None, methods, measure=_measure, options=exhausted)
     replayed = evaluate(DATA, None, methods)
     assert [row.share for row in live] == pytest.approx([row.share for row in replayed])
+
+
+def test_an_outcome_survives_json_and_a_damaged_one_is_refused() -> None:
+    outcome = Outcome("gemm m=1", "d", {("seqtune", 0): -0.25, ("trees", 5): -0.5}, 2, -0.125)
+    content = json.loads(json.dumps(outcome.to_json()))
+    assert Outcome.from_json(content) == outcome
+    damaged: object
+    for damaged in ([], {}, {**content, "log_shares": [["seqtune", 0]]}, {**content, "retest": "high"}):
+        with pytest.raises(FormatError, match="not the outcome of a problem"):
+            Outcome.from_json(damaged)
 
 
 def test_the_interval_tells_a_real_difference_from_none() -> None:
