@@ -36,6 +36,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -169,10 +170,7 @@ class Dataset:
         files = sorted(SHIPPED.glob("*.parquet"))  # one for each machine
         if not files:
             raise FormatError("no data set is shipped here; name one")
-        data = cls.read(files[0])
-        for file in files[1:]:
-            data = data.merge(cls.read(file))
-        return data
+        return reduce(cls.merge, map(cls.read, files))
 
     def write(self, path: Path | str) -> None:
         """Write a Parquet file, completely or not at all. Rows are sorted, so equal data sets make equal files."""
