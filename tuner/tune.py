@@ -46,6 +46,8 @@ class Finals:
 
     count: int = 5  # best configurations, in addition to the safe default; 0: no finals
     rounds: int = 16  # the least of 16 interleaved samples is within 3 % of the true time even for cache-bound kernels
+    noisy: float = 0.1  # spread of the winner's samples from which the finals are held again, with `more_rounds`
+    more_rounds: int = 64  # PoCL's launches of 80 us vary by 20 %, and the least of 16 by 7 %
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,18 @@ def finalists_of(seconds: Mapping[Configuration, float], default: Configuration,
     """The configurations that are measured again at the end: the `count` fastest that are correct, and the default."""
     correct = [configuration for configuration, time in seconds.items() if math.isfinite(time)]
     return list(dict.fromkeys([*sorted(correct, key=seconds.__getitem__)[:count], default]))
+
+
+def hold_finals(measurer: Measurer, problem: Problem, finalists: Sequence[Configuration], finals: Finals,
+                options: Options) -> dict[Configuration, Measurement]:
+    """Measure the finalists interleaved; where times are noisy, once more and for longer."""
+    measured: dict[Configuration, Measurement] = {}
+    for rounds in (finals.rounds, finals.more_rounds):
+        measured = dict(zip(finalists, measurer.compare(problem, finalists, rounds, options), strict=True))
+        winner = fastest_finalist(measured)
+        if winner is None or measured[winner].spread < finals.noisy:
+            break
+    return measured
 
 
 def fastest_finalist(measured: Mapping[Configuration, Measurement]) -> Configuration | None:
@@ -257,8 +271,7 @@ class TuningRun:
         else:
             measured = self._recorded_finals(finalists) if self.resumed == self.done else {}
             if not measured:
-                compared = self.measurer.compare(self.task.problem, finalists, finals.rounds, self.options.measuring)
-                measured = dict(zip(finalists, compared, strict=True))
+                measured = hold_finals(self.measurer, self.task.problem, finalists, finals, self.options.measuring)
                 for configuration, measurement in measured.items():
                     self._record(configuration, measurement, "final")
         order = sorted(measured, key=lambda configuration: measured[configuration].seconds)

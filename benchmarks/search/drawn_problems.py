@@ -2,8 +2,8 @@
 
 The candidates are all layers of the networks below, written from the architectures themselves. A candidate is left out
 if it is similar to a problem that was measured for training or evaluation, or to one of the locked test set; if it
-takes so long to compute that a search would take minutes; or if its search space is so small that a hundred trials
-search a third of it.
+takes so long to compute that a search would take minutes, or so short that times are those of waking threads; if its
+search space is so small that a hundred trials search a third of it; or if building the space would take too long.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 from seqtune.kernels.task import Task
 
 FLOP = (5_000_000, 250_000_000)  # of a problem: above the cost of a launch, and 2 ms or less on one core
+OPENCL_FLOP = 30_000_000  # least of an OpenCL problem: PoCL wakes threads for every launch, and kernels of 80 us differ
+#                           by 10 % from run to run
 CONFIGURATIONS = (300, 20_000)  # of a task
+OPENCL_CONFIGURATIONS = 700  # most of an OpenCL task: PoCL takes half a second to build one
 
 
 def _conv(c: int, size: int, k: int, r: int, stride: int = 1, groups: int = 1) -> Problem:
@@ -87,14 +90,17 @@ def drawn(devices: Sequence[Device], count: int, seed: int = 0,
           data: Iterable[Problem] = ()) -> list[tuple[Device, Problem]]:
     """Draw `count` problems, on the devices in turn; every problem occurs once.
 
-    Fewer are returned if there are not enough candidates.
+    Convolutions and products take turns on each device, as long as there are both. Fewer problems are returned if there
+    are not enough candidates.
     """
     problems = candidates(data)
     random.Random(seed).shuffle(problems)
     chosen: list[tuple[Device, Problem]] = []
     while len(chosen) < count:
         device = devices[len(chosen) % len(devices)]
-        suitable = next((problem for problem in problems if _is_searchable(problem, device)), None)
+        last = next((problem.type for earlier, problem in reversed(chosen) if earlier == device), "")
+        in_turn = sorted(problems, key=lambda problem: problem.type == last)  # stable: keeps the drawn order
+        suitable = next((problem for problem in in_turn if _is_searchable(problem, device)), None)
         if suitable is None:
             break
         problems.remove(suitable)
@@ -108,4 +114,8 @@ def _flop(problem: Problem) -> int:
 
 
 def _is_searchable(problem: Problem, device: Device) -> bool:
-    return CONFIGURATIONS[0] <= len(Task.of(problem, device)) <= CONFIGURATIONS[1]
+    is_opencl = device.backend == "opencl"
+    if is_opencl and _flop(problem) < OPENCL_FLOP:
+        return False
+    least, most = CONFIGURATIONS
+    return least <= len(Task.of(problem, device)) <= (OPENCL_CONFIGURATIONS if is_opencl else most)

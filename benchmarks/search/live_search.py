@@ -159,7 +159,7 @@ def page(results: Results) -> Page:
 
 
 def warm_up(task: Task) -> None:
-    """Load the model and start a worker, so that no search waits for files that were never read: this takes seconds."""
+    """Load the model of these kernels and start a worker: the first time, files are read from disk for seconds."""
     seeds_for(task)
     slowness_for(task)
     with Runner(task.device) as runner:
@@ -200,8 +200,9 @@ def run(given: argparse.Namespace) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         comparison = Comparison(problems, methods, given.seeds, given.trials, folder)
         if comparison.left():
-            for device, problem in {device.name: (device, problem) for device, problem in problems}.values():
-                warm_up(Task.of(problem, device))
+            tasks = [Task.of(problem, device) for device, problem in problems]
+            for task in {(task.device.name, *task.kernels): task for task in tasks}.values():
+                warm_up(task)
         comparison.run(deadline)
         rows, left = comparison.rows(), comparison.left()
     results = {"machine": machine(list(dict.fromkeys(device for device, _ in problems))), "trials": given.trials,

@@ -53,7 +53,7 @@ class Forest:
         depth, nodes = 0, self.roots.astype(np.int64)
         while depth < MAX_DEPTH and len(nodes := nodes[inner[nodes]]):
             depth += 1
-            nodes = np.unique(np.concatenate([following[nodes], following[nodes] + 1]))
+            nodes = distinct(len(index), following[nodes], following[nodes] + 1)
         return following, np.where(inner, self.value, np.float32(np.nan)), self.feature.astype(np.int64), depth
 
     @classmethod
@@ -132,6 +132,14 @@ class Forest:
         if not sound:
             raise CheckpointError("its tree arrays are inconsistent (a child, feature, root or value is out of range)")
         return forest
+
+
+def distinct(count: int, *indices: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The distinct ones of indices below `count`, ascending: for many indices far quicker than sorting."""
+    present = np.zeros(count, np.bool_)
+    for part in indices:
+        present[part] = True
+    return np.flatnonzero(present)
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .forest import Floats, Forest
+from .forest import Floats, Forest, distinct
 
 MANY = 500  # rows; with fewer, narrowing a forest costs more than it saves
 PART = 1 << 15  # pairs of a row and a tree that are evaluated at once: their nodes take 256 KB
@@ -77,14 +77,14 @@ class NarrowedForest:
 
 def _reached(roots: Indices, left: Indices, right: Indices) -> tuple[Indices, Indices]:
     """The nodes that are reached from the roots, ascending, and the most steps from every node of these to a leaf."""
-    levels = [np.unique(roots)]
+    levels = [distinct(len(left), roots)]
     while len(inner := levels[-1][left[levels[-1]] != levels[-1]]):
-        levels.append(np.unique(np.concatenate([left[inner], right[inner]])))
+        levels.append(distinct(len(left), left[inner], right[inner]))
     steps = np.zeros(len(left), np.int64)
     for nodes in reversed(levels):
         inner = nodes[left[nodes] != nodes]
         steps[inner] = 1 + np.maximum(steps[left[inner]], steps[right[inner]])
-    return np.unique(np.concatenate(levels)), steps
+    return distinct(len(left), *levels), steps
 
 
 def margins(forest: Forest, rows: Floats) -> Floats:

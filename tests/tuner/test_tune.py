@@ -9,16 +9,19 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from seqtune.data.journal import Journal
-from seqtune.data.record import Status
+from seqtune.data.record import Measurement, Status
 from seqtune.errors import InterruptedTuning, KernelError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
+from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.tune import Budget, Finals, TuningOptions, TuningProgress, TuningResult, tasks_for, tune, tune_all
 from tests.support import planted
 from tests.support.fake_measurer import DEVICE, KERNEL, PROBLEM, Fake
@@ -115,6 +118,26 @@ def test_without_finals_the_best_trial_wins(journal: Journal) -> None:
     assert measurer.compared == []
     assert result.configuration == Configuration.of("test.k", {"x": 4, "y": 6})
     assert [configuration for configuration, _ in result.finalists] == [result.configuration, result.default]
+
+
+def test_noisy_finals_are_held_again_for_longer(journal: Journal) -> None:
+    class Noisy(Fake):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rounds: list[int] = []
+
+        def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
+                    options: Options) -> list[Measurement]:
+            self.rounds.append(rounds)
+            return [replace(measurement, samples=tuple(seconds * (1 + turn % 3) for turn in range(rounds)
+                                                       for seconds in measurement.samples))
+                    for measurement in super().compare(problem, configurations, rounds, options)]
+
+    measurer = Noisy()
+    result = go(journal, measurer)
+    assert measurer.rounds == [FINALS.rounds, FINALS.more_rounds]
+    assert result.measurement is not None
+    assert len(result.measurement.samples) == FINALS.more_rounds
 
 
 def test_a_problem_set_skips_problems_that_no_kernel_solves(journal: Journal) -> None:
