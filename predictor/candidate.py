@@ -20,7 +20,7 @@ class Confidence:
     high: float
 
     def __str__(self) -> str:
-        return (f"expected {100 * self.share:.0f} % of the best speed (80 %: {100 * self.low:.0f} to "
+        return (f"expected to reach {100 * self.share:.0f} % of the best speed (80 %: {100 * self.low:.0f} to "
                 f"{100 * self.high:.0f})")
 
     def to_json(self) -> dict[str, float]:

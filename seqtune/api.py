@@ -106,13 +106,18 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     why = _explanation(task, name, proposals) if explain else None
     proposals = dict(islice(proposals.items(), top))
     doubt = None if min_confidence is None else doubt_about(next(iter(proposals.values())), min_confidence)
-    if not verify or (min_confidence is not None and doubt is None):
-        prediction = replace(_unverified(task, proposals), predictor=str(name), note=note, explanation=why,
-                             evidence=count)
-        return prediction if doubt is None else replace(
-            prediction, winner=prediction.default, fell_back=True, note="; ".join(filter(None, (note, doubt))))
-    prediction = _verify(task, proposals, seconds, cache, journal, progress)
-    return replace(prediction, predictor=str(name), explanation=why, evidence=count)
+    if verify and (min_confidence is None or doubt is not None):
+        prediction = _verify(task, proposals, seconds, cache, journal, progress)
+        note = "" if prediction.verified else note
+    else:
+        prediction = _unverified(task, proposals)
+        if doubt is not None:
+            prediction = replace(prediction, winner=prediction.default, fell_back=True)
+            note = "; ".join(filter(None, (note, doubt)))
+        elif verify:
+            reached = f"the first proposal is {prediction.confidence}, which suffices"
+            prediction = replace(prediction, unverified=reached)
+    return replace(prediction, predictor=str(name), note=note, explanation=why, evidence=count)
 
 
 def _explanation(task: Task, name: str | Path, proposals: Mapping[Configuration, Candidate]) -> Explanation:

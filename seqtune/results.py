@@ -126,10 +126,12 @@ class Prediction:
 
     def remarks(self) -> list[str]:
         """Lines about what the answer rests on, where there is something to know."""
-        remarks = {f"predictor {self.predictor}: {self.note}": self.note,
-                   f"not verified: {self.unverified}": self.unverified,
-                   f"corrected by {self.evidence} measurements of this device": self.evidence}
-        return [text for text, reason in remarks.items() if reason]
+        remarks = [f"predictor {self.predictor}: {self.note}"] if self.note else []
+        if self.unverified:
+            remarks.append(f"not verified: {self.unverified}")
+        if self.evidence:
+            remarks.append(f"corrected by {self.evidence} measurements of this device")
+        return remarks
 
     @property
     def configuration(self) -> Configuration:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..networks.dimensions import Dimensions
 from .arrays.word_vectors import RESOLVED_SIZE
-from .quantity_codes import resolved_codes
+from .quantity_codes import resolved_numbers
 
 
 class Judge(nn.Module):
@@ -40,7 +40,7 @@ class Judge(nn.Module):
         weights = mask[..., None].to(states.dtype)
         problem = (states * weights).sum(1) / weights.sum(1)
         first, second = self.problem(problem)[:, None].chunk(2, dim=-1)
-        x = F.gelu(self.quantity(resolved_codes(quantities)) + self.words(sums) + first)
+        x = F.gelu(self.quantity(resolved_numbers(quantities)) + self.words(sums) + first)
         x = x + self.drop(F.gelu(self.inner(x) + second))
         x = x + self.drop(F.gelu(self.outer(x)))
         estimate: Tensor = self.slowness(x)[..., 0]

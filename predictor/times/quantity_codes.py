@@ -1,4 +1,8 @@
-"""Quantity codes: quantities of problems and configurations as the numbers that networks read."""
+"""Quantity codes: quantities of problems and configurations as the numbers that networks read.
+
+Training needs them as tensors on any device, and prediction must not import torch: the same functions stand in
+`seqtune.predictor.times.arrays.word_vectors` for NumPy, and tests compare them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import torch
 from torch import Tensor
 
 
-def resolved_codes(resolved: Tensor) -> Tensor:
+def resolved_numbers(resolved: Tensor) -> Tensor:
     """The codes (..., D * RESOLVED_SIZE) of derived quantities, given by their log2 (..., D); zeros for NaN.
 
     The numbers of a quantity are: 1, its magnitude, twice its log2 limited to +-1 (for waste and idle threads), whether
@@ -20,7 +24,7 @@ def resolved_codes(resolved: Tensor) -> Tensor:
     return (numbers * present[..., None]).flatten(-2)
 
 
-def fits(quantities: Tensor, values: Tensor) -> Tensor:
+def fit_numbers(quantities: Tensor, values: Tensor) -> Tensor:
     """Compare quantities (B, Q) with values (V,): (B, V, Q * FIT_SIZE).
 
     For a quantity q and a value v the numbers are log2(q / v) / 8, q relative to the next multiple of v, whether v

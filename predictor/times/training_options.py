@@ -32,7 +32,7 @@ class TrainingOptions:
     refit: bool = False  # then train again on all problems for the best number of epochs: doubles the time
     trees: TreesOptions = TREES  # settings of the teacher
     teacher: bool = True  # whether trees estimate times that were not measured; else only measured rows count
-    confidence: bool = True  # whether to estimate how sure the trees are, which fits trees seven times
+    confidence: bool = True  # whether to estimate how sure proposals are, which fits trees up to seven times
     trust: float = 1.0  # weight of a measured time against the teacher's estimate; 1 suits accurate times
     extra: int = 5000  # sampled problems whose times the teacher estimates, each on one device; odd sizes need many
     lessons: int = 3000  # examples in an epoch; the rest beside the measured problems are sampled ones

@@ -28,7 +28,7 @@ from ..networks.transformer import DecoderLayer, EncoderLayer, Pairs, _feed_forw
 from ..sequence.vocabulary import PAD, UNKNOWN, SourceBatch, Vocabulary
 from .arrays.word_vectors import FIT_SIZE, RESOLVED_SIZE, described_arrays
 from .judge import Judge
-from .quantity_codes import fits, resolved_codes
+from .quantity_codes import fit_numbers, resolved_numbers
 
 
 class Source(NamedTuple):
@@ -122,7 +122,7 @@ class TargetWords(nn.Module):
     def forward(self, quantities: Tensor) -> Tensor:
         """The vectors (B, V, W) of the target words for problems with these quantities (B, Q)."""
         group = self.group(self.groups)
-        inputs = self.fit(fits(quantities, self.values)) + self.code(self.codes) + group
+        inputs = self.fit(fit_numbers(quantities, self.values)) + self.code(self.codes) + group
         vectors: Tensor = self.word.weight + group + self.mix(F.gelu(inputs))
         return vectors
 
@@ -153,7 +153,7 @@ class ResolvedWords(nn.Module):
         return (F.embedding(position, states) * vectors).sum(-1) / math.sqrt(states.shape[-1])
 
     def _combined(self, vectors: Tensor, resolved: Tensor) -> Tensor:
-        return resolved_codes(resolved) @ self.quantity.flatten(0, 1) + vectors
+        return resolved_numbers(resolved) @ self.quantity.flatten(0, 1) + vectors
 
 
 class Translator(nn.Module):

@@ -65,8 +65,10 @@ def devices(listing: Devices) -> None:
         _out.print(f"{backend} is unavailable: {reason}", markup=False)
     if listing.new_cpu:
         _out.print(NEW_CPU, soft_wrap=True)
-    _described(listing.described) if listing.described else _out.print(
-        "described: `seqtune devices --all` lists GPUs to predict and compile for without having them")
+    if listing.described:
+        _described(listing.described)
+    else:
+        _out.print("described: `seqtune devices --all` lists GPUs to predict and compile for without having them")
     _out.print("replay: `seqtune tune --replay DATASET` searches the records of any device, and measures nothing")
 
 
@@ -117,10 +119,10 @@ def prediction(answer: Prediction) -> None:
         if measured and candidate.measurement is None:  # there was no time for it
             cells += ["-"] * 4
         elif candidate.measurement is not None:
-            one = candidate.measurement
-            cells += [duration(one.seconds), f"{100 * one.spread:.1f} %",
-                      "-" if one.error is None else f"{one.error:.1e}",
-                      one.status.value + (f": {one.message}" if one.message else "")]
+            measurement = candidate.measurement
+            cells += [duration(measurement.seconds), f"{100 * measurement.spread:.1f} %",
+                      "-" if measurement.error is None else f"{measurement.error:.1e}",
+                      measurement.status.value + (f": {measurement.message}" if measurement.message else "")]
         table.add_row(*cells)
 
     for number, candidate in enumerate(answer.candidates, start=1):
@@ -143,16 +145,16 @@ def demo(demonstration: Demonstration) -> None:
     """Print a line for each problem and device."""
     table = _table("problem", "device", "winner", "default", "best", "speed-up", "GFLOP/s", "significant",
                    right=("default", "best", "speed-up", "GFLOP/s"))
-    for one in demonstration.predictions:
-        winner = one.winner
+    for answer in demonstration.predictions:
+        winner = answer.winner
         seconds = None if winner.measurement is None else winner.measurement.seconds
-        flop = one.problem.names().get("flop")
+        flop = answer.problem.names().get("flop")
         table.add_row(
-            one.problem.brief(), one.device.name, f"{winner.configuration.kernel} {winner.configuration.brief()}",
-            duration(one.default.measurement.seconds if one.default.measurement else None), duration(seconds),
-            "-" if one.speedup is None else f"{one.speedup:.2f}x",
+            answer.problem.brief(), answer.device.name, f"{winner.configuration.kernel} {winner.configuration.brief()}",
+            duration(answer.default.measurement.seconds if answer.default.measurement else None), duration(seconds),
+            "-" if answer.speedup is None else f"{answer.speedup:.2f}x",
             f"{flop / seconds / 1e9:.0f}" if isinstance(flop, int) and seconds else "-",
-            "yes" if one.significant else "no")
+            "yes" if answer.significant else "no")
     _out.print(table)
     for backend, reason in demonstration.unavailable.items():
         _out.print(f"{backend} is left out: {reason}", markup=False)
@@ -162,16 +164,16 @@ def tuned(outcome: TuningReport) -> None:
     """Print a line for each problem."""
     table = _table("problem", "trials", "new", "failed", "default", "best", "sure", "configuration",
                    right=("trials", "new", "failed", "default", "best", "sure"))
-    for one in outcome.results:
-        best = one.best
-        table.add_row(one.problem.brief(), str(one.trials), str(one.measured), str(one.failed),
-                      duration(one.default_seconds), duration(one.best_seconds),
-                      "-" if one.confidence is None else f"{one.confidence:.0%}",
+    for result in outcome.results:
+        best = result.best
+        table.add_row(result.problem.brief(), str(result.trials), str(result.measured), str(result.failed),
+                      duration(result.default_seconds), duration(result.best_seconds),
+                      "-" if result.confidence is None else f"{result.confidence:.0%}",
                       "-" if best is None else f"{best.kernel} {best.brief()}")
     _out.print(table)
-    kept = f"journal: {outcome.journal}" if outcome.replayed is None else (
+    source = f"journal: {outcome.journal}" if outcome.replayed is None else (
         f"replayed from {outcome.replayed}, {outcome.device.name}: nothing was measured, and no journal is kept")
-    _out.print(kept, markup=False, soft_wrap=True)
+    _out.print(source, markup=False, soft_wrap=True)
     if outcome.replayed is None:
         _out.print("times are those of the finals, where the fastest and the default are measured again, interleaved, "
                    "because the least of many trials is too low; sure: confidence that the best is faster than the "
@@ -230,13 +232,13 @@ def _cell(value: object) -> str:
 
 def imported(summary: Mapping[str, Any]) -> None:
     """Print what an import read from each file, and what it left out and why."""
-    rows([{"file": Path(one["path"]).name,
-           **{name: len(value) if name == "solvers" else value for name, value in one.items()
+    rows([{"file": Path(file["path"]).name,
+           **{name: len(value) if name == "solvers" else value for name, value in file.items()
               if name not in ("path", "skipped")},
-           "left_out": sum(one["skipped"].values())} for one in summary["files"]])
-    for one in summary["files"]:
-        for reason, count in one["skipped"].items():
-            _out.print(f"{Path(one['path']).name}: left out {count}: {reason}", markup=False, soft_wrap=True)
+           "left_out": sum(file["skipped"].values())} for file in summary["files"]])
+    for file in summary["files"]:
+        for reason, count in file["skipped"].items():
+            _out.print(f"{Path(file['path']).name}: left out {count}: {reason}", markup=False, soft_wrap=True)
     report({name: summary[name] for name in ("out", "records", "problems")})
 
 

@@ -46,7 +46,7 @@ def test_an_answer_has_the_confidence_of_its_first_candidate(checkpoint: Path,
     assert fields["confidence"] == {"share": 0.9, "low": 0.5, "high": 1.0}
     tables.prediction(answer)
     shown = capsys.readouterr().out
-    assert "expected 90 % of the best speed (80 %: 50 to 100)" in shown
+    assert "expected to reach 90 % of the best speed (80 %: 50 to 100)" in shown
     assert "0.50 to 1.00" in shown
 
 
@@ -62,6 +62,7 @@ def test_the_safe_default_answers_below_the_wanted_confidence(checkpoint: Path) 
     assert unsure.to_json()["fell_back"] is True
     not_measured = seqtune.predict(GEMM, checkpoint=checkpoint, min_confidence=0.9, verify=True)
     assert not not_measured.verified
+    assert "expected to reach 90 %" in not_measured.unverified
 
 
 def test_a_predictor_without_confidence_falls_back(checkpoint: Path) -> None:

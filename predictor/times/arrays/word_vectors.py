@@ -55,7 +55,7 @@ def shapes(size: Dimensions) -> dict[str, tuple[int, ...]]:
 def resolved_numbers(resolved: Floats) -> Floats:
     """The codes (rows, D * RESOLVED_SIZE) of derived quantities, given by their log2 (rows, D); zeros for NaN.
 
-    See `seqtune.predictor.times.quantity_codes.resolved_codes`.
+    See `seqtune.predictor.times.quantity_codes.resolved_numbers`.
     """
     missing = np.isnan(resolved)
     octave = np.where(missing, np.float32(0), resolved)
@@ -73,7 +73,7 @@ def resolved_numbers(resolved: Floats) -> Floats:
 def fit_numbers(quantities: Floats, values: Floats) -> Floats:
     """Compare quantities (B, Q) with positive values (V,): (B, V, Q * FIT_SIZE).
 
-    See `seqtune.predictor.times.quantity_codes.fits`.
+    See `seqtune.predictor.times.quantity_codes.fit_numbers`.
     """
     present = (quantities > 0)[:, None, :]
     q = np.where(quantities > 0, quantities, np.float32(1))[:, None, :]

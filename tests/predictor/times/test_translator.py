@@ -19,7 +19,7 @@ from seqtune.predictor.sequence.beam import Allowed, beam_search, beam_search_ma
 from seqtune.predictor.sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
 from seqtune.predictor.times.arrays.word_vectors import FIT_SIZE
 from seqtune.predictor.times.decoding import TranslatorWords
-from seqtune.predictor.times.quantity_codes import fits, resolved_codes
+from seqtune.predictor.times.quantity_codes import fit_numbers, resolved_numbers
 from seqtune.predictor.times.translator import Choices, Source, Translator
 from tests.support.tasks import task_of
 
@@ -118,7 +118,7 @@ def test_a_word_is_scored_by_what_it_settles(translator: Translator) -> None:
 
 
 def test_codes_of_resolved_quantities_are_finite_and_zero_where_nothing_is_resolved() -> None:
-    found = resolved_codes(torch.tensor([[0.0, torch.nan], [48.0, -14.0]]))
+    found = resolved_numbers(torch.tensor([[0.0, torch.nan], [48.0, -14.0]]))
     assert found.isfinite().all()
     known, unknown = found[0].view(2, -1)
     assert known.tolist() == [1, 0, 0, 1, 1, 1 / 16]
@@ -162,7 +162,7 @@ def test_the_order_of_hypotheses_is_free(translator: Translator) -> None:
 
 
 def test_a_value_is_seen_with_what_it_wastes() -> None:
-    found = fits(torch.tensor([[56.0, 0.0]]), torch.tensor([14.0, 16.0, 0.0, 64.0]))
+    found = fit_numbers(torch.tensor([[56.0, 0.0]]), torch.tensor([14.0, 16.0, 0.0, 64.0]))
     assert found.shape == (1, 4, 2 * FIT_SIZE)
     assert found[0, 0, 1:FIT_SIZE].tolist() == [1.0, 1.0, 0.0]
     assert found[0, 1, 1:FIT_SIZE].tolist() == [0.875, 0.0, 0.0]
