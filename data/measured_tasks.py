@@ -98,15 +98,15 @@ def _measured_task(problem: Problem, device: Device, rows: pd.DataFrame, declare
         distinct, which = np.unique(texts[chosen], return_inverse=True)
         settings = [dict(configuration(kernel.name, text).settings) for text in distinct]
         numbers[chosen] = task.numbers(kernel.name, settings)[which]
-    held = numbers >= 0
+    valid = numbers >= 0
     compared = np.isin(rows["run"].to_numpy(str), COMPARED)
-    best = float(np.fmin.reduce(times[held], initial=math.inf))
-    for index in np.flatnonzero(~held & (times < CLEARLY_FASTER * best)):
+    best = float(np.fmin.reduce(times[valid], initial=math.inf))
+    for index in np.flatnonzero(~valid & (times < CLEARLY_FASTER * best)):
         if best < math.inf and (versions is None or versions[index] == _version(names[index], task, declared)):
             lost.append(f"{problem.brief()} on {device.name} ({names[index]} {texts[index]}: {times[index]:.3g} s, "
                         f"now at best {best:.3g} s)")
             break
-    seconds, builds = times_by_number(task, numbers[held], times[held], compared[held])
+    seconds, builds = times_by_number(task, numbers[valid], times[valid], compared[valid])
     return MeasuredTask(task, seconds, builds) if np.isfinite(seconds).any() else None
 
 

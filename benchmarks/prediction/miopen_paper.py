@@ -163,7 +163,7 @@ def by_solver(rows: Sequence[Row], method: str, metric: str) -> dict[str, float]
 def choice_results(races: SolverTimings, checkpoint: LabelCheckpoint, most: int | None) -> Row:
     """Evaluate the choice of solvers by device, and that of boosted trees.
 
-    The trees are trained on the solver timings that the checkpoint was trained on; with `most`, on so many of them.
+    The trees are trained on the solver timings that the checkpoint was trained on, on at most `most` of them.
     """
     import numpy as np
 
