@@ -161,8 +161,8 @@ def _retest(measured: MeasuredTask) -> float | None:
 
 
 def live_outcome(problem: Problem, device: Device, proposers: Mapping[str, Predictor], methods: Sequence[str],
-          counts: Sequence[int], measure: Measure, options: EvaluateOptions,
-          recorded: MeasuredTask | None) -> Outcome:
+                 counts: Sequence[int], measure: Measure, options: EvaluateOptions,
+                 recorded: MeasuredTask | None) -> Outcome:
     """The outcome of a contest. `recorded` are the times of the problem in the data set, if it has any.
 
     Raises SeqtuneError if no configuration ran.
@@ -174,7 +174,7 @@ def live_outcome(problem: Problem, device: Device, proposers: Mapping[str, Predi
     drawn = _sample(task, options.sample, options.seed)
     fastest = [] if recorded is None else recorded.fastest(options.recorded)
     wanted = list(dict.fromkeys([safe, *(proposal for ranked in proposals.values() for proposal in ranked),
-                                 *(known for known in fastest if task.find(known) is not None), *drawn]))
+                                 *(fast for fast in fastest if task.find(fast) is not None), *drawn]))
     contest = measure(problem, device, wanted)
     seconds, best = contest.seconds, contest.best
     if math.isinf(best):
