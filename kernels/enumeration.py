@@ -7,7 +7,6 @@ rows that break it. The resulting rows are sorted.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from seqtune.errors import KernelError
 
 from .kernel import Constraint, Kernel, Parameter
-from .row_index import PrefixBorders, Rows
+from .row_index import Rows
 
 LARGEST_SPACE = 20_000_000  # rows while enumerating; a larger space is refused rather than swapped to disk
 
@@ -27,24 +26,15 @@ def column_of(parameter: Parameter) -> NDArray[Any]:
     return np.asarray(parameter.values, dtype=object if 0 < words < len(parameter.values) else None)
 
 
-@lru_cache(maxsize=512)
-def enumerate_rows(kernel: Kernel, names: tuple[tuple[str, Any], ...]) -> Rows:
+def enumerate_rows(kernel: Kernel, names: tuple[tuple[str, Any], ...], largest: int = LARGEST_SPACE) -> Rows:
     """Enumerate the valid configurations, given the values of the names of problem and device that the kernel reads.
 
-    Raises KernelError if there may be too many partial configurations.
+    Raises KernelError if there may be more than `largest` partial configurations.
     """
-    prefixes = _Prefixes(kernel, dict(names))
+    prefixes = _Prefixes(kernel, dict(names), largest)
     for parameter in kernel.parameters:
         prefixes.extend(parameter)
-    rows = prefixes.rows()
-    rows.setflags(write=False)
-    return rows
-
-
-@lru_cache(maxsize=512)
-def prefix_borders(kernel: Kernel, names: tuple[tuple[str, Any], ...]) -> PrefixBorders:
-    """The borders of the prefixes in the rows of `enumerate_rows`."""
-    return PrefixBorders(enumerate_rows(kernel, names))
+    return prefixes.rows()
 
 
 def _spread(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -74,8 +64,8 @@ class _Prefixes:
     of the grid, a list of the remaining cells replaces the grid.
     """
 
-    def __init__(self, kernel: Kernel, names: dict[str, Any]) -> None:
-        self._kernel, self._names = kernel, names
+    def __init__(self, kernel: Kernel, names: dict[str, Any], largest: int) -> None:
+        self._kernel, self._names, self._largest = kernel, names, largest
         self._columns: dict[str, _Values] = {}
         self._levels: list[tuple[NDArray[np.intp] | None, NDArray[np.int16]]] = []  # parents (None: itself), indices
         resolved = {name for name, _ in kernel.split_derived()[0]}
@@ -94,8 +84,8 @@ class _Prefixes:
         """Add the next level. Raises KernelError if it may become too large."""
         values = column_of(parameter)
         grid: tuple[int, ...] = (self._count, len(values))
-        if grid[0] * grid[1] > LARGEST_SPACE:
-            raise KernelError(f"{self._kernel.name}: more than {LARGEST_SPACE} partial configurations; add constraints")
+        if grid[0] * grid[1] > self._largest:
+            raise KernelError(f"{self._kernel.name}: more than {self._largest} partial configurations; add constraints")
         bound, derived = {*self._names, *self._columns, parameter.name}, []
         for name, expression in list(self._derived):
             if bound.issuperset(expression.names):

@@ -9,7 +9,6 @@ guarded division is safe.
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,17 +16,15 @@ import numpy as np
 
 from seqtune.errors import ExpressionError
 
-from .arithmetic import CHECKED, PLAIN, SMALL, as_number, as_truth, binary, call, compare, largest
+from .arithmetic import CHECKED, PLAIN, SMALL, Bound, as_number, as_truth, binary, bound_of, call, compare, magnitude
 
 Evaluator = Callable[[Mapping[str, Any], int], Any]
-Bound = Callable[[Mapping[str, float]], float]
 
 LONGEST_EXPRESSION = 2000  # characters; bounds the work that a foreign file can cause
 DEEPEST_EXPRESSION = 60
 
 SAFE_BOUND = 2.0**61  # of integers that are computed without looking for results of more than 64 bits
 
-_SUMMED = (ast.Add, ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor)
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
     ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
@@ -62,15 +59,35 @@ class Expression:
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
         """The value over plain numbers (or over columns, where `values` holds arrays)."""
-        if self._evaluate is None or self._limit is None:
-            self._evaluate, self._limit = _compiled(self._tree, self.text), _bound(self._tree)
         columns = [values.get(name) for name in self.names]
         mode = PLAIN
         for column in columns:
             if isinstance(column, np.ndarray):
-                small = self._limit(dict(zip(self.names, map(_size, columns), strict=True))) < SAFE_BOUND
+                small = self._most(dict(zip(self.names, map(magnitude, columns), strict=True))) < SAFE_BOUND
                 mode = SMALL if small else CHECKED
                 break
+        return self._value(values, mode)
+
+    def bounded(self, values: Mapping[str, Any], bounds: Mapping[str, float]) -> Any:
+        """The value over columns and plain numbers; None if integers may exceed 64 bits.
+
+        `bounds` are those of `magnitude` for all columns among the values.
+        """
+        known = {name: magnitude(values.get(name)) if (bound := bounds.get(name)) is None else bound
+                 for name in self.names}
+        if self._most(known) >= SAFE_BOUND:
+            return None
+        return self._value(values, SMALL if any(isinstance(values.get(name), np.ndarray) for name in known) else PLAIN)
+
+    def _most(self, bounds: Mapping[str, float]) -> float:
+        """A bound of the integers that the evaluation computes, given bounds of the names."""
+        if self._limit is None:
+            self._limit = bound_of(self._tree)
+        return self._limit(bounds)
+
+    def _value(self, values: Mapping[str, Any], mode: int) -> Any:
+        if self._evaluate is None:
+            self._evaluate = _compiled(self._tree, self.text)
         try:
             if mode == CHECKED:  # small integers and their quotients cause no warnings
                 with np.errstate(all="ignore"):
@@ -262,36 +279,3 @@ def _look_up(table: Evaluator, index: Evaluator, text: str) -> Evaluator:
             raise ExpressionError(f"{error} is not a key in {text[:80]!r}") from None
 
     return evaluate
-
-
-def _bound(node: ast.expr) -> Bound:
-    """A function that bounds the magnitude of an integer node and of everything in it, from bounds of the names.
-
-    The bound is infinite where it is not worth computing. Results of `/` are floats, which never wrap around, and so
-    are all numbers computed from them.
-    """
-    match node:
-        case ast.Constant(value=value):
-            constant = float(abs(value)) if isinstance(value, int | float) else 0.0
-            return lambda values: constant
-        case ast.Name(id=name):
-            return lambda values: values[name]
-        case ast.BinOp(left=left_node, op=op, right=right_node) if isinstance(op, ast.Mult) or type(op) in _SUMMED:
-            left, right = _bound(left_node), _bound(right_node)
-            if isinstance(op, ast.Mult):
-                return lambda values: max(left(values), 1.0) * max(right(values), 1.0)
-            return lambda values: left(values) + right(values)
-        case ast.BinOp() | ast.Call(func=ast.Name(id="lcm")):
-            return lambda values: math.inf
-    parts = [_bound(part) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)
-             and not (isinstance(node, ast.Call) and part is node.func)]
-    if isinstance(node, ast.Call):
-        return lambda values: sum(part(values) for part in parts) + 1  # enough for a sum or product with rounding
-    return lambda values: max([part(values) for part in parts], default=0.0)
-
-
-def _size(value: Any) -> float:
-    """A bound of the magnitude of a value or column."""
-    if isinstance(value, np.ndarray):
-        return largest(value) if value.dtype.kind in "biuf" else 0.0 if value.dtype.kind == "U" else math.inf
-    return abs(float(value)) if isinstance(value, int | float | np.number) else 1.0

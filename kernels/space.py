@@ -18,11 +18,16 @@ from numpy.typing import NDArray
 from seqtune.errors import ConfigurationError, KernelError
 
 from .device import Device
-from .enumeration import column_of, enumerate_rows, prefix_borders
+from .enumeration import column_of
 from .kernel import Configuration, Kernel, Setting
 from .problem import Problem
 from .registry import kernel, table
 from .row_index import Numbers, PrefixBorders, RowIndex, Rows
+from .spaces.row_values import RowValues
+from .spaces.skeleton import Names, valid_borders, valid_rows
+from .spaces.value_tables import ValueTables, tables_of
+
+FEW_ROWS = 4096  # that look quantities up in tables; more are evaluated in the same time, without making tables
 
 
 class NextValue(NamedTuple):
@@ -46,13 +51,15 @@ class SearchSpace:
         self.kernel = kernel
         self.problem = problem
         self.device = device
-        self._names: dict[str, Any] = {**device.names(), **problem.names()}
+        facts = device.names()
+        self._names: dict[str, Any] = {**facts, **problem.names()}
         names = dict(self._names)
         resolved, needed = kernel.split_derived()
         for name, expression in resolved:
             names[name] = expression(names)
-        self._identity = tuple((name, names[name]) for name in needed)
-        self.rows: Rows = enumerate_rows(kernel, self._identity)
+        self.identity: Names | None = tuple((name, names[name]) for name in needed)  # None: the rows are given
+        self._facts = frozenset(facts)
+        self.rows: Rows = valid_rows(kernel, self.identity, self._facts)
         self._whole = True
         self._index: RowIndex | None = None
         self._borders: PrefixBorders | None = None
@@ -63,6 +70,7 @@ class SearchSpace:
         space = cls.__new__(cls)
         space.kernel, space.problem, space.device = kernel, problem, device
         space._names = {**device.names(), **problem.names()}
+        space.identity, space._facts = None, frozenset()
         space.rows = rows[np.lexsort(rows.T[::-1])]
         space.rows.setflags(write=False)
         space._whole = False
@@ -170,7 +178,8 @@ class SearchSpace:
         prefix, the index of the value, and the range of rows that begin with both.
         """
         if self._borders is None:
-            self._borders = prefix_borders(self.kernel, self._identity) if self._whole else PrefixBorders(self.rows)
+            self._borders = (valid_borders(self.kernel, self.identity, self._facts)
+                             if self._whole and self.identity is not None else PrefixBorders(self.rows))
         borders = self._borders.of(column)
         first, last = np.searchsorted(borders, begins), np.searchsorted(borders, ends)
         counts = last - first
@@ -213,26 +222,22 @@ class SearchSpace:
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """The columns of all parameters and derived quantities over all rows, by name; for models and charts."""
-        columns: dict[str, NDArray[Any]] = {}
-        for column, parameter in enumerate(self.kernel.parameters):
-            columns[parameter.name] = column_of(parameter)[self.rows[:, column]]
-        names = {**self._names, **columns}
-        for name, expression in self.kernel.derived:
-            names[name] = columns[name] = np.broadcast_to(np.asarray(expression(names)), len(self))
-        return columns
+        values = self._values(self.rows)
+        names = [parameter.name for parameter in self.kernel.parameters] + [name for name, _ in self.kernel.derived]
+        return {name: values.column(name) for name in names}
 
     def derived_columns(self, names: tuple[str, ...], rows: Numbers) -> dict[str, NDArray[Any]]:
         """Columns of derived quantities over some rows, by name; only what they need is computed."""
-        expressions = self.kernel.derived_for(names)
-        read = {name for _, expression in expressions for name in expression.names}
-        values = dict(self._names)
-        for column, parameter in enumerate(self.kernel.parameters):
-            if parameter.name in read:
-                values[parameter.name] = column_of(parameter)[self.rows[rows, column]]
-        for name, expression in expressions:
-            values[name] = expression(values)
-        return {name: value if isinstance(value := values[name], np.ndarray) and value.shape == rows.shape
-                else np.broadcast_to(np.asarray(value), rows.shape) for name in names}
+        values = self._values(self.rows[rows])
+        return {name: values.column(name) for name in names}
+
+    @property
+    def tables(self) -> ValueTables | None:
+        """The tables of derived quantities over the values of parameters; None if the rows were given."""
+        return None if self.identity is None else tables_of(self.kernel, self.identity)
+
+    def _values(self, rows: Rows) -> RowValues:
+        return RowValues(self.kernel, self._names, rows, self.tables if len(rows) <= FEW_ROWS else None)
 
 
 def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | None = None) -> tuple[SearchSpace, ...]:

@@ -27,13 +27,13 @@ from benchmarks.common.page import Page, Results, add_out, check_ready, measured
 from benchmarks.common.program import positive, run_program
 from benchmarks.common.report import markdown, processor
 from seqtune.errors import FormatError, SeqtuneError
-from seqtune.kernels import enumeration
 from seqtune.kernels import space as spaces
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.files import read_bounded
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.spaces import skeleton
 
 LARGEST_FILE = 10_000_000  # bytes
 THREADS = 1024  # largest block that Kernel Tuner allows in its simulation mode
@@ -44,7 +44,8 @@ _DEVICE, _PROBLEM = Device("recorded:any", "recorded", "unknown", "none"), Probl
 
 def ours(values: Mapping[str, Sequence[int]], restrictions: Sequence[str]) -> int:
     """Build a space and return its number of configurations."""
-    enumeration.enumerate_rows.cache_clear()
+    skeleton.valid_rows.cache_clear()
+    skeleton.lazy_skeleton.cache_clear()  # a first problem of a kernel
     kernel = Kernel("recorded.any", "recorded", ("recorded",),
                     tuple(Parameter(name, tuple(column)) for name, column in values.items()),
                     tuple(Constraint.of(text, "restricted") for text in restrictions), ())

@@ -24,17 +24,21 @@ Floats = NDArray[np.float32]
 Tensors = Mapping[str, Floats]  # the state of a network by name
 
 
+# ln of the normal distribution function of -|x| as a polynomial of |x|, whose first coefficient is that of |x|^5. It was
+# fitted so that the greatest error of gelu is least: 5e-7, which is the spacing of float32 numbers around 4.
+_TAIL = tuple(map(np.float32, (-0.0003280729636587605, 0.004910640277841955, -0.03592400208323824, -0.3188424656785892,
+                               -0.7976653527835121, -0.6931732588960425)))
+
+
 def gelu(x: Floats) -> Floats:
-    """x times the normal distribution function of x, which is approximated to 1e-7 (Abramowitz and Stegun, 7.1.26)."""
+    """x times the normal distribution function of x, with errors below 1e-6."""
     size = np.abs(x)
-    t = size * np.float32(0.3275911 * math.sqrt(0.5))
-    t += 1
-    np.reciprocal(t, out=t)
-    tail = t * np.float32(1.061405429 / 2)
-    for coefficient in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
-        tail += np.float32(coefficient / 2)
-        tail *= t
-    tail *= np.exp(x * x * np.float32(-0.5))
+    tail = size * _TAIL[0]
+    for coefficient in _TAIL[1:-1]:
+        tail += coefficient
+        tail *= size
+    tail += _TAIL[-1]
+    np.exp(tail, out=tail)
     tail *= size
     result: Floats = np.maximum(x, 0)
     result -= tail
@@ -45,7 +49,8 @@ def unit(x: Floats) -> Floats:
     """Scale centred rows to length 1. Layer norm would scale them to the square root of their number of elements."""
     length = np.einsum("...i,...i->...", x, x)
     length += EPSILON * x.shape[-1]
-    scaled: Floats = x / np.sqrt(length)[..., None]
+    np.sqrt(length, out=length)
+    scaled: Floats = x / length[..., None]
     return scaled
 
 
@@ -64,9 +69,9 @@ def attend(query: Floats, keys: Floats, values: Floats, bias: Floats | None = No
 
 def soften(scores: Floats) -> None:
     """Replace scores by their softmax over the last axis."""
-    scores -= scores.max(axis=-1, keepdims=True)
+    scores -= np.maximum.reduce(scores, axis=-1, keepdims=True)
     np.exp(scores, out=scores)
-    scores /= scores.sum(axis=-1, keepdims=True)
+    scores /= np.add.reduce(scores, axis=-1, keepdims=True)
 
 
 @dataclass(frozen=True, eq=False)

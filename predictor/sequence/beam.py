@@ -43,10 +43,11 @@ class Allowed(NamedTuple):
     after: NDArray[np.int64]  # (word,) index of the hypothesis
     words: Words  # (word,)
     resolved: Quantities  # (word, derived) the derived quantities that are resolved once the word is added
+    rows: Numbers | None = None  # (word,) index among the allowed words of the step before, if they were selected
 
     def select(self, rows: Numbers | list[int]) -> Allowed:
         """The words at the given indices."""
-        return Allowed(self.after[rows], self.words[rows], self.resolved[rows])
+        return Allowed(self.after[rows], self.words[rows], self.resolved[rows], np.asarray(rows))
 
 
 class NextWord(Protocol[State]):

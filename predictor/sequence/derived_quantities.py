@@ -7,6 +7,7 @@ parameter in its expression has a value. All rows with that prefix then have the
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,10 +53,33 @@ class ResolvedByRow:
                               rows)
 
     def _computed(self, wanted: dict[str, int], rows: NDArray[np.int64]) -> tuple[list[int], Quantities]:
-        columns = self._space.derived_columns(tuple(wanted), rows)
-        numeric = [name for name, values in columns.items() if values.dtype.kind in "biuf"]
-        sizes = np.array([columns[name] for name in numeric], np.float64).reshape(len(numeric), len(rows)).T
-        return [wanted[name] for name in numeric], _rounded_log2(sizes).astype(np.float32)
+        """The index and the values of each numeric quantity: looked up in a table where it has one."""
+        tables = self._space.tables
+        value_indices: NDArray[np.intp] = self._space.rows[rows].T.astype(np.intp)
+        indices: list[int] = []
+        quantities: list[NDArray[np.float32]] = []
+        evaluated: list[str] = []
+        for name, index in wanted.items():
+            table = None if tables is None else tables.table(name, _logs)
+            if table is None:
+                evaluated.append(name)
+            elif table[1].dtype == np.float32:
+                indices.append(index)
+                quantities.append(table[1][tuple(value_indices[axis] for axis in table[0])])
+        if evaluated:
+            for name, values in self._space.derived_columns(tuple(evaluated), rows).items():
+                if values.dtype.kind in "biuf":
+                    indices.append(wanted[name])
+                    quantities.append(_logs(values))
+        matrix = np.empty((len(rows), len(indices)), np.float32)
+        for number, column in enumerate(quantities):
+            matrix[:, number] = column
+        return indices, matrix
+
+
+def _logs(values: NDArray[Any]) -> NDArray[Any]:
+    """The logarithms of numbers as a model reads them; words as they are."""
+    return _rounded_log2(values.astype(np.float64)).astype(np.float32) if values.dtype.kind in "biuf" else values
 
 
 @lru_cache(maxsize=512)
@@ -71,7 +95,7 @@ def _vocabulary_columns(kernel: Kernel, derived: tuple[str, ...]) -> dict[int, d
 
 def _rounded_log2(sizes: NDArray[np.float64]) -> NDArray[np.float16]:
     """The limited log2 of quantities in 16 bits, as training keeps it for many spaces."""
-    positive = np.maximum(np.nan_to_num(sizes, nan=0.0), 2.0**MIN_LOG2)
+    positive = np.fmax(sizes, 2.0**MIN_LOG2)  # of NaN and a number, fmax gives the number
     return np.asarray(np.clip(np.log2(positive), MIN_LOG2, MAX_LOG2), np.float16)
 
 

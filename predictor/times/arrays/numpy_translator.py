@@ -53,6 +53,7 @@ class NumpyDecoding:
     waiting: Floats  # (H, T, W) what the decoder reads next, without positions
     sums: Floats  # (H, W) sum of what the prefix's resolved quantities add
     resolved: NDArray[np.bool_]  # (H, D) the quantities in the sum
+    offered: Floats | None = None  # (R, W) the sums with each word that may follow; None: nothing was scored
 
     def follow(self, after: NDArray[np.int64]) -> NumpyDecoding:
         """The state in which hypothesis i is the old hypothesis `after[i]`."""
@@ -101,9 +102,13 @@ class NumpyTranslator:
 
     def advance(self, state: NumpyDecoding, words: Allowed, allowed: Allowed) -> tuple[NumpyDecoding, Scores]:
         """Continue hypotheses with one more word each, and score the words allowed next."""
+        offered = state.offered
         state = state.follow(words.after)
         vectors = state.memory.vectors[state.owners, words.words]
-        sums = self._resolve(words.resolved, state.resolved, state.sums)
+        if offered is None or words.rows is None:
+            sums = self._resolve(words.resolved, state.resolved, state.sums)
+        else:
+            sums = offered[words.rows]
         read = vectors + self._read_resolved(gelu(sums + vectors))
         state = NumpyDecoding(state.memory, state.owners, state.past,
                               np.concatenate([state.waiting, centred(read)[:, None]], axis=1), sums,
@@ -111,7 +116,8 @@ class NumpyTranslator:
         if len(allowed.words) == len(words.words):  # one word after each: there is nothing to choose
             return state, np.zeros(len(allowed.words), np.float32)
         states, past = self._read(state)
-        return (replace(state, past=past, waiting=state.waiting[:, :0]), self._scores(states, state, allowed))
+        scores, sums = self._scores(states, state, allowed)
+        return replace(state, past=past, waiting=state.waiting[:, :0], offered=sums), scores
 
     def encoded(self, problem: Problem, device: Device) -> tuple[Floats, Floats]:
         """The vectors (V, W) of the target words for a query, and the mean (W,) of the encoder's states.
@@ -142,12 +148,12 @@ class NumpyTranslator:
 
     def _resolve(self, resolved: Quantities, before: NDArray[np.bool_], sums: Floats) -> Floats:
         """Add to sums (rows, W) what the quantities in `resolved` (rows, D) add that are not in them before."""
-        fresh = ~np.isnan(resolved)
-        fresh &= ~before
-        columns = np.flatnonzero(fresh.any(axis=0))
+        fresh = (resolved == resolved) > before  # a number is equal to itself, NaN is not  # noqa: PLR0124
+        columns = np.logical_or.reduce(fresh).nonzero()[0]
         if not len(columns):
             return sums
-        numbers = resolved_numbers(np.where(fresh[:, columns], resolved[:, columns], np.float32(np.nan)))
+        chosen, values = fresh[:, columns], resolved[:, columns]
+        numbers = resolved_numbers(values if chosen.all() else np.where(chosen, values, np.float32(np.nan)))
         added: Floats = sums + numbers @ self._quantity[columns].reshape(-1, sums.shape[1])
         return added
 
@@ -174,18 +180,18 @@ class NumpyTranslator:
             layer.feed(x)
         return unit(x.reshape(count, length, width)[:, -1]), past
 
-    def _scores(self, states: Floats, state: NumpyDecoding, allowed: Allowed) -> Scores:
-        """Score the allowed words, up to a constant for each hypothesis."""
+    def _scores(self, states: Floats, state: NumpyDecoding, allowed: Allowed) -> tuple[Scores, Floats]:
+        """Score the allowed words, up to a constant for each hypothesis; also the sums with what each resolves."""
         after, width = allowed.after, self._size.width
         asked = self._ask(states)[after]
         vectors = state.memory.vectors[state.owners[after], allowed.words]
-        combined = self._resolve(allowed.resolved, state.resolved[after], state.sums[after])
-        combined += vectors
+        sums = self._resolve(allowed.resolved, state.resolved[after], state.sums[after])
+        combined = sums + vectors
         combined += asked[:, :width]
         hidden = gelu(self._answer(gelu(combined)))
         scores: Scores = np.einsum("ij,ij->i", asked[:, width:2 * width], vectors)
         scores += np.einsum("ij,ij->i", asked[:, 2 * width:], hidden)
-        return scores
+        return scores, sums
 
 
 @dataclass(frozen=True, eq=False)

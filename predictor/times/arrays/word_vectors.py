@@ -58,15 +58,17 @@ def resolved_numbers(resolved: Floats) -> Floats:
     See `seqtune.predictor.times.quantity_codes.resolved_numbers`.
     """
     missing = np.isnan(resolved)
-    octave = np.where(missing, np.float32(0), resolved)
+    partly = missing.any()
+    octave = np.where(missing, np.float32(0), resolved) if partly else resolved
     numbers = np.empty((*octave.shape, RESOLVED_SIZE), np.float32)
     numbers[..., 0] = 1
-    numbers[..., 1] = octave / 8
-    numbers[..., 2] = 2 * np.clip(octave, -1, 1)
-    numbers[..., 3] = np.abs(octave) < 1e-3
+    np.multiply(octave, np.float32(0.125), out=numbers[..., 1])
+    numbers[..., 2] = 2 * np.minimum(np.maximum(octave, -1), 1)
+    np.less(np.abs(octave), np.float32(1e-3), out=numbers[..., 3], casting="unsafe")
     numbers[..., 4] = np.exp2(-np.maximum(octave, 0))
     numbers[..., 5] = np.exp2(np.minimum(octave, 5)) / 16
-    numbers[missing] = 0
+    if partly:
+        numbers[missing] = 0
     return numbers.reshape(len(octave), -1)
 
 

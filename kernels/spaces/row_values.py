@@ -1,0 +1,52 @@
+"""RowValues: parameters and derived quantities over some rows of a space, each computed when it is first read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernel import Kernel
+from ..row_index import Rows
+from .value_tables import ValueTables, layout_of
+
+
+class RowValues:
+    """The values of a kernel's names over rows; `names` are those of problem and device.
+
+    Quantities are looked up in `tables`, which are of the same names, where they have one (None: they are evaluated).
+    """
+
+    def __init__(self, kernel: Kernel, names: Mapping[str, Any], rows: Rows, tables: ValueTables | None) -> None:
+        self._layout, self._names, self._tables = layout_of(kernel), names, tables
+        self._indices: NDArray[np.intp] = rows.T.astype(np.intp)  # (parameter, row)
+        self._values: dict[str, Any] = {}
+
+    def column(self, name: str) -> NDArray[Any]:
+        """The values of a parameter or derived quantity: (row,)."""
+        value, count = self._value(name), self._indices.shape[1]
+        if isinstance(value, np.ndarray) and value.shape == (count,):
+            return value
+        return np.broadcast_to(np.asarray(value), count)
+
+    def _value(self, name: str) -> Any:
+        """The value of any name: a column, or one value for all rows."""
+        if name not in self._values:
+            self._values[name] = self._computed(name)
+        return self._values[name]
+
+    def _computed(self, name: str) -> Any:
+        axis = self._layout.columns.get(name)
+        if axis is not None:
+            return axis[1][self._indices[axis[0]]]
+        expression = self._layout.derived.get(name)
+        if expression is None:
+            return self._names.get(name)
+        looked_up = None if self._tables is None else self._tables.at(name, self._indices)
+        if looked_up is not None:
+            return looked_up
+        for used in expression.names:
+            self._value(used)
+        return expression(self._values)
