@@ -148,7 +148,7 @@ class NumpyTranslator:
 
     def _resolve(self, resolved: Quantities, before: NDArray[np.bool_], sums: Floats) -> Floats:
         """Add to sums (rows, W) what the quantities in `resolved` (rows, D) add that are not in them before."""
-        fresh = (resolved == resolved) > before  # a number is equal to itself, NaN is not  # noqa: PLR0124
+        fresh = (resolved == resolved) > before  # a number is equal to itself, NaN is not
         columns = np.logical_or.reduce(fresh).nonzero()[0]
         if not len(columns):
             return sums
