@@ -80,8 +80,12 @@ class SearchSpace:
 
     def only(self, keep: NDArray[np.bool_]) -> SearchSpace:
         """The same space reduced to the rows where `keep` is True; its look-ahead is exact, too."""
+        return self.at(np.flatnonzero(keep))
+
+    def at(self, rows: Numbers) -> SearchSpace:
+        """The same space reduced to some rows, given in order; its look-ahead is exact, too."""
         space = copy.copy(self)
-        space.rows = self.rows[keep]
+        space.rows = self.rows[rows]
         space.rows.setflags(write=False)
         space._whole = False
         space._index = None

@@ -147,7 +147,7 @@ def _timed(call: Callable[[], Numbers], repeats: int) -> tuple[float, Numbers]:
 
 def judge_spaces(spaces: LargeSpaces, checkpoint: Checkpoint) -> list[Row]:
     """Make a row for each way: geometric mean shares over the judged problems, and median milliseconds."""
-    from seqtune.kernels.enumeration import enumerate_rows, prefix_borders
+    from seqtune.kernels.spaces.skeleton import valid_borders, valid_rows
     from seqtune.predictor.networks.threads import one_thread
 
     by_way: dict[str, list[Row]] = {}
@@ -158,8 +158,8 @@ def judge_spaces(spaces: LargeSpaces, checkpoint: Checkpoint) -> list[Row]:
             sizes.append(len(measured.task))
             for way, row in judge_task(measured, checkpoint).items():
                 by_way.setdefault(way, []).append(row)
-            enumerate_rows.cache_clear()
-            prefix_borders.cache_clear()
+            valid_rows.cache_clear()
+            valid_borders.cache_clear()
     return [{"space": spaces.name, "times": spaces.times, "problems": len(sizes), "fewest": min(sizes),
              "most": max(sizes), "way": way,
              **{name: geometric_mean([row[name] for row in rows]) for name in ("share", "best_of_five")},

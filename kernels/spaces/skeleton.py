@@ -174,7 +174,7 @@ def lazy_skeleton(kernel: Kernel, fixed: Names) -> LazySkeleton:
     return LazySkeleton(kernel, fixed)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
 def valid_rows(kernel: Kernel, names: Names, device_names: frozenset[str]) -> Rows:
     """The valid configurations, as `enumerate_rows` finds them; `device_names` are the names that devices have.
 
@@ -187,7 +187,7 @@ def valid_rows(kernel: Kernel, names: Names, device_names: frozenset[str]) -> Ro
     return rows
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
 def valid_borders(kernel: Kernel, names: Names, device_names: frozenset[str]) -> PrefixBorders:
     """The borders of the prefixes in the rows of `valid_rows`."""
     return PrefixBorders(valid_rows(kernel, names, device_names))

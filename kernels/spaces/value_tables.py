@@ -24,7 +24,7 @@ from ..expression import Expression
 from ..kernel import Kernel
 
 LARGEST_TABLE = 8192  # cells: computing more costs as much as evaluating a few thousand configurations
-MOST_KNOWN = 1500  # results kept for a kernel: a few MB
+MOST_KNOWN = 500  # results kept for a kernel: a few MB
 MOST_AXES = 32  # parameters of a kernel; NumPy's arrays have at most 64
 
 Table = tuple[tuple[int, ...], NDArray[Any]]  # the axes of a table, and its values
@@ -154,7 +154,7 @@ class ValueTables:
         return table[tuple(indices[axis] for axis in axes)] if axes else table.item()
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def tables_of(kernel: Kernel, names: tuple[tuple[str, Any], ...]) -> ValueTables:
     """The tables of a kernel, given the names of problem and device that it reads, and their values."""
     return ValueTables(kernel, dict(names))

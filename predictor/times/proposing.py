@@ -107,12 +107,16 @@ class Proposer:
         """
         width = max(WIDTH if self.ranker is None and self.judge is None else PROPOSALS, count)
         searched = search_numbers_many(self.words, tasks, width, width)
-        return [self._ordered(task, numbers, log_probabilities)
-                for task, (numbers, log_probabilities) in zip(tasks, searched, strict=True)]
+        expected: Sequence[NDArray[np.float32] | None] = (
+            [None] * len(tasks) if self.ranker is None
+            else self.ranker.members_of(tasks, [numbers for numbers, _ in searched]))
+        return [self._ordered(task, numbers, log_probabilities, slowness)
+                for task, (numbers, log_probabilities), slowness in zip(tasks, searched, expected, strict=True)]
 
-    def _ordered(self, task: Task, numbers: Numbers, log_probabilities: Floats) -> Proposals:
-        """The stages 2 to 4."""
-        members = None if self.ranker is None else self.ranker.members(task, numbers).astype(np.float64)
+    def _ordered(self, task: Task, numbers: Numbers, log_probabilities: Floats,
+                 expected: NDArray[np.float32] | None) -> Proposals:
+        """The stages 2 to 4; `expected` are the slownesses that the ranker's members predict, (proposal, member)."""
+        members = None if expected is None else expected.astype(np.float64)
         slowness = np.full(len(numbers), np.nan) if members is None else members.mean(axis=1)
         if self.judge is not None and len(numbers):
             slowness, members = together(slowness, members, self.judge.slowness(task, numbers).astype(np.float64))

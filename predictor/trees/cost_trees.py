@@ -101,16 +101,16 @@ def _own_features(space: SearchSpace, values_by_name: Columns) -> Table:
         else:  # words
             columns.append(np.unique(values, return_inverse=True)[1].astype(np.float32))
     names = problem.names()
+    lengths = np.stack(numeric) if numeric else np.empty((0, count), np.float32)  # (numeric parameter, row)
     for name in operation(problem.type).tiled_sizes:
         size = names.get(name)
         if isinstance(size, int) and size > 0:
-            for lengths in numeric:
-                tiles, padded = tiling(size, lengths)
-                columns += [padded, tiles]
+            tiles, padded = tiling(size, lengths)
+            columns += [column for pair in zip(padded, tiles, strict=True) for column in pair]
         else:
             columns += [np.full(count, UNKNOWN, np.float32)] * (2 * len(numeric))
     columns += [np.nan_to_num(values, nan=UNKNOWN).astype(np.float32) for values in term_columns(space)]
-    return np.column_stack(columns)
+    return np.stack(columns, axis=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,7 @@ Floats = NDArray[np.float32]
 MAX_NODES = 50_000_000
 LARGEST_FILE = 500_000_000  # bytes
 MAX_DEPTH = 64
+TOGETHER = 128  # rows that descend 400 trees together within the processor's cache
 UNREADABLE = (AttributeError, KeyError, TypeError)  # raised by safetensors for types that NumPy lacks
 
 
@@ -82,8 +83,9 @@ class Forest:
 
     def margins(self, rows: Floats) -> Floats:
         """Score rows (row, feature): (row, class), before the softmax and up to a constant in each row."""
-        margins: Floats = self.value.take(self.leaves(rows)).reshape(len(rows), -1, self.classes).sum(axis=1)
-        return margins
+        parts = [self.value.take(self.leaves(rows[begin:begin + TOGETHER])).reshape(
+            -1, len(self.roots) // self.classes, self.classes).sum(axis=1) for begin in range(0, len(rows), TOGETHER)]
+        return np.concatenate([np.empty((0, self.classes), np.float32), *parts])
 
     def thinned(self, step: int) -> Forest:
         """Every `step`-th tree as a forest of its own, for one class."""

@@ -45,10 +45,10 @@ def machine_columns(kernel: Kernel, problem: Problem, device: Device, columns: C
                   else at_peak * workers(device) / np.maximum(tasks.astype(np.float64), 1.0))
     ratios += [UNKNOWN if ratio is None else ratio for ratio in known.values()]
     ratios += [float(min(device.threads, MOST_THREADS)), float(device.vector_floats), float(device.vector_registers)]
-    table = np.empty((count, len(ratios)), np.float32)
+    table = np.empty((count, len(ratios)))
     for column, ratio in enumerate(ratios):
-        table[:, column] = np.minimum(np.nan_to_num(ratio, nan=UNKNOWN), LARGEST)
-    return table
+        table[:, column] = ratio
+    return np.minimum(np.nan_to_num(table, copy=False, nan=UNKNOWN), LARGEST).astype(np.float32)
 
 
 def _first(columns: Columns, names: Sequence[str]) -> NDArray[Any] | None:

@@ -8,7 +8,7 @@ decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,25 +77,43 @@ class Ranker:
 
     def members(self, task: Task, numbers: Numbers) -> NDArray[np.float32]:
         """Predict with each forest of the ensemble, of which `slowness` is the mean: (configuration, member)."""
+        return self.members_of([task], [numbers])[0]
+
+    def members_of(self, tasks: Sequence[Task], numbers: Sequence[Numbers]) -> list[NDArray[np.float32]]:
+        """Predict as `members` does, for configurations of several tasks: the rows of a kernel descend together."""
         largest = max(map(len, self.forests.values()), default=1)
-        predicted = np.full((len(numbers), largest), np.nan, np.float32)
-        for space, part in task.parts():
-            name = space.kernel.name
-            indices = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
-            if len(indices) and name in self.forests:
-                table = feature_rows(space, numbers[indices] - part.start, self.listed)
-                if table.shape[1] != self.features[name]:
-                    raise CheckpointError(f"the checkpoint's trees of {name} have {self.features[name]} features, this "
-                                          f"version computes {table.shape[1]}: train the checkpoint again")
-                forests = self.forests[name]
-                scores = np.stack([margins(forest, table) for forest in forests], axis=1)
-                predicted[indices] = scores if len(forests) == largest else scores.mean(axis=1, keepdims=True)
+        predicted = [np.full((len(part), largest), np.nan, np.float32) for part in numbers]
+        tables: dict[str, list[tuple[int, Numbers, NDArray[np.float32]]]] = {}
+        for number, task in enumerate(tasks):
+            for space, part in task.parts():
+                name = space.kernel.name
+                indices = np.flatnonzero((numbers[number] >= part.start) & (numbers[number] < part.stop))
+                if len(indices) and name in self.forests:
+                    table = feature_rows(space, numbers[number][indices] - part.start, self.listed)
+                    if table.shape[1] != self.features[name]:
+                        raise CheckpointError(
+                            f"the checkpoint's trees of {name} have {self.features[name]} features, this version "
+                            f"computes {table.shape[1]}: train the checkpoint again")
+                    tables.setdefault(name, []).append((number, indices, table))
+        for name, parts in tables.items():
+            forests, rows = self.forests[name], np.concatenate([table for _, _, table in parts])
+            margins = np.stack([forest.margins(rows)[:, 0] for forest in forests], axis=1)
+            if len(forests) < largest:
+                margins = np.repeat(margins.mean(axis=1, keepdims=True), largest, axis=1)
+            begin = 0
+            for number, indices, table in parts:
+                predicted[number][indices] = margins[begin:begin + len(table)]
+                begin += len(table)
         return predicted
 
 
 def feature_rows(space: SearchSpace, rows: Numbers, listed: FeatureList) -> NDArray[np.float32]:
     """The features (row, feature) of some rows of a space, in any order."""
-    chosen, inverse = np.unique(rows, return_inverse=True)
-    keep = np.zeros(len(space), np.bool_)
-    keep[chosen] = True
-    return features(space.only(keep), listed)[inverse]
+    order = np.argsort(rows, kind="stable")
+    chosen = rows[order]
+    if (chosen[1:] == chosen[:-1]).any():
+        distinct, inverse = np.unique(rows, return_inverse=True)
+        return features(space.at(distinct), listed)[inverse]
+    table = np.empty_like(ordered := features(space.at(chosen), listed))
+    table[order] = ordered
+    return table

@@ -8,7 +8,9 @@ and how long the problem takes at the peak. A ratio is None if a fact behind it 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -56,7 +58,8 @@ def machine_ratios(problem: Problem, device: Device) -> Ratios:
     return ratios
 
 
-def tensor_bytes(problem: Problem) -> dict[str, int | None]:
+@lru_cache(maxsize=4096)
+def tensor_bytes(problem: Problem) -> Mapping[str, int | None]:
     """The bytes of the input, the weights and the output; None where the operation or the problem does not say."""
     try:
         element = stored_type(problem).size
