@@ -97,12 +97,13 @@ class Ranker:
                     tables.setdefault(name, []).append((number, indices, table))
         for name, parts in tables.items():
             forests, rows = self.forests[name], np.concatenate([table for _, _, table in parts])
-            margins = np.stack([forest.margins(rows)[:, 0] for forest in forests], axis=1)
+            scores = np.stack([margins(forest, rows) if len(parts) == 1 else forest.margins(rows)[:, 0]
+                               for forest in forests], axis=1)  # the rows of several tasks are not alike
             if len(forests) < largest:
-                margins = np.repeat(margins.mean(axis=1, keepdims=True), largest, axis=1)
+                scores = np.repeat(scores.mean(axis=1, keepdims=True), largest, axis=1)
             begin = 0
             for number, indices, table in parts:
-                predicted[number][indices] = margins[begin:begin + len(table)]
+                predicted[number][indices] = scores[begin:begin + len(table)]
                 begin += len(table)
         return predicted
 
