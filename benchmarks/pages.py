@@ -26,6 +26,7 @@ PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it f
     "large_spaces": "benchmarks.prediction.large_spaces:page",
     "hardness": "benchmarks.prediction.hardness:page",
     "machines": "benchmarks.prediction.machines:page",
+    "runtimes_left_out": "benchmarks.prediction.runtimes_left_out:page",
     "locked": "benchmarks.prediction.locked:page",
     "new_device": "benchmarks.prediction.new_device:page",
     "analytic_gemm": "benchmarks.prediction.analytic_gemm:page",

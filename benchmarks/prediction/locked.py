@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from seqtune.kernels.device import Device
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import MeasuredTask
+    from seqtune.predictor.model import Predictor
+    from seqtune.predictor.times.evaluation import EvaluateOptions
     from seqtune.predictor.times.shares import Outcome
     from seqtune.tuner.measuring.runner import Runner
 
@@ -97,32 +99,50 @@ def judge(given: argparse.Namespace, device: Device, problems: Sequence[Problem]
     """Judge the problems that are not judged yet, until the time is over; return how many remain."""
     from seqtune.data.measured_tasks import measured_tasks
     from seqtune.predictor.times.checkpoint import Checkpoint
-    from seqtune.predictor.times.evaluation import EvaluateOptions, fitted, live_outcome
-    from seqtune.predictor.times.live import LiveContest
+    from seqtune.predictor.times.evaluation import fitted
 
-    until = time.monotonic() + 60 * given.minutes if given.minutes else math.inf
-    todo = [problem for problem in problems if problem.key not in judged.outcomes]
-    if not todo:
+    until = until_after(given.minutes)
+    if all(problem.key in judged.outcomes for problem in problems):
         return 0
     data = read_dataset(None)
     alike = data.rows["device"].isin(data.named(device.name))  # the baselines learn from devices of the same name only
     training = measured_tasks(replace(data, rows=data.rows[alike]), held_out=False)
     proposers = fitted(training, Checkpoint.load(given.checkpoint), METHODS, _say)
+    return judge_with(proposers, METHODS, device, problems, judged, journal, given.trials, until)
+
+
+def until_after(minutes: int | None) -> float:
+    """The time of the monotonic clock, in seconds, at which a call of so many minutes ends; None: never."""
+    return time.monotonic() + 60 * minutes if minutes else math.inf
+
+
+def judge_with(proposers: Mapping[str, Predictor], methods: Sequence[str], device: Device, problems: Sequence[Problem],
+               judged: JudgedFile, journal: Journal, trials: int, until: float,
+               options: EvaluateOptions | None = None) -> int:
+    """Search each problem that is not judged yet, and hold a contest of the proposals of all methods.
+
+    It ends at the time `until` of the monotonic clock, in seconds. Returns the number of problems that remain.
+    """
+    from seqtune.predictor.times.evaluation import EvaluateOptions, live_outcome
+    from seqtune.predictor.times.live import LiveContest
+
+    todo = [problem for problem in problems if problem.key not in judged.outcomes]
     with LiveContest(device, lambda step: None) as contest:
         for number, problem in enumerate(todo):
             if time.monotonic() >= until:
                 return len(todo) - number
             try:
-                known = searched(problem, device, journal, contest.runner, given.trials)
+                known = searched(problem, device, journal, contest.runner, trials)
                 if known is None:
                     continue
-                judged.add(live_outcome(problem, device, proposers, METHODS, COUNTS, contest, EvaluateOptions(), known))
+                judged.add(live_outcome(problem, device, proposers, methods, COUNTS, contest,
+                                        options or EvaluateOptions(), known))
             except SeqtuneError as error:
                 if type(error) is not SeqtuneError:
                     raise
                 _say(f"{problem.brief()} is left out: {error}")
                 continue
-            share = math.exp(judged.outcomes[problem.key].log_shares["seqtune", 0])
+            share = math.exp(judged.outcomes[problem.key].log_shares[methods[0], 0])
             _say(f"{device.name} {number + 1}/{len(todo)} {kind_of(problem)}: {problem.brief()} {share:.3f}")
     return 0
 

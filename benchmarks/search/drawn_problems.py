@@ -100,7 +100,7 @@ def drawn(devices: Sequence[Device], count: int, seed: int = 0,
         device = devices[len(chosen) % len(devices)]
         last = next((problem.type for earlier, problem in reversed(chosen) if earlier == device), "")
         in_turn = sorted(problems, key=lambda problem: problem.type == last)  # stable: keeps the drawn order
-        suitable = next((problem for problem in in_turn if _is_searchable(problem, device)), None)
+        suitable = next((problem for problem in in_turn if is_searchable(problem, device)), None)
         if suitable is None:
             break
         problems.remove(suitable)
@@ -113,7 +113,8 @@ def _flop(problem: Problem) -> int:
     return flop if isinstance(flop, int) else 0
 
 
-def _is_searchable(problem: Problem, device: Device) -> bool:
+def is_searchable(problem: Problem, device: Device) -> bool:
+    """Whether the problem and its space on a device are of a size that a search says something about."""
     is_opencl = device.backend == "opencl"
     if is_opencl and _flop(problem) < OPENCL_FLOP:
         return False

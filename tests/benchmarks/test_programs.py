@@ -21,7 +21,8 @@ from tests.support.paths import ROOT
 PROGRAMS = ("results", "headline", "new_device", "resnet18_layers", "gemm", "opencl_layers", "end_to_end", "latency",
             "hardness", "collect", "reduce", "machines", "locked", "search", "space_building", "miopen_paper",
             "miopen_gpu", "miopen_latency",
-            "miopen_decodes", "live_search", "across", "pages", "runtimes", "runtime_speed", "gpu_day",
+            "miopen_decodes", "live_search", "across", "pages", "runtimes", "runtime_speed",
+            "runtimes_left_out", "gpu_day",
             "launches", "analytic_gemm", "served_choices", "gpu_wheels", "shim", "agreement",
             "confidence")
 
