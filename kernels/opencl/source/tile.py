@@ -23,6 +23,7 @@ from functools import lru_cache
 
 from ...device import Device
 from ...implementation import KernelSource, Launch, Phase
+from . import pixel_vectors
 from .text import OPTIONS, accumulator, head, signature, store
 
 # Steps and offsets count floats. x_* walk the input as the tile reads it (the padded copy where there is one).
@@ -54,6 +55,11 @@ class OpenCLTile:
     peeled: bool = False  # needs tile_h == 1 and borders that cut off one pixel at most
 
     @property
+    def pixel_vectors(self) -> bool:
+        """Whether vectors can lie along the pixels of a row instead of the output channels."""
+        return self.vector == self.pixel_step == 1 < self.tile_w and not (self.channels_last or self.peeled)
+
+    @property
     def block(self) -> int:
         """The number of output channels of one work-item."""
         return self.vector * self.vectors_k
@@ -62,7 +68,10 @@ class OpenCLTile:
 @lru_cache(maxsize=512)  # configurations that differ in launch arguments alone are often consecutive
 def source(tile: OpenCLTile) -> KernelSource:
     """The source of the kernels `pad` and `tile`."""
-    return KernelSource(head(tile.vector) + ("" if tile.peeled else _PAD) + text(tile), OPTIONS)
+    lines = text(tile)
+    if tile.pixel_vectors:
+        lines = f"#ifdef cl_intel_vec_len_hint{text(tile, pixels=True)}#else{lines}#endif\n"
+    return KernelSource(head(tile.vector) + ("" if tile.peeled else _PAD) + lines, OPTIONS)
 
 
 def launch(tile: OpenCLTile, device: Device, pixels_first: bool, chunk: int, work_group: int,
@@ -116,10 +125,24 @@ __kernel void pad({signature(ARGUMENTS)}) {{
 """
 
 
-def text(tile: OpenCLTile, group: str = "") -> str:
-    """The text of the kernel `tile` behind the head; `group` is an attribute of the kernel."""
+def text(tile: OpenCLTile, group: str = "", pixels: bool = False) -> str:
+    """The text of the kernel `tile` behind the head; `group` is an attribute of the kernel.
+
+    With `pixels`, vectors lie along the pixels of a row, which `tile.pixel_vectors` must allow.
+    """
     names = [accumulator(j, i, v)
              for j in range(tile.tile_h) for i in range(tile.tile_w) for v in range(tile.vectors_k)]
+    rows, width = tile.tile_h, tile.tile_w
+    if pixels:
+        declared, taken = pixel_vectors.types(rows, width), pixel_vectors.sums(rows, width, load=True)
+        kept, taps = pixel_vectors.sums(rows, width, load=False), pixel_vectors.taps(rows, width)
+        stored = pixel_vectors.store(rows, width, tile.bias, tile.relu)
+    else:
+        declared = ["  floats " + ", ".join(f"{name} = 0.0f" for name in names) + ";"]
+        taken = " ".join(f"{name} = sums[{at}];" for at, name in enumerate(names))
+        kept = " ".join(f"sums[{at}] = {name};" for at, name in enumerate(names))
+        taps = _inner(tile, range(width), "(padded ? workspace : x)")
+        stored = store(rows, width, tile.vectors_k, tile.vector, tile.channels_last, tile.bias, tile.relu)
     lines = [
         f"\n__kernel WIDE {group}void tile({signature(ARGUMENTS)}) {{",
         "  const int i0 = get_global_id(0), i1 = get_global_id(1);",
@@ -137,23 +160,21 @@ def text(tile: OpenCLTile, group: str = "") -> str:
         f"(weights + (deep * inner + begin) * outer * middle * {tile.block});",
         "  __global floats *sums = (__global floats *)"
         f"(workspace + waiting + (deep * images * tiles + t) * {tile.block * tile.tile_h * tile.tile_w});",
-        "  floats " + ", ".join(f"{name} = 0.0f" for name in names) + ";",
-        "  if (begin > 0) { " + " ".join(f"{name} = sums[{at}];" for at, name in enumerate(names)) + " }",
-        *(_peeled(tile) if tile.peeled else _taps(tile)),
-        "  if (begin + piece < inner) { "
-        + " ".join(f"sums[{at}] = {name};" for at, name in enumerate(names)) + " continue; }",
+        *declared,
+        "  if (begin > 0) { " + taken + " }",
+        *(_peeled(tile) if tile.peeled else _taps(taps)),
+        "  if (begin + piece < inner) { " + kept + " continue; }",
         "  __global const float *bias_at = bias + group * outputs + first;",
         "  __global float *to = y + image * y_image + group * y_group + top * y_row"
         + (" + left * y_pixel + first;" if tile.channels_last else " + left + first * y_channel;"),
-        *store(tile.tile_h, tile.tile_w, tile.vectors_k, tile.vector, tile.channels_last, tile.bias, tile.relu),
+        *stored,
         "  } }\n",
     ]
     return "\n".join(lines)
 
 
-def _taps(tile: OpenCLTile) -> list[str]:
-    return ["  for (int o = 0; o < outer; o++) for (int m = 0; m < middle; m++) {",
-            *_inner(tile, range(tile.tile_w), "(padded ? workspace : x)"), "  }"]
+def _taps(inner: list[str]) -> list[str]:
+    return ["  for (int o = 0; o < outer; o++) for (int m = 0; m < middle; m++) {", *inner, "  }"]
 
 
 def _peeled(tile: OpenCLTile) -> list[str]:
