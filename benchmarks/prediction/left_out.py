@@ -1,7 +1,7 @@
 """LeftOut: a data set split for leave-one-out over machines and OpenCL runtimes.
 
 A machine is a CPU model with its cache sizes; all its devices, those of OpenCL runtimes included, are left out
-together. A runtime is one OpenCL device; leaving it out keeps the other devices of its machine.
+together. A runtime is the OpenCL devices of one name, on all machines; leaving it out keeps their other devices.
 
 The judged problems are new to the training as well: the data set's held-out problems that the left-out devices have,
 or, where these are fewer than FEWEST, half of the problems measured there. No problem near a judged one is trained on.
@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seqtune.data.dataset import Dataset
-from seqtune.data.machines import device_labels
 from seqtune.errors import MisuseError
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
@@ -54,9 +53,10 @@ class LeftOut:
 
 
 def groups(devices: Iterable[Device]) -> dict[str, tuple[str, ...]]:
-    """The choices: every machine, and every OpenCL device where there are several; name -> device keys.
+    """The choices: every machine, and every OpenCL runtime where there are several; name -> device keys.
 
-    A machine is named after the architecture of its first llvm device, and the CPU's model where that is shared.
+    A machine is named after the architecture of its first llvm device, and the CPU's model where that is shared. A
+    runtime has the name of its devices, which it bears on every machine.
     """
     machines: dict[tuple[object, ...], list[Device]] = {}
     for device in devices:
@@ -66,11 +66,10 @@ def groups(devices: Iterable[Device]) -> dict[str, tuple[str, ...]]:
         first = next((device for device in members if device.backend == "llvm"), members[0])
         name = first.architecture if first.architecture not in named else f"{first.architecture} {first.model}"
         named[name] = tuple(member.key for member in members)
-    opencl = [device for members in machines.values() for device in members if device.backend == "opencl"]
-    runtimes = device_labels(opencl)
-    if len(opencl) > 1:
-        named.update({runtimes[device.key]: (device.key,) for device in opencl})
-    return named
+    runtimes: dict[str, tuple[str, ...]] = {}
+    for device in (device for members in machines.values() for device in members if device.backend == "opencl"):
+        runtimes[device.name] = (*runtimes.get(device.name, ()), device.key)
+    return {**named, **runtimes} if len(runtimes) > 1 else named
 
 
 def left_out(data: Dataset, name: str, seed: int = 0) -> LeftOut:

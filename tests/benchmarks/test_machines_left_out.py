@@ -49,6 +49,8 @@ def test_machines_and_runtimes_can_be_left_out() -> None:
     assert groups(here) == {}
     assert groups((*here, *there)) == {"znver5": (DEVICE.key, OPENCL.key), "stone": (OTHER.key,)}
     assert groups((*here, runtime)) == {"opencl:a": (OPENCL.key,), "opencl:b": (runtime.key,)}
+    elsewhere = replace(OPENCL, architecture="stone", l2_bytes=2 << 20)
+    assert groups((*here, runtime, *there, elsewhere))["opencl:a"] == (OPENCL.key, elsewhere.key)
 
 
 def test_a_judged_problem_is_on_no_other_device_and_nothing_near_it(data: Dataset) -> None:
