@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_other_compilers_see_the_text_of_single_floats() -> None:
 
 @pytest.mark.parametrize("other", [
     {"vector": 8}, {"pixel_step": 2}, {"channels_last": True}, {"peeled": True, "tile_h": 1}, {"tile_w": 1}])
-def test_vectors_need_neighbouring_pixels_of_one_channel(other: dict[str, int]) -> None:
+def test_vectors_need_neighbouring_pixels_of_one_channel(other: dict[str, Any]) -> None:
     assert TILE.pixel_vectors
     tile = replace(TILE, **other)
     assert not tile.pixel_vectors
