@@ -28,7 +28,6 @@ PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it f
     "machines": "benchmarks.prediction.machines:page",
     "runtimes_left_out": "benchmarks.prediction.runtimes_left_out:page",
     "locked": "benchmarks.prediction.locked:page",
-    "new_device": "benchmarks.prediction.new_device:page",
     "analytic_gemm": "benchmarks.prediction.analytic_gemm:page",
     "served_choices": "benchmarks.prediction.served_choices:page",
     "miopen_paper": "benchmarks.prediction.miopen_paper:page",

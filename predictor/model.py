@@ -98,6 +98,7 @@ class TrainingRequest:
     refit: bool = False  # finally train again, on the validation problems too
     state: Path | None = None  # folder of an unfinished training, to resume it
     seed: int = 0
+    minutes: float | None = None  # time limit of a retraining
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,23 +73,28 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
 
 def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehearse: str | Path | None = None,
             epochs: int | None = None, extra: int | None = None, seed: int = 0, scratch: bool = False,
-            force: bool = False, progress: Callable[[Any], None] | None = None) -> Written:
+            force: bool = False, progress: Callable[[Any], None] | None = None,
+            minutes: float | None = None) -> Written:
     """Adapt a checkpoint to new records without forgetting the old ones, and save the result as another checkpoint.
 
-    `rehearse` is a data set of the old records (None: the shipped ones). The report compares before and after on the
-    held-out problems of both and, with `scratch`, a model trained on the new records alone. Raises MisuseError.
+    `rehearse` is a data set of the old records (None: the shipped ones). After `minutes` (None: the kind of model
+    decides) the training stops with what it has learned. The report compares before and after on the held-out problems
+    of both and, with `scratch`, a model trained on the new records alone, which takes its own time. Raises MisuseError.
     """
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.predictor.model import TrainingRequest
 
     check_free(Path(out), force, checkpoint=True)
+    if minutes is not None:
+        check_positive("minutes", minutes)
     new, old = read_dataset(data), read_dataset(rehearse)
     check_measured(new.provenance, data)
     check_measured(old.provenance, rehearse)
     model = load_checkpoint(checkpoint)
     _check_learns(model, new, checkpoint, data)
     _check_learns(model, old, checkpoint, rehearse)
-    adapted, report = model.retrain(new, old, TrainingRequest(epochs, extra, seed=seed), scratch, progress)
+    request = TrainingRequest(epochs, extra, seed=seed, minutes=minutes)
+    adapted, report = model.retrain(new, old, request, scratch, progress)
     return Written(adapted.save(out), report)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 
 from seqtune.data.dataset import Dataset
 from seqtune.errors import MisuseError
@@ -24,13 +25,17 @@ FEWEST = 15  # problems over which an interval still says something
 
 @dataclass(frozen=True)
 class LeftOut:
-    """One split. `without` has the rows of the other devices, `own` those of the left-out ones, by problem parts."""
+    """One split. `without` has the rows of the other devices, `own` those of the left-out ones, by problem parts.
+
+    `old` has the rows of `without` and those of the data set's held-out problems, which show what is forgotten.
+    """
 
     name: str
     devices: tuple[str, ...]  # keys
     judged: frozenset[str]  # keys of the problems that are judged, which no training sees
     without: Dataset  # training rows of the other devices
     own: Dataset  # rows of the left-out devices; the judged problems are held out
+    old: Dataset  # rows of the other devices, held-out ones included
 
     def with_few(self, count: int, seed: int) -> Dataset:
         """The rows of `own` with only `count` training problems, drawn with the seed, and all judged ones.
@@ -43,13 +48,6 @@ class LeftOut:
         order = np.random.default_rng(seed).permutation(len(training))
         wanted = self.judged | {training[index] for index in order[:count]}
         return replace(self.own, rows=self.own.rows[self.own.rows["problem"].isin(wanted)].reset_index(drop=True))
-
-    def judged_with(self, training: Dataset | None = None) -> Dataset:
-        """The judged rows of the left-out devices, and the training rows of the others, and of `training` if given."""
-        rows = (training or self.own).rows
-        judged = replace(self.own, rows=(rows if training is not None else rows[rows["problem"].isin(self.judged)])
-                         .reset_index(drop=True))
-        return self.without.merge(judged)
 
 
 def groups(devices: Iterable[Device]) -> dict[str, tuple[str, ...]]:
@@ -82,15 +80,24 @@ def left_out(data: Dataset, name: str, seed: int = 0) -> LeftOut:
     own = replace(data, rows=data.rows[is_own].reset_index(drop=True),
                   devices={key: data.devices[key] for key in keys})
     judged = _judged(own, seed)
-    index = SimilarityIndex(data.known_problems[key] for key in judged)
-    near = {key for key, problem in data.known_problems.items() if index.has_near(problem)}
-    others = data.rows[~is_own & ~data.rows["problem"].isin(near | data.held_out)].reset_index(drop=True)
-    if not len(others):
+    near = _near(data, judged)
+    others, held_out = data.rows[~is_own], data.rows["problem"].isin(data.held_out)
+    training = others[~others["problem"].isin(near | data.held_out)]
+    if not len(training):
         raise MisuseError(f"the data set has no device but those of {name}; the training needs another")
-    without = replace(data, rows=others, held_out=frozenset(),
-                      devices={key: device for key, device in data.devices.items() if key not in keys})
-    kept = own.rows[own.rows["problem"].isin(judged) | ~own.rows["problem"].isin(near | data.held_out)]
-    return LeftOut(name, keys, judged, without, replace(own, rows=kept.reset_index(drop=True), held_out=judged))
+    devices = {key: device for key, device in data.devices.items() if key not in keys}
+    without = replace(data, rows=training.reset_index(drop=True), held_out=frozenset(), devices=devices)
+    old = pd.concat([training, others[held_out[~is_own]]], ignore_index=True)
+    far = ~own.rows["problem"].isin(near | _near(data, data.held_out))
+    kept = own.rows[own.rows["problem"].isin(judged) | far].reset_index(drop=True)
+    return LeftOut(name, keys, judged, without, replace(own, rows=kept, held_out=judged),
+                   replace(data, rows=old, devices=devices))
+
+
+def _near(data: Dataset, keys: Iterable[str]) -> set[str]:
+    """The keys of the problems that are near to one of these problems, themselves included."""
+    index = SimilarityIndex(data.known_problems[key] for key in keys if key in data.known_problems)
+    return {key for key, problem in data.known_problems.items() if index.has_near(problem)}
 
 
 def _judged(own: Dataset, seed: int) -> frozenset[str]:

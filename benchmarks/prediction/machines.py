@@ -1,9 +1,11 @@
 """A machine that the training never saw: leave one machine, or one OpenCL runtime, out.
 
 For each machine (or runtime) a predictor is trained on all other devices of the data set and judged on the one left
-out, on problems that are new to it as well: without any data of it, and after a few of its problems. The methods
+out, on problems that are new to it as well: without any data of it, after a calibration (`seqtune calibrate`, replayed
+on recorded configurations of other problems), and after `seqtune retrain` with a few of its problems. The methods
 choose among the measured configurations. Shares have 95 % intervals by a bootstrap of the problems; in the row over all
-devices of a machine, the devices of a problem are drawn together.
+devices of a machine, the devices of a problem are drawn together. The held-out problems of the other devices are judged
+before and after the retraining.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,21 +22,26 @@ import numpy as np
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.program import OneLineParser, positive, run_program
 from benchmarks.common.report import markdown, today
+from benchmarks.prediction.calibrated import PROBES, calibrated
 from benchmarks.prediction.left_out import LeftOut, groups, left_out
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError, SeqtuneError
+from seqtune.predictor.times.shares import OURS
+from seqtune.predictor.trees.ranker import Ranker
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
+    from seqtune.kernels.task import MeasuredTask
+    from seqtune.predictor.model import Predictor
     from seqtune.predictor.times.checkpoint import Checkpoint
     from seqtune.predictor.times.shares import Outcome
     from seqtune.predictor.training.loop import Progress
 
 COUNTS = (0, 3, 5)
+EVERY = 1_000_000  # held-out problems of an old device that are judged: all
 ALL = "all"  # the device name in the rows over all devices of a group
-SIMPLE = ("trees", "nearest", "fixed", "default", "random")
-FULL = ("seqtune", "transformer", *SIMPLE)
-NEVER, FEW = "no data of it", "after a few problems"
+NEVER, CALIBRATED, FEW = "no data of it", "after calibrate", "after retrain"
+LOSS = 0.005  # accepted loss of share on an old device
 
 Row = dict[str, Any]
 
@@ -54,39 +61,69 @@ def together(results: Sequence[Outcome]) -> list[Outcome]:
     return merged
 
 
-def judged_rows(data: Dataset, checkpoint: Checkpoint | None, about: Mapping[str, Any]) -> list[Row]:
-    """Judge all methods on the held-out problems: rows by device, and over all devices where there are several."""
-    from seqtune.predictor.times.evaluation import outcomes
+def judged_rows(judged: Sequence[MeasuredTask], predictors: Mapping[str, Predictor], about: Mapping[str, Any],
+                simple: Sequence[str] = ()) -> list[Row]:
+    """Judge predictors on tasks: rows by device, and over all devices where there are several."""
+    from seqtune.predictor.times.evaluation import replayed
     from seqtune.predictor.times.shares import rows
 
-    results = outcomes(data, checkpoint, SIMPLE if checkpoint is None else FULL, COUNTS, progress=_say)
+    _say(f"{about['left_out']}, {about['setting']}: {len(judged)} tasks")
+    results = replayed(judged, predictors, (*predictors, *simple), COUNTS)
     several = len({outcome.device for outcome in results}) > 1
     parts = (results, together(results) if several else [])
     return [{**about, **row.to_json()} for part in parts for row in rows(part)]
 
 
 def judge_group(given: argparse.Namespace, split: LeftOut) -> tuple[list[Row], dict[str, Any]]:
-    """Train without the group, judge it, learn a few of its problems, judge again; rows, and what training said."""
-    about: dict[str, Any] = {"left_out": split.name, "setting": NEVER}
-    few = split.with_few(given.few, given.seed) if given.few else None
-    if given.trees_only:
-        rows = judged_rows(split.judged_with(), None, about)
-        return rows + ([] if few is None else judged_rows(split.judged_with(few), None, {**about, "setting": FEW})), {}
-    checkpoint, training = trained(given, split)
-    rows = judged_rows(split.judged_with(), checkpoint, about)
-    if few is not None:
-        adapted, report = adapted_to(given, checkpoint, few, split.without)
-        training["adapting"] = report
-        rows += judged_rows(split.judged_with(few), adapted, {**about, "setting": FEW})
+    """Train without the group and judge it in every setting; return the rows, and what the trainings said."""
+    from seqtune.data.measured_tasks import measured_tasks
+    from seqtune.predictor.times.baselines import Default
+
+    judged = measured_tasks(split.own, held_out=True)
+    predictor, training = trees_of(given, split) if given.trees_only else trained(given, split)
+    ranker = predictor if isinstance(predictor, Ranker) else predictor.ranker
+    assert ranker is not None
+    about: dict[str, Any] = {"left_out": split.name}
+    rows = judged_rows(judged, {**methods(predictor), "default": Default()}, {**about, "setting": NEVER}, ("random",))
+    probed = measured_tasks(split.own, held_out=False)
+    corrected, fits = calibrated(predictor, ranker, probed, given.seed)
+    name = "trees" if predictor is ranker else OURS
+    rows += judged_rows(judged, {name: corrected}, {**about, "setting": CALIBRATED})
+    training["calibration"] = {device: asdict(fit) for device, fit in fits.items()}
+    if given.few:
+        few = split.with_few(given.few, given.seed)
+        adapted, training["retraining"] = adapted_to(given, predictor, few, split.old)
+        rows += judged_rows(judged, methods(adapted), {**about, "setting": FEW})
     return rows, training
 
 
+def methods(predictor: Checkpoint | Ranker) -> dict[str, Predictor]:
+    """A predictor and its parts, by the names of their methods."""
+    from seqtune.predictor.times.checkpoint_parts import RankerAlone, parts_of
+
+    if isinstance(predictor, Ranker):
+        return {"trees": RankerAlone(predictor)}
+    return {OURS: predictor, **parts_of(predictor)}
+
+
+def trees_of(given: argparse.Namespace, split: LeftOut) -> tuple[Ranker, dict[str, Any]]:
+    """Fit trees without the group."""
+    from seqtune.data.measured_tasks import measured_tasks
+    from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
+
+    training = measured_tasks(split.without, held_out=False)
+    options = TreesOptions(seed=given.seed, threads=given.threads)
+    return Ranker.of(Trees(training, options)), {"cases": len(training)}
+
+
 def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict[str, Any]]:
-    """Train without the group, or load the checkpoint of an earlier call from the folder --work."""
+    """Train without the group, or load --checkpoint, or that of an earlier call from the folder --work."""
     from seqtune.predictor.times.checkpoint import Checkpoint
     from seqtune.predictor.times.training import train
     from seqtune.predictor.times.training_options import TrainingOptions
 
+    if given.checkpoint is not None:
+        return Checkpoint.load(given.checkpoint), {"checkpoint": Path(given.checkpoint).name}
     folder = given.work / f"without {split.name}".replace(":", "-").replace(" ", "-")
     if folder.exists():
         return Checkpoint.load(folder), {"checkpoint": folder.name}
@@ -100,16 +137,33 @@ def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict
     return checkpoint, {name: report[name] for name in ("problems", "cases", "epochs", "seconds")}
 
 
-def adapted_to(given: argparse.Namespace, checkpoint: Checkpoint, few: Dataset,
-               old: Dataset) -> tuple[Checkpoint, dict[str, Any]]:
-    """Retrain a checkpoint with a few problems of the group."""
-    from seqtune.predictor.times.retraining import RETRAINING, retrain
+def adapted_to(given: argparse.Namespace, predictor: Checkpoint | Ranker, few: Dataset,
+               old: Dataset) -> tuple[Checkpoint | Ranker, dict[str, Any]]:
+    """Retrain a checkpoint with a few problems of the group, or go on with trees in the same way."""
+    from seqtune.predictor.times.adaptation.retraining import RETRAINING, Selection, continued, joined, retrain
 
-    options = replace(RETRAINING, seed=given.seed, threads=given.threads)
-    adapted, report = retrain(checkpoint, few, old, options, _progress, scratch=False)
+    options = replace(RETRAINING, seed=given.seed, threads=given.threads, judged=EVERY)
+    if isinstance(predictor, Ranker):
+        from seqtune.predictor.times.adaptation.retraining import shares
+        from seqtune.predictor.times.checkpoint_parts import RankerAlone
+
+        selection = Selection.of(few, old, options)
+        adapted = joined(predictor, continued(predictor, selection, options))
+        assert adapted is not None
+        before, after = (shares(RankerAlone(ranker), selection.old_judged) for ranker in (predictor, adapted))
+        return adapted, {"new_problems": given.few, "old": {"before": before, "after": after}}
+    checkpoint, report = retrain(predictor, few, old, options, _progress)
     if report["interrupted"]:
         raise SeqtuneError("the retraining was interrupted; run the command again")
-    return adapted, {name: report[name] for name in ("new_problems", "epochs", "seconds")}
+    return checkpoint, {name: report[name] for name in ("new_problems", "epochs", "seconds", "out_of_time", "old")}
+
+
+def greatest_loss(training: Mapping[str, Any]) -> float | None:
+    """The largest loss of an old device by the retraining, of any number of proposals; None without a retraining."""
+    old = training.get("retraining", {}).get("old")
+    return None if not old or not old["before"] else max(
+        old["before"][device][str(count)] - old["after"][device][str(count)]
+        for device in old["before"] for count in COUNTS)
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -136,18 +190,21 @@ def _share(row: Row) -> str:
 
 
 def claim(rows: Sequence[Row]) -> str:
-    """The sentence with the figures that matter: the first proposals of the best model on every group."""
-    best = "seqtune" if any(row["method"] == "seqtune" for row in rows) else "trees"
+    """The sentence with the figures that matter: the best model on every group, in every setting."""
+    best = OURS if any(row["method"] == OURS for row in rows) else "trees"
     parts = []
     for group in dict.fromkeys(row["left_out"] for row in rows):
-        own = [row for row in rows if row["left_out"] == group and row["method"] == best and row["setting"] == NEVER]
-        devices = {row["device"] for row in own}
-        first, fifth = ({row["measured"]: row for row in own if row["device"] in (
-            {ALL} if ALL in devices else devices)}[count] for count in (COUNTS[0], COUNTS[-1]))
-        parts.append(f"{first['share']:.3f} [{first['share_low']:.3f}, {first['share_high']:.3f}] on {group} (best of "
-                     f"{COUNTS[-1]} {fifth['share']:.3f})")
-    subject = "seqtune's first proposal" if best == "seqtune" else "The first proposal of trees"
-    return f"{subject} reaches, of the best known speed, without data of the machine or runtime: {', '.join(parts)}."
+        figures = []
+        for setting in (NEVER, CALIBRATED, FEW):
+            own = [row for row in rows if (row["left_out"], row["method"], row["setting"]) == (group, best, setting)]
+            devices = {row["device"] for row in own}
+            by_count = {row["measured"]: row for row in own if row["device"] in ({ALL} if ALL in devices else devices)}
+            if by_count:
+                figures.append(f"{by_count[COUNTS[0]]['share']:.3f} / {by_count[COUNTS[-1]]['share']:.3f} {setting}")
+        parts.append(f"on {group} {', '.join(figures)}")
+    subject = f"{OURS} reaches" if best == OURS else "Trees reach"
+    return (f"{subject}, of the best known speed (first proposal / best of {COUNTS[-1]}), "
+            f"on a machine or runtime that the training never saw: {'; '.join(parts)}.")
 
 
 def page(results: Results) -> Page:
@@ -160,10 +217,23 @@ def page(results: Results) -> Page:
         "Each machine (a CPU with its caches, all its devices) and each OpenCL runtime is left out in turn. Judged "
         "problems, and those near them, are left out of the training on all other devices, too. In brackets: the 95 % "
         "interval (bootstrap of the problems; the devices of a problem are drawn together). `†`: better than seqtune. "
-        + (f"`{FEW}`: after retraining with {few} problems of the machine." if few else ""),
-        (f"One training a line, with seed {results['seed']}.",
+        f"`{CALIBRATED}`: the probes that `seqtune calibrate` would choose on each device, {PROBES} of them, are "
+        f"replayed from recorded configurations of other problems. "
+        + (f"`{FEW}`: after `seqtune retrain` with {few} problems of the machine." if few else ""),
+        (f"One training for each machine or runtime, with seed {results['seed']}.", *remembered(results),
          "The methods choose among measured configurations. Single times measured on virtual machines are noisy; the "
          "ceiling, where there are repeated builds, is what an oracle reaches whose choice is measured again."))
+
+
+def remembered(results: Results) -> list[str]:
+    """A sentence about what the retrainings forgot, if there were any."""
+    losses = {name: loss for name, training in results["trainings"].items()
+              if (loss := greatest_loss(training)) is not None}
+    if not losses:
+        return []
+    worst = max(losses, key=lambda name: losses[name])
+    words = "more than accepted" if losses[worst] > LOSS else f"{LOSS} is accepted"
+    return [f"By a retraining, the held-out problems of no other device lost more than {losses[worst]:.4f} ({words})."]
 
 
 def _progress(step: Progress) -> None:
@@ -186,6 +256,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=positive, default=30)
     parser.add_argument("--extra", type=int, default=3000, help="additional problems that the teacher labels")
     parser.add_argument("--threads", type=positive, default=2)
+    parser.add_argument("--checkpoint", help="a checkpoint that was trained without the machine of --leave")
     parser.add_argument("--work", type=Path, help="folder of the trainings [default: in the user's cache folder]")
     given = parser.parse_args()
     run_program("machines", lambda: run(given))
@@ -200,6 +271,8 @@ def run(given: argparse.Namespace) -> None:
     data = read_dataset(None)
     for path in given.data or ():
         data = data.merge(read_dataset(path))
+    if given.checkpoint is not None and len(given.leave or ()) != 1:
+        raise MisuseError("--checkpoint is one training's: name the machine that it never saw (--leave)")
     names = given.leave or list(groups(data.devices.values()))
     if not names:
         raise MisuseError("the data set has one machine and at most one OpenCL runtime; nothing can be left out")

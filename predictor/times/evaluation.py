@@ -102,10 +102,20 @@ def outcomes(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = 
 
 def judge(data: Data, checkpoint: Predictor, counts: Sequence[int] = COUNTS) -> list[Outcome]:
     """Evaluate only the checkpoint on the held-out problems, of which there may be none."""
-    proposers: dict[str, Predictor] = {OURS: checkpoint}
-    held_out = measured_tasks(data, held_out=True)
+    return judge_tasks(measured_tasks(data, held_out=True), checkpoint, counts)
+
+
+def judge_tasks(held_out: Sequence[MeasuredTask], checkpoint: Predictor, counts: Sequence[int] = COUNTS
+                ) -> list[Outcome]:
+    """Evaluate only the checkpoint on these tasks."""
+    return replayed(held_out, {OURS: checkpoint}, [OURS], counts)
+
+
+def replayed(held_out: Sequence[MeasuredTask], predictors: Mapping[str, Predictor], methods: Sequence[str],
+             counts: Sequence[int] = COUNTS) -> list[Outcome]:
+    """Evaluate methods on recorded times; each has a predictor, only `random` needs none. Devices have labels."""
     labels = device_labels(measured.device for measured in held_out)
-    return [replace(_replayed(measured, proposers, [OURS], counts), device=labels[measured.device.key])
+    return [replace(_replayed(measured, predictors, methods, counts), device=labels[measured.device.key])
             for measured in held_out]
 
 

@@ -21,6 +21,7 @@ from ..sequence.derived_quantities import Quantities, ResolvedQuantities
 from ..sequence.vocabulary import BEGIN, PAD, Vocabulary, Words
 
 ESTIMATED = 0.3  # weight of a time that the teacher estimated, for the judge; its errors are the teacher's
+WORST = 20.0  # larger logarithms count as this for the judge; that of a failure is infinite
 MAX_EXPONENT = 500.0  # larger exponents count as this: exp(-500) is positive, so every prefix has a distribution
 
 
@@ -109,7 +110,7 @@ class PrefixTree:
         self.longest, self._derived = vocabulary.longest, len(vocabulary.derived)
         p = probabilities(slowness, tau)
         self._draw = np.cumsum(p)
-        self._slowness = np.log1p(slowness).astype(np.float32)
+        self._slowness = np.minimum(np.log1p(slowness), WORST).astype(np.float32)
         self._known = np.flatnonzero(np.zeros(len(slowness), bool) if known is None else known).astype(np.int32)
         self._explore = np.cumsum(probabilities(slowness, tau * hot))
         self._offsets = np.cumsum([0, *map(len, task.spaces)])

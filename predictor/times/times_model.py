@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from seqtune.errors import MisuseError
 from seqtune.kernels.device import Device
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from .shares import EvaluationRow
     from .training_options import TrainingOptions
+
+Options = TypeVar("Options", bound="TrainingOptions")
 
 
 class TimesModel(Checkpoint):
@@ -53,9 +55,10 @@ class TimesModel(Checkpoint):
     def retrain(self, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
                 progress: Callable[[Any], None] | None) -> tuple[Self, dict[str, Any]]:
         """Adapt the model to new records; see `Model.retrain`."""
-        from .retraining import RETRAINING, retrain
+        from .adaptation.retraining import RETRAINING, retrain
 
-        options = _requested(replace(RETRAINING, seed=request.seed), request)
+        minutes = RETRAINING.minutes if request.minutes is None else request.minutes
+        options = _requested(replace(RETRAINING, seed=request.seed, minutes=minutes), request)
         checkpoint, report = retrain(self, new, old, options, progress, scratch)
         return self.of(checkpoint), report
 
@@ -97,7 +100,7 @@ class TimesModel(Checkpoint):
         return [replace(row, trained_on=len(near_training)) for row in rows]
 
 
-def _requested(options: TrainingOptions, request: TrainingRequest) -> TrainingOptions:
+def _requested(options: Options, request: TrainingRequest) -> Options:
     return replace(options, epochs=options.epochs if request.epochs is None else request.epochs,
                    extra=options.extra if request.extra_problems is None else request.extra_problems)
 

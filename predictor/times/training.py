@@ -121,12 +121,13 @@ def _completed(checkpoint: Checkpoint, training: Sequence[MeasuredTask], unseen:
 
 def fit(model: Translator, vocabulary: Vocabulary, examples: Sequence[TrainingExample],
         validation: Sequence[MeasuredTask], options: TrainingOptions, on_progress: OnProgress | None = None,
-        began: float | None = None, until: int | None = None,
-        anchor: Translator | None = None) -> TrainingState[Translator]:
+        began: float | None = None, until: int | None = None, anchor: Translator | None = None,
+        deadline: float | None = None) -> TrainingState[Translator]:
     """Train a translator on examples and return the final state.
 
-    Without validation the last average of the weights is kept. `until` stops the same schedule after so many epochs.
-    `anchor` is the translator whose predictions the anchored examples keep.
+    Without validation the last average of the weights is kept. `until` stops the same schedule after so many epochs,
+    and no epoch begins that would probably end after the `deadline`, a `time.monotonic`. `anchor` is the translator
+    whose predictions the anchored examples keep.
     """
     judged = [measured.measured_only() for measured in validation]
 
@@ -135,8 +136,8 @@ def fit(model: Translator, vocabulary: Vocabulary, examples: Sequence[TrainingEx
         return Validation({"share": math.exp(first), "score": score}, score)
 
     course = Course(lambda generator: _batches(examples, vocabulary, options, generator, anchor),
-                    score_average if judged else None, options.patience if judged else None, until, second_decay=0.98,
-                    fused=False, first_step=1)
+                    score_average if judged else None, options.patience if judged else None, until, deadline,
+                    second_decay=0.98, fused=False, first_step=1)
     return fit_network(model, course, options, _fingerprint(vocabulary, examples, judged, options),
                        on_progress, began=began)
 

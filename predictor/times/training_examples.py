@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.data.measured_tasks import Data, measured_tasks
+from seqtune.data.measured_tasks import Data
 from seqtune.errors import KernelError, ProblemError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.tuner.cost_models.machine_ratios import jittered
@@ -53,8 +54,10 @@ def words_of(tasks: Sequence[MeasuredTask]) -> tuple[list[Kernel], list[Any], li
 
 
 def held_out_problems(data: Data) -> list[Problem]:
-    """The held-out problems of a data set; no training example may be near to one."""
-    return list({measured.problem: None for measured in measured_tasks(data, held_out=True)})
+    """The held-out problems of a data set, sorted by their keys; no training example may be near to one."""
+    frame = data.frame
+    keys = frame["problem"][frame["held_out"].astype(bool)].unique()
+    return [parse_problem(key) for key in sorted(map(str, keys))]
 
 
 def make_teacher(fitting: Sequence[MeasuredTask], options: TrainingOptions) -> Trees | None:

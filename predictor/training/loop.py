@@ -86,6 +86,7 @@ class Course(Generic[Net]):
     validate: Callable[[Net], Validation] | None = None
     patience: int | None = None  # epochs without a better score after which training stops
     until: int | None = None  # stop the same schedule after this many epochs, without keeping states
+    deadline: float | None = None  # `time.monotonic` after which no epoch should end: none begins that probably would
     second_decay: float = 0.99  # AdamW's decay of squared gradients
     fused: bool = True  # AdamW in one pass over all weights: faster, and rounds differently
     first_step: int = 0  # the number that the running average gives to the first step
@@ -132,8 +133,10 @@ def fit(model: Net, course: Course[Net], options: LoopOptions, fingerprint: str 
     stage, epochs = ("training", options.epochs) if course.until is None else ("refitting", course.until)
     threads = torch.get_num_threads()
     torch.set_num_threads(options.threads)
+    started, before = time.monotonic(), state.epoch
     try:
-        while state.epoch < epochs and not _stalled(state, course):
+        while state.epoch < epochs and not _stalled(state, course) and not _late(
+                course, (time.monotonic() - started) / max(1, state.epoch - before)):
             loss = _epoch(state, course, options)
             validation = Validation({}) if course.validate is None else course.validate(state.average)
             state.finish_epoch(loss, validation.figures, validation.score)
@@ -162,6 +165,11 @@ def _optimizer(model: nn.Module, course: Course[Net], options: LoopOptions) -> t
 def _stalled(state: TrainingState[Net], course: Course[Net]) -> bool:
     """Return whether the last `course.patience` epochs brought no better score."""
     return course.patience is not None and state.epoch - state.best_epoch >= course.patience
+
+
+def _late(course: Course[Net], seconds: float) -> bool:
+    """Return whether an epoch of that many seconds would end after the deadline."""
+    return course.deadline is not None and time.monotonic() + seconds > course.deadline
 
 
 def _epoch(state: TrainingState[Net], course: Course[Net], options: LoopOptions) -> float:

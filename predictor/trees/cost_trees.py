@@ -13,7 +13,7 @@ lies at the exact value that one device happened to have.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -123,21 +123,28 @@ class _Fitting:
 
 
 class Trees:
-    """Trees fitted to the measured configurations of some tasks."""
+    """Trees fitted to the measured configurations of some tasks.
 
-    def __init__(self, fitting: Sequence[MeasuredTask], options: TreesOptions | None = None) -> None:
+    `before` has boosters for some kernel families, `options.models` of each; `added` further trees continue each one.
+    """
+
+    def __init__(self, fitting: Sequence[MeasuredTask], options: TreesOptions | None = None,
+                 before: Mapping[str, Sequence[xgboost.Booster]] | None = None, added: int = 0) -> None:
         self.options = options or TreesOptions()
+        before = before or {}
         kernels: dict[str, list[_Fitting]] = {}
         for measured in fitting:
             ratios = np.minimum(np.log(measured.seconds / measured.best), self.options.worst)
             for space, part in measured.task.parts():
                 rows = ~np.isnan(ratios[part])  # the measured ones
                 if rows.any():
-                    kernels.setdefault(space.kernel.name, []).append(self._rows(space, rows, ratios[part][rows]))
-        self.models = {name: self._fit(parts) for name, parts in kernels.items()}
+                    kernels.setdefault(space.kernel.name, []).append(
+                        self._rows(space if rows.all() else space.only(rows), ratios[part][rows]))
+        self.models = {**{name: list(boosters) for name, boosters in before.items()},
+                       **{name: self._fit(parts, before.get(name), added) for name, parts in kernels.items()}}
 
-    def _rows(self, space: SearchSpace, rows: NDArray[np.bool_], target: Floats) -> _Fitting:
-        """The rows of a space to fit to, with device features of rates that are drawn for each model."""
+    def _rows(self, space: SearchSpace, target: Floats) -> _Fitting:
+        """The rows to fit to, all of a space, with device features of rates that are drawn for each model."""
         options, columns = self.options, space.columns()
         by_model: list[Table] = []
         for model in range(options.models):
@@ -145,10 +152,11 @@ class Trees:
                 f"{space.problem.key} {space.device.key}".encode())])
             device = jittered(space.device, draw, options.jitter)
             by_model.append(_device_features(
-                space, columns, device if options.features == "ratios" else space.device, options.features)[rows])
-        return _Fitting(_own_features(space, columns)[rows], by_model, target)
+                space, columns, device if options.features == "ratios" else space.device, options.features))
+        return _Fitting(_own_features(space, columns), by_model, target)
 
-    def _fit(self, parts: Sequence[_Fitting]) -> list[xgboost.Booster]:
+    def _fit(self, parts: Sequence[_Fitting], before: Sequence[xgboost.Booster] | None,
+             added: int) -> list[xgboost.Booster]:
         from seqtune.tuner.cost_models.boosting import Boosting
 
         options = self.options
@@ -157,11 +165,11 @@ class Trees:
         weights = np.exp(-options.focus * target)
         boosters: list[xgboost.Booster] = []
         for model in range(options.models):
-            boosting = Boosting("reg:squarederror", options.rounds, options.depth, options.rate, options.subsample,
-                                options.columns, options.least_weight, 256, options.threads, options.seed + model,
-                                {"base_score": 0.0})
+            boosting = Boosting("reg:squarederror", options.rounds if before is None else added, options.depth,
+                                options.rate, options.subsample, options.columns, options.least_weight, 256,
+                                options.threads, options.seed + model, {"base_score": 0.0})
             rows = np.hstack([own, np.concatenate([part.by_model[model] for part in parts])])
-            boosters.append(boosting.grow(rows, target, weights))
+            boosters.append(boosting.grow(rows, target, weights, None if before is None else before[model]))
         return boosters
 
     def knows(self, kernel: Kernel) -> bool:

@@ -61,6 +61,9 @@ def retrain(
     scratch: Annotated[bool, typer.Option(
         "--scratch/--no-scratch",
         help="Also train a model from scratch on the new records, for comparison: doubles the time.")] = False,
+    minutes: Annotated[float | None, typer.Option(
+        "--minutes", show_default=False,
+        help="Time after which the training stops with what it has learned.  [default: 4.5]")] = None,
     epochs: Epochs = None,
     extra: Extra = None,
     seed: Seed = 0,
@@ -72,7 +75,7 @@ def retrain(
     from . import progress, tables
 
     report = api.retrain(checkpoint, data, out, rehearse=rehearse, epochs=epochs, extra=extra, seed=seed,
-                         scratch=scratch, force=force, progress=progress.epoch)
+                         scratch=scratch, force=force, progress=progress.epoch, minutes=minutes)
     answer(report.to_json()) if as_json else tables.report(report.to_json())
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.prediction import locked, machines
+from benchmarks.prediction.calibrated import kinds_in_turn, probe
 from benchmarks.prediction.left_out import groups, left_out
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
+from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.kinds import KINDS
@@ -20,6 +22,8 @@ from seqtune.kernels.problem_sets.locked import locked_problems
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.task import Task
 from seqtune.predictor.times.shares import Outcome
+from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
+from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune
 from tests.support.measuring.instant import DEVICE, Instant
 
@@ -72,14 +76,32 @@ def test_a_judged_problem_is_on_no_other_device_and_nothing_near_it(data: Datase
 
 
 def test_a_machine_is_judged_before_and_after_a_few_of_its_problems(data: Dataset) -> None:
-    given = argparse.Namespace(trees_only=True, few=2, seed=0)
-    rows, _ = machines.judge_group(given, left_out(data, "stone"))
-    assert {row["setting"] for row in rows} == {machines.NEVER, machines.FEW}
-    assert {row["method"] for row in rows} == set(machines.SIMPLE)
+    given = argparse.Namespace(trees_only=True, few=2, seed=0, threads=1)
+    rows, training = machines.judge_group(given, left_out(data, "stone"))
+    assert {row["setting"] for row in rows} == {machines.NEVER, machines.CALIBRATED, machines.FEW}
+    assert {row["method"] for row in rows if row["setting"] == machines.NEVER} == {"trees", "default", "random"}
     assert all(0 < row["share_low"] <= row["share"] <= row["share_high"] <= 1 for row in rows)
-    page = machines.page({"date": "2026-01-01", "seed": 0, "few": 2, "rows": rows})
-    assert page.claim.startswith("The first proposal of trees reaches")
-    assert page.tables.count("| stone |") == 2 * len(machines.SIMPLE)
+    assert training["calibration"][DEVICE.name]["problems"] > 1
+    page = machines.page({"date": "2026-01-01", "seed": 0, "few": 2, "rows": rows, "trainings": {"stone": training}})
+    assert page.claim.startswith("Trees reach, of the best known speed (first proposal / best of 5)")
+    assert page.tables.count("| stone |") == 3 + 1 + 1
+
+
+def test_the_greatest_loss_of_an_old_device_is_shown() -> None:
+    before, after = ({"a": {"0": share, "3": 0.9, "5": 0.9}} for share in (0.95, 0.94))
+    training = {"retraining": {"old": {"before": before, "after": after}}}
+    assert machines.greatest_loss(training) == pytest.approx(0.01)
+    assert machines.greatest_loss({}) is None
+    results = {"date": "", "seed": 0, "few": 2, "rows": [], "trainings": {"stone": training}}
+    assert "0.0100 (more than accepted)" in machines.remembered(results)[0]
+
+
+def test_replayed_probes_are_of_every_kind_and_no_more_than_asked_for(data: Dataset) -> None:
+    tasks = [measured.measured_only() for measured in measured_tasks(data, held_out=False)]
+    ranker = Ranker.of(Trees(tasks, TreesOptions(rounds=3, models=1, threads=1)))
+    probed = probe(kinds_in_turn(tasks, 6, seed=0), ranker, 10, seed=0)
+    assert sum(int(measured.known.sum()) for measured in probed) == 10
+    assert len({measured.problem for measured in probed}) > 1
 
 
 def test_the_devices_of_a_problem_are_drawn_together() -> None:

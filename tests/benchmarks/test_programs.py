@@ -18,7 +18,7 @@ from benchmarks.prediction.results import draw, table
 from seqtune.predictor.times.shares import Outcome
 from tests.support.paths import ROOT
 
-PROGRAMS = ("results", "headline", "new_device", "resnet18_layers", "gemm", "opencl_layers", "end_to_end", "latency",
+PROGRAMS = ("results", "headline", "resnet18_layers", "gemm", "opencl_layers", "end_to_end", "latency",
             "hardness", "collect", "reduce", "machines", "locked", "search", "space_building", "miopen_paper",
             "miopen_gpu", "miopen_latency",
             "miopen_decodes", "live_search", "across", "pages", "runtimes", "runtime_speed",

@@ -36,10 +36,17 @@ class Boosting:
                 "colsample_bytree": self.columns, "min_child_weight": self.least_weight, "max_bin": self.bins,
                 "nthread": self.threads, "seed": self.seed, "tree_method": "hist", "verbosity": 0, **self.more}
 
-    def grow(self, rows: NDArray[np.float32], target: NDArray[Any],
-             weights: NDArray[np.float64] | None = None) -> xgboost.Booster:
-        """Fit one booster. Shapes: `rows` (row, feature), `target` (row,), `weights` (row,), None for equal weights."""
-        return self.grow_several(rows, target, weights, 1)[0]
+    def grow(self, rows: NDArray[np.float32], target: NDArray[Any], weights: NDArray[np.float64] | None = None,
+             before: xgboost.Booster | None = None) -> xgboost.Booster:
+        """Fit one booster. Shapes: `rows` (row, feature), `target` (row,), `weights` (row,), None for equal weights.
+
+        The trees of `before` come first, and the new ones are fitted to what they leave.
+        """
+        if before is None:
+            return self.grow_several(rows, target, weights, 1)[0]
+        # not a QuantileDMatrix: thresholds of `before` need not be among its bins
+        matrix = xgboost.DMatrix(rows, target, weight=weights, nthread=self.threads)
+        return xgboost.train(self.settings, matrix, self.rounds, xgb_model=before)
 
     def grow_several(self, rows: NDArray[np.float32], target: NDArray[Any], weights: NDArray[np.float64] | None,
                      count: int) -> list[xgboost.Booster]:

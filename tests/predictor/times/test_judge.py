@@ -116,3 +116,10 @@ def test_trees_and_judge_count_equally_whatever_constant_the_judge_adds() -> Non
 def test_the_judge_alone_calls_its_first_the_best() -> None:
     slowness, _ = together(np.full(2, np.nan), None, np.array([7.4, 7.0]))
     np.testing.assert_allclose(slowness, [0.4, 0.0])
+
+
+def test_a_failure_is_very_slow_in_a_landscape_but_not_infinitely() -> None:
+    vocabulary, task, _ = landscape_of(4)
+    slowness = np.where(np.arange(len(task)) % 2, np.inf, 0.5)
+    tree = PrefixTree(task, slowness, vocabulary, 0.04, known=np.ones(len(task), np.bool_))
+    assert np.isfinite(tree.landscape(np.random.default_rng(0), 16).slowness).all()

@@ -20,10 +20,11 @@ from seqtune.kernels.problem_sets.similarity import near
 from seqtune.predictor.sequence.source_facts import RATIO_NAMES
 from seqtune.predictor.sequence.vocabulary import Sentence
 from seqtune.predictor.times import training
+from seqtune.predictor.times.adaptation.rehearsal import Rehearsal
+from seqtune.predictor.times.adaptation.retraining import RETRAINING, retrain
 from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.evaluation import judge
 from seqtune.predictor.times.loss import sentence_loss
-from seqtune.predictor.times.retraining import RETRAINING, retrain
 from seqtune.predictor.times.targets import TargetSentences
 from seqtune.predictor.times.training import train
 from seqtune.predictor.times.training_examples import make_examples, make_teacher, vocabulary_of
@@ -32,7 +33,7 @@ from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.training.loop import Progress
 from seqtune.predictor.training.schedule import schedule
 from seqtune.predictor.trees.cost_trees import TreesOptions
-from tests.support.synthetic import MIDDLE, NARROW, WIDE, Data, data
+from tests.support.synthetic import DIRECT, MIDDLE, NARROW, WIDE, Data, data
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
 
@@ -40,6 +41,7 @@ DATA = data(16, held_out=4, sampled=80)
 QUICK = TrainingOptions(epochs=6, batch=16, sentences=4, rate=3e-3, average=0.9, extra=0, width=32, layers=1, heads=2,
                         hidden=64, validation=0.2, threads=1, save_every=3,
                         trees=TreesOptions(rounds=60, models=1))
+AGAIN = replace(RETRAINING, epochs=1, batch=16, sentences=4, extra=0, threads=1, trees=QUICK.trees, added=10)
 
 
 def _share(checkpoint: Checkpoint, where: Data = DATA) -> float:
@@ -218,7 +220,7 @@ def test_retraining_adapts_to_a_new_device_and_reports_before_and_after() -> Non
     new.frame["seconds"] = 1e-6 / new.frame["seconds"]  # slow configurations become fast: old records do not help
     old, _ = train(DATA, options)
     adapted, report = retrain(old, new, DATA, replace(RETRAINING, epochs=40, rate=2e-3, average=0.9, extra=20, batch=16,
-                                                      sentences=4, threads=1, trees=QUICK.trees), scratch=False)
+                                                      sentences=4, threads=1, trees=QUICK.trees))
     before, after = (report["new"][name][MIDDLE.name]["0"] for name in ("before", "after"))
     assert after > before + 0.1
     assert set(report["old"]["after"]) == {WIDE.name, NARROW.name}
@@ -243,14 +245,14 @@ def test_what_the_old_records_hold_out_is_not_learned_from_nor_are_near_twins() 
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     reports: list[Progress] = []
     with pytest.warns(UserWarning, match="solved faster by a configuration that their search spaces no longer hold"):
-        _, report = retrain(old, new, DATA, replace(QUICK, epochs=1, validation=0.0), reports.append, scratch=False)
+        _, report = retrain(old, new, DATA, replace(AGAIN, rehearsed=99, judged=99), reports.append)
     assert (report["left_out"], report["new_problems"], report["new_cases"]) == (2, 2, 2)
     assert report["old_cases"] == 2 * (len(known) - 1), "nor is rehearsed what the new ones hold out"
     for name in DATA.devices:
         logs = [outcome.log_shares["seqtune", 0] for outcome in judge(DATA, old) if outcome.device == name]
         assert report["old"]["before"][name]["0"] == pytest.approx(math.exp(np.mean(logs)))
     with pytest.raises(MisuseError, match=r"all 2 training problems .* held out"):
-        retrain(old, Data(new.frame[new.frame["problem"].isin([twin.key, held[1].key])], new.devices), DATA, QUICK)
+        retrain(old, Data(new.frame[new.frame["problem"].isin([twin.key, held[1].key])], new.devices), DATA, AGAIN)
 
 
 def test_a_training_from_scratch_leaves_out_the_same_problems() -> None:
@@ -262,6 +264,27 @@ def test_a_training_from_scratch_leaves_out_the_same_problems() -> None:
 def test_retraining_is_shown_beside_training_from_scratch() -> None:
     new = data(8, held_out=2, sampled=60, devices=(MIDDLE,), seed=3)
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
-    _, report = retrain(old, new, DATA, replace(QUICK, epochs=1, validation=0.0), scratch=True)
+    _, report = retrain(old, new, DATA, AGAIN, scratch=True)
     assert set(report["new"]) == {"before", "after", "scratch"}
     assert set(report["old"]) == {"before", "after"}
+
+
+def test_a_retraining_ends_with_its_time_and_says_so() -> None:
+    new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
+    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
+    adapted, report = retrain(old, new, DATA, replace(AGAIN, minutes=1e-9))
+    assert report["out_of_time"]
+    assert report["epochs"] == 0
+    assert old.ranker is not None
+    assert adapted.ranker is not None
+    (before,), (after,) = old.ranker.forests[DIRECT.name], adapted.ranker.forests[DIRECT.name]
+    assert len(after.roots) == len(before.roots) + AGAIN.added, "the network learned nothing, the trees did"
+
+
+def test_a_rehearsal_has_the_same_number_of_problems_of_every_device() -> None:
+    drawn = Rehearsal.drawn(DATA, 3, held_out=False, seed=0)
+    assert drawn.frame.groupby("device")["problem"].nunique().to_dict() == dict.fromkeys(DATA.devices, 3)
+    assert len(drawn.tasks()) == 3 * len(DATA.devices)
+    avoided = {(measured.problem.key, WIDE.name) for measured in drawn.tasks()}
+    again = Rehearsal.drawn(DATA, 3, held_out=False, seed=0, leave_out=avoided)
+    assert not avoided & set(again.frame[["problem", "device"]].itertuples(index=False, name=None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -108,3 +109,13 @@ def test_batches_without_examples_are_learned_from_and_left_out_of_the_mean_loss
     one, other = (fit(line(), Course(source), replace(Options(), epochs=1)) for source in (batches, silent))
     assert other.history[0]["loss"] < 100
     assert weights(one.kept) != weights(other.kept)
+
+
+def test_no_epoch_begins_after_the_deadline() -> None:
+    def slow(generator: np.random.Generator) -> Sequence[Batch[nn.Linear]]:
+        time.sleep(0.2)
+        return batches(generator)
+
+    assert fit(line(), Course(batches, deadline=time.monotonic()), Options()).epoch == 0
+    assert fit(line(), Course(slow, deadline=time.monotonic() + 0.3), Options()).epoch == 1
+    assert fit(line(), Course(batches, deadline=time.monotonic() + 1000), Options()).epoch == Options.epochs

@@ -1,0 +1,1 @@
+"""Adaptation of a checkpoint of measured times to new records."""

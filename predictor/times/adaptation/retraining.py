@@ -1,0 +1,199 @@
+"""Retraining: adapts a checkpoint to new records (a new device, a new kernel) without forgetting the old ones.
+
+It takes minutes, since only some of the old records are looked at again. The checkpoint's trees are kept, and further
+trees are fitted to what they leave of the new records and of the rehearsed ones. These trees are the teacher of the
+translator, which goes on from its weights. New examples are mixed with rehearsed ones, whose wanted probabilities come
+mostly from the old checkpoint (the anchor): refitting the same examples would only perturb its answers. If target words
+are new, which may be better than the old ones, there is no anchor.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from seqtune.data.measured_tasks import Data, measured_tasks
+from seqtune.errors import CheckpointError, MisuseError
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.similarity import SimilarityIndex
+from seqtune.kernels.task import MeasuredTask
+
+from ...confidence.confidence_model import ConfidenceModel
+from ...model import Predictor
+from ...sequence.vocabulary import Vocabulary
+from ...training.loop import OnProgress
+from ...training.state import describe
+from ...trees.boosters import boosters_of
+from ...trees.cost_trees import Trees
+from ...trees.ranker import Ranker
+from ..checkpoint import Checkpoint
+from ..evaluation import COUNTS, judge_tasks
+from ..shares import OURS
+from ..training import fit, train
+from ..training_examples import TrainingExample, held_out_problems, make_examples, words_of
+from ..training_options import TrainingOptions
+from .rehearsal import Rehearsal
+from .retraining_options import RetrainingOptions
+
+RETRAINING = RetrainingOptions()
+SCRATCH = 5  # times as many epochs in the training to compare with, which begins with random weights
+SLACK = 1.3  # the last judging may take this much longer than the first one
+
+Shares = dict[str, dict[str, float]]  # device -> number of measured proposals -> share
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The tasks of a retraining."""
+
+    fresh: list[MeasuredTask]  # new records to learn from
+    old: list[MeasuredTask]  # rehearsed
+    left_out: set[Problem]  # training problems of the new records that the old ones hold out, or near ones
+    avoid: list[Problem]  # held-out problems: nothing near them is sampled
+    new_judged: list[MeasuredTask]
+    old_judged: list[MeasuredTask]
+
+    @classmethod
+    def of(cls, new: Data, rehearsal: Data, options: RetrainingOptions) -> Selection:
+        """Select the tasks. Raises MisuseError if no training problem of the new records is left."""
+        fresh = measured_tasks(new, held_out=False)
+        if not fresh:
+            raise MisuseError("the new records have no training problem that a kernel here solves; nothing to adapt to")
+        new_held_out, old_held_out = held_out_problems(new), held_out_problems(rehearsal)
+        index = SimilarityIndex(old_held_out)
+        left_out = {measured.problem for measured in fresh if index.has_near(measured.problem)}
+        fresh = [measured for measured in fresh if measured.problem not in left_out]
+        if not fresh:
+            raise MisuseError(f"all {len(left_out)} training problems of the new records are, or nearly are, held out "
+                              "by the old ones; nothing to adapt to: measure other problems, too")
+        pairs = new.frame[["problem", "device"]].drop_duplicates().itertuples(index=False, name=None)
+        unseen = {problem.key for problem in new_held_out}
+        relearned = {(str(problem), str(device)) for problem, device in pairs}
+        relearned |= {(problem, device) for problem in unseen for device in rehearsal.devices}
+        old = Rehearsal.drawn(rehearsal, options.rehearsed, False, options.seed, relearned).tasks()
+        return cls(fresh, old, left_out, list(dict.fromkeys([*new_held_out, *old_held_out])),
+                   measured_tasks(new, held_out=True),
+                   Rehearsal.drawn(rehearsal, options.judged, True, options.seed).tasks())
+
+
+def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: RetrainingOptions = RETRAINING,
+            on_progress: OnProgress | None = None, scratch: bool = False) -> tuple[Checkpoint, dict[str, Any]]:
+    """Adapt a checkpoint to new records; return the new checkpoint and a report that JSON can hold.
+
+    The report has the shares on held-out problems of the new records and of the old ones, at most `options.judged` of
+    each device, before and after. With `scratch` it also has those of a training on the new records alone, which comes
+    on top of `options.minutes`. Held-out problems of the new records are not rehearsed. New problems near to a held-out
+    problem of the old records are not used; `left_out` is their number. `out_of_time` says whether the time ended the
+    training before its last epoch; if not, the same seed, data and machine give the same weights. Raises MisuseError if
+    no training problem is left.
+    """
+    began = time.monotonic()
+    selection = Selection.of(new, rehearsal, options)
+    fresh, old = selection.fresh, selection.old
+    before_judging = time.monotonic()
+    report: dict[str, Any] = {
+        "new_problems": len({measured.problem.key for measured in fresh}), "left_out": len(selection.left_out),
+        "new_cases": len(fresh), "old_cases": len(old),
+        "new_devices": sorted({measured.device.name for measured in fresh}),
+        "new": {"before": shares(checkpoint, selection.new_judged)},
+        "old": {"before": shares(checkpoint, selection.old_judged)}}
+    judging = time.monotonic() - before_judging
+    vocabulary = checkpoint.vocabulary.extended(*words_of([*fresh, *old]))
+    teacher = continued(checkpoint.ranker, selection, options)
+    torch.manual_seed(options.seed)
+    model = checkpoint.model.grown(vocabulary)
+    same = len(vocabulary.targets) == len(checkpoint.vocabulary.targets)  # new words may be better
+    state = fit(model, vocabulary, lessons(selection, teacher, vocabulary, options), [], options, on_progress, began,
+                anchor=checkpoint.model.grown(vocabulary).eval() if same else None,
+                deadline=began + 60 * options.minutes - SLACK * judging)
+    report |= {"epochs": state.epoch, "interrupted": state.interrupted,
+               "out_of_time": state.epoch < options.epochs and not state.interrupted,
+               "new_words": len(vocabulary.targets) - len(checkpoint.vocabulary.targets)
+               + len(vocabulary.words) - len(checkpoint.vocabulary.words)}
+    estimator = checkpoint.estimator
+    if isinstance(estimator, ConfidenceModel):  # what is lost on problems and machines is about the same as before
+        estimator = estimator.with_devices(measured.device for measured in fresh)
+    after = Checkpoint.of_model(state.kept.eval(), vocabulary, {}, {}, options.seed,
+                                joined(checkpoint.ranker, teacher), estimator)
+    report["new"]["after"] = shares(after, selection.new_judged)
+    report["old"]["after"] = shares(after, selection.old_judged)
+    report["seconds"] = time.monotonic() - began
+    if scratch and not state.interrupted:
+        alone = _from_scratch(checkpoint, new, selection.left_out, options, on_progress)
+        report["new"]["scratch"] = shares(alone, selection.new_judged)
+    provenance = {**checkpoint.provenance, "retrained_on": {
+        "devices": report["new_devices"], "problems": report["new_problems"], "options": describe(options)}}
+    return replace(after, provenance=provenance, metrics=report), report
+
+
+def continued(ranker: Ranker | None, selection: Selection, options: RetrainingOptions) -> Trees | None:
+    """The trees of a ranker and `options.added` further ones, fitted to what these leave of the measured times.
+
+    They are of the kernel families of the new records' backends; new families get `options.trees.rounds`. None if the
+    options have no teacher.
+    """
+    if not options.teacher:
+        return None
+    backends = {measured.device.backend for measured in selection.fresh}
+    tasks = [*(measured for measured in selection.old if measured.device.backend in backends), *selection.fresh]
+    settings = replace(options.trees, threads=options.threads, seed=options.seed)
+    if ranker is None:
+        return Trees(tasks, settings)
+    boosters = boosters_of(ranker, {kernel.name for measured in tasks for kernel in measured.task.kernels})
+    settings = replace(settings, features=ranker.listed, models=max(map(len, ranker.forests.values()), default=1))
+    return Trees(tasks, settings, boosters, options.added)
+
+
+def joined(ranker: Ranker | None, teacher: Trees | None) -> Ranker | None:
+    """The ranker with the trees of the teacher in place of its own; without a teacher there is none."""
+    if teacher is None:
+        return None
+    further = Ranker.of(teacher)
+    return further if ranker is None else Ranker({**ranker.features, **further.features},
+                                                 {**ranker.forests, **further.forests}, ranker.listed)
+
+
+def lessons(selection: Selection, teacher: Trees | None, vocabulary: Vocabulary,
+            options: RetrainingOptions) -> list[TrainingExample]:
+    """The examples: the rehearsed tasks with their measured configurations, and the new ones several times."""
+    rehearsed = [replace(example, anchored=options.anchored)
+                 for example in make_examples(selection.old, None, vocabulary, options, [])]
+    examples = make_examples(selection.fresh, teacher, vocabulary, options, selection.avoid)
+    measured = [example for example in examples if not example.sampled]
+    repeats = min(options.repeats, max(1, round(len(rehearsed) / len(examples))))
+    return rehearsed + examples + measured * (repeats - 1)
+
+
+def _from_scratch(checkpoint: Checkpoint, new: Data, left_out: set[Problem], options: RetrainingOptions,
+                  on_progress: OnProgress | None) -> Checkpoint:
+    """A checkpoint of the same size that is trained on the new records alone."""
+    size = checkpoint.size
+    alone = TrainingOptions(
+        epochs=SCRATCH * options.epochs, validation=0.0, extra=options.extra,
+        trees=options.trees, teacher=options.teacher, confidence=False, width=size.width, layers=size.layers,
+        heads=size.heads, hidden=size.hidden, dropout=size.dropout, judge=size.judge, seed=options.seed,
+        threads=options.threads)
+    return train(new, alone, on_progress, left_out)[0]
+
+
+def shares(checkpoint: Predictor, tasks: Sequence[MeasuredTask], counts: Sequence[int] = COUNTS) -> Shares | None:
+    """The checkpoint's share on held-out tasks by device, then by number of measured proposals.
+
+    None if the vocabulary lacks a kernel of the tasks.
+    """
+    try:
+        results = judge_tasks(tasks, checkpoint, counts)
+    except CheckpointError:
+        return None
+    table: Shares = {}
+    for device in dict.fromkeys(outcome.device for outcome in results):
+        log_shares = [outcome.log_shares for outcome in results if outcome.device == device]
+        table[device] = {str(count): math.exp(float(np.mean([logs[OURS, count] for logs in log_shares])))
+                         for count in counts}
+    return table
