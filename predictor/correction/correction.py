@@ -19,6 +19,7 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 from ..times.proposing import Proposals
+from ..trees.cost_trees import WORST
 from ..trees.forest import Forest
 from ..trees.ranker import Ranker, feature_rows
 from .correction_process import CorrectionProcess, Observations
@@ -26,7 +27,6 @@ from .correction_process import CorrectionProcess, Observations
 MAX_ROWS = 800  # measurements that are fitted: the cost grows with the cube, half a second on one core
 LEAST_ROWS = 16  # of one problem that are kept where there are many problems
 TREES = 150  # trees whose leaves are compared; more of them changed the figures by less than their noise
-WORST = 2.5  # larger log ratios count as this, as in the training of the trees
 OWN = 48  # measured configurations of the very problem that compete: the fastest ones and some of all others
 FASTEST = 16  # of them
 TRUST = 0.9  # weight of a measured time against the prediction, for configurations of the very problem
@@ -114,16 +114,18 @@ class Correction:
         if not known.any():
             return replace(proposals, slowness=slowness)
         offset = float(np.average((logs - expected)[known], weights=np.exp(-np.clip(expected[known], 0, WORST))))
-        told = np.where(known, TRUST * (logs - offset) + (1 - TRUST) * expected, logs - offset)
-        before = dict(zip(chosen.tolist(), told.tolist(), strict=True))
+        believed = np.where(known, TRUST * (logs - offset) + (1 - TRUST) * expected, logs - offset)
+        slowness_of = dict(zip(chosen.tolist(), believed.tolist(), strict=True))
         added = chosen[~np.isin(chosen, proposals.numbers)]
         numbers = np.concatenate([proposals.numbers, added])
-        slowness = np.array([before.get(number, expected_slowness) for number, expected_slowness in zip(
+        slowness = np.array([slowness_of.get(number, predicted) for number, predicted in zip(
             numbers.tolist(), [*slowness.tolist(), *[WORST] * len(added)], strict=True)])
         # the beam's opinion of a configuration does not count against its measurement
         likeliest = proposals.log_probabilities.max()
         log_probabilities = np.concatenate([proposals.log_probabilities, np.full(len(added), likeliest)])
         log_probabilities[np.isin(numbers, chosen)] = likeliest
+        # all together stay as probable as the beam's proposals were
+        log_probabilities += np.logaddexp.reduce(proposals.log_probabilities) - np.logaddexp.reduce(log_probabilities)
         members = proposals.members
         if members is not None:  # they disagree about what was measured only as far as the prediction still counts
             members = np.concatenate([members, np.repeat(slowness[len(proposals):, None], members.shape[1], axis=1)])
@@ -190,10 +192,10 @@ def observe(ranker: Ranker, measured: Sequence[MeasuredTask]) -> Observations:
     Kernels without trees are left out, and so are problems beyond the first MAX_ROWS / LEAST_ROWS.
     """
     forests = LeafForests(ranker)
-    some = [task for task in measured if np.isfinite(task.seconds).sum() > 1][:MAX_ROWS // LEAST_ROWS]
-    count = MAX_ROWS // max(1, len(some))
+    tasks = [task for task in measured if np.isfinite(task.seconds).sum() > 1][:MAX_ROWS // LEAST_ROWS]
+    count = MAX_ROWS // max(1, len(tasks))
     parts = []
-    for index, task in enumerate(some):
+    for index, task in enumerate(tasks):
         numbers = spread_rows(task.seconds, count)
         observed = np.minimum(np.log(task.seconds[numbers] / task.best), WORST)
         parts.append(_described(ranker, forests, task.task, numbers, observed, index)[0])

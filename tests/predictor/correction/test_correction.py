@@ -124,6 +124,8 @@ def test_the_fastest_measured_configuration_of_the_problem_comes_first_even_if_t
     proposals = correction.correct(Proposals(complete.task, numbers, np.log(np.full(len(numbers), 0.01)), slowness))
     assert proposals.ordered().numbers[0] == best
     assert len(set(proposals.numbers.tolist())) == len(proposals)
+    assert len(proposals) > len(numbers), "further measured configurations join"
+    assert np.exp(proposals.ordered().log_probabilities).sum() == pytest.approx(0.01 * len(numbers))
 
 
 def test_a_configuration_that_failed_on_the_device_comes_last() -> None:
