@@ -9,8 +9,8 @@ likeliest improvement stalls among near-ties.
 
 With a history, or with a predictor that knows how slow each configuration should be, a surrogate starts from these
 times and corrects them. A second surrogate without them learns from the same results; as soon as they are likelier
-under it, it decides. It also decides every HEDGE-th proposal if the history is of other devices. Times of other devices
-also predict how fast the best configuration is.
+under it, it decides. It also decides every HEDGE-th proposal if the history is of other devices, and otherwise after
+HEDGED_RESULTS results. Times of other devices also predict how fast the best configuration is.
 Without that, a search that starts among slow configurations could not know it: the first results only show that they
 are similar.
 """
@@ -37,7 +37,8 @@ MAX_MEASUREMENTS = 320  # on which a surrogate is conditioned
 ELITE = 3  # fast configurations whose neighbours the local method proposes
 ELITE_DISTANCE = 3  # minimum number of parameters in which they differ, so that their neighbours hardly overlap
 TARGETS = (0.03, 0.1, 0.3)  # improvements to expect, in turn, in log time
-HEDGE = 4  # with a history of other devices, every HEDGE-th proposal is by the surrogate without history
+HEDGE = 4  # with a history, every HEDGE-th proposal is by the surrogate without it: at once if it is of other devices
+HEDGED_RESULTS = 12  # otherwise from so many results on; earlier it costs more than it gains
 MIN_RESULTS = 4  # before the evidence of the surrogates is compared
 FADING_RESULTS = 20  # after which the best time that the history predicts no longer counts
 MEAN_WEIGHT = 1.0  # of that prediction at the beginning, in measurements
@@ -217,7 +218,8 @@ class Portfolio(Searcher):
         """The surrogate that decides the next proposal."""
         if self._surrogate is self._without_history or len(self.observed) < MIN_RESULTS:
             return self._surrogate
-        if self._fastest is not None and sum(self._turns.values()) % HEDGE == 0:
+        is_hedged = self._fastest is not None or len(self.observed) >= HEDGED_RESULTS
+        if is_hedged and sum(self._turns.values()) % HEDGE == 0:
             return self._without_history
         return max(self._surrogates(),
                    key=lambda surrogate: surrogate.evidence(numbers, values, self._mean_prior(surrogate)))
