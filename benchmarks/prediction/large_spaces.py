@@ -64,8 +64,8 @@ def train(spaces: LargeSpaces, epochs: int, rounds: int, width: int) -> Checkpoi
     from seqtune.predictor.trees.ranker import Ranker
 
     trees = TreesOptions(rounds=rounds, rate=min(0.3, 24 / rounds), models=2)
-    options = TrainingOptions(epochs=epochs, trees=trees, validation=0.0, extra=0, width=width, layers=2,
-                              hidden=2 * width, judge=2 * width)
+    options = TrainingOptions(epochs=epochs, batch=8, trees=trees, validation=0.0, extra=0, width=width, layers=2,
+                              hidden=2 * width, judge=2 * width)  # small batches: an epoch has few examples
     fitting = spaces.training()
     vocabulary = vocabulary_of(fitting)
     _say(f"{spaces.name}: trees of {len(fitting)} problems")
@@ -147,25 +147,35 @@ def _timed(call: Callable[[], Numbers], repeats: int) -> tuple[float, Numbers]:
 
 def judge_spaces(spaces: LargeSpaces, checkpoint: Checkpoint) -> list[Row]:
     """Make a row for each way: geometric mean shares over the judged problems, and median milliseconds."""
-    from seqtune.kernels.spaces.skeleton import valid_borders, valid_rows
     from seqtune.predictor.networks.threads import one_thread
 
     by_way: dict[str, list[Row]] = {}
-    sizes = []
+    sizes, enumerations = [], []
     with one_thread():
         for measured in spaces.judged():
             _say(f"{spaces.name}: {measured.problem.brief()}, {len(measured.task)} configurations")
             sizes.append(len(measured.task))
+            enumerations.append(enumeration_seconds(measured.task))
             for way, row in judge_task(measured, checkpoint).items():
                 by_way.setdefault(way, []).append(row)
-            valid_rows.cache_clear()
-            valid_borders.cache_clear()
     return [{"space": spaces.name, "times": spaces.times, "problems": len(sizes), "fewest": min(sizes),
-             "most": max(sizes), "way": way,
+             "most": max(sizes), "enumeration": 1e3 * float(np.median(enumerations)), "way": way,
              **{name: geometric_mean([row[name] for row in rows]) for name in ("share", "best_of_five")},
              "faster": float(np.mean([row["faster"] for row in rows])),
              "milliseconds": float(np.median([row["milliseconds"] for row in rows]))}
             for way, rows in ((way, by_way[way]) for way in WAYS)]
+
+
+def enumeration_seconds(task: Task) -> float:
+    """The seconds in which the configurations of the task's kernels are enumerated, with nothing remembered."""
+    from seqtune.kernels.spaces.skeleton import valid_borders, valid_rows
+    from seqtune.kernels.task import Task
+
+    valid_rows.cache_clear()
+    valid_borders.cache_clear()
+    begin = time.perf_counter()
+    Task.of(task.problem, task.device, task.kernels if task.device.backend == "recorded" else None)
+    return time.perf_counter() - begin
 
 
 def table(rows: list[Row]) -> str:
@@ -173,11 +183,12 @@ def table(rows: list[Row]) -> str:
     lines = []
     for row in rows:
         sizes = f"{row['fewest']:,}" + (f" – {row['most']:,}" if row["most"] != row["fewest"] else "")
+        sizes += f", in {row['enumeration']:,.0f} ms"
         first = row["way"] == next(iter(WAYS))
         lines.append([f"{row['space']} ({row['times']})" if first else "", sizes if first else "", row["way"],
                       f"{row['share']:.3f}", f"{row['best_of_five']:.3f}", f"{100 * row['faster']:.2f} %",
                       f"{row['milliseconds']:,.0f}" if row["milliseconds"] else "-"])
-    return markdown(["space (times)", "configurations", "way", "first proposal", "best of 5", "configurations faster",
+    return markdown(["space (times)", "configurations, enumerated", "way", "first proposal", "best of 5", "configurations faster",
                      "ms"], lines, left=3)
 
 

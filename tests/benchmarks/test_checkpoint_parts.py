@@ -11,12 +11,12 @@ from seqtune.predictor.times.shares import Outcome
 
 
 def cases(transformer: float, trees: float, both: float, noise: float = 0.01) -> list[Row]:
-    """Made-up cases of 40 problems on two devices, with these mean log shares."""
-    generator = np.random.default_rng(0)
-    return [{"device": device, "problem": str(problem), "shares": {
-        part: [float(np.exp(mean + generator.normal(0, noise)))] * 3
-        for part, mean in (("transformer", transformer), ("trees", trees), ("seqtune", both))}}
-        for problem in range(40) for device in ("toy:0", "toy:1")]
+    """Made-up cases of 40 problems on two devices, with exactly these mean log shares."""
+    logs = np.random.default_rng(0).normal(0, noise, (80, 3))
+    logs += np.array([transformer, trees, both]) - logs.mean(axis=0)
+    return [{"device": f"toy:{index % 2}", "problem": str(index // 2), "shares": {
+        part: [share] * 3 for part, share in zip(("transformer", "trees", "seqtune"), row, strict=True)}}
+        for index, row in enumerate(np.exp(logs).tolist())]
 
 
 @pytest.mark.parametrize(("means", "words"), [
