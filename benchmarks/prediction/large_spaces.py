@@ -188,8 +188,8 @@ def table(rows: list[Row]) -> str:
         lines.append([f"{row['space']} ({row['times']})" if first else "", sizes if first else "", row["way"],
                       f"{row['share']:.3f}", f"{row['best_of_five']:.3f}", f"{100 * row['faster']:.2f} %",
                       f"{row['milliseconds']:,.0f}" if row["milliseconds"] else "-"])
-    return markdown(["space (times)", "configurations, enumerated", "way", "first proposal", "best of 5", "configurations faster",
-                     "ms"], lines, left=3)
+    return markdown(["space (times)", "configurations, enumerated", "way", "first proposal", "best of 5",
+                     "configurations faster", "ms"], lines, left=3)
 
 
 def page(results: Results) -> Page:
