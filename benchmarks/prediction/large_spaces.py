@@ -168,11 +168,11 @@ def judge_spaces(spaces: LargeSpaces, checkpoint: Checkpoint) -> list[Row]:
 
 def enumeration_seconds(task: Task) -> float:
     """The seconds in which the configurations of the task's kernels are enumerated, with nothing remembered."""
-    from seqtune.kernels.spaces.skeleton import valid_borders, valid_rows
+    from seqtune.kernels.spaces.skeleton import lazy_skeleton, valid_borders, valid_rows
     from seqtune.kernels.task import Task
 
-    valid_rows.cache_clear()
-    valid_borders.cache_clear()
+    for remembered in (lazy_skeleton, valid_rows, valid_borders):
+        remembered.cache_clear()
     begin = time.perf_counter()
     Task.of(task.problem, task.device, task.kernels if task.device.backend == "recorded" else None)
     return time.perf_counter() - begin
