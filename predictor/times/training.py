@@ -41,6 +41,7 @@ from .training_options import TrainingOptions
 from .translator import Translator
 
 MEASURED = 0.65  # least share of measured problems in an epoch, if there are so many; sampled ones have rarer sizes
+COUNTED = (1, 3, 5)  # proposals of which the best counts, where the answers of two epochs are compared
 
 
 def train(data: Data, options: TrainingOptions | None = None,
@@ -71,20 +72,23 @@ def train(data: Data, options: TrainingOptions | None = None,
         "cases": len(fitting), "validation_cases": len(validation), "lessons": len(examples),
         "measurements": int(sum(measured.known.sum() for measured in training)),
         "parameters": sum(tensor.numel() for tensor in model.parameters()),
-        "epochs": state.epoch, "best_epoch": state.best_epoch, "interrupted": state.interrupted,
+        "epochs": state.epoch, "best_epoch": state.best_epoch, "kept_epoch": state.best_epoch or state.epoch,
+        "interrupted": state.interrupted,
         "validation_share": state.history[state.best_epoch - 1]["share"] if validation else None,
         "teacher_share": _teacher_share(teacher, validation), "history": state.history,
     }
     provenance = {"trained_on": {name: report[name] for name in ("problems", "devices", "measurements")},
                   "options": describe(options)}
     checkpoint = Checkpoint.of_model(state.kept.eval(), vocabulary, provenance, {}, options.seed, _ranker(teacher))
+    if validation and teacher is not None:
+        checkpoint = _chosen(checkpoint, state, [measured.measured_only() for measured in validation], report)
     unseen: Sequence[MeasuredTask] = validation
     try:
         if options.refit and validation and not state.interrupted:
             teacher = make_teacher(training, options)
             examples = make_examples(training, teacher, vocabulary, options, held_out)
             again = fit(_untrained(vocabulary, options), vocabulary, examples, [], options, on_progress, began=began,
-                        until=state.best_epoch)
+                        until=report["kept_epoch"])
             if again.interrupted:
                 raise KeyboardInterrupt
             checkpoint = replace(checkpoint, state=again.kept.arrays(), ranker=_ranker(teacher))
@@ -95,6 +99,36 @@ def train(data: Data, options: TrainingOptions | None = None,
         report["interrupted"] = True
     report["seconds"] = time.monotonic() - began
     return replace(checkpoint, metrics={name: value for name, value in report.items() if name != "history"}), report
+
+
+def _chosen(best: Checkpoint, state: TrainingState[Translator], judged: Sequence[MeasuredTask],
+            report: dict[str, Any]) -> Checkpoint:
+    """The checkpoint whose answers to validation problems are better: with the best epoch's weights or the last one's.
+
+    Epochs are compared by the beam alone, whose score is noisy, while answers need the judge and the trees, too. The
+    report gets the chosen epoch and the shares of the best measured speed that the answers reach.
+    """
+    last = replace(best, state=state.average.eval().arrays())
+    candidates = {state.best_epoch: best} if state.best_epoch == state.epoch else {state.epoch: last,
+                                                                                   state.best_epoch: best}
+    shares = {epoch: answer_shares(checkpoint, judged) for epoch, checkpoint in candidates.items()}
+    chosen = max(shares, key=lambda epoch: sum(map(math.log, shares[epoch].values())))
+    report["kept_epoch"] = chosen
+    report["answer_shares"] = {str(count): share for count, share in shares[chosen].items()}
+    return candidates[chosen]
+
+
+def answer_shares(checkpoint: Checkpoint, judged: Sequence[MeasuredTask]) -> dict[int, float]:
+    """The share of the best measured speed that the best of COUNTED proposals reach on `judged` (geometric means).
+
+    `judged` contain only measured rows.
+    """
+    proposer, logs = checkpoint.proposer(), np.zeros((len(judged), max(COUNTED)))
+    for index, measured in enumerate(judged):
+        numbers = proposer.proposals(measured.task, max(COUNTED)).numbers[:max(COUNTED)]
+        reached = np.maximum.accumulate([log_share(measured, number) for number in numbers.tolist()])
+        logs[index] = np.pad(reached, (0, max(COUNTED) - len(reached)), mode="edge")
+    return {count: math.exp(logs[:, count - 1].mean()) for count in COUNTED}
 
 
 def _untrained(vocabulary: Vocabulary, options: TrainingOptions) -> Translator:

@@ -101,6 +101,23 @@ def test_an_epoch_has_all_measured_problems_or_their_share_and_as_many_sampled_o
     assert set(seen[:lessons]) != set(seen[lessons:])
 
 
+@pytest.mark.parametrize(("shares", "kept"), [([0.9, 0.8], 3), ([0.8, 0.9], 2), ([0.9, 0.9], 3)])
+def test_answers_to_validation_problems_decide_between_the_last_epoch_and_the_best(
+        shares: list[float], kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores, answers = iter([1.0, 3.0, 2.0]), iter(shares)
+    monkeypatch.setattr(training, "validate", lambda *given: (next(scores), 0.0))
+    monkeypatch.setattr(training, "answer_shares", lambda *given: {1: next(answers)})
+    report = train(DATA, replace(QUICK, epochs=3, validation=0.3, confidence=False))[1]
+    assert (report["best_epoch"], report["kept_epoch"]) == (2, kept)
+    assert report["answer_shares"] == {"1": max(shares)}
+
+
+def test_shares_of_answers_grow_with_the_proposals_that_count() -> None:
+    judged = [measured.measured_only() for measured in measured_tasks(DATA, held_out=True)]
+    shares = training.answer_shares(train(DATA, QUICK)[0], judged)
+    assert 0 < shares[1] <= shares[3] <= shares[5] <= 1
+
+
 def _identity(source: Sentence) -> bytes:
     return source.codes[:-len(RATIO_NAMES)].tobytes()  # without the ratios, whose rates are redrawn
 
@@ -195,7 +212,7 @@ def test_without_a_teacher_only_measured_rows_are_learned_from() -> None:
 def test_refitting_uses_every_training_problem() -> None:
     reports: list[Progress] = []
     checkpoint, report = train(DATA, replace(QUICK, epochs=3, refit=True), reports.append)
-    assert [progress.stage for progress in reports].count("refitting") == report["best_epoch"]
+    assert [progress.stage for progress in reports].count("refitting") == report["kept_epoch"]
     assert 0 < _share(checkpoint) <= 1
 
 
