@@ -12,7 +12,7 @@ FURTHER = TreesOptions(rate=0.1)  # few trees, so a higher rate than in a first 
 
 @dataclass(frozen=True, slots=True)
 class RetrainingOptions(TrainingOptions):
-    """The options of a retraining. The defaults suit 20 new problems of a device: four minutes on two quiet cores.
+    """The options of a retraining. The defaults suit 20 new problems of a device: three minutes of one core.
 
     There is no early stopping: new problems are too few to split off validation problems, and the average of the
     weights changes slowly.
@@ -22,11 +22,11 @@ class RetrainingOptions(TrainingOptions):
     rate: float = 4e-4  # lower than in a first training
     validation: float = 0.0
     extra: int = 200  # sampled problems of the new devices that the teacher labels
-    lessons: int = 1000  # examples in an epoch
+    lessons: int = 1200  # examples in an epoch
     minutes: float = 4.5  # after which the training stops; reading the data comes on top, five together
-    rehearsed: int = 40  # training problems of each old device that are looked at again
+    rehearsed: int = 100  # training problems of each old device that are looked at again; with 40, some devices forgot
     judged: int = 16  # held-out problems of each old device that say what was forgotten
     trees: TreesOptions = FURTHER  # those that continue the checkpoint's
     added: int = 40  # of them; 60 were worse on new machines and on old ones
-    anchored: float = 0.7  # share of the old checkpoint in a rehearsed example's probabilities; the rest corrects it
+    anchored: float = 0.85  # share of the old checkpoint in a rehearsed example's probabilities; the rest corrects it
     repeats: int = 4  # most repeats of new examples in an epoch, to have about as many new as rehearsed ones
