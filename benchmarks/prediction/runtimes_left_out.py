@@ -47,7 +47,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Corrected:
+class WithEvidence:
     """A checkpoint whose proposals are corrected by the measurements of a device."""
 
     checkpoint: Checkpoint
@@ -80,7 +80,7 @@ def proposers_on(device: Device, folders: Mapping[str, str], evidence: Path | No
         proposers[method] = checkpoint
         known = None if evidence is None else device_evidence(checkpoint, device, evidence)
         if known is not None:
-            proposers[method + CORRECTED] = Corrected(checkpoint, known)
+            proposers[method + CORRECTED] = WithEvidence(checkpoint, known)
     return {**proposers, "default": Default()}
 
 
@@ -202,7 +202,7 @@ def run(given: argparse.Namespace) -> None:
             proposers = proposers_on(device, folders[device.name], given.evidence)
             weights = {method: digests(find_folder(folder)) for method, folder in folders[device.name].items()}
             counts = {method: proposer.evidence.measurements for method, proposer in proposers.items()
-                      if isinstance(proposer, Corrected)}
+                      if isinstance(proposer, WithEvidence)}
             judged = JudgedFile(work / "judged.jsonl", {
                 "device": device.key, "machine": device.fingerprint, "toolchain": device.toolchain,
                 "weights": weights, "measurements": counts, "trials": given.trials})

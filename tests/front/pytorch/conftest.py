@@ -22,6 +22,12 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    """Seed the weights and inputs that a test draws."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def quick(checkpoint: Path) -> Callable[..., Optimized]:
     """`optimize` without measuring, on one thread."""

@@ -71,7 +71,6 @@ def test_a_choice_that_cannot_be_written_is_one_line(quick: Callable[..., Optimi
 ])
 def test_a_choice_that_does_not_fit_is_refused_in_one_line(
         quick: Callable[..., Optimized], tmp_path: Path, change: Callable[[Any], object], says: str) -> None:
-    torch.manual_seed(0)  # some random nets end in numbers near 0, whose relative error is large
     model, x = norm_net(), torch.randn(1, 3, 20, 20)
     path = tmp_path / "choice.json"
     quick(model, x).save(path)

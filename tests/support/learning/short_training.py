@@ -1,0 +1,12 @@
+"""A small synthetic data set, and options of a training on it that takes seconds."""
+
+from __future__ import annotations
+
+from seqtune.predictor.times.training_options import TrainingOptions
+from seqtune.predictor.trees.cost_trees import TreesOptions
+from tests.support.synthetic import data
+
+DATA = data(16, held_out=4, sampled=80)
+QUICK = TrainingOptions(epochs=6, batch=16, sentences=4, rate=3e-3, average=0.9, extra=0, width=32, layers=1, heads=2,
+                        hidden=64, validation=0.2, threads=1, save_every=3,
+                        trees=TreesOptions(rounds=60, models=1))
