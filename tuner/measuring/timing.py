@@ -23,10 +23,13 @@ from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 
 from ..backends.backend import Executable, LaunchError
+from .pace import Pace
 from .reference import make_operands, reference
 from .waiting import Waiting
 
 WAITED = 0.1  # share of a sample that threads wait; on two cores all samples of twice the time have more, others none
+LONG = 2e-3  # seconds; before each sample of a shorter kernel, a launch wakes the threads: on a virtual machine it can
+#              take 0.2 ms, which is a whole sample
 NEAR = 1.15  # factor on the least sample so far; a faster sample was not harmed, although threads waited
 
 
@@ -154,6 +157,7 @@ class Sampler:
         self.disturbed = 0  # samples that stayed disturbed
         self._timed, self._least_seconds, self._repeats = timed, least_seconds, repeats
         self._calls = max(1, math.ceil(least_seconds / max(first, 1e-7)))
+        self._wakes = first < LONG
         self._least: float | None = None
 
     def take(self, waiting: Waiting) -> float:
@@ -175,24 +179,35 @@ class Sampler:
 
     def _once(self, waiting: Waiting) -> tuple[float, bool]:
         """The seconds of one launch, and whether threads waited for long."""
+        if self._wakes:
+            self._timed(1)
         waited, start = waiting.seconds(), time.perf_counter()
         seconds, self._calls = sample(self._timed, self._least_seconds, self._calls)
         return seconds, waiting.seconds() - waited > WAITED * (time.perf_counter() - start)
 
 
 def check_and_time(executable: Executable, operands: Operands, expected: Expected, options: Options,
-                   best: float = math.inf) -> Measurement:
-    """Check and time an executable. `best` is the least time so far, in seconds; much slower ones are dropped early."""
+                   best: float = math.inf, pace: Pace | None = None) -> Measurement:
+    """Check and time an executable. `best` is the least time so far, in seconds; much slower ones are dropped early.
+
+    With `pace`, samples that were taken while the CPU was slow are all taken again, once.
+    """
     try:
         checked, first = check(executable, operands, expected)
         if checked.status is not Status.CORRECT:
             return checked
-        sampler = Sampler(executable.time, options.sample_seconds, first, options.samples)
-        with Waiting() as waiting:
-            samples = _samples(partial(sampler.take, waiting), options, best)
+        for _ in range(1 if pace is None else 2):
+            steady = pace is None or pace.settle()
+            sampler = Sampler(executable.time, options.sample_seconds, first, options.samples)
+            with Waiting() as waiting:
+                samples = _samples(partial(sampler.take, waiting), options, best)
+            steady = steady and (pace is None or not pace.is_slow())
+            if steady:
+                break
     except LaunchError as error:
         return measured(executable, Status.RUNTIME, message=one_line(error))
-    return replace(measured(executable, Status.CORRECT, samples, checked.error), disturbed=sampler.disturbed)
+    return replace(measured(executable, Status.CORRECT, samples, checked.error),
+                   disturbed=sampler.disturbed if steady else len(samples))
 
 
 def _samples(take: Callable[[], float], options: Options, best: float) -> tuple[float, ...]:
@@ -214,13 +229,15 @@ def _samples(take: Callable[[], float], options: Options, best: float) -> tuple[
 
 
 def time_in_rounds(executables: Sequence[Executable | None], operands: Operands, expected: Expected, rounds: int,
-                   options: Options, at: Callable[[int], None] = lambda index: None) -> list[Measurement | None]:
+                   options: Options, at: Callable[[int], None] = lambda index: None,
+                   pace: Pace | None = None) -> list[Measurement | None]:
     """Check each finalist again, then time all in `rounds` rounds of one sample each: a drift affects all equally.
 
     Each round has its own random order, drawn from `options.order_seed`. In a fixed or rotated order an executable
     would always follow the same predecessor, and find the caches and the clock rate that this one leaves. A launch
     before each sample refills the caches, so that these times can be compared with those of `check_and_time`. `at` is
-    called with the index of the executable that runs next. `None` entries (failed builds) are passed through.
+    called with the index of the executable that runs next. `None` entries (failed builds) are passed through. With
+    `pace`, each sample waits while the CPU is slow.
     """
     measurements: list[Measurement | None] = []
     samplers: dict[int, Sampler] = {}
@@ -245,6 +262,8 @@ def time_in_rounds(executables: Sequence[Executable | None], operands: Operands,
                     continue
                 at(index)
                 try:
+                    if pace is not None:
+                        pace.settle()
                     executable.run()
                     samples[index].append(samplers[index].take(waiting))
                 except LaunchError as error:

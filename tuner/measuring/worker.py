@@ -41,6 +41,7 @@ from seqtune.kernels.registry import KERNELS, kernel
 from seqtune.kernels.space import SearchSpace
 
 from ..backends.backend import Backend, BuildError, DeviceLost, Executable, LaunchError, open_backend
+from .pace import Pace
 from .timing import Expected, Options, check_and_time, measured, prepare, time_in_rounds
 
 Message = dict[str, Any]
@@ -56,6 +57,8 @@ class Worker:
         factory = resolve(hello["backend"]) if hello["backend"] else open_backend
         assert callable(factory)
         self.backend: Backend = factory(self.device)
+        work = getattr(self.backend, "reference_work", None)
+        self._pace = None if work is None else Pace(work.seconds, work.expected)
         self._prepared: tuple[Problem, int, Operands, Expected] | None = None
         self._spaces: dict[str, SearchSpace] = {}
 
@@ -112,7 +115,7 @@ class Worker:
             return executable
         self.send({"built": True, "resources": _resources(executable)})
         try:
-            return check_and_time(executable, operands, expected, options, best)
+            return check_and_time(executable, operands, expected, options, best, self._pace)
         except DeviceLost:
             raise
         except Exception as error:
@@ -132,7 +135,7 @@ class Worker:
             executables.append(None if isinstance(result, Measurement) else result)
         try:
             timed = time_in_rounds(executables, operands, expected, request["rounds"], options, lambda index: self.send(
-                {"at": index, "resources": _resources(executables[index])}))
+                {"at": index, "resources": _resources(executables[index])}), self._pace)
         finally:
             for executable in executables:
                 if executable is not None:

@@ -19,7 +19,7 @@ from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.tuner.backends.backend import LaunchError, wall_clock
-from seqtune.tuner.measuring.timing import Options, Sampler, check_and_time, prepare, sample, time_in_rounds
+from seqtune.tuner.measuring.timing import LONG, Options, Sampler, check_and_time, prepare, sample, time_in_rounds
 
 PROBLEM = Problem.make("gemm", m=6, n=5, k=4, tolerance=1e-3)
 
@@ -198,7 +198,7 @@ class Interrupted:
         return self.waited
 
     def take(self, count: int, repeats: int) -> tuple[list[float], int]:
-        sampler = Sampler(self.time, 1e-4, 1e-3, repeats)
+        sampler = Sampler(self.time, 1e-4, LONG, repeats)  # so long that no launch wakes threads before a sample
         samples = [sampler.take(self) for _ in range(count)]  # type: ignore[arg-type]
         return samples, sampler.disturbed
 
@@ -219,6 +219,28 @@ def test_waiting_that_does_no_harm_is_no_disturbance() -> None:
     interrupted = Interrupted(set(), always=1e3)
     assert interrupted.take(6, repeats=2) == ([1e-3] * 6, 0)
     assert interrupted.samples == 7
+
+
+class Sleepy:
+    """Launches take 50 us; the first one after a pause takes 0.24 ms more, since it wakes the threads."""
+
+    def __init__(self) -> None:
+        self.asleep = True
+
+    def time(self, launches: int) -> float:
+        woken, self.asleep = self.asleep, False
+        return launches * 5e-5 + 2.4e-4 * woken
+
+    def seconds(self) -> float:
+        return 0.0
+
+
+def test_waking_the_threads_is_no_part_of_a_sample() -> None:
+    sleepy = Sleepy()
+    sampler = Sampler(sleepy.time, 2e-4, 1e-3, 3)  # the first launch of all was slow, too
+    for _ in range(5):
+        sleepy.asleep = True
+        assert sampler.take(sleepy) == pytest.approx(5e-5)  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system does not count waiting")

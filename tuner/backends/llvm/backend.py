@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Hashable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from seqtune.kernels.resource_usage import ResourceUsage
 from ..backend import LaunchError, wall_clock
 from .compiler import INSTRUCTION_SETS, CompiledModule, Compiler, instruction_sets, toolchain
 from .facts import caches, cpu_model, cpu_name, measured_rates
+from .reference_work import ReferenceWork
 from .threads import Threads, make_job, usable_cpus
 
 MARGIN = 4096  # bytes of canary on each side of every buffer
@@ -114,6 +115,11 @@ class LLVMBackend:
         module, fresh = self._compiler.build(source.text, source.options)
         seconds = time.perf_counter() - begin if fresh else 0.0
         return LLVMExecutable(self, module, seconds, problem, implementation, configuration)
+
+    @cached_property
+    def reference_work(self) -> ReferenceWork | None:
+        """Work of known time, to notice when this CPU is slow; None where the device's rate is not known."""
+        return ReferenceWork(self.device, self._compiler, self.threads) if self.device.peak_gflops > 0 else None
 
     def take(self, shape: tuple[int, ...]) -> _Buffer:
         """A buffer of this shape: a spare one where one fits, else a new one."""

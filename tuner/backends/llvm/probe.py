@@ -128,15 +128,22 @@ def settled(work: Callable[[], None], rounds: tuple[int, int] = ROUNDS,
     return min(taken)
 
 
+def multiply_text(lanes: int) -> str:
+    """The IR of `multiply`, CHAINS multiply-adds of vectors with so many lanes; arguments: steps of a pass, passes."""
+    kind = f"<{lanes} x float>"
+    factor = (f"  %f0 = load float, ptr %x, align 4\n  %f1 = insertelement {kind} poison, float %f0, i32 0\n"
+              f"  %f = shufflevector {kind} %f1, {kind} poison, <{lanes} x i32> zeroinitializer")
+    multiply = [f"  %b{i} = call contract {kind} @llvm.fmuladd.v{lanes}f32({kind} %f, {kind} %f, {kind} %a{i})"
+                for i in range(CHAINS)]
+    return (f"declare {kind} @llvm.fmuladd.v{lanes}f32({kind}, {kind}, {kind})\n"
+            + _loops("multiply", kind, CHAINS, factor, multiply))
+
+
 def _text(lanes: int) -> str:
     """The IR of `multiply`, `read`, `gather` and `nothing`; arguments: steps of a pass, passes."""
     kind = f"<{lanes} x float>"
     base = f"  %size = mul i64 %steps, {CHAINS * lanes}\n  %off = mul i64 %size, %begin\n" \
            "  %base = getelementptr float, ptr %x, i64 %off"
-    factor = (f"  %f0 = load float, ptr %x, align 4\n  %f1 = insertelement {kind} poison, float %f0, i32 0\n"
-              f"  %f = shufflevector {kind} %f1, {kind} poison, <{lanes} x i32> zeroinitializer")
-    multiply = [f"  %b{i} = call contract {kind} @llvm.fmuladd.v{lanes}f32({kind} %f, {kind} %f, {kind} %a{i})"
-                for i in range(CHAINS)]
     read = [f"  %o = mul i64 %i, {CHAINS * lanes}", "  %p = getelementptr float, ptr %base, i64 %o"]
     for i in range(CHAINS):
         read += [f"  %p{i} = getelementptr float, ptr %p, i64 {i * lanes}",
@@ -147,9 +154,9 @@ def _text(lanes: int) -> str:
               f"  %v = call {kind} @llvm.masked.gather.v{lanes}f32.v{lanes}p0(<{lanes} x ptr> %q, i32 4, "
               f"<{lanes} x i1> splat (i1 true), {kind} poison)", f"  %b0 = fadd {kind} %a0, %v"]
     return "\n".join([
-        f"declare {kind} @llvm.fmuladd.v{lanes}f32({kind}, {kind}, {kind})",
+        multiply_text(lanes),
         f"declare {kind} @llvm.masked.gather.v{lanes}f32.v{lanes}p0(<{lanes} x ptr>, i32, <{lanes} x i1>, {kind})",
-        _loops("multiply", kind, CHAINS, factor, multiply), _loops("read", kind, CHAINS, base, read),
+        _loops("read", kind, CHAINS, base, read),
         _loops("gather", kind, 1, "", gather), f"define void @nothing({_PARAMETERS}) {{", "  ret void", "}"])
 
 
