@@ -19,6 +19,7 @@ from seqtune.data.record import Record
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.correction.correction import Correction, CorrectionFit
+from seqtune.predictor.correction.observations import Expected
 from seqtune.predictor.correction.probing import Probing
 from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.measuring.runner import Measurer
@@ -66,6 +67,8 @@ class Calibrated:
 
     def conclusion(self) -> str:
         """Some lines about the gain."""
+        if not self.measurements:
+            return f"{self.probes} probes on {self.device.name}, of which none ran; nothing corrects its predictions"
         return (f"{self.probes} probes on {self.device.name}; {self.measurements} measurements of {self.problems} "
                 f"problems now correct its predictions\nfirst proposals reach {self.before:.3f} of the best measured "
                 f"speed without them and {self.after:.3f} with them (each problem corrected by the others)\n"
@@ -79,9 +82,11 @@ class Calibrated:
 
 
 def calibrate(problems: Sequence[Problem], device: Device, ranker: Ranker, journal: Journal, measurer: Measurer,
-              seconds: float, seed: int, on_turn: OnTurn) -> tuple[int, CorrectionFit]:
+              seconds: float, seed: int, on_turn: OnTurn, expected: Expected | None = None
+              ) -> tuple[int, CorrectionFit]:
     """Measure probes for so many seconds; return their number and the fit to all measurements of these problems.
 
+    `expected` is what the whole model expects, of which `ranker` are the trees (None: these alone).
     Raises InterruptedTuning on Ctrl-C.
     """
     began = time.monotonic()
@@ -105,7 +110,7 @@ def calibrate(problems: Sequence[Problem], device: Device, ranker: Ranker, journ
     except KeyboardInterrupt:
         raise InterruptedTuning(f"stopped after {probes} probes; all are in {journal.path} and correct "
                                 "predictions from now on; run again to go on") from None
-    return probes, Correction.fit(ranker, probing.measured())[1]
+    return probes, Correction.fit(ranker, probing.measured(), expected=expected)[1]
 
 
 def _turn(probing: Probing, index: int, measurer: Measurer) -> Generator[Record, None, None]:

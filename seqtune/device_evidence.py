@@ -1,39 +1,40 @@
 """DeviceEvidence: what the journal knows of this device, as corrections of a checkpoint's proposals.
 
-A fitted correction is kept in the user's cache folder, under a name that holds all that it depends on: the trees, the
-device and the state of the journal. So only the first prediction after a measurement fits it.
+A fitted correction is kept in the user's cache folder, under a name that holds all that it depends on: the trees and
+the judge, the device and the state of the journal. So only the first prediction after a measurement fits it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
-from zipfile import BadZipFile
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqtune.kernels.device import Device
 from seqtune.kernels.files import read_bounded, replacing
+from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
 
 from .errors import FormatError, SeqtuneError
 from .inputs import warned
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from seqtune.predictor.candidate import Candidate
     from seqtune.predictor.correction.correction import Correction
     from seqtune.predictor.times.proposing import Evidence
     from seqtune.predictor.trees.ranker import Ranker
 
-VERSION = 1  # of the correction's mathematics; a cached fit of another version is not used
-LARGEST_FILE = 20_000_000  # bytes of a cached correction
+VERSION = 2  # of the correction's mathematics; a cached fit of another version is not used
+LARGEST_FILE = 5_000_000  # bytes of a cached correction
+MEASUREMENTS = "number of measurements"  # array of a file; no kernel has a blank in its name
 KEPT_FILES = 8  # cached corrections; the oldest ones are deleted
 _known: dict[tuple[object, ...], DeviceEvidence | None] = {}  # of this process, the latest only
 
@@ -43,6 +44,11 @@ class Correctable(Protocol):
     """A model whose proposals evidence of a device can correct."""
 
     ranker: Ranker | None
+    state: Mapping[str, NDArray[Any]]  # the network's tensors by name
+
+    def expected(self, task: Task, numbers: Numbers) -> Floats:
+        """The slowness log(time / best) of configurations, which measurements correct: (configuration,)."""
+        ...
 
     def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:
         """Propose configurations of each task, corrected by evidence."""
@@ -71,9 +77,10 @@ def device_evidence(model: object, device: Device, journal: str | Path | None,
     if not isinstance(model, Correctable) or model.ranker is None or not (path.is_file() and path.stat().st_size):
         return None
     key = (str(path), _stamp(path), device, id(model.ranker), verified)
-    if key not in _known:
+    evidence = _known.get(key)
+    if evidence is None and key not in _known:
         try:
-            evidence = _read(model.ranker, device, path, verified)
+            evidence = _read(model, model.ranker, device, path, verified)
         except SeqtuneError as error:
             if journal is not None:
                 raise
@@ -81,35 +88,37 @@ def device_evidence(model: object, device: Device, journal: str | Path | None,
             evidence = None
         _known.clear()
         _known[key] = evidence
-    return _known[key]
+    return evidence
 
 
-def _read(ranker: Ranker, device: Device, path: Path, verified: bool) -> DeviceEvidence | None:
+def _read(model: Correctable, ranker: Ranker, device: Device, path: Path, verified: bool) -> DeviceEvidence | None:
     from seqtune.data.device_times import device_times, own_times
     from seqtune.data.journal import Journal
-    from seqtune.predictor.correction.correction import LEAST_ROWS, MAX_ROWS, Correction
+    from seqtune.predictor.correction.correction import Correction
+    from seqtune.predictor.correction.observations import LEAST_ROWS, MAX_ROWS
 
-    known: dict[str, Floats | None] = {}
+    known: dict[tuple[object, ...], Floats | None] = {}
 
     def own(task: Task) -> Floats | None:
-        if task.problem.key not in known:
+        spaces = (task.problem.key, *((space.kernel.name, space.kernel.version, len(space)) for space in task.spaces))
+        if spaces not in known:
             with Journal(path) as opened:
-                known[task.problem.key] = own_times(opened, task, verified)
-        times = known[task.problem.key]
-        return times if times is not None and len(times) == len(task) else None
+                known[spaces] = own_times(opened, task, verified)
+        return known[spaces]
 
     with Journal(path) as records:
         state = records.state(device.key)
         if not any(state):
             return None
-        name = _digest(ranker, device, path, state, verified)
+        name = _digest(model, ranker, device, path, state, verified)
         kept = _load(name)
         if kept is not None:
             arrays, measurements = kept
             with suppress(FormatError):
-                return DeviceEvidence(Correction.of_arrays(ranker, arrays, own), measurements) if measurements else None
+                correction = Correction.of_arrays(ranker, arrays, own, model.expected)
+                return DeviceEvidence(correction, measurements) if measurements else None
         measured = device_times(records, device, MAX_ROWS // LEAST_ROWS, verified)
-    correction, _ = Correction.fit(ranker, measured, own)
+    correction, _ = Correction.fit(ranker, measured, own, model.expected)
     measurements = sum(int(np.isfinite(task.seconds).sum()) for task in measured)
     _keep(name, correction.arrays(), measurements)
     return DeviceEvidence(correction, measurements) if measurements else None
@@ -125,7 +134,8 @@ def _stamp(path: Path) -> tuple[object, ...]:
     return tuple(stamps)
 
 
-def _digest(ranker: Ranker, device: Device, path: Path, state: tuple[int, ...], verified: bool) -> str:
+def _digest(model: Correctable, ranker: Ranker, device: Device, path: Path, state: tuple[int, ...],
+            verified: bool) -> str:
     from seqtune.kernels.registry import KERNELS, kernel
 
     versions = {name: kernel(name).version for name in KERNELS if name in ranker.forests}
@@ -134,6 +144,9 @@ def _digest(ranker: Ranker, device: Device, path: Path, state: tuple[int, ...], 
     for name, forests in sorted(ranker.forests.items()):
         for forest in forests:
             digest.update(name.encode() + forest.value.tobytes())
+    for name, array in sorted(model.state.items()):
+        if name.startswith("judge."):  # no training changes the rest alone
+            digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:32]
 
 
@@ -143,23 +156,27 @@ def _folder() -> Path:
     return Path(user_cache_dir("seqtune")) / "corrections"
 
 
-def _load(name: str) -> tuple[dict[str, np.ndarray], int] | None:
+def _load(name: str) -> tuple[dict[str, NDArray[Any]], int] | None:
     """The arrays of a cached correction and its number of measurements; None if it is missing or damaged."""
-    with suppress(FormatError, OSError, ValueError, KeyError, TypeError, BadZipFile):
-        content = io.BytesIO(read_bounded(_folder() / f"{name}.npz", LARGEST_FILE))
-        with np.load(content, allow_pickle=False) as arrays:
-            loaded = {key: arrays[key] for key in arrays.files}
-        count = int(loaded.pop("measurements"))
-        return {key: values.astype(np.float32) for key, values in loaded.items()}, count
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    from seqtune.predictor.trees.forest import UNREADABLE
+
+    with suppress(FormatError, OSError, SafetensorError, ValueError, IndexError, *UNREADABLE):
+        arrays = load(read_bounded(_folder() / f"{name}.safetensors", LARGEST_FILE))
+        return arrays, int(arrays.pop(MEASUREMENTS)[0])
     return None
 
 
-def _keep(name: str, arrays: dict[str, np.ndarray], measurements: int) -> None:
+def _keep(name: str, arrays: dict[str, NDArray[Any]], measurements: int) -> None:
     """Cache a correction, if the folder can be written."""
+    from safetensors.numpy import save
+
     with suppress(OSError, SeqtuneError):
         folder = _folder()
         folder.mkdir(parents=True, exist_ok=True)
-        with replacing(folder / f"{name}.npz") as scratch, scratch.open("wb") as file:
-            np.savez(file, measurements=np.array(measurements), **arrays)  # type: ignore[arg-type]
-        for old in sorted(folder.glob("*.npz"), key=lambda file: -file.stat().st_mtime)[KEPT_FILES:]:
+        with replacing(folder / f"{name}.safetensors") as scratch:
+            scratch.write_bytes(save({**arrays, MEASUREMENTS: np.array([measurements])}))
+        for old in sorted(folder.iterdir(), key=lambda file: -file.stat().st_mtime)[KEPT_FILES:]:
             old.unlink()

@@ -131,7 +131,7 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
     discovery.check_present(target)
     with Journal(journal) as records, Runner(target) as runner:
         count, fit = calibration.calibrate(wanted, target, model.ranker, records, runner, seconds, seed,
-                                            progress or (lambda turn: None))
+                                            progress or (lambda turn: None), model.expected)
         return calibration.Calibrated(
             target, records.path, count, fit.measurements, fit.problems, fit.before, fit.after)
 

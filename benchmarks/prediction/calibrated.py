@@ -52,6 +52,8 @@ class Corrected:
 def calibrated(predictor: Checkpoint | Ranker, ranker: Ranker, tasks: Sequence[MeasuredTask], seed: int,
                probes: int = PROBES) -> tuple[Corrected, dict[str, CorrectionFit]]:
     """Calibrate every device of the tasks; return the predictor that is corrected, and the fits by device name."""
+    from seqtune.predictor.trees.ranker import Ranker
+
     by_device: dict[str, list[MeasuredTask]] = {}
     for measured in tasks:
         by_device.setdefault(measured.device.key, []).append(measured.measured_only())
@@ -59,7 +61,8 @@ def calibrated(predictor: Checkpoint | Ranker, ranker: Ranker, tasks: Sequence[M
     fits: dict[str, CorrectionFit] = {}
     for key, measured_here in by_device.items():
         probed = probe(kinds_in_turn(measured_here, PROBLEMS, seed), ranker, probes, seed)
-        corrections[key], fits[measured_here[0].device.name] = Correction.fit(ranker, probed)
+        corrections[key], fits[measured_here[0].device.name] = Correction.fit(
+            ranker, probed, expected=None if isinstance(predictor, Ranker) else predictor.expected)
     return Corrected(predictor, corrections), fits
 
 

@@ -1,9 +1,10 @@
 """Probing: chooses the configurations that a calibration measures, where the model is unsure.
 
 In each turn some configurations of one problem are chosen: those that are expected to be the fastest, because the order
-among them decides the answers, and those that may be fast but of which the model is least sure. After each round the
-correction is fitted to all measurements so far, and the problems whose fast configurations it is least sure of come
-first in the next one.
+among them decides the answers, and others that may be fast: random ones in a problem's first turn, then those about
+which the models of the ensemble disagree most.
+After each round the correction is fitted to all measurements so far. Problems with few probes come first in the next
+round, and among them those about whose fast configurations the models disagree.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 from ..trees.ranker import Ranker
-from .correction import Correction, observe, query
-from .correction_process import CorrectionProcess
+from .correction import Correction
 
 TURN = 16  # configurations measured in one turn of a problem
 LIKELY = 8  # of them: those expected to be fastest
@@ -36,10 +36,10 @@ class Probing:
     def __init__(self, tasks: Sequence[Task], ranker: Ranker, seconds: Sequence[Floats | None], seed: int) -> None:
         self.tasks = tuple(tasks)
         self._ranker, self._generator = ranker, np.random.default_rng(seed)
-        self._process: CorrectionProcess | None = None
+        self._correction = Correction(ranker, {})
         self._seconds = [np.full(len(task), np.nan) if known is None else known
                          for task, known in zip(tasks, seconds, strict=True)]
-        self._expected: dict[int, Floats] = {}
+        self._expected: dict[int, tuple[Floats, Floats]] = {}
 
     def best(self, index: int) -> float:
         """The least time of a problem so far, infinite without one."""
@@ -55,22 +55,16 @@ class Probing:
                 if np.isfinite(seconds).any()]
 
     def order(self) -> list[int]:
-        """Fit the correction again, and return the problems with probes left, in the order of their next turn.
-
-        Problems without measurements come first, then those of whose fast configurations it is least sure.
-        """
-        self._observations = observe(self._ranker, self.measured())
-        self._process, self._correction = None, Correction(self._ranker, {})
-        if len(self._observations):
-            self._process = CorrectionProcess.fit(self._observations)
-            self._correction = Correction.of_process(self._ranker, self._observations, self._process)
-        doubts: dict[int, float] = {}
+        """Fit the correction again, and return the problems with probes left, in the order of their next turn."""
+        self._correction, _ = Correction.fit(self._ranker, self.measured())
+        order: dict[int, tuple[int, float]] = {}
         for index, seconds in enumerate(self._seconds):
-            if np.isnan(seconds).all():
-                doubts[index] = math.inf
-            elif len(pool := self._pool(index)):
-                doubts[index] = float(self._variance(index, pool[:LIKELY]).mean())
-        return sorted(doubts, key=lambda index: -doubts[index])
+            known = int((~np.isnan(seconds)).sum())
+            pool = self._pool(index) if known else None
+            if pool is None or len(pool):
+                doubt = 0.0 if pool is None else float(self._doubts(index)[pool[:LIKELY]].mean())
+                order[index] = known, -doubt
+        return sorted(order, key=lambda index: order[index])
 
     def choose(self, index: int) -> Numbers:
         """The next probes of a problem: the default at first, the likely ones, and the unsure ones that may be fast."""
@@ -84,8 +78,8 @@ class Probing:
         expected = self._slowness(index)[rest] + self._correction.changes(task, rest)
         hopeful = rest[expected < expected.min(initial=math.inf) + HOPELESS]
         count = TURN - len(likely)
-        unsure = (hopeful[np.argsort(-self._variance(index, hopeful), kind="stable")[:count]]
-                  if self._process is not None else self._generator.permutation(hopeful)[:count])
+        unsure = (self._generator.permutation(hopeful)[:count] if np.isnan(seconds).all()  # an even sample first
+                  else hopeful[np.argsort(-self._doubts(index)[hopeful], kind="stable")[:count]])
         return np.concatenate([likely, unsure]).astype(np.int64)
 
     def _pool(self, index: int) -> Numbers:
@@ -101,18 +95,19 @@ class Probing:
 
     def _slowness(self, index: int) -> Floats:
         """The slowness of a problem's configurations that the trees expect, by number; infinite outside a sample."""
+        return self._sampled(index)[0]
+
+    def _doubts(self, index: int) -> Floats:
+        """How much the models of the ensemble disagree about that slowness: a standard deviation, by number."""
+        return self._sampled(index)[1]
+
+    def _sampled(self, index: int) -> tuple[Floats, Floats]:
         if index not in self._expected:
             task = self.tasks[index]
             sample = self._generator.permutation(len(task))[:SAMPLE]
-            self._expected[index] = np.full(len(task), np.inf)
-            self._expected[index][sample] = np.nan_to_num(self._ranker.slowness(task, sample), nan=HOPELESS)
+            slowness, doubts = np.full(len(task), np.inf), np.zeros(len(task))
+            members = self._ranker.members(task, sample)
+            slowness[sample] = np.nan_to_num(members.mean(axis=1, dtype=np.float64), nan=HOPELESS)
+            doubts[sample] = np.nan_to_num(members.std(axis=1, dtype=np.float64), nan=1.0)  # of kernels without trees
+            self._expected[index] = slowness, doubts
         return self._expected[index]
-
-    def _variance(self, index: int, numbers: Numbers) -> Floats:
-        """The variance of the correction of some configurations."""
-        if self._process is None or not len(numbers):
-            return np.ones(len(numbers))
-        variance = np.ones(len(numbers))  # nothing is known of kernels without trees
-        queries, indices = query(self._ranker, self.tasks[index], numbers)
-        variance[indices] = self._process.variance(self._observations, queries)
-        return variance

@@ -22,7 +22,8 @@ from seqtune.errors import CheckpointError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.task import Task
+from seqtune.kernels.row_index import Numbers
+from seqtune.kernels.task import Floats, Task
 
 from ..candidate import Candidate
 from ..checkpoint_folder import MODEL_TYPE, About, CheckpointFolder, facts
@@ -35,7 +36,7 @@ from ..trees.ranker import Ranker
 from .arrays.numpy_judge import NumpyJudge
 from .arrays.numpy_translator import NumpyTranslator
 from .arrays.word_vectors import described_arrays, shapes
-from .proposing import ConfidenceEstimator, Evidence, Proposer
+from .proposing import ConfidenceEstimator, Evidence, Proposer, together
 
 if TYPE_CHECKING:
     from .translator import Translator
@@ -147,6 +148,17 @@ class Checkpoint:
         from .translator import Translator
 
         return Translator.of_arrays(self.size, self.state)
+
+    def expected(self, task: Task, numbers: Numbers) -> Floats:
+        """The slowness log(time / best) of configurations by the ranker and the judge together, (configuration,).
+
+        It is NaN for kernels without trees if there is no judge. The judge knows the slowness up to a constant, so the
+        mean of the result is the ranker's, or, if some kernels lack trees, the least is 0.
+        """
+        trees = np.full(len(numbers), np.nan) if self.ranker is None else self.ranker.slowness(task, numbers)
+        if self.judge is None or not len(numbers):
+            return trees
+        return together(trees, trees[:, None], self.judge.slowness(task, numbers).astype(np.float64))[0]
 
     def proposer(self, evidence: Evidence | None = None) -> Proposer:
         """The stages of a prediction; `evidence` knows what was measured on the tasks' device."""

@@ -24,7 +24,8 @@ def sentence_loss(model: Translator, sources: Sequence[Sentence], targets: Targe
     With `landscapes`, one for each source, the judge's list loss is added.
 
     Each source has equally many sentences, in order. `anchored` (sentence,) is the share of the anchor's predictions in
-    the wanted probabilities (learning without forgetting, Li and Hoiem 2016).
+    the wanted probabilities (learning without forgetting, Li and Hoiem 2016), and of its judge's estimates in the
+    wanted slowness of the source's landscape.
     """
     positions = targets.sentence * targets.words.shape[1] + targets.step
     _, rows, lengths = np.unique(positions, return_inverse=True, return_counts=True)
@@ -38,9 +39,10 @@ def sentence_loss(model: Translator, sources: Sequence[Sentence], targets: Targe
     scores, estimate = model.judged(*read, listed)
     steps = torch.from_numpy(np.cumsum(lengths > 1)[rows[free]] - 1)  # (row,) index of its free step
     count, share = int((lengths > 1).sum()), torch.from_numpy(targets.share[free])
+    held: Tensor | None = None  # the anchor's estimate
     if anchor is not None and anchored is not None:
         with torch.no_grad():
-            predicted = anchor(*read)
+            predicted, held = anchor.judged(*read, listed)
             predicted = (predicted - _log_sums(predicted, steps, count)[steps]).exp()
         part = torch.from_numpy(anchored[targets.sentence[free]]).to(share.dtype)
         share = share + part * (predicted.to(share.dtype) - share)
@@ -50,6 +52,11 @@ def sentence_loss(model: Translator, sources: Sequence[Sentence], targets: Targe
     if estimate is not None and landscapes is not None:
         slowness = torch.from_numpy(np.stack([landscape.slowness for landscape in landscapes]))
         weight = torch.from_numpy(np.stack([landscape.weight for landscape in landscapes]))
+        if held is not None and anchored is not None:  # estimates have any mean; that of the slowness stays
+            part = torch.from_numpy(anchored.reshape(len(slowness), -1)[:, :1]).to(slowness.dtype)
+            distance = (held - slowness) * weight
+            slowness = slowness + part * (distance - weight * distance.sum(1, keepdim=True)
+                                          / weight.sum(1, keepdim=True))
         loss = loss + list_loss(estimate, slowness, weight)
     return loss
 

@@ -150,7 +150,7 @@ def test_evidence_of_a_journal_is_kept_in_the_cache_until_the_journal_changes(
     evidence = device_evidence(model, MIDDLE, path)
     assert evidence is not None
     assert evidence.measurements > 60
-    files = list((tmp_path / "cache" / "seqtune" / "corrections").glob("*.npz"))
+    files = list((tmp_path / "cache" / "seqtune" / "corrections").glob("*.safetensors"))
     assert len(files) == 1
     monkeypatch.setattr("seqtune.device_evidence._known", {})
     monkeypatch.setattr("seqtune.predictor.correction.correction.Correction.fit", None)  # another fit would fail
@@ -166,7 +166,7 @@ def test_a_damaged_cache_is_fitted_again(model: Checkpoint, tmp_path: Path, monk
     path = tmp_path / "probes.sqlite"
     evidence_journal(path)
     device_evidence(model, MIDDLE, path)
-    (file,) = (tmp_path / "cache" / "seqtune" / "corrections").glob("*.npz")
+    (file,) = (tmp_path / "cache" / "seqtune" / "corrections").glob("*.safetensors")
     file.write_bytes(b"no archive")
     monkeypatch.setattr("seqtune.device_evidence._known", {})
     assert device_evidence(model, MIDDLE, path) is not None

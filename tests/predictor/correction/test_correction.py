@@ -13,8 +13,8 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, MeasuredTask, Task
-from seqtune.predictor.correction.correction import MAX_ROWS, Correction, observe, spread_rows
-from seqtune.predictor.correction.correction_process import CorrectionProcess
+from seqtune.predictor.correction.correction import Correction
+from seqtune.predictor.correction.observations import MAX_ROWS, observe, spread_rows
 from seqtune.predictor.times.proposing import Proposals
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
@@ -105,8 +105,10 @@ def test_corrections_survive_a_file_and_refuse_other_trees() -> None:
     task = measured(PROBLEMS[30], ODD).task
     numbers = np.arange(len(task))
     assert again.changes(task, numbers) == pytest.approx(correction.changes(task, numbers), abs=1e-5)
-    (name, values), = correction.arrays().items()
-    for strange in ({name: values[1:]}, {"llvm.direct": values}, {name: values * np.float32("nan")}):
+    arrays = correction.arrays()
+    feature = next(name for name in arrays if name.endswith("/feature"))
+    for strange in ({**arrays, feature: arrays[feature][1:]}, {**arrays, feature: arrays[feature] | 255},
+                    {name.replace(DIRECT.name, "llvm.direct"): array for name, array in arrays.items()}):
         with pytest.raises(FormatError, match="do not fit"):
             Correction.of_arrays(ranker(), strange, correction.own_times)
 
@@ -145,7 +147,19 @@ def test_the_evidence_is_bounded_and_holds_the_fastest() -> None:
     assert spread_rows(np.array([3.0, np.nan, 1.0, np.inf, 2.0, 5.0]), 3).tolist() == [2, 4, 5]
 
 
-def test_the_variance_is_smaller_near_measurements() -> None:
-    near, far = (observe(ranker(), [measured(problem, ODD, 30)]) for problem in (PROBLEMS[16], PROBLEMS[35]))
-    process = CorrectionProcess.fit(near)
-    assert process.variance(near, near).mean() < process.variance(near, far).mean()
+def test_errors_are_those_of_the_whole_model_less_their_mean_in_each_problem() -> None:
+    tasks = [measured(problem, ODD) for problem in PROBLEMS[14:16]]
+    observations = observe(ranker(), tasks, lambda task, numbers: numbers % 3 + float(len(task)))
+    for rows in observations.problems():
+        weights = np.exp(-observations.observed[rows])
+        assert np.average(observations.errors[rows], weights=weights) == pytest.approx(0.0, abs=1e-12)
+    by_problem = {task.problem: task for task in tasks}
+    known = observe(ranker(), tasks, lambda task, numbers: -np.log(by_problem[task.problem].shares()[numbers]))
+    assert known.errors == pytest.approx(np.zeros(len(known)), abs=1e-12)
+
+
+def test_the_same_measurements_give_the_same_correction() -> None:
+    again, _ = Correction.fit(ranker(), [measured(problem, ODD) for problem in PROBLEMS[14:28]])
+    first, second = corrected(ODD).arrays(), again.arrays()
+    assert first.keys() == second.keys()
+    assert all(np.array_equal(first[name], second[name]) for name in first)

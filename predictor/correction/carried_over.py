@@ -1,0 +1,108 @@
+"""CarriedOver: residual trees of each kernel, reduced to the part that carries over from problem to problem.
+
+Each problem is corrected by trees that were fitted to other problems. The correction is multiplied by the factor with
+which these choose the fastest configurations; it is 0 if the gain is not larger than its standard error. Evidence
+that does not carry over changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seqtune.kernels.task import Floats
+
+from ..trees.forest import Forest
+from .observations import Observations
+from .residual_trees import ResidualOptions, grow
+
+FACTORS = (0.5, 1.0)  # of the correction, or 0
+FOLDS = 5  # parts of the problems that are left out in turn
+LEAST_PROBLEMS = 8  # with which a correction of other problems is tried
+SOFTNESS = 0.03  # this much slower is chosen e times less often when factors are compared: one choice alone is noisy
+LEAST_GAIN = 1e-3  # in log time, below which a correction is not worth it
+OPTIONS = ResidualOptions()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CarriedOver:
+    """Fitted trees."""
+
+    forests: Mapping[str, Forest]  # by kernel; none where the factor is 0
+    factor: float  # by which the corrections were multiplied
+    before: float  # share of the best measured speed that the first choices reach (geometric mean)
+    after: float  # the same, each problem corrected by other ones only
+
+    @classmethod
+    def fit(cls, observations: Observations, options: ResidualOptions = OPTIONS) -> CarriedOver:
+        """Fit trees to at least one observation."""
+        others = _left_out(observations, options)
+        factor = _best_factor(observations, others)
+        forests = {} if factor == 0.0 else _fitted(observations, np.unique(observations.problem), options)
+        before, after = (_share(observations, observations.expected + changes)
+                         for changes in (np.zeros(len(others)), factor * others))
+        return cls({name: _scaled(forest, factor) for name, forest in forests.items()}, factor, before, after)
+
+
+def _left_out(observations: Observations, options: ResidualOptions) -> Floats:
+    """The correction of each row by trees that were fitted to other problems, (row,)."""
+    problems, changes = np.unique(observations.problem), np.zeros(len(observations))
+    for fold in range(FOLDS) if len(problems) >= LEAST_PROBLEMS else ():
+        forests = _fitted(observations, np.delete(problems, np.s_[fold::FOLDS]), options)
+        for name, forest in forests.items():
+            rows = observations.rows[name]
+            judged = np.isin(observations.problem[rows], problems[fold::FOLDS])
+            changes[rows[judged]] = forest.margins(observations.tables[name][judged])[:, 0]
+    return changes
+
+
+def _fitted(observations: Observations, problems: Collection[int], options: ResidualOptions) -> dict[str, Forest]:
+    """The trees of each kernel, fitted to the rows of some problems."""
+    forests: dict[str, Forest] = {}
+    errors, weights = observations.errors, observations.weights
+    for name, rows in observations.rows.items():
+        fitting = np.isin(observations.problem[rows], list(problems))
+        if fitting.any():
+            chosen = rows[fitting]
+            forests[name] = grow(observations.tables[name][fitting], errors[chosen], weights[chosen], options, 0)
+    return forests
+
+
+def _scaled(forest: Forest, factor: float) -> Forest:
+    """The forest whose predictions are multiplied; files hold leaves of 16 bits."""
+    leaf, value = forest.left == 0, forest.value.copy()
+    value[leaf] = (value[leaf] * factor).astype(np.float16)
+    return replace(forest, value=value)
+
+
+def _best_factor(observations: Observations, others: Floats) -> float:
+    """The factor with which corrections by other problems lead to the fastest choices, or 0."""
+    best, most = 0.0, LEAST_GAIN
+    before = _chosen_slowness(observations, observations.expected)
+    for factor in FACTORS if len(before) >= LEAST_PROBLEMS else ():
+        gains = before - _chosen_slowness(observations, observations.expected + factor * others)
+        sure = float(gains.mean() - gains.std(ddof=1) / np.sqrt(len(gains)))
+        if sure > most:
+            best, most = factor, sure
+    return best
+
+
+def _chosen_slowness(observations: Observations, predicted: Floats) -> Floats:
+    """The observed slowness of what is chosen by the predicted slowness, (problem,).
+
+    It is the mean of the first choice's and of a soft choice's among the fastest.
+    """
+    chosen = []
+    for rows in observations.problems():
+        weights = np.exp((predicted[rows].min() - predicted[rows]) / SOFTNESS)
+        soft = weights @ observations.observed[rows] / weights.sum()
+        chosen.append((soft + observations.observed[rows][np.argmin(predicted[rows])]) / 2)
+    return np.array(chosen)
+
+
+def _share(observations: Observations, predicted: Floats) -> float:
+    """The share of the best measured speed that the first choices by the predicted slowness reach."""
+    return float(np.exp(-np.mean([observations.observed[rows][np.argmin(predicted[rows])]
+                                  for rows in observations.problems()])))
