@@ -87,7 +87,7 @@ def observe(ranker: Ranker, measured: Sequence[MeasuredTask], expected: Expected
             begin += len(numbers)
     return Observations({name: np.concatenate(parts) for name, parts in tables.items()},
                         {name: np.concatenate(parts) for name, parts in rows.items()},
-                        *map(np.concatenate, (problem, logs, observed)))
+                        np.concatenate(problem), np.concatenate(logs), np.concatenate(observed))
 
 
 def spread_rows(seconds: Floats, count: int) -> Numbers:

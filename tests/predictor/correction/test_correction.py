@@ -149,7 +149,7 @@ def test_the_evidence_is_bounded_and_holds_the_fastest() -> None:
 
 def test_errors_are_those_of_the_whole_model_less_their_mean_in_each_problem() -> None:
     tasks = [measured(problem, ODD) for problem in PROBLEMS[14:16]]
-    observations = observe(ranker(), tasks, lambda task, numbers: numbers % 3 + float(len(task)))
+    observations = observe(ranker(), tasks, lambda task, numbers: np.asarray(numbers % 3 + 0.5))
     for rows in observations.problems():
         weights = np.exp(-observations.observed[rows])
         assert np.average(observations.errors[rows], weights=weights) == pytest.approx(0.0, abs=1e-12)

@@ -111,24 +111,6 @@ def _identity(source: Sentence) -> bytes:
     return source.codes[:-len(RATIO_NAMES)].tobytes()  # without the ratios, whose rates are redrawn
 
 
-def test_what_is_held_to_an_anchor_is_learned_already_where_the_translator_is_the_anchor() -> None:
-    tasks = measured_tasks(DATA, held_out=False)[:6]
-    vocabulary = vocabulary_of(tasks)
-    examples = make_examples(tasks, None, vocabulary, QUICK, [])
-    model = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=64, judge=16).eval()
-    generator = np.random.default_rng(0)
-    targets = TargetSentences.joined([example.tree.sample(generator, 2, 0.0) for example in examples])
-    about = [example.source for example in examples], targets
-    lists = [example.tree.landscape(generator, 12) for example in examples]
-
-    def loss(held: float) -> float:
-        return float(sentence_loss(model, *about, model, np.full(2 * len(examples), held), lists).detach())
-
-    assert loss(1.0) == pytest.approx(0.0, abs=1e-5)
-    assert 0.001 < loss(0.5) < loss(0.0) == pytest.approx(
-        float(sentence_loss(model, *about, landscapes=lists).detach()))
-
-
 class _Stop(Exception):
     pass
 
