@@ -1,8 +1,8 @@
 """CarriedOver: residual trees of each kernel, reduced to the part that carries over from problem to problem.
 
 Each problem is corrected by trees that were fitted to other problems. The correction is multiplied by the factor with
-which these choose the fastest configurations; it is 0 if the gain is not larger than its standard error. Evidence
-that does not carry over changes nothing.
+which these corrections leave the least squared errors; it is 0 if the gain is not larger than its standard error.
+Evidence that does not carry over changes nothing. The choices among a few probes would decide the same too noisily.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from .residual_trees import ResidualOptions, grow
 FACTORS = (0.5, 1.0)  # of the correction, or 0
 FOLDS = 5  # parts of the problems that are left out in turn
 LEAST_PROBLEMS = 8  # with which a correction of other problems is tried
-SOFTNESS = 0.03  # this much slower is chosen e times less often when factors are compared: one choice alone is noisy
-LEAST_GAIN = 1e-3  # in log time, below which a correction is not worth it
 OPTIONS = ResidualOptions()
 
 
@@ -78,28 +76,16 @@ def _scaled(forest: Forest, factor: float) -> Forest:
 
 
 def _best_factor(observations: Observations, others: Floats) -> float:
-    """The factor with which corrections by other problems lead to the fastest choices, or 0."""
-    best, most = 0.0, LEAST_GAIN
-    before = _chosen_slowness(observations, observations.expected)
-    for factor in FACTORS if len(before) >= LEAST_PROBLEMS else ():
-        gains = before - _chosen_slowness(observations, observations.expected + factor * others)
+    """The factor with which corrections by other problems surely reduce the squared errors most, or 0."""
+    best, most = 0.0, 0.0
+    errors, changes = observations.errors, observations.centred(others)
+    problems = np.unique(observations.problem)
+    for factor in FACTORS if len(problems) >= LEAST_PROBLEMS else ():
+        gains = observations.means(errors**2 - (errors - factor * changes)**2)[problems]
         sure = float(gains.mean() - gains.std(ddof=1) / np.sqrt(len(gains)))
         if sure > most:
             best, most = factor, sure
     return best
-
-
-def _chosen_slowness(observations: Observations, predicted: Floats) -> Floats:
-    """The observed slowness of what is chosen by the predicted slowness, (problem,).
-
-    It is the mean of the first choice's and of a soft choice's among the fastest.
-    """
-    chosen = []
-    for rows in observations.problems():
-        weights = np.exp((predicted[rows].min() - predicted[rows]) / SOFTNESS)
-        soft = weights @ observations.observed[rows] / weights.sum()
-        chosen.append((soft + observations.observed[rows][np.argmin(predicted[rows])]) / 2)
-    return np.array(chosen)
 
 
 def _share(observations: Observations, predicted: Floats) -> float:

@@ -48,9 +48,16 @@ class Observations:
 
         The best time of a problem, to which log times are relative, is not known, and a constant changes no order.
         """
-        errors, weights = self.observed - self.expected, self.weights
-        means = np.bincount(self.problem, weights * errors) / np.maximum(np.bincount(self.problem, weights), 1e-9)
-        return np.asarray(errors - means[self.problem])
+        return self.centred(self.observed - self.expected)
+
+    def centred(self, values: Floats) -> Floats:
+        """The values less their weighted mean in each problem, (row,)."""
+        return np.asarray(values - self.means(values)[self.problem])
+
+    def means(self, values: Floats) -> Floats:
+        """The weighted mean of the values of each problem, by its number."""
+        sums, weights = np.bincount(self.problem, self.weights * values), np.bincount(self.problem, self.weights)
+        return np.asarray(sums / np.where(weights > 0, weights, 1.0))
 
 
 def observe(ranker: Ranker, measured: Sequence[MeasuredTask], expected: Expected | None = None) -> Observations:
