@@ -163,9 +163,7 @@ def trees_judge(training: Sequence[MeasuredTask], rounds: int) -> Judge:
 
     def judge(measured: MeasuredTask) -> tuple[Sequence[Confidence], Floats] | None:
         for observed in observe_with(trees, [measured]):
-            known = model.knows(measured.device)
-            return ([*model.first.confidences(observed.signals[:1], known),
-                     *model.other.confidences(observed.signals[1:], known)], np.exp(-observed.regrets))
+            return model.confidences_of(observed.signals, measured.device), np.exp(-observed.regrets)
         return None
 
     return judge

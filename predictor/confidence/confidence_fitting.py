@@ -24,7 +24,7 @@ from seqtune.kernels.task import Floats, MeasuredTask, Task
 from ..say import Say, silent
 from ..trees.cost_trees import WORST, Trees, TreesOptions
 from ..trees.ranker import PROPOSALS
-from .confidence_model import ConfidenceModel, OrderedProposals, fit_regret, identity, signals_of
+from .confidence_model import ConfidenceModel, OrderedProposals, RegretModel, fit_regret, identity, signals_of
 
 FOLDS = 3  # parts of the problems
 LEAST_TASKS = 30  # below that, a 10 % quantile rests on two or three tasks
@@ -65,14 +65,17 @@ def fit_confidence(tasks: Sequence[MeasuredTask], options: TreesOptions | None =
 def model_of(known: Sequence[ObservedProposals], new: Sequence[ObservedProposals],
              devices: Iterable[str]) -> ConfidenceModel:
     """Fit the model to tasks of known devices and of machines that were left out."""
-    first = fit_regret(_pairs(known, slice(1)), _pairs(new, slice(1)))
-    others = _pairs(known, slice(1, None))  # none if only one configuration of each task was measured
-    other = fit_regret(others, _pairs(new, slice(1, None))) if others else first
+    first = _fitted(known, new, slice(1))
+    several = any(len(task.regrets) > 1 for task in known)  # not if only one configuration of each task was measured
+    other = _fitted(known, new, slice(1, None)) if several else first
     return ConfidenceModel(first=first, other=other, devices=tuple(sorted(devices)))
 
 
-def _pairs(tasks: Sequence[ObservedProposals], rows: slice) -> list[tuple[Floats, Floats]]:
-    return [(task.signals[rows], task.regrets[rows]) for task in tasks if len(task.regrets[rows])]
+def _fitted(known: Sequence[ObservedProposals], new: Sequence[ObservedProposals], rows: slice) -> RegretModel:
+    """The model of the proposals with these ranks."""
+    known, new = ([task for task in tasks if len(task.regrets[rows])] for tasks in (known, new))
+    pairs, new_pairs = ([(task.signals[rows], task.regrets[rows]) for task in tasks] for tasks in (known, new))
+    return fit_regret(pairs, new_pairs, [identity(task.task.device) for task in known])
 
 
 Part = Callable[[MeasuredTask], bool]  # whether a task is left out of the fitting
@@ -124,7 +127,7 @@ def observe_proposed(propose: Callable[[Task, int], NumberedProposals],
         proposals = propose(narrowed.task, PROPOSALS)
         if not np.isnan(proposals.slowness).any():
             observed.append(_observed(measured, narrowed, proposals.numbers,
-                                      signals_of(proposals.slowness, proposals.members)))
+                                      signals_of(proposals.slowness, proposals.members, proposals.log_probabilities)))
     return observed
 
 

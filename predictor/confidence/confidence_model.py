@@ -1,11 +1,13 @@
 """Confidence model: estimates which share of the best speed each proposal reaches, with an interval.
 
 The log regret of a proposal, log(time / best time), is modelled as an expected regret times a random factor. The
-expected regret grows with three signals that are known before measuring: the predicted slowness, the regret that the
-members of the ensemble see, and how far the members disagree. Its coefficients are not negative, since with few
-problems anything more flexible follows chance. The factors are those observed on problems that the trees were not
-fitted to. Their quantiles give conformal intervals: one split for devices of the training data, one for new machines,
-from machines that were left out (Lei et al., "Distribution-Free Predictive Inference for Regression", 2018).
+expected regret grows with four signals that are known before measuring: the predicted slowness, the regret that the
+members of the ensemble see, how far the members disagree, and how much the beam search prefers another proposal. It is
+larger on devices of the training data where more is usually lost, such as those with noisy times. Its coefficients are
+not negative, since with few problems anything more flexible follows chance. The random factors are those observed on
+problems that the trees were not fitted to. Their quantiles give conformal intervals: one split for devices of the
+training data, one for new machines, from machines that were left out (Lei et al., "Distribution-Free Predictive
+Inference for Regression", 2018).
 """
 
 from __future__ import annotations
@@ -21,15 +23,21 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.task import Floats, Task
 
 from ..candidate import Confidence
+from ..trees.ranker import TAU
 
-SIGNALS = ("slowness", "regret among members", "disagreement")
+SIGNALS = ("slowness", "regret among members", "disagreement", "doubt")  # older checkpoints lack the last one
+MOST_DOUBT = 10.0  # nats; beyond that the beam search itself is hardly calibrated
+CREDIBILITY = 30.0  # typical tasks that a device needs before its own regret counts more than the average one
 LEVELS = 101  # quantiles of the factor: 0 %, 1 %, ..., 100 %
 LOW, HIGH = 0.1, 0.9  # quantiles of the share: the interval holds 80 %, and 90 % are above its lower end
 LEAST_REGRET = 1e-3  # of the model: a tenth of the noise of a time, so that factors stay finite
 LARGEST_FACTOR = 1e4
+ROUNDS = 4  # in which scales and coefficients are fitted in turns; they change by less than 1 % after that
 LONGEST_IDENTITY = 1000  # characters
+MOST_DEVICES = 100_000
 
 _Number = Annotated[float, Field(ge=0, le=LARGEST_FACTOR, allow_inf_nan=False)]
+_Identity = Annotated[str, Field(max_length=LONGEST_IDENTITY)]
 
 
 class OrderedProposals(Protocol):
@@ -50,6 +58,11 @@ class OrderedProposals(Protocol):
         """The same as each member of the ensemble predicts it, (proposal, member)."""
         ...
 
+    @property
+    def log_probabilities(self) -> Floats:
+        """Those of the beam search less slowness / TAU, up to a constant, (proposal,)."""
+        ...
+
 
 class RegretModel(BaseModel):
     """The expected log regret as a sum over signals, and quantiles of the observed regret over the expected one."""
@@ -57,9 +70,11 @@ class RegretModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     constant: _Number
-    weights: tuple[_Number, ...] = Field(min_length=len(SIGNALS), max_length=len(SIGNALS))
+    weights: tuple[_Number, ...] = Field(min_length=len(SIGNALS) - 1, max_length=len(SIGNALS))
     known: tuple[_Number, ...] = Field(min_length=LEVELS, max_length=LEVELS)  # on devices of the training data
     new: tuple[_Number, ...] = Field(min_length=LEVELS, max_length=LEVELS)  # on machines that it does not hold
+    usual_doubt: _Number = 0.0  # counts where nothing was searched
+    scales: dict[_Identity, _Number] = Field(default={}, max_length=MOST_DEVICES)  # of the regret, by `identity`
 
     @model_validator(mode="after")
     def _ascending(self) -> RegretModel:
@@ -67,15 +82,16 @@ class RegretModel(BaseModel):
             raise ValueError("quantiles must not decrease")
         return self
 
-    def expected(self, signals: Floats) -> Floats:
-        """The expected log regret for signals (proposal, signal): (proposal,)."""
-        regret: Floats = self.constant + signals @ np.array(self.weights)
-        return np.maximum(regret, LEAST_REGRET)
+    def expected(self, signals: Floats, device: str = "") -> Floats:
+        """The expected log regret for signals (proposal, signal) on a device, given by its `identity`: (proposal,)."""
+        complete = np.where(np.isnan(signals), self.usual_doubt, signals)  # only a doubt can be unknown
+        regret: Floats = self.constant + complete[:, :len(self.weights)] @ np.array(self.weights)
+        return np.maximum(self.scales.get(device, 1.0) * regret, LEAST_REGRET)
 
-    def confidences(self, signals: Floats, is_known: bool) -> list[Confidence]:
-        """The confidence of each proposal."""
+    def confidences(self, signals: Floats, is_known: bool, device: str = "") -> list[Confidence]:
+        """The confidence of each proposal on a device, given by its `identity`."""
         factors = np.array(self.known if is_known else self.new)
-        shares = np.exp(-np.outer(self.expected(signals), factors))  # (proposal, level), descending
+        shares = np.exp(-np.outer(self.expected(signals, device), factors))  # (proposal, level), descending
         means = (shares[:, 1:] + shares[:, :-1]).mean(axis=1) / 2  # the integral over the quantiles
         ends = [round((1 - level) * (LEVELS - 1)) for level in (LOW, HIGH)]
         return [Confidence(mean, low, high) for mean, (low, high)
@@ -89,7 +105,7 @@ class ConfidenceModel(BaseModel):
 
     first: RegretModel
     other: RegretModel
-    devices: tuple[Annotated[str, Field(max_length=LONGEST_IDENTITY)], ...] = Field(max_length=100_000)  # `identity`
+    devices: tuple[_Identity, ...] = Field(max_length=MOST_DEVICES)  # `identity`
 
     def knows(self, device: Device) -> bool:
         """Return whether the training data hold measurements of the device."""
@@ -104,9 +120,13 @@ class ConfidenceModel(BaseModel):
         """The confidence of each of the ordered proposals; None if the slowness of one is unknown (NaN)."""
         if not len(proposals.slowness) or np.isnan(proposals.slowness).any():
             return None
-        signals = signals_of(proposals.slowness, proposals.members)
-        known = self.knows(proposals.task.device)
-        return [*self.first.confidences(signals[:1], known), *self.other.confidences(signals[1:], known)]
+        signals = signals_of(proposals.slowness, proposals.members, proposals.log_probabilities)
+        return self.confidences_of(signals, proposals.task.device)
+
+    def confidences_of(self, signals: Floats, device: Device) -> list[Confidence]:
+        """The confidence of each of the ordered proposals from their signals (proposal, signal)."""
+        known, name = self.knows(device), identity(device)
+        return [*self.first.confidences(signals[:1], known, name), *self.other.confidences(signals[1:], known, name)]
 
 
 def identity(device: Device) -> str:
@@ -114,33 +134,56 @@ def identity(device: Device) -> str:
     return f"{device.key} {device.fingerprint}"[:LONGEST_IDENTITY]
 
 
-def signals_of(slowness: Floats, members: Floats | None) -> Floats:
+def signals_of(slowness: Floats, members: Floats | None, log_probabilities: Floats | None = None) -> Floats:
     """The signals (proposal, signal) of proposals from their expected log slowness and what each member predicts.
 
-    Shapes: `slowness` (proposal,), `members` (proposal, member). Without members the ensemble counts as agreeing.
+    Shapes: `slowness` (proposal,), `members` (proposal, member), `log_probabilities` (proposal,), as those of ordered
+    proposals. Without members the ensemble counts as agreeing; without log-probabilities the doubt is NaN.
     """
     predicted = slowness[:, None] if members is None else slowness[:, None] + members - members.mean(
         axis=1, keepdims=True)
     regret = (predicted - predicted.min(axis=0)).mean(axis=1)
-    return np.column_stack([np.maximum(slowness, 0.0), regret, predicted.std(axis=1)])
+    doubt = np.full(len(slowness), np.nan)
+    if log_probabilities is not None:
+        searched = log_probabilities + slowness / TAU  # as before the slowness counted, up to a constant
+        doubt = np.minimum(searched.max() - searched, MOST_DOUBT)
+    return np.column_stack([np.maximum(slowness, 0.0), regret, predicted.std(axis=1), doubt])
 
 
 def fit_regret(known: Sequence[tuple[Floats, Floats]], new: Sequence[tuple[Floats, Floats]],
-               ridge: float = 0.02) -> RegretModel:
+               devices: Sequence[str] | None = None, ridge: float = 0.02) -> RegretModel:
     """Fit a model to pairs of signals (proposal, signal) and log regrets (proposal,), one pair for each task.
 
     Every task counts the same. The coefficients come from `known`; `new` holds tasks of machines that the trees had not
-    seen, and may be empty: then they count as `known`. `ridge` is relative to the signals' mean squares.
+    seen, and may be empty: then they count as `known`. `devices` holds the identity of each known task's device. A
+    device's scale is its total regret over the expected one, both increased by that of CREDIBILITY average tasks (as
+    in Buehlmann, "Experience rating and credibility", 1967). `ridge` is relative to the signals' mean squares.
     """
-    signals, regrets = (np.concatenate(column) for column in zip(*known, strict=True))
+    names = [""] * len(known) if devices is None else list(devices)
+    doubts = np.concatenate([signals[:, -1] for signals, _ in known])
+    usual = float(np.nanmean(doubts)) if not np.isnan(doubts).all() else 0.0
+    columns = np.concatenate([np.column_stack([np.ones(len(signals)), np.where(np.isnan(signals), usual, signals)])
+                              for signals, _ in known])
+    regrets = np.concatenate([regret for _, regret in known])
     weights = np.concatenate([np.full(len(regret), 1 / len(regret)) for _, regret in known])
-    columns = np.column_stack([np.ones(len(signals)), signals])
-    gram = (columns * weights[:, None]).T @ columns
-    gram[np.arange(1, len(gram)), np.arange(1, len(gram))] *= 1 + ridge
-    coefficients = _nonnegative(gram, (columns * weights[:, None]).T @ regrets)
+    rows = np.repeat(names, [len(regret) for _, regret in known])
+    trusted = CREDIBILITY * float((weights * regrets).sum()) / len(known)
+    scales: dict[str, float] = {}
+    for _ in range(ROUNDS):
+        scale = np.array([scales.get(name, 1.0) for name in rows.tolist()])
+        gram = (columns * (weights * scale)[:, None]).T @ columns  # least squares, where a scale is also a variance
+        gram[np.arange(1, len(gram)), np.arange(1, len(gram))] *= 1 + ridge
+        coefficients = _nonnegative(gram, (columns * weights[:, None]).T @ regrets)
+        if devices is None or not trusted:
+            break
+        expected = columns @ coefficients
+        scales = {name: min((float((weights * regrets)[rows == name].sum()) + trusted)
+                            / (float((weights * expected)[rows == name].sum()) + trusted), LARGEST_FACTOR)
+                  for name in sorted(set(names))}
     model = RegretModel(constant=float(coefficients[0]), weights=tuple(coefficients[1:].tolist()),
-                        known=(1.0,) * LEVELS, new=(1.0,) * LEVELS)
-    return model.model_copy(update={"known": _factors(model, known), "new": _factors(model, new or known)})
+                        known=(1.0,) * LEVELS, new=(1.0,) * LEVELS, usual_doubt=usual, scales=scales)
+    factors = _factors(model, known, names)
+    return model.model_copy(update={"known": factors, "new": _factors(model, new, [""] * len(new)) if new else factors})
 
 
 def _nonnegative(gram: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -154,9 +197,10 @@ def _nonnegative(gram: NDArray[np.float64], right: NDArray[np.float64]) -> NDArr
     return solution
 
 
-def _factors(model: RegretModel, tasks: Sequence[tuple[Floats, Floats]]) -> tuple[float, ...]:
+def _factors(model: RegretModel, tasks: Sequence[tuple[Floats, Floats]], devices: Sequence[str]) -> tuple[float, ...]:
     """The conformal quantiles of observed over expected regret; with n tasks, level a is that of rank a * (n + 1)."""
-    factors = np.concatenate([np.maximum(regret, 0.0) / model.expected(signals) for signals, regret in tasks])
+    factors = np.concatenate([np.maximum(regret, 0.0) / model.expected(signals, device)
+                              for (signals, regret), device in zip(tasks, devices, strict=True)])
     weights = np.concatenate([np.full(len(regret), 1 / len(regret)) for _, regret in tasks])
     order = np.argsort(factors)
     reached = np.cumsum(weights[order]) / (len(tasks) + 1)

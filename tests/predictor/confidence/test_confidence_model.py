@@ -12,7 +12,9 @@ import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError
-from seqtune.kernels.task import Floats
+from seqtune.kernels.kernel import Kernel, Parameter
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import Floats, Task
 from seqtune.predictor.confidence import confidence_fitting
 from seqtune.predictor.confidence.confidence_fitting import fit_confidence, observe_with
 from seqtune.predictor.confidence.confidence_model import ConfidenceModel, RegretModel, fit_regret, identity, signals_of
@@ -20,9 +22,11 @@ from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.proposing import Proposals
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from tests.support import untrained
-from tests.support.synthetic import data, registered
+from tests.support.synthetic import WIDE, data, registered
 
 OPTIONS = TreesOptions(rounds=15, models=2, threads=1)
+KERNEL = Kernel("toy.plain", "gemm", ("fake",), (Parameter("tile", (1, 2, 4)),), (), ())
+TASK = Task.of(Problem.make("gemm", m=8, n=8, k=8), WIDE, (KERNEL,))
 Pairs = list[tuple[Floats, Floats]]
 
 
@@ -59,8 +63,8 @@ def test_intervals_hold_eight_of_ten_shares_and_the_expected_share_is_the_mean()
 def test_a_larger_signal_never_raises_the_expected_share() -> None:
     model = fit_regret(drawn(100, 3), [])
     assert model.known == model.new
-    signals = np.abs(np.random.default_rng(4).normal(size=(20, 3)))
-    for column in range(3):
+    signals = np.abs(np.random.default_rng(4).normal(size=(20, 4)))
+    for column in range(4):
         larger = signals.copy()
         larger[:, column] += 0.1
         for before, after in zip(model.confidences(signals, True), model.confidences(larger, True), strict=True):
@@ -71,9 +75,37 @@ def test_members_that_prefer_another_proposal_are_a_regret() -> None:
     slowness = np.array([0.10, 0.10])
     members = np.array([[0.05, 0.15], [0.15, 0.05]])
     agreed, split = signals_of(slowness, None), signals_of(slowness, members)
-    assert agreed[:, 1:].tolist() == [[0, 0], [0, 0]]
+    assert agreed[:, 1:3].tolist() == [[0, 0], [0, 0]]
     assert split[:, 1] == pytest.approx([0.05, 0.05])
     assert split[:, 2] == pytest.approx([0.05, 0.05])
+
+
+def test_the_doubt_is_how_much_the_beam_search_prefers_another_proposal() -> None:
+    searched, slowness = np.log([0.5, 0.2, 0.1]), np.array([0.2, 0.1, 0.0])
+    ordered = Proposals(TASK, np.arange(3), searched, slowness).ordered()
+    doubt = signals_of(ordered.slowness, ordered.members, ordered.log_probabilities)[:, 3]
+    assert ordered.numbers.tolist() == [2, 1, 0]
+    assert doubt == pytest.approx(np.log([5, 2.5, 1]))
+    assert np.isnan(signals_of(slowness, None)[:, 3]).all()
+
+
+def test_an_unknown_doubt_counts_as_the_usual_one() -> None:
+    signals = np.column_stack([np.zeros((200, 3)), np.random.default_rng(0).uniform(0, 2, 200)])
+    model = fit_regret([(row[None], 0.1 * row[3:]) for row in signals], [])
+    unknown, usual = (np.array([[0, 0, 0, doubt]]) for doubt in (np.nan, model.usual_doubt))
+    assert model.usual_doubt == pytest.approx(signals[:, 3].mean())
+    assert model.expected(unknown) == model.expected(usual)
+    assert model.expected(unknown) == pytest.approx(0.1 * model.usual_doubt, rel=0.1)
+
+
+def test_a_device_where_more_is_lost_is_expected_to_lose_more_but_not_all_that_few_tasks_show() -> None:
+    pairs = drawn(300, 8) + drawn(300, 9, factor=3.0) + drawn(5, 9, factor=3.0)
+    model = fit_regret(pairs, drawn(100, 1), ["quiet"] * 300 + ["noisy"] * 300 + ["seldom"] * 5)
+    assert model.scales["noisy"] / model.scales["quiet"] == pytest.approx(3.0, rel=0.3)
+    assert 1.0 < model.scales["seldom"] < 0.8 * model.scales["noisy"]
+    signals = drawn(1, 10)[0][0]
+    shares = {name: model.confidences(signals, True, name)[0].share for name in ("quiet", "elsewhere", "noisy")}
+    assert shares["quiet"] > shares["elsewhere"] > shares["noisy"]
 
 
 @pytest.mark.usefixtures("fake_kernel")
@@ -135,12 +167,22 @@ def test_a_checkpoint_keeps_its_confidence_and_older_ones_have_none(tmp_path: Pa
     assert saved.estimator == model_of("a device")
     content = json.loads((tmp_path / "sure" / "seqtune.json").read_text())
     for damage in ({"known": content["confidence"]["first"]["known"][::-1]}, {"weights": [1.0]}, {"constant": -1.0},
-                   {"new": [1e9] * 101}, {"constant": "x"}):
+                   {"new": [1e9] * 101}, {"constant": "x"}, {"usual_doubt": -1.0}, {"scales": {"a device": 1e9}},
+                   {"scales": {"x" * 2000: 1.0}}):
         bad = json.loads(json.dumps(content))
         bad["confidence"]["first"].update(damage)
         (tmp_path / "sure" / "seqtune.json").write_text(json.dumps(bad))
         with pytest.raises(CheckpointError):
             Checkpoint.load(tmp_path / "sure")
+    older = content["confidence"]
+    for model in (older["first"], older["other"]):
+        model["weights"] = model["weights"][:3]
+        del model["usual_doubt"], model["scales"]
+    (tmp_path / "sure" / "seqtune.json").write_text(json.dumps(content))
+    estimator = Checkpoint.load(tmp_path / "sure").estimator
+    assert isinstance(estimator, ConfidenceModel), "checkpoints from before the doubt and the scales are read"
+    assert estimator.first.expected(np.full((1, 4), 0.5)) == pytest.approx(
+        older["first"]["constant"] + 0.5 * sum(older["first"]["weights"]))
     del content["confidence"]
     (tmp_path / "sure" / "seqtune.json").write_text(json.dumps(content))
     assert Checkpoint.load(tmp_path / "sure").estimator is None
