@@ -60,7 +60,7 @@ class OrderedProposals(Protocol):
 
     @property
     def log_probabilities(self) -> Floats:
-        """Those of the beam search less slowness / TAU, up to a constant, (proposal,)."""
+        """The log-probabilities of the beam search less slowness / TAU, up to a constant, (proposal,)."""
         ...
 
 
