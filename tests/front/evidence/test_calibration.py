@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqtune.calibration import CalibrationProgress, calibrate
+from seqtune.calibration import Calibrated, CalibrationProgress, calibrate
 from seqtune.data.device_times import device_times, own_times
 from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
@@ -199,3 +199,9 @@ def test_records_of_another_machine_toolchain_or_version_are_no_evidence(journal
     assert np.flatnonzero(measured.known).tolist() == [3, 4]
     (trials,) = device_times(journal, MIDDLE, 5, verified=False)
     assert np.flatnonzero(trials.known).tolist() == [3]
+
+
+def test_a_calibration_of_which_nothing_ran_claims_no_share(tmp_path: Path) -> None:
+    text = Calibrated(MIDDLE, tmp_path / "probes.sqlite", 5, 0, 0, 1.0, 1.0).conclusion()
+    assert "none ran" in text
+    assert "1.000" not in text
