@@ -29,19 +29,20 @@ class ResidualOptions:
     depth: int = 3
     least_weight: float = 5.0  # minimum weight of a leaf
     subsample: float = 0.8  # share of the rows that a tree is fitted to
-    columns: float = 0.6  # share of the features that a tree may use
+    columns: float = 0.6  # share of the features with several values that a tree may use
 
 
 def grow(rows: NDArray[np.float32], target: Floats, weights: Floats, options: ResidualOptions, seed: int) -> Forest:
     """Boost trees on `rows` (row, feature) for `target` (row,) with `weights` (row,). The seed decides all draws."""
     thresholds, codes = _binned(rows)
     generator = np.random.default_rng(seed)
-    count, width = codes.shape
-    fitted = np.zeros(count)
+    varied = np.flatnonzero([len(values) for values in thresholds])
+    share = max(1, round(options.columns * len(varied)))
+    fitted = np.zeros(len(rows))
     trees = []
     for _ in range(options.rounds):
-        drawn = weights * (generator.random(count) < options.subsample)
-        columns = np.sort(generator.permutation(width)[:max(1, round(options.columns * width))])
+        drawn = weights * (generator.random(len(rows)) < options.subsample)
+        columns = np.sort(generator.permutation(varied)[:share])
         tree = _Tree(options, columns, thresholds)
         fitted += tree.fit(codes, target - fitted, drawn)
         trees.append(tree)
@@ -79,7 +80,7 @@ class _Tree:
         node = np.zeros(len(codes), np.int64)
         flat = codes[:, self._columns] + np.arange(len(self._columns)) * BINS
         begin = 0
-        for _ in range(self.options.depth):
+        for _ in range(self.options.depth if len(self._columns) else 0):
             end = len(self.value)
             rows = np.flatnonzero(node >= begin)
             for number, (gain, column, code) in enumerate(self._splits(flat[rows], node[rows] - begin, end - begin,
