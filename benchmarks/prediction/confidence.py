@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.task import Floats, MeasuredTask
     from seqtune.predictor.candidate import Confidence
 
-Judge = Callable[["MeasuredTask"], "tuple[Sequence[Confidence], Floats] | None"]
+Judge = Callable[["MeasuredTask"], "tuple[Sequence[Confidence], Floats, bool | None] | None"]
 
 BINS = 10  # of equal numbers of proposals, for the calibration error
 COVERAGE = 0.8  # share of the problems that is answered
@@ -53,12 +53,25 @@ def judged_rows(group: str, tasks: Sequence[MeasuredTask], judge: Judge) -> list
         answer = judge(measured)
         if answer is None:
             continue
-        confidences, shares = answer
+        confidences, shares, once = answer
         proposals = [[confidence.share, confidence.low, confidence.high, share] for confidence, share
                      in zip(confidences[:PROPOSALS], shares[:PROPOSALS].tolist(), strict=True)]
         rows.append({"group": group, "device": measured.device.name, "problem": measured.problem.brief(),
-                     "proposals": proposals})
+                     "proposals": proposals, "once": once})
     return rows
+
+
+def timed_once(rows: Sequence[Row]) -> str:
+    """Say how much of the regret is that of first proposals that were timed once, alone; empty if it is not known."""
+    sentences: list[str] = []
+    for group, title in GROUPS.items():
+        part = [row for row in rows if row["group"] == group and row.get("once") is not None]
+        regrets = np.array([1 - row["proposals"][0][3] for row in part])
+        once = np.array([row["once"] for row in part], bool)
+        if regrets.sum():
+            sentences.append(f"On {title}, the first proposals of {once.sum()} of {len(part)} problems were timed only "
+                             f"once, alone; they have {regrets[once].sum() / regrets.sum():.0%} of the regret.")
+    return " ".join(sentences)
 
 
 def calibration_error(expected: Floats, observed: Floats, bins: int = BINS) -> float:
@@ -145,7 +158,8 @@ def page(results: Results) -> Page:
         f"from {figures[group]['regret']:.3f} to {figures[group]['covered_regret']:.3f}."
         for group in GROUPS if group in figures)
     return Page("confidence", "How sure it is", claim, "python -m benchmarks.confidence --new FILE --out docs",
-                table(results["rows"]), evaluated(results, f"proposals of {results['method']}"), READING, CAVEATS,
+                table(results["rows"]), evaluated(results, f"proposals of {results['method']}"), READING,
+                (*CAVEATS, *filter(None, [timed_once(results["rows"])])),
                 "Measured by expected share, and regret by coverage")
 
 
@@ -161,9 +175,9 @@ def trees_judge(training: Sequence[MeasuredTask], rounds: int) -> Judge:
     _say("trees of all training problems")
     trees = Trees(training, options)
 
-    def judge(measured: MeasuredTask) -> tuple[Sequence[Confidence], Floats] | None:
+    def judge(measured: MeasuredTask) -> tuple[Sequence[Confidence], Floats, bool | None] | None:
         for observed in observe_with(trees, [measured]):
-            return model.confidences_of(observed.signals, measured.device), np.exp(-observed.regrets)
+            return model.confidences_of(observed.signals, measured.device), np.exp(-observed.regrets), None
         return None
 
     return judge
@@ -179,7 +193,7 @@ def checkpoint_judge(name: str) -> Judge:
         raise MisuseError(f"the checkpoint {name} does not estimate its confidence: train it again")
     proposer, estimator = checkpoint.proposer(), checkpoint.estimator
 
-    def judge(measured: MeasuredTask) -> tuple[Sequence[Confidence], Floats] | None:
+    def judge(measured: MeasuredTask) -> tuple[Sequence[Confidence], Floats, bool | None] | None:
         narrowed = measured.measured_only()
         proposals = proposer.proposals(narrowed.task, PROPOSALS)
         confidences = estimator.confidences(proposals)
@@ -187,7 +201,8 @@ def checkpoint_judge(name: str) -> Judge:
             return None
         default = measured.time(measured.task.default)
         seconds: NDArray[np.float64] = counted(narrowed.seconds[proposals.numbers], default, narrowed.seconds)
-        return confidences, narrowed.best / seconds
+        once = narrowed.builds is None or bool(np.isnan(narrowed.builds[:, proposals.numbers[0]]).all())
+        return confidences, narrowed.best / seconds, once
 
     return judge
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.prediction.confidence import by_group, calibration_error, covered_regret, page
+from benchmarks.prediction.confidence import by_group, calibration_error, covered_regret, page, timed_once
 
 
 def test_the_calibration_error_is_the_mean_difference_within_bins() -> None:
@@ -35,3 +35,12 @@ def test_the_page_tells_errors_and_regrets_of_both_groups() -> None:
     written = page({"date": "2026-01-01", "method": "toys", "rows": rows})
     assert "a machine that was left out" in written.claim
     assert written.tables.count("\n") == 5
+
+
+def test_the_page_says_how_much_regret_rests_on_a_single_trial() -> None:
+    rows = [{"group": "held out", "device": "toy:0", "problem": str(number), "once": number < 2,
+             "proposals": [[0.9, 0.8, 1.0, 0.7 if number < 2 else 0.9]]} for number in range(4)]
+    said = "the first proposals of 2 of 4 problems were timed only once, alone; they have 75% of the regret."
+    assert said in timed_once(rows)
+    assert said in page({"date": "2026-01-01", "method": "toys", "rows": rows}).caveats[-1]
+    assert timed_once([{**row, "once": None} for row in rows]) == ""
