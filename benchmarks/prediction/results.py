@@ -50,8 +50,8 @@ is the first proposal without any measurement; 3 and 5 are the best of 3 and of 
 All methods were trained on the same data and are compared on the same held-out problems:
 
 - `seqtune` is the shipped checkpoint (bold, whether it is the best or not): the transformer's beam, ordered by the
-  checkpoint's own boosted trees;
-- `transformer`: its beam alone, in the order of its probabilities;
+  mean of its judge and the checkpoint's own boosted trees;
+- `transformer`: its beam and its judge alone;
 - `trees`: the checkpoint's boosted trees alone, which rank every valid configuration;
 - `nearest`: the best configurations of the most similar training problem;
 - `fixed`: the configurations that are best for the device's training problems on average;
