@@ -19,7 +19,7 @@ from .observations import Observations
 from .residual_trees import ResidualOptions, grow
 
 FACTORS = (0.5, 1.0)  # of the correction, or 0
-FOLDS = 5  # parts of the problems that are left out in turn
+FOLDS = 4  # parts of the problems that are left out in turn
 LEAST_PROBLEMS = 8  # with which a correction of other problems is tried
 OPTIONS = ResidualOptions()
 

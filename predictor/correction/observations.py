@@ -15,7 +15,7 @@ from ..trees.cost_trees import WORST
 from ..trees.ranker import Ranker, feature_rows
 
 MAX_ROWS = 800  # measurements that are fitted, so that a fit takes a fraction of a second
-LEAST_ROWS = 16  # of one problem that are kept where there are many problems
+LEAST_ROWS = 20  # of one problem that are kept where there are many problems
 
 Expected = Callable[[Task, Numbers], Floats]  # log(time / best) of configurations that a model predicts
 
