@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -124,7 +125,9 @@ def _mapping(jobs: int, run: partial[list[BulkAnswer]]) -> Iterator[partial[Iter
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
-    with one_thread_each(), ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+    # Ctrl-C reaches every process: only this one answers it
+    with one_thread_each(), ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), signal.signal,
+                                                (signal.SIGINT, signal.SIG_IGN)) as pool:
         try:
             yield partial(pool.map, run)
         except BrokenProcessPool:

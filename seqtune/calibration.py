@@ -62,12 +62,12 @@ class Calibrated:
     probes: int  # measured by this run
     measurements: int  # of this device, that the correction rests on
     problems: int
-    before: float
-    after: float
+    before: float | None  # a share; None if no probe ran
+    after: float | None
 
     def conclusion(self) -> str:
         """Some lines about the gain."""
-        if not self.measurements:
+        if self.before is None or self.after is None:
             return f"{self.probes} probes on {self.device.name}, of which none ran; nothing corrects its predictions"
         return (f"{self.probes} probes on {self.device.name}; {self.measurements} measurements of {self.problems} "
                 f"problems now correct its predictions\nfirst proposals reach {self.before:.3f} of the best measured "

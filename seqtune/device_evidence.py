@@ -77,17 +77,17 @@ def device_evidence(model: object, device: Device, journal: str | Path | None,
     if not isinstance(model, Correctable) or model.ranker is None or not (path.is_file() and path.stat().st_size):
         return None
     key = (str(path), _stamp(path), device, id(model.ranker), verified)
-    evidence = _known.get(key)
-    if evidence is None and key not in _known:
-        try:
-            evidence = _read(model, model.ranker, device, path, verified)
-        except SeqtuneError as error:
-            if journal is not None:
-                raise
-            warned(f"the proposals are not corrected by earlier measurements: {error}")
-            evidence = None
-        _known.clear()
-        _known[key] = evidence
+    with suppress(KeyError):  # read once: other threads replace it
+        return _known[key]
+    try:
+        evidence = _read(model, model.ranker, device, path, verified)
+    except SeqtuneError as error:
+        if journal is not None:
+            raise
+        warned(f"the proposals are not corrected by earlier measurements: {error}")
+        evidence = None
+    _known.clear()
+    _known[key] = evidence
     return evidence
 
 
@@ -178,5 +178,5 @@ def _keep(name: str, arrays: dict[str, NDArray[Any]], measurements: int) -> None
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / f"{name}.safetensors") as scratch:
             scratch.write_bytes(save({**arrays, MEASUREMENTS: np.array([measurements])}))
-        for old in sorted(folder.iterdir(), key=lambda file: -file.stat().st_mtime)[KEPT_FILES:]:
+        for old in sorted(folder.glob("[!.]*"), key=lambda file: -file.stat().st_mtime)[KEPT_FILES:]:
             old.unlink()

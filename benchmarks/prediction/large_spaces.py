@@ -28,6 +28,7 @@ from benchmarks.common.contest import geometric_mean
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
 from benchmarks.common.program import OneLineParser, positive, run_program
 from benchmarks.common.report import Row, markdown, processor
+from benchmarks.common.stored_options import check_options
 from benchmarks.prediction.large_landscapes import LargeSpaces, defined, own_gemm, recorded_gemm
 from seqtune.kernels.files import read_bounded, write_whole
 
@@ -41,6 +42,7 @@ Estimates = NDArray[np.floating]  # (configuration,) log(time / best time), up t
 LARGEST_FILE = 1_000_000  # bytes of stored rows
 REPEATS = 3  # of a beam, whose least time counts; a ranking of everything takes long and runs once
 MEASURED = 5
+OPTIONS = ("problems", "judged", "epochs", "rounds", "width")  # that the finished work depends on
 WAYS = {
     "beam 16": "the translator's beam of 16, in its own order",
     "beam 32": "the same with 32",
@@ -256,10 +258,12 @@ def main() -> None:
     rows: list[Row] = []
     for name, make in chosen.items():
         folder, stored = given.work / name, given.work / f"{name}.json"
+        if given.only in (None, name):
+            check_options(given.work / f"{name} options.json", {
+                option: getattr(given, option) for option in OPTIONS}, folder)
         if given.only in (None, name) and not stored.exists():
             spaces = make()
             if not folder.exists():
-                given.work.mkdir(parents=True, exist_ok=True)
                 train(spaces, given.epochs, given.rounds, given.width).save(folder)
             if not given.prepare:
                 write_whole(stored, json.dumps(judge_spaces(spaces, Checkpoint.load(folder))))

@@ -37,6 +37,11 @@ class LeftOut:
     own: Dataset  # rows of the left-out devices; the judged problems are held out
     old: Dataset  # rows of the other devices, held-out ones included
 
+    def digest(self) -> str:
+        """A checksum of the measurements in `without`, in any order."""
+        measured = self.without.rows[["device", "problem", "kernel", "configuration", "seconds"]]
+        return f"{int(pd.util.hash_pandas_object(measured, index=False).to_numpy().sum()):x}"
+
     def with_few(self, count: int, seed: int) -> Dataset:
         """The rows of `own` with only `count` training problems, drawn with the seed, and all judged ones.
 

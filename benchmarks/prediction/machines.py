@@ -22,6 +22,7 @@ import numpy as np
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
 from benchmarks.common.program import OneLineParser, positive, run_program
 from benchmarks.common.report import markdown, today
+from benchmarks.common.stored_options import check_options
 from benchmarks.prediction.calibrated import PROBES, calibrated
 from benchmarks.prediction.left_out import LeftOut, groups, left_out
 from seqtune.data.formats.dataset_file import read_dataset
@@ -125,11 +126,12 @@ def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict
     if given.checkpoint is not None:
         return Checkpoint.load(given.checkpoint), {"checkpoint": Path(given.checkpoint).name}
     folder = given.work / f"without {split.name}".replace(":", "-").replace(" ", "-")
+    check_options(given.work / f"{folder.name}.json", {
+        "seed": given.seed, "epochs": given.epochs, "extra": given.extra, "data": split.digest()}, folder)
     if folder.exists():
         return Checkpoint.load(folder), {"checkpoint": folder.name}
     options = TrainingOptions(epochs=given.epochs, extra=given.extra, seed=given.seed, threads=given.threads,
                               state=given.work / f"{folder.name}-training")
-    given.work.mkdir(parents=True, exist_ok=True)
     checkpoint, report = train(split.without, options, _progress)
     if report["interrupted"]:
         raise SeqtuneError("the training was interrupted; run the command again to resume")

@@ -19,7 +19,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.common.page import Page, Results, add_out, check_ready, measured_on, publish
@@ -27,6 +27,7 @@ from benchmarks.common.peer_search import LIVE_STRATEGIES
 from benchmarks.common.peers import PREFIX, check_installed
 from benchmarks.common.program import OneLineParser, positive, run_program
 from benchmarks.common.report import Row, machine, markdown
+from benchmarks.common.stored_options import check_options
 from benchmarks.search.comparison import Comparison
 from benchmarks.search.drawn_problems import drawn
 from benchmarks.search.live_scores import KINDS, TIMES, budgets, geometric, lead, leads_of, log_shares
@@ -36,6 +37,8 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
+from seqtune.predictor.checkpoint_folder import digests, find
+from seqtune.predictor.model import answers_for
 from seqtune.proposals import seeds_for, slowness_for
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import DEFAULTS
@@ -187,6 +190,11 @@ def main() -> None:
     run(parser.parse_args())
 
 
+def checkpoints(devices: Iterable[Device]) -> dict[str, dict[str, str]]:
+    """The checksums of the files of the checkpoints that answer for devices, by name."""
+    return {name: digests(find(name)) for name in sorted({answers_for(device.backend) for device in devices})}
+
+
 def run(given: argparse.Namespace) -> None:
     """Compare the strategies and write the results."""
     check_ready(given.out)
@@ -198,6 +206,7 @@ def run(given: argparse.Namespace) -> None:
     with contextlib.ExitStack() as stack:
         folder = given.work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
+        check_options(folder / "options.json", {"checkpoint": checkpoints(device for device, _ in problems)}, folder)
         comparison = Comparison(problems, methods, given.seeds, given.trials, folder)
         if comparison.left():
             tasks = [Task.of(problem, device) for device, problem in problems]

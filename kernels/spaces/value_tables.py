@@ -100,10 +100,15 @@ class ValueTables:
         result = known.get(key)
         if result is None:
             value = self._computed(expression)
-            result = value, 0.0 if value is None else magnitude(value)
-            if len(known) >= MOST_KNOWN:
-                known.clear()
-            known[key] = result
+            result = self._remember(key, (value, 0.0 if value is None else magnitude(value)))
+        return result
+
+    def _remember(self, key: tuple[Any, ...], result: tuple[Any, float]) -> tuple[Any, float]:
+        """Keep a result for all problems; other threads may drop it at any time."""
+        known = self.layout.known
+        if len(known) >= MOST_KNOWN:
+            known.clear()
+        known[key] = result
         return result
 
     def _computed(self, expression: Expression) -> Any:
@@ -132,9 +137,8 @@ class ValueTables:
             expression, known = self.layout.derived[name], self.layout.known
             roots = (name,) if name in self._names else self.layout.roots_of(expression, self._names)
             key = (change, name, *[self._names.get(root) for root in roots])
-            if key not in known:
-                known[key] = (self._compact(name, change), 0.0)
-            self._tables[name, change] = known[key][0]
+            result = known.get(key) or self._remember(key, (self._compact(name, change), 0.0))
+            self._tables[name, change] = result[0]
         return self._tables[name, change]
 
     def _compact(self, name: str, change: Callable[[NDArray[Any]], NDArray[Any]] | None) -> Table | None:

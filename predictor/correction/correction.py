@@ -45,8 +45,8 @@ class CorrectionFit:
     problems: int
     measurements: int  # that were fitted
     factor: float  # from 0, where the evidence changes nothing, to 1
-    before: float  # share of the best measured speed that the first proposals reach without the correction
-    after: float  # and with it, each problem corrected by the measurements of the other ones only
+    before: float | None  # share of the best measured speed that the first proposals reach uncorrected; None: no data
+    after: float | None  # and corrected, each problem corrected by the measurements of the other ones only
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class Correction:
         """
         observations = observe(ranker, measured, expected)
         if not len(observations):
-            return cls(ranker, {}, own_times, expected), CorrectionFit(0, 0, 0.0, 1.0, 1.0)
+            return cls(ranker, {}, own_times, expected), CorrectionFit(0, 0, 0.0, None, None)
         trees = CarriedOver.fit(observations)
         return cls(ranker, trees.forests, own_times, expected), CorrectionFit(
             len(observations.problems()), len(observations), trees.factor, trees.before, trees.after)

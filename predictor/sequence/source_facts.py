@@ -72,4 +72,4 @@ def _extra(device: Device) -> Facts:
 
 def _smooth(ratio: float | None) -> float | None:
     """The ratio, never a whole number: the code of a whole number shows its divisors, which a ratio does not have."""
-    return ratio * (1 + 2**-40) if ratio is not None and ratio == int(ratio) else ratio
+    return ratio * (1 + 2**-40) if ratio is not None and ratio.is_integer() else ratio

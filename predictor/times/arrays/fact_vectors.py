@@ -5,7 +5,7 @@ They are what `seqtune.predictor.times.translator.SourceWords` computes, centred
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,22 +35,25 @@ class FactVectors:
         Shapes: mask (query, position), quantities (query, quantity).
         """
         sources = [self._vocabulary.facts(problem, device) for problem, device in queries]
-        self._remember(dict.fromkeys(fact for facts in sources for fact in facts))
+        remembered = self._remember(dict.fromkeys(fact for facts in sources for fact in facts))
         longest = max(map(len, sources))
         vectors = np.zeros((len(sources), longest, self._name.shape[1]), np.float32)
         mask = np.zeros((len(sources), longest), np.bool_)
         for row, facts in enumerate(sources):
-            vectors[row, :len(facts)] = [self._remembered[fact] for fact in facts]
+            vectors[row, :len(facts)] = [remembered[fact] for fact in facts]
             mask[row, :len(facts)] = True
         return vectors, mask, np.stack([self._vocabulary.fact_quantities(facts) for facts in sources])
 
-    def _remember(self, facts: dict[tuple[str, Value], None]) -> None:
-        fresh = [fact for fact in facts if fact not in self._remembered]
-        if len(self._remembered) + len(fresh) > MOST_REMEMBERED:
-            self._remembered.clear()
+    def _remember(self, facts: Mapping[tuple[str, Value], None]) -> Mapping[tuple[str, Value], Floats]:
+        """Vectors of these facts and of others. Threads share the dictionary, so it only grows, or is replaced."""
+        remembered = self._remembered
+        fresh = [fact for fact in facts if fact not in remembered]
+        if len(remembered) + len(fresh) > MOST_REMEMBERED:
+            remembered = self._remembered = {}
             fresh = list(facts)
         if fresh:
             sentence = self._vocabulary.sentence(fresh)
             embedded = self._name[sentence.names] + self._word[sentence.words]
             vectors = centred(embedded + self._mix(gelu(self._code(sentence.codes) + embedded)))
-            self._remembered.update(zip(fresh, vectors, strict=True))
+            remembered.update(zip(fresh, vectors, strict=True))
+        return remembered

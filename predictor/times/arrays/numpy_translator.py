@@ -124,9 +124,11 @@ class NumpyTranslator:
 
         The queries that were encoded last are remembered, so after a search of these tasks this costs nothing.
         """
-        if (problem, device) not in self._last:
-            self._read_source([(problem, device)])
-        return self._last[problem, device]
+        encoded = self._last.get((problem, device))  # read once: other threads replace the dictionary
+        if encoded is None:
+            memory = self._read_source([(problem, device)])
+            encoded = memory.vectors[0], memory.mean[0]
+        return encoded
 
     def _read_source(self, queries: Sequence[tuple[Problem, Device]]) -> SourceMemory:
         x, mask, quantities = self._facts.read(queries)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import signal
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,6 +97,13 @@ def test_equal_problems_are_answered_once_and_repeated() -> None:
     answers = list(predict_many(texts))
     assert [answer.problem["k"] for answer in answers] == [32, 33, 32]
     assert answers[0] is answers[2]
+
+
+def test_ctrl_c_is_answered_by_the_first_process_alone() -> None:
+    ask: Any = partial(signal.getsignal)
+    with bulk._mapping(2, ask) as run:
+        answers: list[Any] = list(run([signal.SIGINT]))
+    assert answers == [signal.SIG_IGN]
 
 
 @pytest.mark.slow

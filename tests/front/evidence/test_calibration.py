@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seqtune import device_evidence as evidence_module
 from seqtune.calibration import Calibrated, CalibrationProgress, calibrate
 from seqtune.data.device_times import device_times, own_times
 from seqtune.data.journal import Journal
@@ -32,6 +33,7 @@ from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.measuring.timing import Options
+from tests.support.learning.interruptions import interrupted
 from tests.support.synthetic import DIRECT, MIDDLE, WIDE, problems, seconds, time_of
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
@@ -73,7 +75,8 @@ def ranker() -> Ranker:
     return Ranker.of(Trees(fitting, TreesOptions(rounds=20, models=1, depth=4, threads=1)))
 
 
-def run(journal: Journal, measurer: Synthetic, budget: float = math.inf, turns: int = 8) -> tuple[int, float, float]:
+def run(journal: Journal, measurer: Synthetic, budget: float = math.inf,
+        turns: int = 8) -> tuple[int, float | None, float | None]:
     """Calibrate for some turns; the number of probes and the shares before and after."""
     seen: list[CalibrationProgress] = []
 
@@ -112,8 +115,22 @@ def test_the_end_of_the_time_ends_a_calibration_with_its_gain(journal: Journal,
     monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
     count, before, after = run(journal, Synthetic(), budget=150.0, turns=0)
     assert 100 < count < 150, "the clock is read once for each probe, and twice for each turn"
+    assert before is not None
+    assert after is not None
     assert 0 < before <= 1
     assert 0 < after <= 1
+
+
+def test_a_calibration_in_which_nothing_ran_claims_no_shares(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "time_of", lambda *given: math.inf)
+    clock = count_from(0)
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    count, fit = calibrate(PROBLEMS[:6], MIDDLE, ranker(), journal, Synthetic(), 40.0, 0, lambda turn: None)
+    assert count > 0
+    assert (fit.measurements, fit.before, fit.after) == (0, None, None)
+    result = Calibrated(MIDDLE, journal.path, count, fit.measurements, fit.problems, fit.before, fit.after)
+    assert f"{count} probes on {MIDDLE.name}, of which none ran" in result.conclusion()
+    assert result.to_json()["after"] is None
 
 
 def test_default_probes_are_of_every_kind_and_not_of_the_locked_test_set() -> None:
@@ -172,6 +189,18 @@ def test_a_damaged_cache_is_fitted_again(model: Checkpoint, tmp_path: Path, monk
     assert device_evidence(model, MIDDLE, path) is not None
 
 
+def test_threads_that_share_a_checkpoint_get_the_evidence_of_their_own_journals(
+        model: Checkpoint, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.sqlite", tmp_path / "second.sqlite"
+    evidence_journal(first)
+    second.write_bytes(first.read_bytes())
+    for _ in range(2):  # not remembered, then remembered
+        evidence = interrupted(lambda: device_evidence(model, MIDDLE, first),
+                               lambda: device_evidence(model, MIDDLE, second), evidence_module)
+        assert evidence is not None
+        assert device_evidence(model, MIDDLE, first) is not None
+
+
 def test_a_named_journal_that_is_damaged_is_refused(model: Checkpoint, tmp_path: Path) -> None:
     path = tmp_path / "damaged.sqlite"
     path.write_bytes(b"x" * 500)
@@ -199,9 +228,3 @@ def test_records_of_another_machine_toolchain_or_version_are_no_evidence(journal
     assert np.flatnonzero(measured.known).tolist() == [3, 4]
     (trials,) = device_times(journal, MIDDLE, 5, verified=False)
     assert np.flatnonzero(trials.known).tolist() == [3]
-
-
-def test_a_calibration_of_which_nothing_ran_claims_no_share(tmp_path: Path) -> None:
-    text = Calibrated(MIDDLE, tmp_path / "probes.sqlite", 5, 0, 0, 1.0, 1.0).conclusion()
-    assert "none ran" in text
-    assert "1.000" not in text

@@ -46,6 +46,11 @@ def test_codes_stay_finite_for_any_number() -> None:
     assert np.isfinite(codes([float("nan"), float("inf"), -float("inf"), 2**62, 1e-300, -1, 1e300])).all()
 
 
+def test_an_infinite_ratio_of_a_strange_device_is_a_number_like_others() -> None:
+    strange = dataclasses.replace(DEVICE, peak_gflops=1e-320, bandwidth_gbs=1e300)
+    assert np.isfinite(VOCABULARY.source(PROBLEM, strange).codes).all()
+
+
 def test_a_source_names_every_feature_derived_quantity_and_device_fact() -> None:
     sentence = VOCABULARY.source(PROBLEM, DEVICE)
     said = [VOCABULARY.names[name] for name in sentence.names]

@@ -158,3 +158,22 @@ def test_devices_say_that_their_rates_were_disturbed(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(measured_rates, "_disturbed", {"key": BUSY})
     assert devices().doubt == ("rates of 1 device were measured while other processes had 60% of the CPUs; they are "
                                "measured again once the machine is quiet")
+
+
+def test_rates_of_a_cpu_are_measured_again_where_its_caches_differ(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines of one model may share a home folder."""
+    from seqtune.tuner.backends.llvm import facts
+
+    asked: list[str] = []
+
+    def cached(file: str, key: str, read: object, measure: object) -> dict[str, float]:
+        asked.append(key)
+        return {}
+
+    monkeypatch.setattr(facts, "cached_rates", cached)
+    for second in (1 << 18, 1 << 20, 1 << 18):
+        monkeypatch.setattr(facts, "caches", lambda second=second: {1: 1 << 15, 2: second, 3: 0})
+        facts.measured_rates("sse", 1)
+    assert asked[0] != asked[1]
+    assert asked[0] == asked[2]

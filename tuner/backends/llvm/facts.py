@@ -47,8 +47,8 @@ def caches() -> dict[int, int]:
 
 
 def measured_rates(instruction_set: str, threads: int) -> Rates:
-    """The device's measured facts by name; measured once per CPU model and toolchain, then read from the user's cache.
-    """
-    key = f"{cpu_model()} | {cpu_name()} | {toolchain()} | {instruction_set}:{threads}"
+    """The device's measured facts by name; measured once for a CPU and a toolchain, then read from the user's cache."""
+    sizes = " ".join(f"l{level}={size}" for level, size in sorted(caches().items()))
+    key = f"{cpu_model()} | {sizes} | {cpu_name()} | {toolchain()} | {instruction_set}:{threads}"
     return cached_rates("cpu-rates.json", key, lambda rates: {name: float(rates[name]) for name in MEASURED},
                         lambda: probe(instruction_set, threads, caches()))

@@ -97,5 +97,5 @@ def _write(texts: Mapping[str, str]) -> Path:
 
 def _fill(folder: Path, texts: Mapping[str, str]) -> None:
     for name, text in texts.items():
-        if not (folder / name).is_file() or (folder / name).read_text() != text:
+        if not (folder / name).is_file() or (folder / name).read_bytes() != text.encode():
             write_whole(folder / name, text)
