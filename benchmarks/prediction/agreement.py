@@ -15,7 +15,6 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,11 +146,8 @@ def main() -> None:
     device, checkpoint = find(given.device), Checkpoint.load(given.checkpoint)
     problems = list(map(parse_problem, PROBLEMS) if given.problems is None else problem_set(given.problems))
     state = given.journal.with_name(given.journal.name + ".live.json")
-    live: dict[str, Outcome] = {}
-    if state.exists():
-        for stored in json.loads(state.read_text()):
-            shares = {(method, count): share for method, count, share in stored["log_shares"]}
-            live[stored["problem"]] = Outcome(**{**stored, "log_shares": shares})
+    stored = map(Outcome.from_json, json.loads(state.read_text())) if state.exists() else ()
+    live = {outcome.problem: outcome for outcome in stored}
     with one_thread(), Journal(given.journal) as journal:
         journal.add_device(device)
         for number, problem in enumerate(problems, start=1):
@@ -162,8 +158,7 @@ def main() -> None:
                 break
             if problem.key not in live:
                 live[problem.key] = live_outcome(journal, device, problem, checkpoint)
-                write_whole(state, json.dumps([{**asdict(outcome), "log_shares": [
-                    [*key, share] for key, share in outcome.log_shares.items()]} for outcome in live.values()]))
+                write_whole(state, json.dumps([outcome.to_json() for outcome in live.values()]))
             if time.monotonic() > until:
                 break
         done = [problem for problem in problems if problem.key in live]

@@ -109,8 +109,7 @@ def _chosen(best: Checkpoint, state: TrainingState[Translator], judged: Sequence
     report gets the chosen epoch and the shares of the best measured speed that the answers reach.
     """
     last = replace(best, state=state.average.eval().arrays())
-    candidates = {state.best_epoch: best} if state.best_epoch == state.epoch else {state.epoch: last,
-                                                                                   state.best_epoch: best}
+    candidates = {state.epoch: last, state.best_epoch: best}  # one, if the last epoch is the best
     shares = {epoch: answer_shares(checkpoint, judged) for epoch, checkpoint in candidates.items()}
     chosen = max(shares, key=lambda epoch: sum(map(math.log, shares[epoch].values())))
     report["kept_epoch"] = chosen
