@@ -54,6 +54,7 @@ class Config(BaseModel):
     quantities: int = Field(ge=1, le=10_000)
     width: int = Field(ge=1, le=8192)
     layers: int = Field(ge=1, le=100)
+    decoder_layers: int = Field(default=0, ge=0, le=100)  # older checkpoints have as many as in the encoder
     heads: int = Field(ge=1, le=128)
     hidden: int = Field(ge=1, le=32768)
     dropout: float = Field(ge=0, lt=1)

@@ -22,13 +22,19 @@ class Dimensions:
     code: int
     quantities: int
     width: int = 128
-    layers: int = 3  # in the encoder and again in the decoder
+    layers: int = 3  # in the encoder
+    decoder_layers: int = 0  # 0: as many as in the encoder
     heads: int = 4
     hidden: int = 256  # width of the feed-forward blocks
     dropout: float = 0.1
     word_dropout: float = 0.05  # source words read as <unknown> in training, so that <unknown> gets a meaning
     number_dropout: float = 0.01  # the same for numbers
     judge: int = 0  # hidden width of the judge of whole configurations; 0: none
+
+    @property
+    def depth(self) -> int:
+        """The number of the decoder's layers."""
+        return self.decoder_layers or self.layers
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, **options: Any) -> Dimensions:

@@ -140,8 +140,8 @@ def layer_shapes(size: Dimensions) -> dict[str, tuple[int, ...]]:
     width = size.width
     linear: dict[str, tuple[int, ...]] = {}
     norms = ["encoded", "decoded"]
-    for name, count in (("encoder", 2), ("decoder", 3)):
-        for layer in (f"{name}.{number}" for number in range(size.layers)):
+    for name, count, layers in (("encoder", 2, size.layers), ("decoder", 3, size.depth)):
+        for layer in (f"{name}.{number}" for number in range(layers)):
             norms += [f"{layer}.norm{number + 1}" for number in range(count)]
             for block in ("attention", "cross")[:count - 1]:
                 linear |= {f"{layer}.{block}.query": (width, width), f"{layer}.{block}.pair": (2 * width, width),

@@ -133,8 +133,9 @@ def answer_shares(checkpoint: Checkpoint, judged: Sequence[MeasuredTask]) -> dic
 def _untrained(vocabulary: Vocabulary, options: TrainingOptions) -> Translator:
     """A translator with the random weights of the seed."""
     torch.manual_seed(options.seed)
-    return Translator.of(vocabulary, width=options.width, layers=options.layers, heads=options.heads,
-                         hidden=options.hidden, dropout=options.dropout, judge=options.judge)
+    return Translator.of(vocabulary, width=options.width, layers=options.layers,
+                         decoder_layers=options.decoder_layers, heads=options.heads, hidden=options.hidden,
+                         dropout=options.dropout, judge=options.judge)
 
 
 def _ranker(teacher: Trees | None) -> Ranker | None:

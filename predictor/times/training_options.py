@@ -37,7 +37,8 @@ class TrainingOptions:
     extra: int = 5000  # sampled problems whose times the teacher estimates, each on one device; odd sizes need many
     lessons: int = 3000  # examples in an epoch; the rest beside the measured problems are sampled ones
     width: int = 128
-    layers: int = 3
+    layers: int = 3  # of the encoder, which reads a problem once
+    decoder_layers: int = 1  # every step of a beam pays for them; few suffice after a deep encoder (Kasai et al. 2021)
     heads: int = 4
     hidden: int = 256
     dropout: float = 0.05

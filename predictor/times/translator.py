@@ -168,7 +168,7 @@ class Translator(nn.Module):
         self.target = TargetWords(size)
         self.settled = ResolvedWords(size)
         self.position = nn.Embedding(size.longest, size.width)
-        self.decoder = nn.ModuleList(DecoderLayer(size) for _ in range(size.layers))
+        self.decoder = nn.ModuleList(DecoderLayer(size) for _ in range(size.depth))
         self.decoded = nn.LayerNorm(size.width)
         if size.judge:
             self.judge = Judge(size)

@@ -177,8 +177,8 @@ def _from_scratch(checkpoint: Checkpoint, new: Data, left_out: set[Problem], opt
     alone = TrainingOptions(
         epochs=SCRATCH * options.epochs, validation=0.0, extra=options.extra,
         trees=options.trees, teacher=options.teacher, confidence=False, width=size.width, layers=size.layers,
-        heads=size.heads, hidden=size.hidden, dropout=size.dropout, judge=size.judge, seed=options.seed,
-        threads=options.threads)
+        decoder_layers=size.depth, heads=size.heads, hidden=size.hidden, dropout=size.dropout,
+        judge=size.judge, seed=options.seed, threads=options.threads)
     return train(new, alone, on_progress, left_out)[0]
 
 

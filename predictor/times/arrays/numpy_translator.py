@@ -7,7 +7,7 @@ The function is the same, rearranged as `seqtune.predictor.networks.numpy_layers
 - Where every hypothesis has one word that may follow, nothing is scored: the word is read together with the next one.
 - The last product of a score is made once for a hypothesis, not for each word after it.
 Shapes: Q queries, H hypotheses, R words to be scored, T words read at once, S source positions, V target vocabulary,
-D derived quantities, W width, E layers, A heads.
+D derived quantities, W width, E layers of the decoder, A heads.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class NumpyTranslator:
         self._size, self._heads = size, (size.heads, size.width // size.heads)
         self._facts, self._words = FactVectors(tensors, vocabulary), WordVectors(tensors, vocabulary)
         self._encoder = [ArrayLayer(tensors, f"encoder.{number}", size.heads, False) for number in range(size.layers)]
-        self._decoder = [ArrayLayer(tensors, f"decoder.{number}", size.heads, True) for number in range(size.layers)]
-        first, *rest = (Linear.of(tensors, f"decoder.{number}.cross.pair") for number in range(size.layers))
+        self._decoder = [ArrayLayer(tensors, f"decoder.{number}", size.heads, True) for number in range(size.depth)]
+        first, *rest = (Linear.of(tensors, f"decoder.{number}.cross.pair") for number in range(size.depth))
         self._pairs = first.joined(*rest).after(tensors, "encoded")
         self._gain = tensors["encoded.weight"] * np.float32(math.sqrt(size.width))
         self._offset = tensors["encoded.bias"]
@@ -94,7 +94,7 @@ class NumpyTranslator:
         count, derived = len(queries), self._size.derived
         state = NumpyDecoding(
             self._read_source(queries), np.arange(count),
-            np.zeros((self._size.layers, count, 0, 2, *self._heads), np.float32),
+            np.zeros((self._size.depth, count, 0, 2, *self._heads), np.float32),
             np.zeros((count, 0, self._size.width), np.float32), np.zeros((count, self._size.width), np.float32),
             np.zeros((count, derived), np.bool_))
         begin = Allowed(np.arange(count), np.full(count, BEGIN), np.full((count, derived), np.nan, np.float32))
@@ -139,7 +139,7 @@ class NumpyTranslator:
             x += layer.out(attend(query, keys, values, bias))
             layer.feed(x)
         states = unit(x)
-        pairs = self._pairs(states).reshape(count, length, self._size.layers, 2, *self._heads)
+        pairs = self._pairs(states).reshape(count, length, self._size.depth, 2, *self._heads)
         share = (mask / mask.sum(axis=1, keepdims=True)).astype(np.float32)
         mean = (share[:, None] @ states)[:, 0]
         memory = SourceMemory(np.ascontiguousarray(pairs[:, :, :, 0].transpose(2, 0, 3, 4, 1)),

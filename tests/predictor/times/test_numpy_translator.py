@@ -28,7 +28,8 @@ from tests.support.synthetic import DIRECT, MIDDLE, WIDE
 GEMMS = ("gemm m=64 n=48 k=20", "gemm m=1 n=1000 k=512 trans_b=yes")
 CONVOLUTIONS = ("conv2d c=64 h=56 k=48 r=3", "conv2d c=30 h=14 k=32 r=1",
                 "conv2d c=3 h=28 k=8 r=5 stride_h=2 stride_w=2")
-SIZES = [{"width": 32, "heads": 2, "layers": 1, "hidden": 64}, {"width": 48, "heads": 4, "layers": 3, "hidden": 40}]
+SIZES = [{"width": 32, "heads": 2, "layers": 1, "hidden": 64}, {"width": 48, "heads": 4, "layers": 3, "hidden": 40},
+         {"width": 32, "heads": 2, "layers": 3, "decoder_layers": 1, "hidden": 64}]
 OTHER = Kernel("fake.other", "conv2d", ("fake",), (
     Parameter("vector", (1, 2)), Parameter("tile_k", (3, 5, 6)), Parameter("order", ("rows",))),
     (Constraint.of("tile_k <= k", "wide"),), (), derived=(("lanes", Expression("vector * tile_k")),))
