@@ -64,6 +64,10 @@ class TestBackend:
         executable.close()
         executable.close()
 
+    def test_its_reference_work_takes_time(self, backend: Backend) -> None:
+        work = backend.reference_work
+        assert work is None or (work.expected > 0 and work.seconds() > 0)
+
     @pytest.mark.slow
     def test_every_family_is_right_on_odd_problems_and_writes_nothing_else(self, backend: Backend) -> None:
         device = backend.device

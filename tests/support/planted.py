@@ -23,7 +23,7 @@ from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
-from seqtune.tuner.backends.backend import BuildError, DeviceLost, LaunchError, wall_clock
+from seqtune.tuner.backends.backend import BuildError, DeviceLost, LaunchError, ReferenceWork, wall_clock
 
 DEEDS = ("good", "compile", "wrong", "nan", "unwritten", "overrun", "launch", "mistake", "segv", "abort", "loop",
          "loop_in_build", "chatty", "delayed", "lost")
@@ -158,6 +158,8 @@ class PlantedExecutable:
 
 class PlantedBackend:
     """Builds what the configuration says."""
+
+    reference_work: ReferenceWork | None = None
 
     def __init__(self, device: Device) -> None:
         self.build_allowance = 7.0 if device.model == "slow to build" else 0.0

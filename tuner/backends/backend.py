@@ -82,11 +82,26 @@ class Executable(Protocol):
         ...
 
 
+class ReferenceWork(Protocol):
+    """Work of known time on all threads of a device; see `seqtune.tuner.measuring.pace`."""
+
+    expected: float  # seconds on a quiet machine
+
+    def seconds(self) -> float:
+        """Do the work once, and return its time in seconds. Raises LaunchError."""
+        ...
+
+
 class Backend(Protocol):
     """Builds and runs configurations on one device."""
 
     device: Device
     build_allowance: float  # seconds that a build may take even where `Options.build_seconds` is less
+
+    @property
+    def reference_work(self) -> ReferenceWork | None:
+        """Work that shows whether the device is slow now; None where nothing else can slow it down unnoticed."""
+        ...
 
     def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> Executable:
         """Build an executable for the problem. Raises BuildError, or LaunchError if the device refuses the launch."""

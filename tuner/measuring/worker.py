@@ -57,7 +57,7 @@ class Worker:
         factory = resolve(hello["backend"]) if hello["backend"] else open_backend
         assert callable(factory)
         self.backend: Backend = factory(self.device)
-        work = getattr(self.backend, "reference_work", None)
+        work = self.backend.reference_work
         self._pace = None if work is None else Pace(work.seconds, work.expected)
         self._prepared: tuple[Problem, int, Operands, Expected] | None = None
         self._spaces: dict[str, SearchSpace] = {}

@@ -19,6 +19,9 @@ from seqtune.errors import SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.accelerators import BACKENDS as GPU_BACKENDS
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+# Pins the threads of Intel's OpenCL runtime, unless the user decides otherwise. In some processes it does not do so by
+# itself; after a pause of 5 ms Linux then runs them on one CPU for several milliseconds.
+PINNED = {"SYCL_CPU_CU_AFFINITY": "close", "SYCL_CPU_PLACES": "threads"}
 START_SECONDS = 60.0  # seconds to open a backend; a driver that takes longer hangs
 
 Message = dict[str, Any]
@@ -45,7 +48,7 @@ class WorkerProcess:
         source = str(Path(seqtune.__file__).resolve().parent.parent)
         # Threads of NumPy would disturb kernels on the CPU; for a GPU they make the reference sixteen times as fast.
         alone = {} if hello["device"]["backend"] in GPU_BACKENDS else dict.fromkeys(THREADS, "1")
-        environment = {**os.environ, **alone,
+        environment = {**PINNED, **os.environ, **alone,
                        "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))}
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "seqtune.tuner.measuring.worker"], env=environment,

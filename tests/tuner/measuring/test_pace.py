@@ -10,6 +10,8 @@ from seqtune.data.record import Status
 from seqtune.tuner.backends.llvm.backend import LLVMBackend, devices
 from seqtune.tuner.measuring.pace import LOOKS, PATIENCE, PAUSE, Pace
 from seqtune.tuner.measuring.timing import Options, check_and_time, prepare, time_in_rounds
+from seqtune.tuner.measuring.worker import Worker
+from tests.support import planted
 from tests.tuner.measuring.test_timing import PROBLEM, Fake
 
 QUICK, SLOW = 20e-6, 40e-6  # seconds of the reference work
@@ -103,6 +105,26 @@ def test_every_sample_of_a_comparison_waits_for_a_quick_cpu() -> None:
     pace = Paces([])
     time_in_rounds([Fake(), Fake(slip=1.0), Fake()], operands, expected, 5, Options(), pace=pace)
     assert pace.settled == 10
+
+
+class PacedBackend(planted.PlantedBackend):
+    """A backend with reference work."""
+
+    class Work:
+        expected = QUICK
+
+        def seconds(self) -> float:
+            return SLOW
+
+    reference_work = Work()
+
+
+def test_a_worker_waits_for_a_quick_cpu_where_the_backend_has_reference_work() -> None:
+    paced, plain = (Worker({"device": planted.DEVICE.to_json(), "backend": backend}, lambda _: None, lambda: False)
+                    for backend in (f"{__name__}:PacedBackend", f"{planted.__name__}:PlantedBackend"))
+    assert paced._pace is not None
+    assert paced._pace.is_slow()
+    assert plain._pace is None
 
 
 @pytest.mark.skipif(not devices(), reason="LLVM finds no vector instructions on this CPU")

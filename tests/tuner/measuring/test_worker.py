@@ -252,17 +252,29 @@ def test_the_worker_ends_with_its_parent(name: str) -> None:
     worker.wait(timeout=60.0)  # the request would take 440 s, or for ever
 
 
-@pytest.mark.parametrize(("backend", "limited"), [("llvm", "1"), ("opencl", "1"), ("cuda", None), ("triton", None)])
-def test_numpys_threads_are_limited_where_kernels_run_on_the_cpu(
-        backend: str, limited: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def started_with(backend: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment of a worker for a device of this backend."""
     environments: list[dict[str, str]] = []
 
     def refuse(command: list[str], env: dict[str, str], **options: object) -> None:
         environments.append(env)
         raise OSError("planted")
 
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     monkeypatch.setattr("subprocess.Popen", refuse)
     with pytest.raises(OSError, match="planted"):
         WorkerProcess("a device", {"device": {"backend": backend}})
-    assert environments[0].get("OPENBLAS_NUM_THREADS") == limited
+    return environments[0]
+
+
+@pytest.mark.parametrize(("backend", "limited"), [("llvm", "1"), ("opencl", "1"), ("cuda", None), ("triton", None)])
+def test_numpys_threads_are_limited_where_kernels_run_on_the_cpu(
+        backend: str, limited: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert started_with(backend, monkeypatch).get("OPENBLAS_NUM_THREADS") == limited
+
+
+def test_threads_of_intels_opencl_runtime_are_pinned_unless_the_user_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SYCL_CPU_CU_AFFINITY", raising=False)
+    assert started_with("opencl", monkeypatch)["SYCL_CPU_CU_AFFINITY"] == "close"
+    monkeypatch.setenv("SYCL_CPU_CU_AFFINITY", "spread")
+    assert started_with("opencl", monkeypatch)["SYCL_CPU_CU_AFFINITY"] == "spread"

@@ -26,7 +26,7 @@ from seqtune.kernels.resource_usage import ResourceUsage
 from ..backend import LaunchError, wall_clock
 from .compiler import INSTRUCTION_SETS, CompiledModule, Compiler, instruction_sets, toolchain
 from .facts import caches, cpu_model, cpu_name, measured_rates
-from .reference_work import ReferenceWork
+from .reference_work import LLVMReferenceWork
 from .threads import Threads, make_job, usable_cpus
 
 MARGIN = 4096  # bytes of canary on each side of every buffer
@@ -117,9 +117,10 @@ class LLVMBackend:
         return LLVMExecutable(self, module, seconds, problem, implementation, configuration)
 
     @cached_property
-    def reference_work(self) -> ReferenceWork | None:
+    def reference_work(self) -> LLVMReferenceWork | None:
         """Work of known time, to notice when this CPU is slow; None where the device's rate is not known."""
-        return ReferenceWork(self.device, self._compiler, self.threads) if self.device.peak_gflops > 0 else None
+        known = self.device.peak_gflops > 0
+        return LLVMReferenceWork(self.device, self._compiler, self.threads) if known else None
 
     def take(self, shape: tuple[int, ...]) -> _Buffer:
         """A buffer of this shape: a spare one where one fits, else a new one."""

@@ -1,4 +1,4 @@
-"""ReferenceWork: multiply-adds on all threads of a device, whose time shows at which rate the CPU computes now."""
+"""LLVMReferenceWork: multiply-adds on all threads of a device, whose time shows at which rate the CPU computes now."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .threads import Threads, make_job
 STEPS = 6000  # some 20 us: long against waking a thread, short against the sample of a kernel
 
 
-class ReferenceWork:
+class LLVMReferenceWork:
     """The same number of multiply-adds for each of the threads. Use it from the thread that uses them."""
 
     def __init__(self, device: Device, compiler: Compiler, threads: Threads) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from seqtune.kernels.resource_usage import ResourceUsage
 from ..backend import BuildError, LaunchError, wall_clock
 from .discovery import devices, handle, load, unavailable
 from .programs import build, error_line
+from .reference_work import OpenCLReferenceWork
 
 __all__ = ["OpenCLBackend", "OpenCLExecutable", "devices", "unavailable"]
 
@@ -64,6 +66,12 @@ class OpenCLBackend:
             raise
         executable.build_seconds = time.perf_counter() - begin
         return executable
+
+    @cached_property
+    def reference_work(self) -> OpenCLReferenceWork | None:
+        """Work of known time, to notice when this CPU is slow; None for GPUs, and where the rate is not known."""
+        known = self.device.threads > 0 and self.device.peak_gflops > 0  # threads are a CPU's
+        return OpenCLReferenceWork(self.cl, self.context, self.queue, self.device) if known else None
 
     def program(self, source: KernelSource) -> Any:
         """The program of a source, built once per process. Raises BuildError."""

@@ -31,6 +31,8 @@ LANES = (4, 8, 16)  # widths of the multiply-adds
 SUMS = 12  # of multiply-adds at once: more than their latency, and few enough for 16 registers
 FASTER = 1.4  # factor between a rate that doubles with the width and one that stays
 SLOWER = 1.3  # factor between shifts of signed lanes that are emulated, 1.6 times the unsigned ones, and others, 1.0
+ITEMS = 8  # work-items of `peak` for each compute unit of a CPU: a thread that wakes late leaves some to the others
+PASS_FLOPS = 256  # of `peak` in one pass of its loop, by one work-item
 BYTES = 128  # of their buffer: the widest variable twice
 PASSES = 50_000  # of a loop: 0.1 ms and more, while a launch takes 10 us
 SAMPLES = 5  # launches of each kernel in a turn: a tenth of a second in all, of which pauses between turns make more
@@ -104,7 +106,7 @@ class _Prober:
         self._queue = cl.CommandQueue(context)
         self._cpu = bool(handle.type & cl.device_type.CPU)
         units, floats = handle.max_compute_units, min(1 << 25, handle.max_mem_alloc_size // 4)  # 128 MiB: no cache
-        self._items, self._loops = (8 * units, 100_000) if self._cpu else (2048 * units, 2_000)
+        self._items, self._loops = (ITEMS * units, 100_000) if self._cpu else (2048 * units, 2_000)
         self._steps = floats // (32 * self._items)
 
         def zeros(size: int) -> Any:
@@ -112,7 +114,7 @@ class _Prober:
             cl.enqueue_fill_buffer(self._queue, buffer, np.float32(0), 0, size)
             return buffer
 
-        program, sums = build(cl, context, head(16) + _RATES, OPTIONS), zeros(4 * (self._items + 1))
+        program, sums = build(cl, context, rates_text(), OPTIONS), zeros(4 * (self._items + 1))
         groups = (self._items,), (1,) if self._cpu else (64,)
         # entry -> kernel, global and local size, arguments
         self._launches: dict[str, tuple[Any, ...]] = {
@@ -137,7 +139,7 @@ class _Prober:
     def rates(self, seconds: Mapping[str, float]) -> Rates:
         """The facts that follow from the seconds of each kernel."""
         bits, registers = registers_of(seconds) if self._cpu else (0, 0)
-        return Rates(bits, registers, round(self._items * self._loops * 256 / seconds["peak"] / 1e9, 1),
+        return Rates(bits, registers, round(self._items * self._loops * PASS_FLOPS / seconds["peak"] / 1e9, 1),
                      round(self._steps * self._items * 128 / seconds["sweep"] / 1e9, 1))
 
 
@@ -149,6 +151,11 @@ def registers_of(seconds: Mapping[str, float]) -> tuple[int, int]:
             break
         lanes = wider
     return 32 * lanes, 32 if seconds["shift_signed"] < SLOWER * seconds["shift_unsigned"] else 16
+
+
+def rates_text() -> str:
+    """The text of the kernels `peak` (multiply-adds in registers; arguments: sums, passes) and `sweep`."""
+    return head(16) + _RATES
 
 
 def registers_text() -> str:
