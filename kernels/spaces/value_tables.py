@@ -9,7 +9,7 @@ table: they are evaluated over the configurations themselves.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -87,7 +87,7 @@ class ValueTables:
         self.layout, self._names = layout_of(kernel), names
         self._values: dict[str, Any] = {**names, **self.layout.grids}
         self._bounds: dict[str, float] = dict(self.layout.bounds)
-        self._tables: dict[tuple[str, Any], Table | None] = {}
+        self._tables: dict[str, Table | None] = {}
 
     def evaluate(self, expression: Expression) -> Any:
         """The value of an expression over the grid of the axes that it reads; None if there is no table of it."""
@@ -128,34 +128,23 @@ class ValueTables:
             self._values[name], self._bounds[name] = self._evaluated(self.layout.derived[name])
         return name not in self._values or self._values[name] is not None
 
-    def table(self, name: str, change: Callable[[NDArray[Any]], NDArray[Any]] | None = None) -> Table | None:
-        """The table of a derived quantity, without the axes that it does not depend on; None if it has none.
-
-        `change` is applied to the values. Problems with equal values of the names that it reads share the table.
-        """
-        if (name, change) not in self._tables:
-            expression, known = self.layout.derived[name], self.layout.known
-            roots = (name,) if name in self._names else self.layout.roots_of(expression, self._names)
-            key = (change, name, *[self._names.get(root) for root in roots])
-            result = known.get(key) or self._remember(key, (self._compact(name, change), 0.0))
-            self._tables[name, change] = result[0]
-        return self._tables[name, change]
-
-    def _compact(self, name: str, change: Callable[[NDArray[Any]], NDArray[Any]] | None) -> Table | None:
-        if not self._has(name) or name not in self._values:
-            return None
-        table = np.asarray(self._values[name])
-        axes = tuple(axis for axis, size in enumerate(table.shape) if size > 1)
-        table = table.reshape([table.shape[axis] for axis in axes])
-        return axes, table if change is None else change(table)
-
     def at(self, name: str, indices: NDArray[np.intp]) -> Any:
         """The values of a derived quantity for value indices (parameter, row): (row,); None if it has no table."""
-        compact = self.table(name)
+        if name not in self._tables:
+            self._tables[name] = self._compact(name)
+        compact = self._tables[name]
         if compact is None:
             return None
         axes, table = compact
-        return table[tuple(indices[axis] for axis in axes)] if axes else table.item()
+        return table[tuple([indices[axis] for axis in axes])] if axes else table.item()
+
+    def _compact(self, name: str) -> Table | None:
+        """The table of a derived quantity, without the axes that it does not depend on; None if it has none."""
+        if not self._has(name) or name not in self._values:
+            return None
+        table = np.asarray(self._values[name])
+        axes = tuple([axis for axis, size in enumerate(table.shape) if size > 1])
+        return axes, table.reshape([table.shape[axis] for axis in axes])
 
 
 @lru_cache(maxsize=64)

@@ -7,8 +7,6 @@ parameter in its expression has a value. All rows with that prefix then have the
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,7 +29,7 @@ def resolving_columns(kernel: Kernel) -> dict[str, int]:
 
 
 class ResolvedByRow:
-    """The same quantities, computed for the rows that are asked for: a beam search visits few rows of a space."""
+    """The vocabulary's numeric quantities of a space, computed for the rows that are asked for, such as a beam's."""
 
     def __init__(self, space: SearchSpace, vocabulary: Vocabulary) -> None:
         self._space = space
@@ -53,33 +51,13 @@ class ResolvedByRow:
                               rows)
 
     def _computed(self, wanted: dict[str, int], rows: NDArray[np.int64]) -> tuple[list[int], Quantities]:
-        """The index and the values of each numeric quantity: looked up in a table where it has one."""
-        tables = self._space.tables
-        value_indices: NDArray[np.intp] = self._space.rows[rows].T.astype(np.intp)
-        indices: list[int] = []
-        quantities: list[NDArray[np.float32]] = []
-        evaluated: list[str] = []
-        for name, index in wanted.items():
-            table = None if tables is None else tables.table(name, _logs)
-            if table is None:
-                evaluated.append(name)
-            elif table[1].dtype == np.float32:
-                indices.append(index)
-                quantities.append(table[1][tuple(value_indices[axis] for axis in table[0])])
-        if evaluated:
-            for name, values in self._space.derived_columns(tuple(evaluated), rows).items():
-                if values.dtype.kind in "biuf":
-                    indices.append(wanted[name])
-                    quantities.append(_logs(values))
-        matrix = np.empty((len(rows), len(indices)), np.float32)
-        for number, column in enumerate(quantities):
-            matrix[:, number] = column
-        return indices, matrix
-
-
-def _logs(values: NDArray[Any]) -> NDArray[Any]:
-    """The logarithms of numbers as a model reads them; words as they are."""
-    return _rounded_log2(values.astype(np.float64)).astype(np.float32) if values.dtype.kind in "biuf" else values
+        """The index and the values of each numeric quantity; words have no logarithm."""
+        columns = self._space.derived_columns(tuple(wanted), rows)
+        numeric = {wanted[name]: values for name, values in columns.items() if values.dtype.kind in "biuf"}
+        matrix = np.empty((len(numeric), len(rows)))  # one logarithm of all is quicker than one of each
+        for number, values in enumerate(numeric.values()):
+            matrix[number] = values
+        return list(numeric), _rounded_log2(matrix).astype(np.float32).T
 
 
 @lru_cache(maxsize=512)
@@ -96,7 +74,8 @@ def _vocabulary_columns(kernel: Kernel, derived: tuple[str, ...]) -> dict[int, d
 def _rounded_log2(sizes: NDArray[np.float64]) -> NDArray[np.float16]:
     """The limited log2 of quantities in 16 bits, as training keeps it for many spaces."""
     positive = np.fmax(sizes, 2.0**MIN_LOG2)  # of NaN and a number, fmax gives the number
-    return np.asarray(np.clip(np.log2(positive), MIN_LOG2, MAX_LOG2), np.float16)
+    np.log2(positive, out=positive)
+    return np.asarray(np.minimum(positive, MAX_LOG2, out=positive), np.float16)
 
 
 class ResolvedQuantities:

@@ -9,7 +9,7 @@ the index of a threshold.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,7 @@ Floats = NDArray[np.float32]
 MAX_NODES = 50_000_000
 LARGEST_FILE = 500_000_000  # bytes
 MAX_DEPTH = 64
-TOGETHER = 128  # rows that descend 400 trees together within the processor's cache
+TOGETHER = 51_200  # pairs of a row and a tree that descend together within the processor's cache
 UNREADABLE = (AttributeError, KeyError, TypeError)  # raised by safetensors for types that NumPy lacks
 
 
@@ -70,22 +70,53 @@ class Forest:
         return cls(classes, np.array(roots[:-1], np.int32), feature, value, left)
 
     def leaves(self, rows: Floats) -> NDArray[np.int64]:
-        """The index of the leaf node that each row (row, feature) reaches in each tree: (row, tree)."""
+        """The index of the leaf node that each row (row, feature) reaches in each tree: (tree, row).
+
+        Rows of one problem are alike, so they descend together until a node sends some to the left and some to the
+        right. Then the trees that are furthest from their leaves come first, so that the others can stop earlier.
+        """
         following, threshold, feature, depth = self.descent
-        values = np.ascontiguousarray(rows).ravel()
-        first = np.arange(len(rows))[:, None] * rows.shape[1]  # index of a row's first value
-        node = np.repeat(self.roots.astype(np.int64)[None], len(rows), axis=0)
+        least, most = np.minimum.reduce(rows, axis=0), np.maximum.reduce(rows, axis=0)
+        node, steps = self.roots.astype(np.int64), np.zeros(len(self.roots), np.int64)
         for _ in range(depth):
-            above = values.take(feature.take(node) + first) >= threshold.take(node)
-            node = following.take(node)
-            node += above
-        return node
+            limit, name = threshold.take(node), feature.take(node)
+            right = least.take(name) >= limit
+            agree = right | (most.take(name) < limit)
+            node = np.where(agree, following.take(node) + right, node)
+            steps += agree
+        order = np.argsort(steps, kind="stable")
+        values, first = np.ascontiguousarray(rows).ravel(), np.arange(len(rows)) * rows.shape[1]
+        nodes = np.repeat(node[order][:, None], len(rows), axis=1)
+        for count in np.searchsorted(steps[order], np.arange(depth, 0, -1)).tolist():
+            active = nodes[:count]
+            above = values.take(feature.take(active) + first) >= threshold.take(active)
+            np.add(following.take(active), above, out=active)
+        leaves = np.empty_like(nodes)
+        leaves[order] = nodes
+        return leaves
 
     def margins(self, rows: Floats) -> Floats:
         """Score rows (row, feature): (row, class), before the softmax and up to a constant in each row."""
-        parts = [self.value.take(self.leaves(rows[begin:begin + TOGETHER])).reshape(
-            -1, len(self.roots) // self.classes, self.classes).sum(axis=1) for begin in range(0, len(rows), TOGETHER)]
-        return np.concatenate([np.empty((0, self.classes), np.float32), *parts])
+        return self._sums(rows, (-1, self.classes), 0)
+
+    def members(self, rows: Floats, count: int) -> Floats:
+        """Score rows (row, feature) by each of the `count` forests of one class that were joined: (row, forest)."""
+        return self._sums(rows, (count, -1), 1)
+
+    def _sums(self, rows: Floats, shape: tuple[int, int], axis: int) -> Floats:
+        """The sums over one axis of what the trees, arranged in a shape, predict: (row, other axis)."""
+        size = max(1, TOGETHER // len(self.roots))
+        parts = [np.add.reduce(self.value.take(self.leaves(part)).reshape(*shape, len(part)), axis=axis).T
+                 for part in (rows[begin:begin + size] for begin in range(0, len(rows), size))]
+        return np.concatenate([np.empty((0, shape[1 - axis]), np.float32), *parts])
+
+    @classmethod
+    def joined(cls, forests: Sequence[Forest]) -> Forest:
+        """The trees of several forests of one class, one forest after the other, for `members`."""
+        starts = np.cumsum([0, *(len(forest.value) for forest in forests)], dtype=np.int32)
+        return cls(1, np.concatenate([forest.roots + start for forest, start in zip(forests, starts, strict=False)]),
+                   *(np.concatenate([getattr(forest, name) for forest in forests])
+                     for name in ("feature", "value", "left")))
 
     def thinned(self, step: int) -> Forest:
         """Every `step`-th tree as a forest of its own, for one class."""

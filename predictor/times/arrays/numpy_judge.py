@@ -1,8 +1,7 @@
 """NumpyJudge: the translator's judge of whole configurations, with NumPy alone.
 
 The function is that of `seqtune.predictor.times.judge.Judge`. It reads what the beam search has encoded. The vectors of
-words are projected before they are summed, so that a configuration costs a few short sums, and only the quantities of
-its kernel are read.
+a configuration's words are summed before they are projected, and only the quantities of its kernel are read.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ from seqtune.kernels.task import Task
 
 from ...networks.numpy_layers import Floats, Linear, Tensors, gelu
 from ...sequence.derived_quantities import ResolvedByRow
+from ...sequence.vocabulary import Words
 from .numpy_translator import NumpyTranslator
 from .word_vectors import RESOLVED_SIZE, resolved_numbers
 
-LARGEST_PART = 4096  # configurations judged at once: 10 MB of codes
+LARGEST_PART = 1024  # configurations judged at once: 7 MB of vectors
 
 
 class NumpyJudge:
@@ -30,35 +30,51 @@ class NumpyJudge:
         self._bias = quantity.bias
         self._problem = Linear.of(tensors, "judge.problem")
         self._words = np.ascontiguousarray(tensors["judge.words.weight"].T)
+        self._known: dict[str, tuple[Words, tuple[int, ...], Floats]] = {}
         self._inner, self._outer = Linear.of(tensors, "judge.inner"), Linear.of(tensors, "judge.outer")
         self._slowness = Linear.of(tensors, "judge.slowness")
 
     def slowness(self, task: Task, numbers: Numbers) -> Floats:
         """The estimates for configurations given by their numbers: (configuration,)."""
         vectors, mean = self._translator.encoded(task.problem, task.device)
-        projected = vectors @ self._words
         first, second = np.split(self._problem(mean), 2)
         estimates = np.empty(len(numbers), np.float32)
         for begin in range(0, len(numbers), LARGEST_PART):
             part = numbers[begin:begin + LARGEST_PART]
-            x = gelu(self._combined(task, part, projected) + (self._bias + first))
+            x = gelu(self._combined(task, part, vectors) + (self._bias + first))
             x += gelu(self._inner(x) + second)
             x += gelu(self._outer(x))
             estimates[begin:begin + len(part)] = self._slowness(x)[:, 0]
         return estimates
 
-    def _combined(self, task: Task, numbers: Numbers, projected: Floats) -> Floats:
-        """The sums of words and quantities in the first layer, (configuration, hidden); `projected` is (V, hidden)."""
+    def _combined(self, task: Task, numbers: Numbers, vectors: Floats) -> Floats:
+        """The sums of words and quantities in the first layer, (configuration, hidden); `vectors` is (V, W)."""
         vocabulary = self._translator.vocabulary
-        combined = np.empty((len(numbers), projected.shape[1]), np.float32)
+        sums = np.empty((len(numbers), vectors.shape[1]), np.float32)
+        added = np.empty((len(numbers), len(self._bias)), np.float32)
         for space, part in task.parts():
             chosen = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
             if len(chosen):
                 name, rows = space.kernel.name, numbers[chosen] - part.start
                 indices, quantities = ResolvedByRow(space, vocabulary).complete(rows)
-                added = resolved_numbers(quantities) @ self._quantity[indices].reshape(-1, projected.shape[1])
-                added += projected[vocabulary.kernel(name)]
-                for column, words in enumerate(vocabulary.value_words(name)):
-                    added += projected[words][space.rows[rows, column]]
-                combined[chosen] = added
-        return combined
+                words, weight = self._of_kernel(name, tuple(indices))
+                chosen_words = words[np.arange(words.shape[0]), space.rows[rows]]  # (configuration, parameter)
+                sums[chosen] = np.add.reduce(vectors[chosen_words], axis=1) + vectors[vocabulary.kernel(name)]
+                added[chosen] = resolved_numbers(quantities) @ weight
+        added += sums @ self._words
+        return added
+
+    def _of_kernel(self, name: str, indices: tuple[int, ...]) -> tuple[Words, Floats]:
+        """The words of a kernel's values (parameter, value), padded with 0, and the weights of its quantities.
+
+        `indices` are those of the quantities that are numbers; they are the same for nearly all problems.
+        """
+        words, remembered, weight = self._known.get(name, (None, None, None))
+        if words is None or weight is None or remembered != indices:
+            listed = self._translator.vocabulary.value_words(name)
+            words = np.zeros((len(listed), max(map(len, listed), default=0)), np.int64)
+            for row, values in zip(words, listed, strict=True):
+                row[:len(values)] = values
+            weight = self._quantity[list(indices)].reshape(-1, self._quantity.shape[2])
+            self._known[name] = words, indices, weight
+        return words, weight

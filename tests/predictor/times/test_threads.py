@@ -49,7 +49,7 @@ def test_the_tables_of_a_problem_stay_its_own(monkeypatch: pytest.MonkeyPatch) -
     def tables(index: int) -> list[object]:
         problem, device = ((FIRST, WIDE), (SECOND, MIDDLE))[index]
         made = value_tables.ValueTables(DIRECT, {**problem.names(), **device.names()})
-        return [None if table is None else table[1].tolist() for table in map(made.table, made.layout.derived)]
+        return [np.asarray(made.evaluate(expression)).tolist() for expression in made.layout.derived.values()]
 
     alone = tables(0)
     assert any(alone)
