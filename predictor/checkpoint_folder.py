@@ -42,7 +42,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 class Config(BaseModel):
     """The fields of config.json; other fields, which transformers adds, are ignored."""
 
-    model_config = ConfigDict(extra="ignore", strict=True)
+    model_config = ConfigDict(extra="ignore", strict=True, defer_build=True)
 
     names: int = Field(ge=2, le=MAX_WORDS)
     words: int = Field(ge=2, le=MAX_WORDS)
@@ -64,7 +64,7 @@ class Config(BaseModel):
 
 
 class _Kind(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", defer_build=True)
 
     model_type: str = Field(default=MODEL_TYPE, max_length=100)
 
@@ -72,7 +72,7 @@ class _Kind(BaseModel):
 class WordLists(BaseModel):
     """The words of a vocabulary."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     names: tuple[str, ...] = Field(max_length=MAX_WORDS)
     words: tuple[str, ...] = Field(max_length=MAX_WORDS)
@@ -83,7 +83,7 @@ class WordLists(BaseModel):
 class About(BaseModel):
     """seqtune.json: the fields that every kind of checkpoint has."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     format: Literal[1]
     vocabulary: WordLists

@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot write µ gets a ?
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # the search reads the metadata of all installed packages
     try:
         with _noted_warnings():
             result = typer.main.get_command(command_line).main(

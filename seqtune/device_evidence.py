@@ -136,9 +136,9 @@ def _stamp(path: Path) -> tuple[object, ...]:
 
 def _digest(model: Correctable, ranker: Ranker, device: Device, path: Path, state: tuple[int, ...],
             verified: bool) -> str:
-    from seqtune.kernels.registry import KERNELS, kernel
+    from seqtune.kernels.registry import kernel, table
 
-    versions = {name: kernel(name).version for name in KERNELS if name in ranker.forests}
+    versions = {name: kernel(name).version for name in table(device.backend) if name in ranker.forests}
     content = json.dumps([VERSION, ranker.listed, device.to_json(), str(path.resolve()), state, verified, versions])
     digest = hashlib.sha256(content.encode())
     for name, forests in sorted(ranker.forests.items()):

@@ -2,7 +2,8 @@
 
 Warm: predictions of 5 configurations on one thread in a running process, for many problems on each device: `new`
 problems, whose search space has to be enumerated, and the same ones `again`. Cold: the least time of several new
-processes; `seqtune predict` uses its default beam there. Calls: a kernel with almost no work, called from Python on
+processes, with byte code as an installed package has it, and without a journal; `seqtune predict` uses its default beam
+there. Calls: a kernel with almost no work, called from Python on
 threads that are awake; the second row has the dispatch to the threads in addition.
 """
 
@@ -12,6 +13,7 @@ import argparse
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +49,7 @@ def cold(checkpoint: str, device: str, times: int) -> dict[str, float]:
     commands = {"an empty interpreter": ["-c", "pass"], "import seqtune": ["-c", "import seqtune"],
                 "seqtune --help": [*program, "--help"], "seqtune devices": [*program, "devices"],
                 f"seqtune predict (beam {PROPOSALS})": [
-                    *program, "predict", PROBLEM, "--checkpoint", checkpoint, "--device", device]}
+                    *program, "predict", PROBLEM, "--checkpoint", checkpoint, "--device", device, "--no-evidence"]}
     try:
         return {name: least(arguments, times) for name, arguments in commands.items()}
     except subprocess.CalledProcessError as error:
@@ -153,7 +155,8 @@ def page(results: Results) -> Page:
         "The problems are sampled at random, and predictions use one thread. `new`: problems whose search space has to "
         "be enumerated; `again`: the same problems a second time. "
         f"The beam is {results.get('width', 32)} wide, so that the boosted trees can "
-        "choose from it. `cold`: whole programs, each in a new process. `a call` is a kernel with almost no work, "
+        "choose from it. `cold`: whole programs, each in a new process that finds compiled modules, as an installed "
+        "package has them, and no measurements of its own. `a call` is a kernel with almost no work, "
         "called from Python.",
         ("Each problem was asked once; the columns are medians and 90th percentiles over the problems. Of the new "
          "processes the least time counts.",))
@@ -174,9 +177,17 @@ def main() -> None:
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measure and write the results."""
+    """Measure and write the results; new processes find byte code, whatever the environment says."""
     check_ready(given.out)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read when NumPy is loaded; new processes inherit it
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    with tempfile.TemporaryDirectory() as scratch:
+        os.environ["PYTHONPYCACHEPREFIX"] = scratch
+        measure(given)
+
+
+def measure(given: argparse.Namespace) -> None:
+    """Measure on one thread, and write the results."""
     from seqtune.inputs import load_checkpoint
     from seqtune.kernels.problem_sets.sampler import sample_problems
     from seqtune.predictor.times.checkpoint import Checkpoint

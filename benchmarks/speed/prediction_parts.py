@@ -80,13 +80,16 @@ def warm_parts(model: Checkpoint, device: Device, problems: Sequence[Problem], c
         times.append(time.perf_counter())
         slowness = np.full(len(numbers), np.nan) if model.ranker is None else model.ranker.slowness(task, numbers)
         times.append(time.perf_counter())
+        if model.judge is not None:
+            model.judge.slowness(task, numbers)
+        times.append(time.perf_counter())
         proposals = Proposals(task, numbers, log_probabilities, slowness).ordered()
         if model.estimator is not None:
             model.estimator.confidences(proposals)
         times.append(time.perf_counter())
         parts.append(np.diff(times).tolist())
     medians = np.median(np.array(parts), axis=0) * 1e3
-    names = ("space", "source codes", "beam, with the source", "trees", "order and confidence")
+    names = ("space", "source codes", "beam, with the source", "trees", "judge", "order and confidence")
     return {"device": device.name, **dict(zip(names, medians.tolist(), strict=True))}
 
 

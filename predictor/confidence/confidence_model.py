@@ -67,7 +67,7 @@ class OrderedProposals(Protocol):
 class RegretModel(BaseModel):
     """The expected log regret as a sum over signals, and quantiles of the observed regret over the expected one."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     constant: _Number
     weights: tuple[_Number, ...] = Field(min_length=len(SIGNALS) - 1, max_length=len(SIGNALS))
@@ -101,7 +101,7 @@ class RegretModel(BaseModel):
 class ConfidenceModel(BaseModel):
     """The regret models of first proposals and of others, and the devices of the training data."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     first: RegretModel
     other: RegretModel

@@ -16,7 +16,7 @@ class Declaration(BaseModel):
     the words still fit. Derived quantities are compared, since the model sees their values.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str = Field(max_length=200)
     problem_type: str = Field(max_length=200)

@@ -7,6 +7,7 @@ parameter in its expression has a value. All rows with that prefix then have the
 from __future__ import annotations
 
 from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from ..results import duration
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from seqtune.kernels.problem import Problem
     from seqtune.predictor.training.loop import Progress as TrainingProgress
     from seqtune.tuner.tune import TuningProgress
@@ -64,6 +65,8 @@ class TuningProgressBar:
 
     def __enter__(self) -> TuningProgressBar:
         if self.console.is_terminal:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
             self.bar = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                                 TextColumn("{task.fields[rest]}"), console=self.console, transient=True)
             self.bar.start()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from statistics import median
 
 import numpy as np
 
@@ -43,7 +42,7 @@ def probe(instruction_set: str, threads: int, caches: Mapping[int, int]) -> Rate
         turns = in_turns(prober.turn, _agree, TURNS, TURN_SECONDS)
     finally:
         prober.close()
-    rates = {name: median(turn[name] for turn in turns) if name in TYPICAL else _best(name, turns)
+    rates = {name: float(np.median([turn[name] for turn in turns])) if name in TYPICAL else _best(name, turns)
              for name in turns[0]}
     return {name: float(f"{rate:.4g}") for name, rate in rates.items()}
 
