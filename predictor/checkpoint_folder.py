@@ -35,6 +35,8 @@ SHIPPED = Path(__file__).parent / "checkpoints"
 MAX_DERIVED = 10_000  # number of derived quantities
 LARGEST_JSON = 50_000_000  # bytes
 LARGEST_WEIGHTS = 2_000_000_000  # bytes
+FORMER = "former"  # subfolder of a retrained checkpoint: the checkpoint that answers for all other devices
+MOST_LAYERS = 8  # checkpoints in one another; all are in memory
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -183,9 +185,10 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """The SHA-256 of each file of weights or trees in a checkpoint folder, by file name."""
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())
-            if path.suffix in (".safetensors", ".zlib") and path.is_file()}
+    """The SHA-256 of each file of weights or trees in a checkpoint folder, and of a former one's seqtune.json."""
+    files = [path for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".zlib")]
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in (*files, folder / FORMER / "seqtune.json") if path.is_file()}
 
 
 def check_digests(folder: Path, wanted: Mapping[str, str]) -> None:

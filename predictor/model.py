@@ -80,6 +80,10 @@ class TaskPredictor(Predictor, Protocol):
         """Check that it can propose configurations of these kernels. Raises CheckpointError."""
         ...
 
+    def on(self, device: Device, kernels: Iterable[Kernel] = ()) -> TaskPredictor:
+        """The predictor that answers for these kernels on a device: itself, unless devices have one of their own."""
+        ...
+
 
 class ResultRow(Protocol):
     """A row of an evaluation's table."""
@@ -150,7 +154,7 @@ class Model(TaskPredictor, Protocol):
 
     def retrain(self, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
                 progress: Callable[[Any], None] | None) -> tuple[Self, dict[str, Any]]:
-        """Adapt the model to new records without forgetting the old ones; return it and a report that JSON can hold.
+        """Adapt the model to new records; return it and a report that JSON can hold. Other devices keep their answers.
 
         With `scratch` the report also contains the results of a training on the new records alone. Raises MisuseError.
         """

@@ -100,7 +100,8 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
         discovery.check_present(device)
         _check_implementation(task)
     progress("predicting")
-    known = device_evidence(predictor, device, journal, verified=not verify) if evidence else None
+    answering = predictor.on(device, task.kernels)
+    known = device_evidence(answering, device, journal, verified=not verify) if evidence else None
     count = 0 if known is None else known.measurements
     proposals = propose(task, name, max(top, 2) if explain else top, known)
     why = _explanation(task, name, proposals) if explain else None

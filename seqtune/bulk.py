@@ -16,11 +16,13 @@ from pathlib import Path
 
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
+from seqtune.predictor.model import TaskPredictor
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.processes import one_thread_each
 
-from .device_evidence import device_evidence
+from .device_evidence import DeviceEvidence, device_evidence
 from .errors import KernelError, MisuseError, SeqtuneError
 from .inputs import as_device, as_problems
 from .proposals import predictor_for
@@ -86,7 +88,7 @@ def predict_many(problems: object, device: Device | str = "llvm:0", top: int = 1
     predictor = answers_for(device.backend) if checkpoint is None else checkpoint
     model = predictor_for(device, predictor)
     if evidence:
-        device_evidence(model, device, journal)  # like the line before, it raises before the first answer
+        device_evidence(model.on(device), device, journal)  # like the line before, it raises before the first answer
     run = partial(_answer, device=device, name=predictor, top=top, journal=journal, evidence=evidence)
     return _answers(wanted, run, jobs, progress)
 
@@ -140,8 +142,6 @@ def _mapping(jobs: int, run: partial[list[BulkAnswer]]) -> Iterator[partial[Iter
 def _answer(problems: Sequence[Problem], device: Device, name: str | Path, top: int, journal: str | Path | None,
             evidence: bool) -> list[BulkAnswer]:
     """The answers to one batch."""
-    from seqtune.predictor.times.checkpoint import Checkpoint
-
     predictor = predictor_for(device, name)
     answers: dict[Problem, BulkAnswer] = {}
     tasks = []
@@ -151,10 +151,21 @@ def _answer(problems: Sequence[Problem], device: Device, name: str | Path, top: 
         except KernelError as error:
             answers[problem] = BulkAnswer(problem, device.name, (), str(error))
     predictor.check_kernels({kernel.name: kernel for _, task in tasks for kernel in task.kernels}.values())
-    known = device_evidence(predictor, device, journal) if evidence else None
-    listed = [task for _, task in tasks]
-    proposed = (predictor.propose_together(listed, top, None if known is None else known.correction)
-                if isinstance(predictor, Checkpoint) else predictor.propose(listed, top))
-    for (problem, _), candidates in zip(tasks, proposed, strict=True):
-        answers[problem] = BulkAnswer(problem, device.name, tuple(candidates))
+    layers = {id(layer): layer for _, task in tasks for layer in [predictor.on(device, task.kernels)]}
+    for layer in layers.values():
+        own = [(problem, task) for problem, task in tasks if predictor.on(device, task.kernels) is layer]
+        known = device_evidence(layer, device, journal) if evidence else None
+        proposed = _proposed(layer, [task for _, task in own], top, known)
+        for (problem, _), candidates in zip(own, proposed, strict=True):
+            answers[problem] = BulkAnswer(problem, device.name, tuple(candidates))
     return [answers[problem] for problem in problems]
+
+
+def _proposed(layer: TaskPredictor, tasks: Sequence[Task], top: int,
+              known: DeviceEvidence | None) -> list[list[Candidate]]:
+    """The proposals of a predictor that answers for all these tasks."""
+    from seqtune.predictor.times.checkpoint import Checkpoint
+
+    if not isinstance(layer, Checkpoint):
+        return layer.propose(tasks, top)
+    return layer.propose_together(tasks, top, None if known is None else known.correction)

@@ -19,7 +19,8 @@ def explanation_of(predictor: TaskPredictor, task: Task, proposals: Sequence[Con
     """Explain the first proposal of a predictor. Only a checkpoint of measured times has trees to ask for costs."""
     from seqtune.predictor.times.checkpoint import Checkpoint
 
-    ranker = predictor.ranker if isinstance(predictor, Checkpoint) else None
+    answering = predictor.on(task.device, task.kernels)
+    ranker = answering.ranker if isinstance(answering, Checkpoint) else None
     return explain(task, proposals, ranker, shipped_winners())
 
 

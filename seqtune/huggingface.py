@@ -20,10 +20,12 @@ from pathlib import Path
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
 from seqtune.kernels.task import Task
-from seqtune.predictor.checkpoint_folder import MODEL_TYPE
+from seqtune.predictor.checkpoint_folder import FORMER, MODEL_TYPE
 from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.pretrained import TranslatorConfig, TranslatorModel
 from seqtune.predictor.times.sentences import Sentences
+
+from .errors import MisuseError
 
 __all__ = ["Sentences", "TranslatorConfig", "TranslatorModel", "sentences"]
 
@@ -35,6 +37,14 @@ AutoModelForSeq2SeqLM.register(TranslatorConfig, TranslatorModel)
 def sentences(checkpoint: str | Path, tasks: Sequence[Task]) -> Sentences:
     """The valid sentences of these tasks in the words of a checkpoint, given by folder or by name.
 
-    Raises CheckpointError where the folder is not the checkpoint of a translator or lacks a kernel's words.
+    AutoModel reads the newest layer of a retrained checkpoint; tasks of other devices need the folder `former` in it.
+
+    Raises CheckpointError where the folder is not the checkpoint of a translator or lacks a kernel's words, and
+    MisuseError where another layer answers for a task.
     """
-    return Sentences(Checkpoint.load(checkpoint).vocabulary, tasks)
+    loaded = Checkpoint.load(checkpoint)
+    for task in tasks:
+        if loaded.on(task.device, task.kernels) is not loaded:
+            raise MisuseError(f"{checkpoint} was not retrained for {task.device.name}; its subfolder {FORMER} has the "
+                              "network that answers there")
+    return Sentences(loaded.vocabulary, tasks)

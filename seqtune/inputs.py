@@ -71,10 +71,12 @@ def as_device(device: Device | str) -> Device:
 
 def load_checkpoint(name: str | Path) -> Model:
     """The model of a checkpoint, cached until the files change. Raises CheckpointError."""
-    from seqtune.predictor.checkpoint_folder import find
+    from seqtune.predictor.checkpoint_folder import FORMER, MOST_LAYERS, find
 
     folder = find(name)
-    stamps = tuple((path.name, path.stat().st_mtime_ns) for path in sorted(folder.iterdir()))
+    layers = [folder.joinpath(*[FORMER] * depth) for depth in range(MOST_LAYERS)]
+    stamps = tuple((path.name, path.stat().st_mtime_ns) for layer in layers if layer.is_dir()
+                   for path in sorted(layer.iterdir()))
     return _loaded(str(folder), stamps)
 
 

@@ -75,11 +75,12 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
             epochs: int | None = None, extra: int | None = None, seed: int = 0, scratch: bool = False,
             force: bool = False, progress: Callable[[Any], None] | None = None,
             minutes: float | None = None) -> Written:
-    """Adapt a checkpoint to new records without forgetting the old ones, and save the result as another checkpoint.
+    """Adapt a checkpoint to new records, and save the result as another checkpoint; other devices keep their answers.
 
     `rehearse` is a data set of the old records (None: the shipped ones). After `minutes` (None: the kind of model
     decides) the training stops with what it has learned. The report compares before and after on the held-out problems
-    of both and, with `scratch`, a model trained on the new records alone, which takes its own time. Raises MisuseError.
+    of the new records and, with `scratch`, a model trained on these alone, which takes its own time. Old records are
+    judged only for devices whose answers can change. Raises MisuseError.
     """
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.predictor.model import TrainingRequest
@@ -121,7 +122,7 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
         raise MisuseError(f"seed={seed}; it must not be negative")
     target = as_device(device)
     name = answers_for(target.backend) if checkpoint is None else checkpoint
-    model = None if name in UNTRAINED else load_checkpoint(name)
+    model = None if name in UNTRAINED else load_checkpoint(name).on(target)
     if not isinstance(model, Correctable) or model.ranker is None or target.backend not in model.backends:
         raise MisuseError(f"the predictor {name} has no trees for {target.backend} devices that measurements could "
                           "correct; `seqtune tune` measures there")

@@ -87,7 +87,7 @@ def slowness_for(task: Task) -> Sequence[float]:
 
         from seqtune.predictor.times.checkpoint import Checkpoint
 
-        model = predictor_for(task.device, name)
+        model = predictor_for(task.device, name).on(task.device, task.kernels)
         if not isinstance(model, Checkpoint) or model.ranker is None:
             return ()
         slowness = model.ranker.slowness(task, np.arange(len(task)))

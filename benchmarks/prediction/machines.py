@@ -4,8 +4,8 @@ For each machine (or runtime) a predictor is trained on all other devices of the
 out, on problems that are new to it as well: without any data of it, after a calibration (`seqtune calibrate`, replayed
 on recorded configurations of other problems), and after `seqtune retrain` with a few of its problems. The methods
 choose among the measured configurations. Shares have 95 % intervals by a bootstrap of the problems; in the row over all
-devices of a machine, the devices of a problem are drawn together. The held-out problems of the other devices are judged
-before and after the retraining.
+devices of a machine, the devices of a problem are drawn together. The other devices are not judged again after the
+retraining: the retrained checkpoint keeps the one that it began from for them.
 """
 
 from __future__ import annotations
@@ -39,10 +39,8 @@ if TYPE_CHECKING:
     from seqtune.predictor.training.loop import Progress
 
 COUNTS = (0, 3, 5)
-EVERY = 1_000_000  # held-out problems of an old device that are judged: all
 ALL = "all"  # the device name in the rows over all devices of a group
 NEVER, CALIBRATED, FEW = "no data of it", "after calibrate", "after retrain"
-LOSS = 0.005  # accepted loss of share on an old device
 
 Row = dict[str, Any]
 
@@ -144,28 +142,16 @@ def adapted_to(given: argparse.Namespace, predictor: Checkpoint | Ranker, few: D
     """Retrain a checkpoint with a few problems of the group, or go on with trees in the same way."""
     from seqtune.predictor.times.adaptation.retraining import RETRAINING, Selection, continued, joined, retrain
 
-    options = replace(RETRAINING, seed=given.seed, threads=given.threads, judged=EVERY)
+    options = replace(RETRAINING, seed=given.seed, threads=given.threads)
     if isinstance(predictor, Ranker):
-        from seqtune.predictor.times.adaptation.retraining import shares
-        from seqtune.predictor.times.checkpoint_parts import RankerAlone
-
-        selection = Selection.of(few, old, options)
-        adapted = joined(predictor, continued(predictor, selection, options))
+        adapted = joined(predictor, continued(predictor, Selection.of(few, old, options), options))
         assert adapted is not None
-        before, after = (shares(RankerAlone(ranker), selection.old_judged) for ranker in (predictor, adapted))
-        return adapted, {"new_problems": given.few, "old": {"before": before, "after": after}}
+        return adapted, {"new_problems": given.few}
     checkpoint, report = retrain(predictor, few, old, options, _progress)
     if report["interrupted"]:
         raise SeqtuneError("the retraining was interrupted; run the command again")
-    return checkpoint, {name: report[name] for name in ("new_problems", "epochs", "seconds", "out_of_time", "old")}
-
-
-def greatest_loss(training: Mapping[str, Any]) -> float | None:
-    """The largest loss of an old device by the retraining, of any number of proposals; None without a retraining."""
-    old = training.get("retraining", {}).get("old")
-    return None if not old or not old["before"] else max(
-        old["before"][device][str(count)] - old["after"][device][str(count)]
-        for device in old["before"] for count in COUNTS)
+    shown = ("new_problems", "epochs", "seconds", "out_of_time", "unchanged", "old")
+    return checkpoint, {name: report[name] for name in shown}
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -228,14 +214,14 @@ def page(results: Results) -> Page:
 
 
 def remembered(results: Results) -> list[str]:
-    """A sentence about what the retrainings forgot, if there were any."""
-    losses = {name: loss for name, training in results["trainings"].items()
-              if (loss := greatest_loss(training)) is not None}
-    if not losses:
+    """A sentence about the devices that the retrainings were not for, if there were any."""
+    retrainings = [training["retraining"] for training in results["trainings"].values() if "retraining" in training]
+    if not any("unchanged" in retraining for retraining in retrainings):  # trees alone are no checkpoint
         return []
-    worst = max(losses, key=lambda name: losses[name])
-    words = "more than accepted" if losses[worst] > LOSS else f"{LOSS} is accepted"
-    return [f"By a retraining, the held-out problems of no other device lost more than {losses[worst]:.4f} ({words})."]
+    changed = sorted({device for retraining in retrainings for device in retraining["old"]["before"] or ()})
+    words = f", except for {', '.join(changed)}, where kernels were new" if changed else ""
+    return ["No other device lost anything by a retraining: its answers are, bit for bit, those of the checkpoint that "
+            f"the retraining began from, which the retrained one keeps for it{words}."]
 
 
 def _progress(step: Progress) -> None:

@@ -78,7 +78,7 @@ def proposers_on(device: Device, folders: Mapping[str, str], evidence: Path | No
     for method, folder in folders.items():
         checkpoint = Checkpoint.load(folder)
         proposers[method] = checkpoint
-        known = None if evidence is None else device_evidence(checkpoint, device, evidence)
+        known = None if evidence is None else device_evidence(checkpoint.on(device), device, evidence)
         if known is not None:
             proposers[method + CORRECTED] = WithEvidence(checkpoint, known)
     return {**proposers, "default": Default()}

@@ -7,6 +7,7 @@ It answers for GPUs of which no checkpoint has measurements. Kernels that do not
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 from seqtune.kernels.accelerators import BACKENDS
 from seqtune.kernels.device import Device
@@ -30,6 +31,10 @@ class AnalyticPredictor:
 
     def check_kernels(self, kernels: Iterable[Kernel]) -> None:
         """Accept any kernels."""
+
+    def on(self, device: Device, kernels: Iterable[Kernel] = ()) -> Self:
+        """The same predictor: it answers for all devices."""
+        return self
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
         """Propose the configurations with the shortest estimated times, distinct, the shortest first.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,6 +173,10 @@ class LabelCheckpoint:
     def check_kernels(self, kernels: Iterable[Kernel]) -> None:
         """Check that the vocabulary contains the kernels. Raises CheckpointError."""
         self.vocabulary.check(kernels)
+
+    def on(self, device: Device, kernels: Iterable[Kernel] = ()) -> Self:
+        """The same checkpoint: it answers for all devices."""
+        return self
 
     def task(self, problem: Problem, device: Device) -> Task:
         """The task in MIOpen's terms, with the kernels that the model knows or, without any, with all kernels.

@@ -1,15 +1,16 @@
 """Checkpoint: a trained translator with its vocabulary and ranker, stored in a folder.
 
 The folder contains config.json (dimensions), model.safetensors (weights), seqtune.json (format, vocabulary, kernels,
-provenance, metrics) and, if there is a ranker, trees.safetensors. Its content is not trusted: see
-`seqtune.predictor.checkpoint_folder`. Reading a checkpoint and predicting from it import neither torch nor
-transformers. Raises CheckpointError.
+provenance, metrics) and, if there is a ranker, trees.safetensors. A retrained checkpoint answers for some devices only;
+the subfolder `former` contains the whole checkpoint that answers for all others, which may be a retrained one as well.
+The content is not trusted: see `seqtune.predictor.checkpoint_folder`. Reading a checkpoint and predicting from it
+import neither torch nor transformers. Raises CheckpointError.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
@@ -18,7 +19,7 @@ import numpy as np
 from pydantic import Field, JsonValue
 from safetensors.numpy import save as save_arrays
 
-from seqtune.errors import CheckpointError
+from seqtune.errors import CheckpointError, MisuseError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
@@ -26,7 +27,7 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
 
 from ..candidate import Candidate
-from ..checkpoint_folder import MODEL_TYPE, About, CheckpointFolder, facts
+from ..checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, CheckpointFolder, facts
 from ..confidence.confidence_model import ConfidenceModel
 from ..networks.dimensions import Dimensions
 from ..networks.numpy_layers import Tensors
@@ -49,6 +50,8 @@ class _About(About):
         default={}, max_length=10_000)
     confidence: ConfidenceModel | None = None
     tree_features: FeatureList = "facts"  # checkpoints without the field were trained with the facts of devices
+    retrained_for: tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...] = Field(
+        default=(), max_length=1000)  # keys of devices; if there are any, the folder has a former checkpoint
 
 
 @dataclass(eq=False)
@@ -56,6 +59,10 @@ class Checkpoint:
     """A translator with its vocabulary and the ranker of its proposals.
 
     `provenance` describes the data and options of the training, `metrics` its results; both are JSON objects.
+
+    A retrained checkpoint keeps the `former` one, from which the retraining began, so that no answer for another device
+    changes. It is the newest layer, its former one the next. `propose` and `propose_together` ask the layer that
+    answers for a task; `ranker`, `expected` and so on are of this layer alone, and `on` gives the layer to ask.
     """
 
     size: Dimensions
@@ -66,6 +73,8 @@ class Checkpoint:
     seed: int = 0
     ranker: Ranker | None = None
     estimator: ConfidenceEstimator | None = None  # only a ConfidenceModel is saved
+    former: Checkpoint | None = None
+    retrained_for: frozenset[str] = frozenset()  # keys of the devices; empty without a former checkpoint
 
     @classmethod
     def of_model(cls, model: Translator, vocabulary: Vocabulary, provenance: Mapping[str, JsonValue] | None = None,
@@ -80,6 +89,11 @@ class Checkpoint:
 
         Raises CheckpointError.
         """
+        return cls._read(name, MOST_LAYERS)
+
+    @classmethod
+    def _read(cls, name: str | Path, layers: int) -> Checkpoint:
+        """Read a checkpoint that has at most this number of layers."""
         folder = CheckpointFolder.open(name, _About)
         about, vocabulary = folder.about, folder.vocabulary
         if {name for kernel in about.kernels for name, _ in kernel.derived} - set(vocabulary.derived):
@@ -87,8 +101,12 @@ class Checkpoint:
         state = _weights(folder)
         ranker = Ranker.read(folder.path / "trees.safetensors", about.trees,
                              about.tree_features) if about.trees else None
+        if about.retrained_for and layers == 1:
+            raise CheckpointError(f"{folder.path} has a former checkpoint, too; seqtune writes {MOST_LAYERS} layers at "
+                                  "most")
+        former = cls._read(folder.path / FORMER, layers - 1) if about.retrained_for else None
         return cls(folder.size, state, vocabulary, about.provenance, about.metrics, about.seed, ranker,
-                   about.confidence)
+                   about.confidence, former, frozenset(about.retrained_for))
 
     def save(self, path: str | Path) -> Path:
         """Write the checkpoint as a whole or not at all; return the path. Raises CheckpointError.
@@ -99,22 +117,64 @@ class Checkpoint:
         confidence = self.estimator if isinstance(self.estimator, ConfidenceModel) else None
         about = _About(**facts(self.vocabulary, self.provenance, self.metrics, self.seed),
                        trees={} if self.ranker is None else self.ranker.about,
-                       confidence=confidence, tree_features="ratios" if self.ranker is None else self.ranker.listed)
+                       confidence=confidence, tree_features="ratios" if self.ranker is None else self.ranker.listed,
+                       retrained_for=tuple(sorted(self.retrained_for)))
         with CheckpointFolder.writing(path, config, about) as fresh:
             (fresh / "model.safetensors").write_bytes(save_arrays(dict(self.state), metadata={"format": "pt"}))
             if self.ranker is not None:
                 (fresh / "trees.safetensors").write_bytes(save_arrays(self.ranker.arrays()))
+            if self.former is not None:
+                self.former.save(fresh / FORMER)
         return Path(path)
 
     @property
+    def layers(self) -> tuple[Checkpoint, ...]:
+        """This checkpoint and all former ones, the newest first."""
+        return (self,) if self.former is None else (self, *self.former.layers)
+
+    def on(self, device: Device, kernels: Iterable[Kernel] = ()) -> Checkpoint:
+        """The layer that answers for a device: the newest one that was retrained for it, or else the oldest.
+
+        A layer that lacks the device's backend or one of these kernels is passed over; then the newest other one
+        answers. If all lack something, the result is this one, whose `check_kernels` names it.
+        """
+        if self.former is None:
+            return self
+        layers, kernels = self.layers, tuple(kernels)
+        retrained = [layer for layer in layers if device.key in layer.retrained_for]
+        able = (layer for layer in (*retrained, layers[-1], *layers)
+                if device.backend in layer.vocabulary.backends and not layer.vocabulary.differences(kernels))
+        return next(able, self)
+
+    def former_for(self, devices: Iterable[Device]) -> Checkpoint:
+        """The checkpoint that goes on answering for all devices but these, without layers that answer for none.
+
+        Raises MisuseError if it has as many layers as a former checkpoint can have.
+        """
+        former = self._without(frozenset(device.key for device in devices))
+        if len(former.layers) >= MOST_LAYERS:
+            raise MisuseError(f"this checkpoint was retrained {MOST_LAYERS - 1} times, each time for other devices; "
+                              "more is not possible: train one on the records of all of them (seqtune train)")
+        return former
+
+    def _without(self, keys: frozenset[str]) -> Checkpoint:
+        """This checkpoint without the layers that were retrained for none but these devices."""
+        if self.former is None:
+            return self
+        former = self.former._without(keys | self.retrained_for)
+        if self.retrained_for <= keys:
+            return former
+        return self if former is self.former else replace(self, former=former)
+
+    @property
     def backends(self) -> tuple[str, ...]:
-        """The backends of the devices that the translator was trained for."""
-        return self.vocabulary.backends
+        """The backends of the devices that the layers' translators were trained for."""
+        return tuple(dict.fromkeys(backend for layer in self.layers for backend in layer.vocabulary.backends))
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """The libraries of the vocabulary's kernels."""
-        return self.vocabulary.libraries
+        """The libraries of the kernels in the layers' vocabularies."""
+        return tuple(dict.fromkeys(library for layer in self.layers for library in layer.vocabulary.libraries))
 
     @property
     def tables(self) -> Mapping[str, Sequence[str]]:
@@ -122,8 +182,14 @@ class Checkpoint:
         return {}
 
     def check_kernels(self, kernels: Iterable[Kernel]) -> None:
-        """Check that the vocabulary contains the kernels. Raises CheckpointError."""
-        self.vocabulary.check(kernels)
+        """Check that the vocabulary of a layer contains the kernels. Raises CheckpointError."""
+        wanted = tuple(kernels)
+        if self.former is None or not self.knows(wanted):
+            self.vocabulary.check(wanted)
+
+    def knows(self, kernels: Sequence[Kernel]) -> bool:
+        """Return whether the vocabulary of a layer contains all these kernels."""
+        return any(not layer.vocabulary.differences(kernels) for layer in self.layers)
 
     def task(self, problem: Problem, device: Device) -> Task:
         """The task of a problem with all kernels that are registered for the device. Raises KernelError."""
@@ -169,13 +235,18 @@ class Checkpoint:
 
         Tasks are searched one after another: in a batch, the last digits of a score depend on the other tasks.
         """
-        proposer = self.proposer(evidence)
-        return [proposer.candidates([task], count)[0] for task in tasks]
+        return [self.on(task.device, task.kernels).proposer(evidence).candidates([task], count)[0] for task in tasks]
 
     def propose_together(self, tasks: Sequence[Task], count: int,
                          evidence: Evidence | None = None) -> list[list[Candidate]]:
-        """Propose as `propose` does, with one search for all tasks: the last digits of scores may differ."""
-        return self.proposer(evidence).candidates(tasks, count)
+        """Propose as `propose` does, with one search for all tasks of a layer: the last digits of scores may differ."""
+        answering = [self.on(task.device, task.kernels) for task in tasks]
+        candidates: dict[int, list[Candidate]] = {}
+        for layer in self.layers:
+            indices = [index for index, chosen in enumerate(answering) if chosen is layer]
+            proposed = layer.proposer(evidence).candidates([tasks[index] for index in indices], count)
+            candidates.update(zip(indices, proposed, strict=True))
+        return [candidates[index] for index in range(len(tasks))]
 
 
 def _weights(folder: CheckpointFolder[_About]) -> Tensors:

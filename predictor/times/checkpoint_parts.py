@@ -1,12 +1,14 @@
 """Parts of a checkpoint as predictors of their own: the transformer with its judge, and the trees.
 
-The trees rank every valid configuration of a task.
+The trees rank every valid configuration of a task. If the checkpoint was retrained, the part of the layer that answers
+for a task counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +17,9 @@ from seqtune.kernels.task import Task
 from ..candidate import Candidate
 from ..model import Predictor
 from ..trees.ranker import Ranker
+
+if TYPE_CHECKING:
+    from .checkpoint import Checkpoint
 
 
 class RankerAlone:
@@ -30,6 +35,19 @@ class RankerAlone:
                 for task, order in zip(tasks, orders, strict=True)]
 
 
+class CheckpointTrees:
+    """The trees of each layer of a checkpoint, all of which have some, for the tasks that the layer answers."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+
+    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        """Return the `count` best-ranked configurations of each task."""
+        rankers = [self.checkpoint.on(task.device, task.kernels).ranker for task in tasks]
+        return [RankerAlone(ranker).propose([task], count)[0]
+                for task, ranker in zip(tasks, rankers, strict=True) if ranker is not None]
+
+
 def parts_of(predictor: Predictor | None) -> Mapping[str, Predictor]:
     """The parts of a checkpoint by the names of their methods: `transformer` and, if it has trees, `trees`.
 
@@ -41,7 +59,12 @@ def parts_of(predictor: Predictor | None) -> Mapping[str, Predictor]:
 
     if not isinstance(predictor, Checkpoint):
         return {}
-    parts: dict[str, Predictor] = {"transformer": replace(predictor, ranker=None)}
-    if predictor.ranker is not None:
-        parts["trees"] = RankerAlone(predictor.ranker)
+    parts: dict[str, Predictor] = {"transformer": _without_trees(predictor)}
+    if all(layer.ranker is not None for layer in predictor.layers):
+        parts["trees"] = CheckpointTrees(predictor)
     return parts
+
+
+def _without_trees(checkpoint: Checkpoint) -> Checkpoint:
+    former = None if checkpoint.former is None else _without_trees(checkpoint.former)
+    return replace(checkpoint, ranker=None, former=former)

@@ -57,7 +57,7 @@ def retrain(
     out: Annotated[Path, typer.Option("--out", help="The new checkpoint's folder.")],
     rehearse: Annotated[Path | None, typer.Option(
         "--rehearse", show_default=False,
-        help="Old records that must not be forgotten.  [default: the shipped ones]")] = None,
+        help="Old records that are learned again with the new ones.  [default: the shipped ones]")] = None,
     scratch: Annotated[bool, typer.Option(
         "--scratch/--no-scratch",
         help="Also train a model from scratch on the new records, for comparison: doubles the time.")] = False,
@@ -70,7 +70,7 @@ def retrain(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Adapt a checkpoint to new records without forgetting the old ones; reports before and after."""
+    """Adapt a checkpoint to the devices of new records; others keep their answers. Reports before and after."""
     from .. import api
     from . import progress, tables
 

@@ -87,13 +87,12 @@ def test_a_machine_is_judged_before_and_after_a_few_of_its_problems(data: Datase
     assert page.tables.count("| stone |") == 3 + 1 + 1
 
 
-def test_the_greatest_loss_of_an_old_device_is_shown() -> None:
-    before, after = ({"a": {"0": share, "3": 0.9, "5": 0.9}} for share in (0.95, 0.94))
-    training = {"retraining": {"old": {"before": before, "after": after}}}
-    assert machines.greatest_loss(training) == pytest.approx(0.01)
-    assert machines.greatest_loss({}) is None
-    results = {"date": "", "seed": 0, "few": 2, "rows": [], "trainings": {"stone": training}}
-    assert "0.0100 (more than accepted)" in machines.remembered(results)[0]
+def test_the_page_says_that_a_retraining_changes_no_other_device() -> None:
+    about = {"date": "", "seed": 0, "few": 2, "rows": []}
+    training = {"retraining": {"unchanged": ["a"], "old": {"before": {}, "after": {}}}}
+    (sentence,) = machines.remembered({**about, "trainings": {"stone": training}})
+    assert sentence.endswith("which the retrained one keeps for it.")
+    assert machines.remembered({**about, "trainings": {"stone": {}}}) == []
 
 
 def test_replayed_probes_are_of_every_kind_and_no_more_than_asked_for(data: Dataset) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,9 +84,14 @@ def test_without_a_beam_generate_takes_the_likeliest_allowed_word_each_time(
     assert found == [[beam_search(words, task, 1, 1)[0].configuration] for task in TASKS]
 
 
-def test_other_models_and_generating_without_sentences_are_refused(translator: Translator) -> None:
+def test_other_models_and_generating_without_sentences_are_refused(translator: Translator, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError):
         huggingface.sentences("miopen", TASKS)
+    former = Checkpoint.of_model(translator, VOCABULARY)
+    folder = replace(former, former=former, retrained_for=frozenset({"another"})).save(tmp_path / "toy")
+    with pytest.raises(MisuseError, match="was not retrained for toy:a; its subfolder former"):
+        huggingface.sentences(folder, TASKS)
+    huggingface.sentences(folder / "former", TASKS)
     source = Source.of(SourceBatch.of([VOCABULARY.source(CONVOLUTIONS[0], DEVICE)]))
     with pytest.raises(MisuseError, match="needs the valid sentences"):
         huggingface.TranslatorModel.of(translator).generate(

@@ -1,10 +1,12 @@
-"""Retraining: adapts a checkpoint to new records (a new device, a new kernel) without forgetting the old ones.
+"""Retraining: adapts a checkpoint to new records (a new device, a new kernel) for the devices of these records.
+
+The result keeps the checkpoint that it began from for all other devices, so their answers do not change.
 
 It takes minutes, since only some of the old records are looked at again. The checkpoint's trees are kept, and further
 trees are fitted to what they leave of the new records and of the rehearsed ones. These trees are the teacher of the
-translator, which goes on from its weights. New examples are mixed with rehearsed ones, whose wanted probabilities come
-mostly from the old checkpoint (the anchor): refitting the same examples would only perturb its answers. If target words
-are new, which may be better than the old ones, there is no anchor.
+translator, which goes on from its weights. New examples are mixed with rehearsed ones of all devices, since a few
+problems alone would be learned by heart. The wanted probabilities of rehearsed examples come mostly from the old
+checkpoint (the anchor). If target words are new, which may be better than the old ones, there is no anchor.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from seqtune.data.machines import device_labels
 from seqtune.data.measured_tasks import Data, measured_tasks
 from seqtune.errors import CheckpointError, MisuseError
 from seqtune.kernels.problem import Problem
@@ -57,7 +60,6 @@ class Selection:
     left_out: set[Problem]  # training problems of the new records that the old ones hold out, or near ones
     avoid: list[Problem]  # held-out problems: nothing near them is sampled
     new_judged: list[MeasuredTask]
-    old_judged: list[MeasuredTask]
 
     @classmethod
     def of(cls, new: Data, rehearsal: Data, options: RetrainingOptions) -> Selection:
@@ -78,58 +80,85 @@ class Selection:
         relearned |= {(problem, device) for problem in unseen for device in rehearsal.devices}
         old = Rehearsal.drawn(rehearsal, options.rehearsed, False, options.seed, relearned).tasks()
         return cls(fresh, old, left_out, list(dict.fromkeys([*new_held_out, *old_held_out])),
-                   measured_tasks(new, held_out=True),
-                   Rehearsal.drawn(rehearsal, options.judged, True, options.seed).tasks())
+                   measured_tasks(new, held_out=True))
 
 
 def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: RetrainingOptions = RETRAINING,
             on_progress: OnProgress | None = None, scratch: bool = False) -> tuple[Checkpoint, dict[str, Any]]:
     """Adapt a checkpoint to new records; return the new checkpoint and a report that JSON can hold.
 
-    The report has the shares on held-out problems of the new records and of the old ones, at most `options.judged` of
-    each device, before and after. With `scratch` it also has those of a training on the new records alone, which comes
-    on top of `options.minutes`. Held-out problems of the new records are not rehearsed. New problems near to a held-out
-    problem of the old records are not used; `left_out` is their number. `out_of_time` says whether the time ended the
-    training before its last epoch; if not, the same seed, data and machine give the same weights. Raises MisuseError if
-    no training problem is left.
+    It goes on from the layer that answers for the new records or, where several do, from the newest of these.
+
+    The report has the shares on held-out problems of the new records, before and after, and on those of the old ones
+    where the device's answers can change, at most `options.judged` of each; `unchanged` names all other devices. With
+    `scratch` it also has those of a training on the new records alone, which comes on top of `options.minutes`.
+    Held-out problems of the new records are not rehearsed. New problems near to a held-out problem of the old records
+    are not used; `left_out` is their number. `out_of_time` says whether the time ended the training before its last
+    epoch; if not, the same seed, data and machine give the same weights. Raises MisuseError if no training problem is
+    left, or if the checkpoint was retrained for too many other devices.
     """
     began = time.monotonic()
     selection = Selection.of(new, rehearsal, options)
     fresh, old = selection.fresh, selection.old
+    former = checkpoint.former_for(measured.device for measured in fresh)
+    start, changing = _start(checkpoint, fresh), _changing(former, selection, rehearsal)
+    old_judged = Rehearsal.drawn(changing, options.judged, True, options.seed).tasks()
     before_judging = time.monotonic()
     report: dict[str, Any] = {
         "new_problems": len({measured.problem.key for measured in fresh}), "left_out": len(selection.left_out),
         "new_cases": len(fresh), "old_cases": len(old),
         "new_devices": sorted({measured.device.name for measured in fresh}),
         "new": {"before": shares(checkpoint, selection.new_judged)},
-        "old": {"before": shares(checkpoint, selection.old_judged)}}
+        "old": {"before": shares(checkpoint, old_judged)},
+        "unchanged": sorted(label for key, label in device_labels(rehearsal.devices.values()).items()
+                            if key not in {device.key for device in changing.devices.values()})}
     judging = time.monotonic() - before_judging
-    vocabulary = checkpoint.vocabulary.extended(*words_of([*fresh, *old]))
-    teacher = continued(checkpoint.ranker, selection, options)
+    vocabulary = start.vocabulary.extended(*words_of([*fresh, *old]))
+    teacher = continued(start.ranker, selection, options)
     torch.manual_seed(options.seed)
-    model = checkpoint.model.grown(vocabulary)
-    same = len(vocabulary.targets) == len(checkpoint.vocabulary.targets)  # new words may be better
+    model = start.model.grown(vocabulary)
+    same = len(vocabulary.targets) == len(start.vocabulary.targets)  # new words may be better
     state = fit(model, vocabulary, lessons(selection, teacher, vocabulary, options), [], options, on_progress, began,
-                anchor=checkpoint.model.grown(vocabulary).eval() if same else None,
+                anchor=start.model.grown(vocabulary).eval() if same else None,
                 deadline=began + 60 * options.minutes - SLACK * judging)
     report |= {"epochs": state.epoch, "interrupted": state.interrupted,
                "out_of_time": state.epoch < options.epochs and not state.interrupted,
-               "new_words": len(vocabulary.targets) - len(checkpoint.vocabulary.targets)
-               + len(vocabulary.words) - len(checkpoint.vocabulary.words)}
-    estimator = checkpoint.estimator
+               "new_words": len(vocabulary.targets) - len(start.vocabulary.targets)
+               + len(vocabulary.words) - len(start.vocabulary.words)}
+    estimator = start.estimator
     if isinstance(estimator, ConfidenceModel):  # what is lost on problems and machines is about the same as before
         estimator = estimator.with_devices(measured.device for measured in fresh)
-    after = Checkpoint.of_model(state.kept.eval(), vocabulary, {}, {}, options.seed,
-                                joined(checkpoint.ranker, teacher), estimator)
+    after = replace(Checkpoint.of_model(state.kept.eval(), vocabulary, {}, {}, options.seed,
+                                        joined(start.ranker, teacher), estimator),
+                    former=former, retrained_for=frozenset(measured.device.key for measured in fresh))
     report["new"]["after"] = shares(after, selection.new_judged)
-    report["old"]["after"] = shares(after, selection.old_judged)
+    report["old"]["after"] = shares(after, old_judged)
     report["seconds"] = time.monotonic() - began
     if scratch and not state.interrupted:
         alone = _from_scratch(checkpoint, new, selection.left_out, options, on_progress)
         report["new"]["scratch"] = shares(alone, selection.new_judged)
-    provenance = {**checkpoint.provenance, "retrained_on": {
+    provenance = {**start.provenance, "retrained_on": {
         "devices": report["new_devices"], "problems": report["new_problems"], "options": describe(options)}}
     return replace(after, provenance=provenance, metrics=report), report
+
+
+def _start(checkpoint: Checkpoint, fresh: Sequence[MeasuredTask]) -> Checkpoint:
+    """The newest of the layers that answer for these tasks."""
+    answering = [checkpoint.on(measured.device, measured.task.kernels) for measured in fresh]
+    return next(layer for layer in checkpoint.layers if layer in answering)
+
+
+def _changing(former: Checkpoint, selection: Selection, rehearsal: Data) -> Rehearsal:
+    """The old records of the devices whose answers the retraining can change.
+
+    These are the devices of the new records, and all of a backend with a kernel that the former checkpoint lacks.
+    """
+    retrained = {measured.device.key for measured in selection.fresh}
+    kernels = {kernel for measured in (*selection.fresh, *selection.old) for kernel in measured.task.kernels}
+    backends = {backend for kernel in kernels if not former.knows([kernel]) for backend in kernel.backends}
+    devices = {name: device for name, device in rehearsal.devices.items()
+               if device.key in retrained or device.backend in backends}
+    return Rehearsal(rehearsal.frame[rehearsal.frame["device"].isin(list(devices))], devices)
 
 
 def continued(ranker: Ranker | None, selection: Selection, options: RetrainingOptions) -> Trees | None:
