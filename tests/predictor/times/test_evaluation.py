@@ -22,7 +22,7 @@ from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.times import evaluation as module
 from seqtune.predictor.times.baselines import TreesMethod, random_log_share
 from seqtune.predictor.times.checkpoint import Checkpoint
-from seqtune.predictor.times.checkpoint_parts import RankerAlone
+from seqtune.predictor.times.checkpoint_parts import CheckpointTrees
 from seqtune.predictor.times.evaluation import METHODS, EvaluateOptions, evaluate, fitted, outcomes
 from seqtune.predictor.times.shares import EvaluationRow, Outcome, bootstrap, interval, rows
 from seqtune.predictor.times.training_examples import vocabulary_of
@@ -223,7 +223,7 @@ def test_the_parts_of_a_checkpoint_are_methods_and_trees_are_fitted_only_where_i
     ranked = replace(bare, ranker=ranker)
     both = fitted(tasks[:2], ranked, ("seqtune", "transformer", "trees"))
     assert both["seqtune"] is ranked
-    assert isinstance(both["trees"], RankerAlone)
+    assert isinstance(both["trees"], CheckpointTrees)
     (found,) = both["transformer"].propose([tasks[0].task], 4)
     assert found == bare.propose([tasks[0].task], 4)[0]
     (best,) = both["trees"].propose([tasks[0].task], 1)

@@ -146,15 +146,20 @@ def test_a_damaged_former_checkpoint_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_predictions_of_one_problem_and_of_many_ask_the_layer_of_the_device(tmp_path: Path) -> None:
+def test_predictions_of_one_problem_and_of_many_and_their_evidence_are_of_the_layer_of_the_device(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = LAYERED.save(tmp_path / "toy")
-    journal = tmp_path / "none.sqlite"
+    asked: list[int] = []
+    for module in ("api", "bulk"):
+        monkeypatch.setattr(f"seqtune.{module}.device_evidence",
+                            lambda model, *others, **options: asked.append(model.seed))
     for device, layer in zip(DEVICES, (BASE, NARROWER, LAYERED), strict=True):
         wanted = [candidate.configuration for candidate in layer.on(device).propose([task(device)], 3)[0]]
         assert [proposal.configuration for proposal in predict(
-            PROBLEM, device, top=3, checkpoint=folder, evidence=False).candidates] == wanted
-        (many,) = predict_many([PROBLEM], device, 3, checkpoint=folder, journal=journal)
+            PROBLEM, device, top=3, checkpoint=folder).candidates] == wanted
+        (many,) = predict_many([PROBLEM], device, 3, checkpoint=folder)
         assert [candidate.configuration for candidate in many.candidates] == wanted
+    assert asked == [0, 0, 0, 1, 1, 1, 2, 2, 2], "one prediction, then the check and the answer of many"
 
 
 def test_a_change_of_a_former_checkpoint_is_noticed(tmp_path: Path) -> None:
