@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping
-from operator import ge, gt, le, lt
+from operator import add, eq, floordiv, ge, gt, le, lt, mod, mul, ne, sub, truediv
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,11 @@ _SUMMED = (ast.Add, ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.BitAnd, ast.Bit
 _ORDERED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: lt, ast.LtE: le, ast.Gt: gt, ast.GtE: ge}
 
+# what most expressions need, for numbers and columns of numbers in the mode SMALL
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"+": add, "-": sub, "*": mul}
+_QUOTIENTS: dict[str, Callable[[Any, Any], Any]] = {"/": truediv, "//": floordiv, "%": mod}
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {**_ORDERED, ast.Eq: eq, ast.NotEq: ne}
+
 FEW = 16  # values in a column up to which Python's max is faster than NumPy's
 
 
@@ -39,6 +44,12 @@ def as_number(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.bool_) and value.dtype == bool:
         return value.astype(np.int64)
     return value
+
+
+def is_plain_number(value: Any) -> bool:
+    """Whether a value is a number or a column of numbers, neither booleans nor words."""
+    kind = type(value)
+    return kind is int or kind is float or (kind is np.ndarray and value.dtype.kind in "if")
 
 
 def is_word(value: Any) -> bool:
@@ -78,6 +89,11 @@ def binary(operator: str, left: Any, right: Any, text: str, columns: int) -> Any
 
     `columns` is PLAIN for plain numbers, CHECKED for columns, SMALL for columns whose results surely have 64 bits.
     """
+    if columns == SMALL and is_plain_number(left) and is_plain_number(right):
+        if operator in _ARITHMETIC:
+            return _ARITHMETIC[operator](left, right)
+        if operator in _QUOTIENTS and (right.all() if isinstance(right, np.ndarray) else right):
+            return _QUOTIENTS[operator](left, right)
     if isinstance(left, str | tuple) or isinstance(right, str | tuple):
         raise ExpressionError(f"arithmetic on words in {text[:80]!r}")
     if columns and operator not in "&|^":
@@ -129,6 +145,9 @@ def binary(operator: str, left: Any, right: Any, text: str, columns: int) -> Any
 
 def compare(operator: ast.cmpop, left: Any, right: Any) -> Any:
     """Apply a comparison, `in` and `not in` included. Raises ExpressionError."""
+    quick = _COMPARISONS.get(type(operator))
+    if quick is not None and is_plain_number(left) and is_plain_number(right):
+        return quick(left, right)
     match operator:
         case ast.Eq():
             return left == right
@@ -170,7 +189,13 @@ def call(name: str, arguments: list[Any], columns: int) -> Any:
         case "lcm":
             return np.lcm(*map(as_number, arguments)) if columns else math.lcm(*arguments)
     left, right = arguments
-    blocks = binary("//", left + right - 1, right, name, columns)  # right > 0 wherever this is used
+    if columns == SMALL and type(right) is int:
+        increased = left + (right - 1)
+    elif columns == SMALL and type(left) is int:
+        increased = right + (left - 1)
+    else:
+        increased = left + right - 1
+    blocks = binary("//", increased, right, name, columns)  # right > 0 wherever this is used
     return blocks if name == "ceil_div" else blocks * right
 
 

@@ -24,7 +24,7 @@ from ..expression import Expression
 from ..kernel import Kernel
 
 LARGEST_TABLE = 8192  # cells: computing more costs as much as evaluating a few thousand configurations
-MOST_KNOWN = 500  # results kept for a kernel: a few MB
+MOST_KNOWN = 2000  # results kept for a kernel, those of some 60 problems: 10 MB
 MOST_AXES = 32  # parameters of a kernel; NumPy's arrays have at most 64
 
 Table = tuple[tuple[int, ...], NDArray[Any]]  # the axes of a table, and its values

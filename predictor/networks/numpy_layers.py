@@ -113,7 +113,7 @@ class Linear:
 
 def centred(x: Floats) -> Floats:
     """Subtract the mean of each row."""
-    return np.ascontiguousarray(x - x.mean(axis=-1, keepdims=True))
+    return np.ascontiguousarray(x - np.add.reduce(x, axis=-1, keepdims=True) / np.float32(x.shape[-1]))
 
 
 class ArrayLayer:

@@ -44,10 +44,11 @@ class Allowed(NamedTuple):
     words: Words  # (word,)
     resolved: Quantities  # (word, derived) the derived quantities that are resolved once the word is added
     rows: Numbers | None = None  # (word,) index among the allowed words of the step before, if they were selected
+    fresh: Numbers | None = None  # the derived quantities that last words may resolve, ascending; None: any
 
     def select(self, rows: Numbers | list[int]) -> Allowed:
         """The words at the given indices."""
-        return Allowed(self.after[rows], self.words[rows], self.resolved[rows], np.asarray(rows))
+        return Allowed(self.after[rows], self.words[rows], self.resolved[rows], np.asarray(rows), self.fresh)
 
 
 class NextWord(Protocol[State]):
@@ -162,7 +163,7 @@ def _search(words: NextWord[State], tasks: Sequence[Task], width: int, count: in
     """The search for tasks that have configurations."""
     grammar = BatchGrammar(words.vocabulary, tasks)
     following = grammar.begin()
-    allowed = Allowed(following.after, following.words, following.prefixes.resolved)
+    allowed = Allowed(following.after, following.words, following.prefixes.resolved, None, following.fresh)
     state, scores = words.start([(task.problem, task.device) for task in tasks], allowed)
     cost = _costs(scores, np.bincount(allowed.after))
     beam = _Beam(cost, following.prefixes, np.arange(len(cost))).best(grammar.task, width)
@@ -170,7 +171,7 @@ def _search(words: NextWord[State], tasks: Sequence[Task], width: int, count: in
     while len(live := beam.live()):
         following = grammar.follow(beam.prefixes.select(live), column)
         chosen = allowed.select(beam.word[live])
-        allowed = Allowed(following.after, following.words, following.prefixes.resolved)
+        allowed = Allowed(following.after, following.words, following.prefixes.resolved, None, following.fresh)
         state, scores = words.advance(state, chosen, allowed)
         cost = beam.cost[live][allowed.after] + _costs(scores, np.bincount(allowed.after))
         longer = _Beam(cost, following.prefixes, np.arange(len(cost)))

@@ -34,21 +34,21 @@ class ResolvedByRow:
 
     def __init__(self, space: SearchSpace, vocabulary: Vocabulary) -> None:
         self._space = space
-        self._by_column = _vocabulary_columns(space.kernel, vocabulary.derived)
+        self.by_column = _vocabulary_columns(space.kernel, vocabulary.derived)
 
     def resolve(self, rows: NDArray[np.int64], column: int, quantities: Quantities) -> None:
         """Write what the word in `column` (-1: the kernel's word) resolves into `quantities` (row, derived).
 
         Each prefix that ends with that word is given by a row that has it.
         """
-        wanted = self._by_column.get(column)
+        wanted = self.by_column.get(column)
         if wanted is not None:
             indices, values = self._computed(wanted, rows)
             quantities[:, indices] = values
 
     def complete(self, rows: NDArray[np.int64]) -> tuple[list[int], Quantities]:
         """All quantities of whole configurations, (row, quantity), and the index of each among the vocabulary's."""
-        return self._computed({name: index for wanted in self._by_column.values() for name, index in wanted.items()},
+        return self._computed({name: index for wanted in self.by_column.values() for name, index in wanted.items()},
                               rows)
 
     def _computed(self, wanted: dict[str, int], rows: NDArray[np.int64]) -> tuple[list[int], Quantities]:

@@ -6,7 +6,7 @@ Shapes: P prefixes, R longer prefixes, D derived quantities.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -43,6 +43,7 @@ class Longer(NamedTuple):
     after: Numbers  # (R,) index of the prefix before
     words: Words  # (R,)
     prefixes: Prefixes  # (R,)
+    fresh: Numbers  # the derived quantities that the last words may resolve, ascending
 
 
 class BatchGrammar:
@@ -70,7 +71,7 @@ class BatchGrammar:
                             np.full((count, self._width), np.nan, np.float32))
         for number, quantities in enumerate(self._quantities):
             quantities.resolve(np.zeros(1, np.int64), -1, prefixes.resolved[number:number + 1])
-        return Longer(self.task, self._kernels, prefixes)
+        return Longer(self.task, self._kernels, prefixes, self._fresh(range(count), -1))
 
     def follow(self, prefixes: Prefixes, column: int) -> Longer:
         """The longer prefixes that the values of the parameters in `column` make; no prefix may be complete."""
@@ -87,7 +88,13 @@ class BatchGrammar:
                           resolved))
         after, words, space, begins, ends, resolved = parts[0] if len(parts) == 1 else map(
             np.concatenate, zip(*parts, strict=True))
-        return Longer(after, words, Prefixes(space, begins, ends, resolved))
+        numbers = prefixes.space[starts].tolist()
+        return Longer(after, words, Prefixes(space, begins, ends, resolved), self._fresh(numbers, column))
+
+    def _fresh(self, spaces: Iterable[int], column: int) -> Numbers:
+        """The quantities that the words in a column (-1: the kernel's) may resolve in any of these spaces."""
+        return np.array(sorted(set().union(*(self._quantities[number].by_column.get(column, {}).values()
+                                             for number in spaces))), np.int64)
 
 
 def first_of_each(order: NDArray[np.int64], group: Numbers, width: int) -> NDArray[np.int64]:

@@ -26,7 +26,6 @@ from seqtune.kernels.problem import Problem
 from ...networks.dimensions import Dimensions
 from ...networks.numpy_layers import ArrayLayer, Floats, Linear, Tensors, attend, centred, gelu, soften, unit
 from ...sequence.beam import Allowed, Scores
-from ...sequence.derived_quantities import Quantities
 from ...sequence.vocabulary import BEGIN, Vocabulary
 from .fact_vectors import FactVectors
 from .word_vectors import WordVectors, resolved_numbers
@@ -82,12 +81,12 @@ class NumpyTranslator:
         self._read_resolved = Linear.of(tensors, "settled.read")
         inner, outer = Linear.of(tensors, "settled.answer.0"), Linear.of(tensors, "settled.answer.2")
         self._answer = inner
-        # what scoring needs of a state: the query that is added to words, the state itself (logit = state · vector),
-        # and its product with the answer's last layer; that layer's bias is the same for all words after a hypothesis
-        scale, width = 1 / math.sqrt(size.width), size.width
-        same = Linear(np.eye(width, dtype=np.float32), np.zeros(width, np.float32)).times(scale)
+        # what scoring needs of a state: the query that is added to words, its product with the answer's last layer
+        # (whose bias is the same for all words after a hypothesis), and the state itself (logit = state · vector)
+        scale = 1 / math.sqrt(size.width)
         inward = Linear(np.ascontiguousarray(outer.weight.T), np.zeros(size.hidden, np.float32)).times(scale)
-        self._ask = Linear.of(tensors, "settled.ask").joined(same, inward).after(tensors, "decoded")
+        self._ask = Linear.of(tensors, "settled.ask").joined(inward).after(tensors, "decoded")
+        self._state = tensors["decoded.weight"], tensors["decoded.bias"] * np.float32(scale)
 
     def start(self, queries: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[NumpyDecoding, Scores]:
         """Begin one hypothesis without words for each query, and score the words allowed first."""
@@ -106,7 +105,7 @@ class NumpyTranslator:
         state = state.follow(words.after)
         vectors = state.memory.vectors[state.owners, words.words]
         if offered is None or words.rows is None:
-            sums = self._resolve(words.resolved, state.resolved, state.sums)
+            sums = self._resolve(words, state.resolved, state.sums)
         else:
             sums = offered[words.rows]
         read = vectors + self._read_resolved(gelu(sums + vectors))
@@ -148,13 +147,15 @@ class NumpyTranslator:
         self._last = dict(zip(queries, zip(memory.vectors, memory.mean, strict=True), strict=True))
         return memory
 
-    def _resolve(self, resolved: Quantities, before: NDArray[np.bool_], sums: Floats) -> Floats:
-        """Add to sums (rows, W) what the quantities in `resolved` (rows, D) add that are not in them before."""
-        fresh = (resolved == resolved) > before  # a number is equal to itself, NaN is not
-        columns = np.logical_or.reduce(fresh).nonzero()[0]
+    def _resolve(self, words: Allowed, before: NDArray[np.bool_], sums: Floats) -> Floats:
+        """Add to sums (rows, W) what the quantities of words add that are not in them before (rows, D)."""
+        resolved, columns = words.resolved, words.fresh
+        if columns is None:
+            columns = np.flatnonzero(np.logical_or.reduce(resolved == resolved))
         if not len(columns):
             return sums
-        chosen, values = fresh[:, columns], resolved[:, columns]
+        values = resolved[:, columns]
+        chosen = (values == values) > before[:, columns]  # a number is equal to itself, NaN is not
         numbers = resolved_numbers(values if chosen.all() else np.where(chosen, values, np.float32(np.nan)))
         added: Floats = sums + numbers @ self._quantity[columns].reshape(-1, sums.shape[1])
         return added
@@ -185,14 +186,14 @@ class NumpyTranslator:
     def _scores(self, states: Floats, state: NumpyDecoding, allowed: Allowed) -> tuple[Scores, Floats]:
         """Score the allowed words, up to a constant for each hypothesis; also the sums with what each resolves."""
         after, width = allowed.after, self._size.width
-        asked = self._ask(states)[after]
+        asked, (gain, offset) = self._ask(states)[after], self._state
         vectors = state.memory.vectors[state.owners[after], allowed.words]
-        sums = self._resolve(allowed.resolved, state.resolved[after], state.sums[after])
+        sums = self._resolve(allowed, state.resolved[after], state.sums[after])
         combined = sums + vectors
         combined += asked[:, :width]
         hidden = gelu(self._answer(gelu(combined)))
-        scores: Scores = np.einsum("ij,ij->i", asked[:, width:2 * width], vectors)
-        scores += np.einsum("ij,ij->i", asked[:, 2 * width:], hidden)
+        scores: Scores = np.einsum("ij,ij->i", (states * gain + offset)[after], vectors)
+        scores += np.einsum("ij,ij->i", asked[:, width:], hidden)
         return scores, sums
 
 
