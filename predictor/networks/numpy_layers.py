@@ -87,9 +87,9 @@ class Linear:
         return cls(np.ascontiguousarray(tensors[f"{name}.weight"].T), tensors[f"{name}.bias"])
 
     def __call__(self, x: Floats) -> Floats:
-        result: Floats = x @ self.weight
+        result: Floats = x.reshape(-1, len(self.weight)) @ self.weight  # one product, not one for each sentence
         result += self.bias
-        return result
+        return result.reshape(*x.shape[:-1], -1)
 
     def after(self, tensors: Tensors, norm: str) -> Linear:
         """The map of `unit(x)` that equals this map of the layer norm of x."""
