@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed or interrupted, 2 misused. Any other exception is a
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import sys
@@ -22,6 +23,7 @@ from .errors import SeqtuneError, SeqtuneWarning
 # The class of "this command line is wrong" (typer brings its own copy of click or uses the installed one).
 _ClickException: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
+NEW_OBJECTS = 200_000  # between two searches for garbage: imports make nearly as many, and none of them is garbage
 INTERRUPTED = 130  # typer's exit code for Ctrl-C
 
 
@@ -29,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot write µ gets a ?
+    gc.set_threshold(NEW_OBJECTS)  # a tenth of a prediction's time was spent in such searches
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # the search reads the metadata of all installed packages
     try:
         with _noted_warnings():
