@@ -100,7 +100,7 @@ class Forest:
         return self._sums(rows, (-1, self.classes), 0)
 
     def members(self, rows: Floats, count: int) -> Floats:
-        """Score rows (row, feature) by each of the `count` forests of one class that were joined: (row, forest)."""
+        """Score rows (row, feature) by each of the `count` forests that `joined` put together: (row, forest)."""
         return self._sums(rows, (count, -1), 1)
 
     def _sums(self, rows: Floats, shape: tuple[int, int], axis: int) -> Floats:
@@ -112,11 +112,12 @@ class Forest:
 
     @classmethod
     def joined(cls, forests: Sequence[Forest]) -> Forest:
-        """The trees of several forests of one class, one forest after the other, for `members`."""
-        starts = np.cumsum([0, *(len(forest.value) for forest in forests)], dtype=np.int32)
-        return cls(1, np.concatenate([forest.roots + start for forest, start in zip(forests, starts, strict=False)]),
-                   *(np.concatenate([getattr(forest, name) for forest in forests])
-                     for name in ("feature", "value", "left")))
+        """The trees of several forests of one class with equally many trees, one forest after the other."""
+        starts = np.cumsum([0, *(len(forest.value) for forest in forests[:-1])], dtype=np.int32)
+        return cls(1, np.concatenate([forest.roots + start for forest, start in zip(forests, starts, strict=True)]),
+                   np.concatenate([forest.feature for forest in forests]),
+                   np.concatenate([forest.value for forest in forests]),
+                   np.concatenate([forest.left for forest in forests]))
 
     def thinned(self, step: int) -> Forest:
         """Every `step`-th tree as a forest of its own, for one class."""

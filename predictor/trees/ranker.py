@@ -98,7 +98,8 @@ class Ranker:
                     tables.setdefault(name, []).append((number, indices, table))
         for name, parts in tables.items():
             forests, rows = self.forests[name], np.concatenate([table for _, _, table in parts])
-            if len(forests) > 1 and (len(parts) > 1 or len(rows) < MANY):
+            alike = len({len(forest.roots) for forest in forests}) == 1  # `members` needs equally many trees in each
+            if alike and len(forests) > 1 and (len(parts) > 1 or len(rows) < MANY):
                 scores = self._joined_forest(name).members(rows, len(forests))
             else:  # the rows of several tasks are not alike
                 scores = np.stack([margins(forest, rows) if len(parts) == 1 else forest.margins(rows)[:, 0]

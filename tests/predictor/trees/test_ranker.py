@@ -73,6 +73,16 @@ def test_what_trees_expect_to_be_faster_comes_first_and_nothing_is_lost() -> Non
     assert moved, "an untrained translator is put right somewhere"
 
 
+def test_the_members_of_an_ensemble_answer_for_themselves_with_as_many_trees_or_not() -> None:
+    first, second = RANKER.forests["fake.direct"]
+    task, numbers = TEST[0].task, np.arange(10)
+    for pair in ((first, second), (first.thinned(2), second)):
+        both, *alone = (Ranker(RANKER.features, {"fake.direct": forests}).members(task, numbers)
+                        for forests in (pair, pair[:1], pair[1:]))
+        assert both == pytest.approx(np.hstack(alone), abs=1e-5)
+        assert np.abs(both[:, 0] - both[:, 1]).max() > 1e-3, "the members differ"
+
+
 def test_without_trees_of_a_kernel_the_beam_stands_as_it_is() -> None:
     task = TEST[0].task
     found = beam_search(made().next_word(), task, WIDTH, WIDTH)
