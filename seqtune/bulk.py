@@ -150,10 +150,12 @@ def _answer(problems: Sequence[Problem], device: Device, name: str | Path, top: 
             tasks.append((problem, predictor.task(problem, device)))
         except KernelError as error:
             answers[problem] = BulkAnswer(problem, device.name, (), str(error))
-    predictor.check_kernels({kernel.name: kernel for _, task in tasks for kernel in task.kernels}.values())
-    layers = {id(layer): layer for _, task in tasks for layer in [predictor.on(device, task.kernels)]}
-    for layer in layers.values():
-        own = [(problem, task) for problem, task in tasks if predictor.on(device, task.kernels) is layer]
+    by_layer: dict[int, list[tuple[Problem, Task]]] = {}
+    for problem, task in tasks:
+        by_layer.setdefault(id(predictor.on(device, task.kernels)), []).append((problem, task))
+    for own in by_layer.values():
+        layer = predictor.on(device, own[0][1].kernels)
+        layer.check_kernels({kernel.name: kernel for _, task in own for kernel in task.kernels}.values())
         known = device_evidence(layer, device, journal) if evidence else None
         proposed = _proposed(layer, [task for _, task in own], top, known)
         for (problem, _), candidates in zip(own, proposed, strict=True):

@@ -19,6 +19,8 @@ from seqtune.errors import CheckpointError, MisuseError
 from seqtune.inputs import load_checkpoint
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel, Parameter
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.registry import KERNELS
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint_folder import MOST_LAYERS
 from seqtune.predictor.sequence.vocabulary import Vocabulary
@@ -160,6 +162,22 @@ def test_predictions_of_one_problem_and_of_many_and_their_evidence_are_of_the_la
         (many,) = predict_many([PROBLEM], device, 3, checkpoint=folder)
         assert [candidate.configuration for candidate in many.candidates] == wanted
     assert asked == [0, 0, 0, 1, 1, 1, 2, 2, 2], "one prediction, then the check and the answer of many"
+
+
+def test_many_problems_may_need_kernels_that_different_layers_know(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    product = replace(NEW, name="fake.product", operation="gemm")
+    for name, kernel in (("NEW", NEW), ("PRODUCT", product)):
+        monkeypatch.setitem(globals(), name, kernel)
+        monkeypatch.setitem(KERNELS, kernel.name, f"{__name__}:{name}")
+    convolves = tiny(3, BASE, MIDDLE, kernels=(DIRECT, NEW))
+    multiplies = tiny(4, convolves, NARROW, kernels=(DIRECT, product))
+    asked = (PROBLEM, parse_problem("gemm m=4 n=8 k=16"))
+    answers = list(predict_many(asked, WIDE, 3, checkpoint=multiplies.save(tmp_path / "toy")))
+    for problem, layer, answer in zip(asked, (convolves, multiplies), answers, strict=True):
+        (wanted,) = replace(layer, former=None).propose([Task.of(problem, WIDE)], 3)
+        assert [candidate.configuration for candidate in answer.candidates] == [
+            candidate.configuration for candidate in wanted]
 
 
 def test_a_change_of_a_former_checkpoint_is_noticed(tmp_path: Path) -> None:
