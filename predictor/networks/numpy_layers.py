@@ -89,7 +89,7 @@ class Linear:
     def __call__(self, x: Floats) -> Floats:
         result: Floats = x.reshape(-1, len(self.weight)) @ self.weight  # one product, not one for each sentence
         result += self.bias
-        return result.reshape(*x.shape[:-1], -1)
+        return result.reshape(*x.shape[:-1], len(self.bias))
 
     def after(self, tensors: Tensors, norm: str) -> Linear:
         """The map of `unit(x)` that equals this map of the layer norm of x."""

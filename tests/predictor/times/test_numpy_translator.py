@@ -17,6 +17,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.networks.dimensions import Dimensions
+from seqtune.predictor.networks.numpy_layers import Linear
 from seqtune.predictor.sequence.beam import Allowed, Scores, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.arrays.numpy_translator import NumpyTranslator
@@ -90,6 +91,12 @@ def test_a_known_fact_is_remembered_and_changes_nothing() -> None:
     words = NumpyTranslator(model.size, model.arrays(), VOCABULARY)
     first, again = (beam_search_many(words, TASKS[:1], 4, 4) for _ in range(2))
     assert first == again
+
+
+def test_a_linear_map_of_no_rows_has_no_rows() -> None:
+    linear = Linear(np.ones((3, 2), np.float32), np.ones(2, np.float32))
+    assert linear(np.zeros((0, 3), np.float32)).shape == (0, 2)
+    assert linear(np.zeros((4, 0, 3), np.float32)).shape == (4, 0, 2)
 
 
 @pytest.mark.parametrize("size", [*SIZES, SIZES[0] | {"judge": 8}], ids=str)
