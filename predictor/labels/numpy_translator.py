@@ -1,7 +1,7 @@
 """ArrayTranslator: a LabelTranslator for prediction, computed with NumPy alone.
 
 The function is the same, rearranged as `seqtune.predictor.networks.numpy_layers` describes.
-Shapes: Q queries, H hypotheses, S source tokens, W width, E layers, A heads.
+Shapes: Q queries, H hypotheses, S source tokens, W width, E layers of the decoder, A heads.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class ArrayTranslator:
         self._work, self._word = Linear.of(tensors, "reader.work"), tensors["reader.word.weight"]
         self._mix = Linear.of(tensors, "reader.mix")
         self._encoder = [ArrayLayer(tensors, f"encoder.{number}", size.heads, False) for number in range(size.layers)]
-        self._decoder = [ArrayLayer(tensors, f"decoder.{number}", size.heads, True) for number in range(size.layers)]
-        first, *rest = (Linear.of(tensors, f"decoder.{number}.cross.pair") for number in range(size.layers))
+        self._decoder = [ArrayLayer(tensors, f"decoder.{number}", size.heads, True) for number in range(size.depth)]
+        first, *rest = (Linear.of(tensors, f"decoder.{number}.cross.pair") for number in range(size.depth))
         self._pairs = first.joined(*rest).after(tensors, "encoded")
         self._input_vectors = centred(_vectors(tensors, "asked", vocabulary))
         self._position = centred(tensors["position.weight"])

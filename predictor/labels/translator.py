@@ -143,7 +143,7 @@ class LabelTranslator(SentenceModel):
         self.encoder = nn.ModuleList(EncoderLayer(size, ShortAttention, ByteDropout) for _ in range(size.layers))
         self.encoded = nn.LayerNorm(size.width)
         self.position = nn.Embedding(size.longest, size.width)
-        self.decoder = nn.ModuleList(DecoderLayer(size, ShortAttention, ByteDropout) for _ in range(size.layers))
+        self.decoder = nn.ModuleList(DecoderLayer(size, ShortAttention, ByteDropout) for _ in range(size.depth))
         self.decoded = nn.LayerNorm(size.width)
         nn.init.normal_(self.position.weight, std=0.1)
 

@@ -29,7 +29,8 @@ from tests.support.interpreter import loaded_after
 from tests.support.tasks import task_of
 
 KERNELS = [find_solver(name).kernel for name in SOLVERS if "GTC" not in name]  # the others get their rows from labels
-SIZES = [{"width": 32, "heads": 2, "layers": 1, "hidden": 64}, {"width": 48, "heads": 4, "layers": 3, "hidden": 40}]
+SIZES = [{"width": 32, "heads": 2, "layers": 1, "hidden": 64}, {"width": 48, "heads": 4, "layers": 3, "hidden": 40},
+         {"width": 32, "heads": 2, "layers": 2, "decoder_layers": 1, "hidden": 64}]
 
 
 class Both:
