@@ -81,16 +81,16 @@ def _interval(value: float, drawn: Floats) -> Interval:
 
 
 def verdict(shares: PartShares) -> str:
-    """Say whether the transformer alone is below, level with or above the trees, and whether both are above either.
+    """Say whether the transformer alone is below, level with or above the trees, and the same of both together.
 
     A share is above or below another one if the 95 % interval of their paired difference does not contain 0.
     """
     apart = shares.difference("transformer", "trees")
     gains = {other: shares.difference("seqtune", other) for other in ("transformer", "trees")}
     listed = " and ".join(f"{_place(gain)} the {other} alone ({gain.difference()})" for other, gain in gains.items())
-    sure = "so" if all(gain.low > 0 for gain in gains.values()) else "so not"
+    outdone = ("neither", "one of them only", "both")[sum(gain.low > 0 for gain in gains.values())]
     return (f"The transformer alone is {_place(apart)} the trees alone ({apart.difference()}). Both together are "
-            f"{listed}, {sure} significantly above either.")
+            f"{listed}, so significantly above {outdone}.")
 
 
 def _place(difference: Interval) -> str:
