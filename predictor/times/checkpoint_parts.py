@@ -43,9 +43,12 @@ class CheckpointTrees:
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
         """Return the `count` best-ranked configurations of each task."""
-        rankers = [self.checkpoint.on(task.device, task.kernels).ranker for task in tasks]
-        return [RankerAlone(ranker).propose([task], count)[0]
-                for task, ranker in zip(tasks, rankers, strict=True) if ranker is not None]
+        return [self._trees(task).propose([task], count)[0] for task in tasks]
+
+    def _trees(self, task: Task) -> RankerAlone:
+        ranker = self.checkpoint.on(task.device, task.kernels).ranker
+        assert ranker is not None
+        return RankerAlone(ranker)
 
 
 def parts_of(predictor: Predictor | None) -> Mapping[str, Predictor]:
