@@ -27,7 +27,7 @@ FEWEST = 15  # problems over which an interval still says something
 class LeftOut:
     """One split. `without` has the rows of the other devices, `own` those of the left-out ones, by problem parts.
 
-    `old` has the rows of `without` and those of the data set's held-out problems, which show what is forgotten.
+    `old` has the rows of `without` and those of the data set's held-out problems, which a retraining must not learn.
     """
 
     name: str

@@ -3,8 +3,8 @@
 Warm: predictions of 5 configurations on one thread in a running process, for many problems on each device: `new`
 problems, whose search space has to be enumerated, and the same ones `again`. Cold: the least time of several new
 processes, with byte code as an installed package has it, and without a journal; `seqtune predict` uses its default beam
-there. Calls: a kernel with almost no work, called from Python on
-threads that are awake; the second row has the dispatch to the threads in addition.
+there. Calls: a kernel with almost no work, called from Python on threads that are awake; the second row has the
+dispatch to the threads in addition.
 """
 
 from __future__ import annotations
