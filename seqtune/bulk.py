@@ -75,8 +75,8 @@ def predict_many(problems: object, device: Device | str = "llvm:0", top: int = 1
 
     `problems` are several problems, or the name of a set; an answer to one that no kernel solves has a reason and no
     candidates. With `evidence`, the measurements of the device in the journal correct the proposals, as they do for one
-    problem. `jobs` is the number of processes; a program that asks for more than one needs the usual guard
-    `if __name__ == "__main__"`. Raises MisuseError for wrong arguments.
+    problem. `jobs` is the maximum number of processes; few problems take fewer. A program that asks for more than one
+    needs the usual guard `if __name__ == "__main__"`. Raises MisuseError for wrong arguments.
     """
     from seqtune.predictor.model import answers_for
 

@@ -20,9 +20,9 @@ def cases(transformer: float, trees: float, both: float, noise: float = 0.01) ->
 
 
 @pytest.mark.parametrize(("means", "words"), [
-    ((-0.06, -0.04, -0.02), ("is below the trees alone (-0.0", "above the trees alone (+0.0", ", so significantly above both")),
-    ((-0.04, -0.04, -0.02), ("is level with the trees alone", ", so significantly above both")),
-    ((-0.02, -0.04, -0.02), ("is above the trees alone (+0.0", "level with the transformer alone", "above one of them only")),
+    ((-0.06, -0.04, -0.02), ("is below the trees alone (-", "above the trees alone (+0.0", "significantly above both")),
+    ((-0.04, -0.04, -0.02), ("is level with the trees alone", "significantly above both")),
+    ((-0.02, -0.04, -0.02), ("is above the trees alone (+", "level with the transformer alone", "above one of them")),
     ((-0.04, -0.02, -0.03), ("is below the trees", "above the transformer alone", "above one of them only")),
     ((-0.02, -0.02, -0.02), ("level with the transformer alone", "level with the trees alone", "above neither"))])
 def test_the_paragraph_says_plainly_which_part_is_better(means: tuple[float, ...], words: tuple[str, ...]) -> None:
