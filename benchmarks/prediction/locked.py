@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 COUNTS = (0, 3, 5)
 METHODS = ("seqtune", "transformer", "trees", "nearest", "fixed", "default", "random")
 ALL = "all"
+RANDOM = 24  # configurations that estimate random choices; the search has found the best time before
 LARGEST_FILE = 10_000_000  # bytes of a results file
 
 
@@ -99,7 +100,7 @@ def judge(given: argparse.Namespace, device: Device, problems: Sequence[Problem]
     """Judge the problems that are not judged yet, until the time is over; return how many remain."""
     from seqtune.data.measured_tasks import measured_tasks
     from seqtune.predictor.times.checkpoint import Checkpoint
-    from seqtune.predictor.times.evaluation import fitted
+    from seqtune.predictor.times.evaluation import EvaluateOptions, fitted
 
     until = until_after(given.minutes)
     if all(problem.key in judged.outcomes for problem in problems):
@@ -108,7 +109,8 @@ def judge(given: argparse.Namespace, device: Device, problems: Sequence[Problem]
     alike = data.rows["device"].isin(data.named(device.name))  # the baselines learn from devices of the same name only
     training = measured_tasks(replace(data, rows=data.rows[alike]), held_out=False)
     proposers = fitted(training, Checkpoint.load(given.checkpoint), METHODS, _say)
-    return judge_with(proposers, METHODS, device, problems, judged, journal, given.trials, until)
+    return judge_with(proposers, METHODS, device, problems, judged, journal, given.trials, until,
+                      EvaluateOptions(sample=RANDOM))
 
 
 def until_after(minutes: int | None) -> float:
@@ -193,6 +195,7 @@ def page(results: Results) -> Page:
     """Make the page of the results."""
     rows = results["rows"]
     ours = {row["measured"]: row for row in rows if row["group"] == ALL and row["method"] == "seqtune"}
+    part = f" --problems {results['every']}" if results["every"] > 1 else ""
     looks = "; ".join(f"{look['date']} ({look['device']}, seqtune {look['seqtune']}, checkpoint {look['checkpoint']})"
                       for look in results["looked"])
     return Page(
@@ -200,7 +203,7 @@ def page(results: Results) -> Page:
         f"On {ours[0]['problems']} problems that no training and no choice has used, seqtune's first proposal reaches "
         f"{ours[0]['share']:.3f} [{ours[0]['share_low']:.3f}, {ours[0]['share_high']:.3f}] of the best speed found on "
         f"{results['device']}, the best of 3 {ours[3]['share']:.3f} and of 5 {ours[5]['share']:.3f}.",
-        f"python -m benchmarks.locked --device {results['device']} --out docs",
+        f"python -m benchmarks.locked --device {results['device']} --trials {results['trials']}{part} --out docs",
         f"{table(rows)}\n\n{kinds_table(rows)}", measured_on(results),
         "All proposals of all methods, the best of a search, the default and a random sample run in one contest of "
         "three builds; medians. In brackets: the 95 % interval (bootstrap of the problems). `†`: better than seqtune.",
@@ -228,7 +231,7 @@ def main() -> None:
     parser.add_argument("--trials", type=positive, default=3000,
                         help="maximum number of configurations that the search measures")
     parser.add_argument("--minutes", type=positive, help="minutes after which this call ends")
-    parser.add_argument("--problems", type=positive, metavar="N", help="judge only every N-th problem, for a try")
+    parser.add_argument("--problems", type=positive, metavar="N", help="judge only every N-th problem: hours less")
     parser.add_argument("--work", type=Path, help="folder of journal and judged problems [default: the user's cache]")
     given = parser.parse_args()
     run_program("locked", lambda: run(given))
@@ -263,7 +266,7 @@ def run(given: argparse.Namespace) -> None:
         return
     look = {"date": today(), "device": device.name, "checkpoint": given.checkpoint, "seqtune": about["seqtune"]}
     results = {"machine": machine([device]), "device": device.name, "version": LOCKED_VERSION, "trials": given.trials,
-               "looked": [*looked_before(given.out), look], "rows": rows}
+               "every": given.problems or 1, "looked": [*looked_before(given.out), look], "rows": rows}
     publish(given.out, page, results)
 
 

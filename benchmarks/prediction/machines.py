@@ -200,17 +200,23 @@ def page(results: Results) -> Page:
     rows = results["rows"]
     few = results["few"]
     return Page(
-        "machines", "A machine that the training never saw", claim(rows), "python -m benchmarks.machines --out docs",
+        "machines", "A machine that the training never saw", claim(rows), command(results),
         table(rows), evaluated(results, "the shipped data set"),
-        "Each machine (a CPU with its caches, all its devices) and each OpenCL runtime is left out in turn. Judged "
-        "problems, and those near them, are left out of the training on all other devices, too. In brackets: the 95 % "
-        "interval (bootstrap of the problems; the devices of a problem are drawn together). `†`: better than seqtune. "
+        "A machine is a CPU with its caches and all its devices; each one, or OpenCL runtime, is left out alone. "
+        "Judged problems, and those near them, are left out of the training on all other devices, too. In brackets: the "
+        "95 % interval (bootstrap of the problems; the devices of a problem are drawn together). `†`: better than seqtune. "
         f"`{CALIBRATED}`: the probes that `seqtune calibrate` would choose on each device, {PROBES} of them, are "
         f"replayed from recorded configurations of other problems. "
         + (f"`{FEW}`: after `seqtune retrain` with {few} problems of the machine." if few else ""),
         (f"One training for each machine or runtime, with seed {results['seed']}.", *remembered(results),
          "The methods choose among measured configurations. Single times measured on virtual machines are noisy; the "
          "ceiling, where there are repeated builds, is what an oracle reaches whose choice is measured again."))
+
+
+def command(results: Results) -> str:
+    """The command that makes these results."""
+    leave = " ".join(dict.fromkeys(row["left_out"] for row in results["rows"]))
+    return f"python -m benchmarks.machines --leave {leave} --epochs {results['epochs']} --out docs"
 
 
 def remembered(results: Results) -> list[str]:
@@ -270,8 +276,8 @@ def run(given: argparse.Namespace) -> None:
         own, trainings[name] = judge_group(given, left_out(data, name, given.seed))
         rows += own
         _say(table(own))
-    results = {"date": today(), "seed": given.seed, "few": given.few, "trees_only": given.trees_only,
-               "trainings": trainings, "rows": rows}
+    results = {"date": today(), "seed": given.seed, "few": given.few, "epochs": given.epochs,
+               "trees_only": given.trees_only, "trainings": trainings, "rows": rows}
     publish(given.out, page, results)
     print(f"{table(rows)}\n\n{claim(rows)}")
 

@@ -124,9 +124,13 @@ def claim(rows: Sequence[Row]) -> str:
 def page(results: Results) -> Page:
     """Make the page of the results."""
     rows = results["rows"]
+    methods = {row["method"] for row in rows}
+    options = (" --without DEVICE=FOLDER ..." if WITHOUT in methods else "") + (
+        " --evidence JOURNAL" if any(method.endswith(CORRECTED) for method in methods) else "")
     return Page(
         "runtimes_left_out", "An OpenCL runtime that the training never saw", claim(rows),
-        f"python -m benchmarks.runtimes_left_out --trials {results['trials']} --drawn {results['drawn']} --out docs",
+        f"python -m benchmarks.runtimes_left_out --trials {results['trials']} --drawn {results['drawn']}{options} "
+        "--out docs",
         table(rows), measured_on(results),
         f"`{KNOWN}`: the checkpoint {results['checkpoint']}; `{WITHOUT}`: one trained without data of the device; "
         f"`{CORRECTED.strip(', ')}`: corrected by measurements of the device. The best of a search of "

@@ -82,13 +82,15 @@ def test_a_machine_is_judged_before_and_after_a_few_of_its_problems(data: Datase
     assert {row["method"] for row in rows if row["setting"] == machines.NEVER} == {"trees", "default", "random"}
     assert all(0 < row["share_low"] <= row["share"] <= row["share_high"] <= 1 for row in rows)
     assert training["calibration"][DEVICE.name]["problems"] > 1
-    page = machines.page({"date": "2026-01-01", "seed": 0, "few": 2, "rows": rows, "trainings": {"stone": training}})
+    page = machines.page({"date": "2026-01-01", "seed": 0, "few": 2, "epochs": 30, "rows": rows,
+                          "trainings": {"stone": training}})
+    assert page.command.startswith("python -m benchmarks.machines --leave stone --epochs 30")
     assert page.claim.startswith("Trees reach, of the best known speed (first proposal / best of 5)")
     assert page.tables.count("| stone |") == 3 + 1 + 1
 
 
 def test_the_page_says_that_a_retraining_changes_no_other_device() -> None:
-    about = {"date": "", "seed": 0, "few": 2, "rows": []}
+    about = {"date": "", "seed": 0, "few": 2, "epochs": 30, "rows": []}
     training = {"retraining": {"unchanged": ["a"], "old": {"before": {}, "after": {}}}}
     (sentence,) = machines.remembered({**about, "trainings": {"stone": training}})
     assert sentence.endswith("which the retrained one keeps for it.")
@@ -121,7 +123,8 @@ def test_the_locked_set_is_shown_by_kind_and_every_look_is_listed(tmp_path: Path
     rows = locked.rows_of(toy_outcome(problem, -0.05) for problem in locked_problems())
     looked = [{"date": "2026-01-01", "device": "toy", "seqtune": "1", "checkpoint": "default"}]
     page = locked.page({"machine": {"cpu": "T", "cores": "2", "toolchain": "t", "date": "2026-01-01"}, "rows": rows,
-                        "device": "toy", "version": 1, "looked": [*looked, *looked]})
+                        "device": "toy", "version": 1, "trials": 200, "every": 3, "looked": [*looked, *looked]})
+    assert page.command == "python -m benchmarks.locked --device toy --trials 200 --problems 3 --out docs"
     assert "first proposal reaches 0.951 [0.951, 0.951]" in page.claim
     assert all(f"| {kind} | " in page.tables for kind in (*KINDS, "NHWC", "batch", "epilogue"))
     assert page.caveats[-1].count("2026-01-01 (toy, seqtune 1, checkpoint default)") == 2
