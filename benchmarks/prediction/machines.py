@@ -203,8 +203,9 @@ def page(results: Results) -> Page:
         "machines", "A machine that the training never saw", claim(rows), command(results),
         table(rows), evaluated(results, "the shipped data set"),
         "A machine is a CPU with its caches and all its devices; each one, or OpenCL runtime, is left out alone. "
-        "Judged problems, and those near them, are left out of the training on all other devices, too. In brackets: the "
-        "95 % interval (bootstrap of the problems; the devices of a problem are drawn together). `†`: better than seqtune. "
+        "Judged problems, and those near them, are left out of the training on all other devices, too. In brackets: "
+        "the 95 % interval (bootstrap of the problems; the devices of a problem are drawn together). `†`: better than "
+        "seqtune. "
         f"`{CALIBRATED}`: the probes that `seqtune calibrate` would choose on each device, {PROBES} of them, are "
         f"replayed from recorded configurations of other problems. "
         + (f"`{FEW}`: after `seqtune retrain` with {few} problems of the machine." if few else ""),
