@@ -275,8 +275,8 @@ def read_tensors(path: Path, wanted: Mapping[str, tuple[list[int], str]]) -> dic
     Raises CheckpointError if their names, shapes and types are not exactly `wanted`, or if a value is not finite.
     """
     try:
-        if path.stat().st_size > LARGEST_WEIGHTS:
-            raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's")
+        if (not path.is_file() and path.exists()) or path.stat().st_size > LARGEST_WEIGHTS:  # a pipe would never end
+            raise CheckpointError(f"{path} is not a regular file, or has more bytes than any checkpoint's")
         with safe_open(path, framework="np") as file:
             shapes = {name: (piece.get_shape(), piece.get_dtype())
                       for name in file.keys() for piece in [file.get_slice(name)]}  # noqa: SIM118 (not a dict)

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed or interrupted, 2 misused. Any other exception is a
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import io
 import os
@@ -50,8 +51,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _complain("interrupted", 1)
     except BrokenPipeError:  # `seqtune ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 1
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return _complain(f"the file name {error.filename!s:.60}... is too long; choose a shorter one", 2)
+        if error.errno == errno.ENOSPC:
+            _discard_output()
+            return _complain(f"cannot write {error.filename or 'the output'}: the disk is full", 1)
+        raise
+
+
+def _discard_output() -> None:
+    """Write what is left of the output to nowhere: the interpreter would fail on it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextlib.contextmanager

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqtune.kernels.device import Device
-from seqtune.kernels.files import check_writable
+from seqtune.kernels.files import check_writable, reason
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_torch import from_module, operation_of
 from seqtune.kernels.problem_sets.networks import NETWORKS
 from seqtune.kernels.problem_sets.parse import make_problem, parse_problem, problem_set
 from seqtune.tuner.backends import discovery
 
-from .errors import DeviceError, MisuseError, ProblemError, SeqtuneWarning
+from .errors import CheckpointError, DeviceError, MisuseError, ProblemError, SeqtuneWarning
 
 if TYPE_CHECKING:
     from seqtune.predictor.model import Model
@@ -75,8 +75,11 @@ def load_checkpoint(name: str | Path) -> Model:
 
     folder = find(name)
     layers = [folder.joinpath(*[FORMER] * depth) for depth in range(MOST_LAYERS)]
-    stamps = tuple((path.name, path.stat().st_mtime_ns) for layer in layers if layer.is_dir()
-                   for path in sorted(layer.iterdir()))
+    try:
+        stamps = tuple((path.name, path.stat().st_mtime_ns) for layer in layers if layer.is_dir()
+                       for path in sorted(layer.iterdir()))
+    except OSError as error:  # a link to nothing or to itself, or a folder that is replaced right now
+        raise CheckpointError(f"{folder} is no checkpoint: cannot read {error.filename}: {reason(error)}") from None
     return _loaded(str(folder), stamps)
 
 

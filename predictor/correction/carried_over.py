@@ -1,8 +1,9 @@
 """CarriedOver: residual trees of each kernel, reduced to the part that carries over from problem to problem.
 
 Each problem is corrected by trees that were fitted to other problems. The correction is multiplied by the factor with
-which these corrections leave the least squared errors; it is 0 if the gain is not larger than its standard error.
-Evidence that does not carry over changes nothing. The choices among a few probes would decide the same too noisily.
+which these corrections leave the least squared errors; it is 0 if the gain is not larger than its standard error, or
+if the first choices would be slower. Evidence that does not carry over changes nothing. The choices among a few probes
+alone would decide the same too noisily.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ class CarriedOver:
         """Fit trees to at least one observation."""
         others = _left_out(observations, options)
         factor = _best_factor(observations, others)
-        forests = {} if factor == 0.0 else _fitted(observations, np.unique(observations.problem), options)
         before, after = (_share(observations, observations.expected + changes)
                          for changes in (np.zeros(len(others)), factor * others))
+        if after < before:
+            factor, after = 0.0, before
+        forests = {} if factor == 0.0 else _fitted(observations, np.unique(observations.problem), options)
         return cls({name: _scaled(forest, factor) for name, forest in forests.items()}, factor, before, after)
 
 

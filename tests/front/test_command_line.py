@@ -177,3 +177,21 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     process.stderr.close()
     assert process.wait(timeout=60) == 1
     assert errors == b""
+
+
+@pytest.mark.parametrize("arguments", [
+    ["predict", *CONV, "--device", "llvm:sse:1", "--journal", "a" * 300], ["train", "a" * 300, "--out", "b"],
+    ["evaluate", "a" * 300], ["export", "--journal", "a" * 300, "--out", "b.parquet"]])
+def test_a_file_name_that_is_too_long_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"seqtune: the file name {'a' * 60}... is too long; choose a shorter one"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+def test_a_full_disk_behind_the_output_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "seqtune", "kernels"], cwd=ROOT, stdout=full,
+                              stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == ["seqtune: cannot write the output: the disk is full"]

@@ -262,7 +262,7 @@ def test_a_flipped_bit_among_the_weights_is_found(folder: Path) -> None:
     ("LARGEST_JSON", "seqtune.json"), ("LARGEST_WEIGHTS", "model.safetensors")])
 def test_an_enormous_file_is_not_read(limit: str, file: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_files, limit, 100)
-    with pytest.raises(CheckpointError, match=rf"{file} has \d+ bytes"):
+    with pytest.raises(CheckpointError, match=rf"{file} .*bytes"):
         Checkpoint.load(folder)
 
 

@@ -125,6 +125,11 @@ def _endless(folder: Path) -> None:
     os.symlink(folder, folder / "former", target_is_directory=True)
 
 
+def _pipe(folder: Path) -> None:
+    (folder / "former" / "model.safetensors").unlink()
+    os.mkfifo(folder / "former" / "model.safetensors")
+
+
 def _about(**fields: object) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         about = json.loads((folder / "seqtune.json").read_text())
@@ -136,6 +141,7 @@ def _about(**fields: object) -> Callable[[Path], None]:
     (lambda folder: shutil.rmtree(folder / "former"), "copy the whole checkpoint again"),
     (lambda folder: NARROWER.save(folder / "former" / "former"), "copy the whole checkpoint again"),
     (lambda folder: (folder / "former" / "model.safetensors").write_bytes(b"spam"), "nothing else is read"),
+    (_pipe, "is not a regular file"),
     (_endless, f"seqtune writes {MOST_LAYERS} layers at most"),
     (_about(retrained_for=[3]), "retrained_for"), (_about(retrained_for=["a" * 2000]), "retrained_for"),
     (_about(retrained_for=["a"] * 2000), "retrained_for")])
@@ -178,6 +184,16 @@ def test_many_problems_may_need_kernels_that_different_layers_know(
         (wanted,) = replace(layer, former=None).propose([Task.of(problem, WIDE)], 3)
         assert [candidate.configuration for candidate in answer.candidates] == [
             candidate.configuration for candidate in wanted]
+
+
+@pytest.mark.parametrize(("link", "target"), [("former", "former"), ("former/broken", "nowhere")])
+def test_a_link_to_nothing_or_to_itself_is_refused_in_one_line(link: str, target: str, tmp_path: Path) -> None:
+    folder = LAYERED.save(tmp_path / "toy")
+    if link == "former":
+        shutil.rmtree(folder / "former")
+    os.symlink(target, folder / link)
+    with pytest.raises(CheckpointError, match="cannot read"):
+        load_checkpoint(folder)
 
 
 def test_a_change_of_a_former_checkpoint_is_noticed(tmp_path: Path) -> None:
