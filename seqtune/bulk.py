@@ -150,11 +150,10 @@ def _answer(problems: Sequence[Problem], device: Device, name: str | Path, top: 
             tasks.append((problem, predictor.task(problem, device)))
         except KernelError as error:
             answers[problem] = BulkAnswer(problem, device.name, (), str(error))
-    by_layer: dict[int, list[tuple[Problem, Task]]] = {}
+    by_layer: dict[TaskPredictor, list[tuple[Problem, Task]]] = {}
     for problem, task in tasks:
-        by_layer.setdefault(id(predictor.on(device, task.kernels)), []).append((problem, task))
-    for own in by_layer.values():
-        layer = predictor.on(device, own[0][1].kernels)
+        by_layer.setdefault(predictor.on(device, task.kernels), []).append((problem, task))
+    for layer, own in by_layer.items():
         layer.check_kernels({kernel.name: kernel for _, task in own for kernel in task.kernels}.values())
         known = device_evidence(layer, device, journal) if evidence else None
         proposed = _proposed(layer, [task for _, task in own], top, known)

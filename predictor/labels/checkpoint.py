@@ -79,7 +79,7 @@ class _About(About):
     learned: int = Field(ge=0, le=LARGEST_LEARNED)
 
 
-@dataclass
+@dataclass(eq=False)
 class LabelCheckpoint:
     """A label model: a translator mixed with chains of boosted trees. See `load` and `save`."""
 

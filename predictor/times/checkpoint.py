@@ -240,10 +240,11 @@ class Checkpoint:
     def propose_together(self, tasks: Sequence[Task], count: int,
                          evidence: Evidence | None = None) -> list[list[Candidate]]:
         """Propose as `propose` does, with one search for all tasks of a layer: the last digits of scores may differ."""
-        answering = [self.on(task.device, task.kernels) for task in tasks]
+        answered: dict[Checkpoint, list[int]] = {}  # the indices of the tasks that each layer answers
+        for index, task in enumerate(tasks):
+            answered.setdefault(self.on(task.device, task.kernels), []).append(index)
         candidates: dict[int, list[Candidate]] = {}
-        for layer in self.layers:
-            indices = [index for index, chosen in enumerate(answering) if chosen is layer]
+        for layer, indices in answered.items():
             proposed = layer.proposer(evidence).candidates([tasks[index] for index in indices], count)
             candidates.update(zip(indices, proposed, strict=True))
         return [candidates[index] for index in range(len(tasks))]

@@ -44,6 +44,16 @@ def test_each_problem_gets_a_line_with_the_answer_that_it_gets_alone(problems: P
         assert answer["candidates"][0]["probability"] == pytest.approx(alone[0]["probability"], rel=1e-3)
 
 
+@pytest.mark.parametrize("device", ["miopen:gfx906_60", "cuda:h200"])
+def test_every_kind_of_predictor_answers_many_problems(device: str, tmp_path: Path,
+                                                       capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "layers.txt"
+    path.write_text("conv2d c=64 h=28 k=64 r=3 pad=1\nconv2d c=128 h=14 k=128 r=3 pad=1\n")
+    assert main(["predict", "--problems", str(path), "--device", device, "--jobs", "1", "--top", "1"]) == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [len(answer["candidates"]) for answer in answers] == [1, 1]
+
+
 def test_a_table_has_a_row_for_each_candidate(problems: Path, tmp_path: Path) -> None:
     out = tmp_path / "answers.csv"
     assert main(["predict", "gemm", "--problems", str(problems), "--top", "3", "--out", str(out), "--jobs", "1"]) == 0
