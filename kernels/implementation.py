@@ -14,6 +14,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.errors import KernelError
+
 from .device import Device
 from .kernel import Configuration, Kernel
 from .lookup import resolve
@@ -78,10 +80,19 @@ class Launch:
 
 def includes(kernel: Kernel) -> str | None:
     """The work that a timing of the kernel includes and leaves out, for people; None if it has no implementation."""
-    if kernel.implementation is None:
-        return None
-    implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
-    return implementation.includes
+    return None if kernel.implementation is None else implementation_of(kernel).includes
+
+
+def implementation_of(kernel: Kernel) -> Implementation:
+    """The code of a kernel, imported if the kernel only names it. Raises KernelError if it has none.
+
+    An implementation that makes its own executables (`seqtune.tuner.backends.backend.ExecutableFactory`) needs only
+    `includes` of the protocol's members.
+    """
+    code = kernel.implementation
+    if code is None:
+        raise KernelError(f"{kernel.name} has no implementation to run")
+    return resolve(code) if isinstance(code, str) else code  # type: ignore[return-value]
 
 
 class Implementation(Protocol):

@@ -110,7 +110,7 @@ class Kernel:
     derived: tuple[tuple[str, Expression], ...] = ()  # named quantities that constraints and models may use
     version: int = 1  # increase it when the generated code changes: records of other versions are ignored
     prior: tuple[Constraint, ...] = ()  # further constraints, of the kernel's own tuner; not needed for validity
-    implementation: str | None = None  # "module:attribute", resolved where it runs; None: nothing to run
+    implementation: object = None  # its code, or the code's "module:attribute" (see `implementation_of`); None: none
     by_name: Mapping[str, Parameter] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -124,7 +124,7 @@ class Kernel:
     def of(cls, *, name: str, operation: str, meaning: str, parameters: Sequence[Parameter],
            derived: Iterable[tuple[str, str]] = (), solves: Iterable[tuple[str, str]] = (),
            constraints: Iterable[tuple[str, str]] = (), prior: Iterable[tuple[str, str]] = (),
-           default: Mapping[str, Setting], version: int = 1, implementation: str | None = None,
+           default: Mapping[str, Setting], version: int = 1, implementation: object = None,
            backends: Sequence[str] = ()) -> Kernel:
         """Declare a kernel family. Every declaration gives the arguments in this order.
 

@@ -12,12 +12,12 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from benchmarks.gpu.choices import implementation_of
 from benchmarks.gpu.day import Day
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import KernelSource
+from seqtune.kernels.implementation import KernelSource, implementation_of
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
 from seqtune.tuner.backends.backend import BuildError
 
 Plan = tuple[Configuration, ...]
@@ -39,7 +39,7 @@ class KernelsAhead:
         """Begin to compile what the configurations need; each source is compiled once."""
         if self._compiler is None:
             return []
-        sources = [implementation_of(configuration.kernel).source(problem, self.device, configuration)
+        sources = [implementation_of(kernel(configuration.kernel)).source(problem, self.device, configuration)
                    for configuration in configurations]
         for source in sources:
             if source not in self._started:

@@ -14,11 +14,8 @@ import numpy as np
 
 from seqtune.errors import CheckpointError, KernelError
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Implementation
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import Task
 
 ANCHORS = 12  # problems whose spaces the pool is drawn from
@@ -79,10 +76,3 @@ def random_choices(task: Task, count: int) -> tuple[Configuration, ...]:
     generator = np.random.default_rng(zlib.crc32(f"random {task.problem.key}".encode()))
     numbers = generator.choice(len(task), min(count, len(task)), replace=False)
     return tuple(task[int(number)] for number in numbers)
-
-
-def implementation_of(name: str) -> Implementation:
-    """The implementation of a kernel family that can be run."""
-    reference = kernel(name).implementation
-    assert reference is not None
-    return resolve(reference)  # type: ignore[return-value]

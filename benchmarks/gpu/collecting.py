@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from benchmarks.gpu.ahead import KernelsAhead, PlansAhead, stopping
-from benchmarks.gpu.choices import implementation_of, ordered, pool, task_of
+from benchmarks.gpu.choices import ordered, pool, task_of
 from benchmarks.gpu.day import Day
 from benchmarks.gpu.shapes import DayProblems, convolutions, products
 from benchmarks.gpu.slices import SliceOutcome
@@ -21,9 +21,10 @@ from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record
 from seqtune.errors import SeqtuneError, UnavailableError
 from seqtune.kernels.device import Device
+from seqtune.kernels.implementation import implementation_of
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import kernels_for
+from seqtune.kernels.registry import kernel, kernels_for
 from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.measuring.timing import Options
 
@@ -110,7 +111,7 @@ def measure(day: Day, journal: Journal, measurer: Measurer, problem: Problem, wa
 
 def packing(problem: Problem, configuration: Configuration) -> str:
     """A sorting key that brings configurations with the same packed weights together: the host packs them slowly."""
-    implementation = implementation_of(configuration.kernel)
+    implementation = implementation_of(kernel(configuration.kernel))
     return f"{configuration.kernel} {implementation.packing(problem, configuration)}"
 
 

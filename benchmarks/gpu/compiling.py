@@ -14,13 +14,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from benchmarks.gpu.choices import implementation_of, ordered, pool, task_of
+from benchmarks.gpu.choices import ordered, pool, task_of
 from benchmarks.gpu.collecting import PASSES
 from benchmarks.gpu.day import Day
 from benchmarks.gpu.shapes import convolutions, products
 from benchmarks.gpu.slices import SliceOutcome
 from seqtune.errors import UnavailableError
-from seqtune.kernels.implementation import KernelSource
+from seqtune.kernels.implementation import KernelSource, implementation_of
+from seqtune.kernels.registry import kernel
 from seqtune.tuner.backends.backend import BuildError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def sources(day: Day) -> Iterator[tuple[KernelSource, str]]:
         for problem in problems.ordered:
             task = task_of(problem, day.device)
             for configuration in () if task is None else ordered(task, chosen)[:PASSES[1]]:
-                implementation = implementation_of(configuration.kernel)
+                implementation = implementation_of(kernel(configuration.kernel))
                 source = implementation.source(problem, day.device, configuration)
                 if source not in seen:
                     seen.add(source)

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seqtune.kernels.implementation import Array, Implementation, includes
+from seqtune.kernels.implementation import Array, Implementation, implementation_of, includes
 from seqtune.kernels.kernel import Kernel
-from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import KERNELS, kernel
@@ -17,11 +16,11 @@ from seqtune.kernels.space import SearchSpace
 from tests.support.oddities import paper_device, problems_of_equal_constants, solved_problem
 
 
-def implementation_of(family: Kernel) -> Implementation:
+def code_of(family: Kernel) -> Implementation:
     """The family's implementation; the test is skipped where it has none."""
     if family.implementation is None:
         pytest.skip(f"nothing here runs {family.name}")
-    return resolve(family.implementation)  # type: ignore[return-value]
+    return implementation_of(family)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -73,7 +72,7 @@ class TestKernel:
 
     def test_the_same_configuration_makes_the_same_source_and_launch(self, name: str) -> None:
         family, space = kernel(name), self.space(name)
-        implementation = implementation_of(family)
+        implementation = code_of(family)
         for configuration in space.sample(np.random.default_rng(1), 3):
             source, launch = (make(space.problem, space.device, configuration)
                               for make in (implementation.source, implementation.launch))
@@ -84,7 +83,7 @@ class TestKernel:
 
     def test_equal_packings_of_the_same_weights_are_equal_arrays(self, name: str) -> None:
         family, device = kernel(name), paper_device(kernel(name).backends[0])
-        implementation = implementation_of(family)
+        implementation = code_of(family)
         weights: dict[tuple[int, ...], Array] = {}
         packed: dict[object, Array] = {}
         for problem in problems_of_equal_constants(family, device):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array
+from seqtune.kernels.implementation import Array, implementation_of
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import Operands
@@ -82,6 +82,17 @@ class Executable(Protocol):
         ...
 
 
+@runtime_checkable
+class ExecutableFactory(Protocol):
+    """An implementation that makes its own executables: it calls a library or a program instead of a source's entry."""
+
+    includes: str  # see `seqtune.kernels.implementation.Implementation`
+
+    def executable(self, backend: Backend, problem: Problem, configuration: Configuration) -> Executable:
+        """Make an executable on the backend's device. Raises BuildError or LaunchError, as `Backend.build`."""
+        ...
+
+
 class ReferenceWork(Protocol):
     """Work of known time on all threads of a device; see `seqtune.tuner.measuring.pace`."""
 
@@ -110,6 +121,18 @@ class Backend(Protocol):
     def close(self) -> None:
         """Stop threads and free the device."""
         ...
+
+
+def build_executable(backend: Backend, problem: Problem, kernel: Kernel, configuration: Configuration) -> Executable:
+    """Build an executable of any kernel: by its implementation if that makes its own, otherwise by the backend.
+
+    Raises BuildError or LaunchError.
+    """
+    if kernel.implementation is not None:
+        implementation: object = implementation_of(kernel)
+        if isinstance(implementation, ExecutableFactory):
+            return implementation.executable(backend, problem, configuration)
+    return backend.build(problem, kernel, configuration)
 
 
 # name -> "module:attribute". The attribute is a callable Backend(device). The module also defines devices() ->

@@ -40,7 +40,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import KERNELS, kernel
 from seqtune.kernels.space import SearchSpace
 
-from ..backends.backend import Backend, BuildError, DeviceLost, Executable, LaunchError, open_backend
+from ..backends.backend import Backend, BuildError, DeviceLost, Executable, LaunchError, build_executable, open_backend
 from .pace import Pace
 from .timing import Expected, Options, check_and_time, measured, prepare, time_in_rounds
 
@@ -96,7 +96,7 @@ class Worker:
             reason = space.why_not(configuration)
             if reason is not None:
                 return Measurement(Status.CONSTRAINTS, message=one_line(reason))
-            return self.backend.build(problem, space.kernel, configuration)
+            return build_executable(self.backend, problem, space.kernel, configuration)
         except BuildError as error:
             return Measurement(Status.COMPILE, message=one_line(error))
         except LaunchError as error:

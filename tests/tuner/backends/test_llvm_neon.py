@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Implementation
-from seqtune.kernels.lookup import resolve
+from seqtune.kernels.implementation import implementation_of
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
@@ -37,8 +36,7 @@ def machine() -> llvm.TargetMachine:
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_every_family_compiles_for_neon(name: str, machine: llvm.TargetMachine) -> None:
     family, space = kernel(name), SearchSpace(kernel(name), PROBLEMS[name], NEON)
-    assert family.implementation is not None
-    implementation: Implementation = resolve(family.implementation)  # type: ignore[assignment]
+    implementation = implementation_of(family)
     generator = np.random.default_rng(0)
     for configuration in (space.default, *(space[int(row)] for row in generator.integers(len(space), size=4))):
         source, assembly = implementation.source(space.problem, NEON, configuration), ""

@@ -17,9 +17,8 @@ import numpy as np
 from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
 from seqtune.kernels.element_types import decode, dtype_of, encode, stored_type
-from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch, Phase
+from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch, Phase, implementation_of
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
@@ -60,8 +59,7 @@ class CudaBackend:
 
     def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> CudaExecutable:
         """Build an executable for the problem. Raises BuildError, or LaunchError if the device refuses the launch."""
-        assert kernel.implementation is not None
-        implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
+        implementation = implementation_of(kernel)
         begin = time.perf_counter()
         module, image = self._module(implementation.source(problem, self.device, configuration))
         launch = implementation.launch(problem, self.device, configuration)

@@ -16,9 +16,8 @@ from typing import Any
 
 from seqtune.errors import FormatError, UnavailableError, one_line
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Implementation, KernelSource, Phase
+from seqtune.kernels.implementation import KernelSource, Phase, implementation_of
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
 
 from ..backend import BuildError
@@ -113,8 +112,7 @@ class CubinCompiler:
 
     def phases(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> tuple[CompiledPhase, ...]:
         """Compile a configuration and return the needs of its launch. Raises BuildError."""
-        assert kernel.implementation is not None
-        implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
+        implementation = implementation_of(kernel)
         image = self.compile(implementation.source(problem, self.device, configuration))
         launch = implementation.launch(problem, self.device, configuration)
         return tuple(image.phase(phase) for phase in launch.phases)

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array, Implementation
+from seqtune.kernels.implementation import Array, Implementation, implementation_of
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands, Shape
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
@@ -109,7 +108,7 @@ class LLVMBackend:
         """Build an executable for the problem. Raises BuildError, or LaunchError without an implementation."""
         if kernel.implementation is None:
             raise LaunchError(f"{kernel.name} has no implementation to run")
-        implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
+        implementation = implementation_of(kernel)
         source = implementation.source(problem, self.device, configuration)
         begin = time.perf_counter()
         module, fresh = self._compiler.build(source.text, source.options)

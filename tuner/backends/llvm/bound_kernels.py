@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch
+from seqtune.kernels.implementation import Array, KernelSource, Launch, implementation_of
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 
@@ -56,10 +55,10 @@ class KernelBinder:
 
     def bind(self, problem: Problem, configuration: Configuration, weights: Array, bias: Array | None) -> BoundKernel:
         """Bind a configuration to these weights. Raises BuildError, or DeviceError without an implementation."""
-        reference = kernel(configuration.kernel).implementation
-        if reference is None:
+        family = kernel(configuration.kernel)
+        if family.implementation is None:
             raise DeviceError(f"{configuration.kernel} has no implementation to run")
-        implementation: Implementation = resolve(reference)  # type: ignore[assignment]
+        implementation = implementation_of(family)
         return self.bind_source(implementation.source(problem, self.device, configuration),
                                 implementation.launch(problem, self.device, configuration),
                                 implementation.pack(problem, self.device, configuration, weights), bias)

@@ -16,9 +16,8 @@ import numpy as np
 
 from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch
+from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch, implementation_of
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
@@ -53,8 +52,7 @@ class OpenCLBackend:
 
     def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> OpenCLExecutable:
         """Build an executable for the problem and launch it once. Raises BuildError or LaunchError."""
-        assert kernel.implementation is not None
-        implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
+        implementation = implementation_of(kernel)
         begin = time.perf_counter()
         program = self.program(implementation.source(problem, self.device, configuration))
         launch = implementation.launch(problem, self.device, configuration)

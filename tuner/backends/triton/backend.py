@@ -14,9 +14,8 @@ from typing import Any
 from seqtune.errors import DeviceError, FormatError
 from seqtune.kernels.device import Device
 from seqtune.kernels.element_types import dtype_of
-from seqtune.kernels.implementation import Implementation
+from seqtune.kernels.implementation import implementation_of
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
@@ -55,8 +54,7 @@ class TritonBackend:
 
     def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> TritonExecutable:
         """Build an executable for the problem and launch it once. Raises BuildError or LaunchError."""
-        assert kernel.implementation is not None
-        implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
+        implementation = implementation_of(kernel)
         begin = time.perf_counter()
         binaries = compile_launch(
             implementation.source(problem, self.device, configuration),

@@ -13,7 +13,7 @@ from typing import Any
 from seqtune.errors import FormatError, UnavailableError, one_line
 from seqtune.kernels.device import Device
 from seqtune.kernels.element_types import dtype_of
-from seqtune.kernels.implementation import Implementation, KernelSource, Launch, Phase
+from seqtune.kernels.implementation import KernelSource, Launch, Phase, implementation_of
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
@@ -63,8 +63,7 @@ class TritonCompiler:
 
     def phases(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> tuple[CompiledPhase, ...]:
         """Compile a configuration and return the needs of its launch. Raises BuildError, FormatError."""
-        assert kernel.implementation is not None
-        implementation: Implementation = resolve(kernel.implementation)  # type: ignore[assignment]
+        implementation = implementation_of(kernel)
         source = implementation.source(problem, self.device, configuration)
         launch = implementation.launch(problem, self.device, configuration)
         return tuple(binary.needs() for binary in compile_launch(source, launch, dtype_of(problem), self.device))
