@@ -122,8 +122,8 @@ class Dataset:
             for name, value in zip(SCHEMA.names, row, strict=True):
                 columns[name].append(value)
         problems = {problem.key: problem for problem in journal.problems()}
-        if left_out:
-            warnings.warn(other_machines(left_out), SeqtuneWarning, stacklevel=2)
+        for note in filter(None, (journal.unknown_operations(), other_machines(left_out) if left_out else None)):
+            warnings.warn(note, SeqtuneWarning, stacklevel=2)
         return cls(_frame(columns), devices, problems, frozenset(held_out), dict(provenance or {}))
 
     @classmethod

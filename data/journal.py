@@ -21,6 +21,7 @@ from types import TracebackType
 from seqtune.errors import FormatError, MisuseError, SeqtuneError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.operations.table import is_known
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
@@ -165,10 +166,17 @@ class Journal:
             return {key: Device.from_json(json.loads(facts)) for key, facts in rows}
 
     def problems(self) -> list[Problem]:
-        """All problems that have a record."""
+        """All problems that have a record, without those of operations that no library in use declares."""
         with self._reading():
-            return [Problem.from_json(text) for (text,) in
-                    self._connection.execute("SELECT json FROM problems ORDER BY id").fetchall()]
+            texts = self._connection.execute("SELECT json FROM problems ORDER BY id").fetchall()
+            return [problem for (text,) in texts if (problem := _problem(text)) is not None]
+
+    def unknown_operations(self) -> str | None:
+        """A note on the records that are left out because no library in use declares their operations, or None."""
+        with self._reading():
+            types = {str(json.loads(text)["type"]) for (text,) in self._connection.execute("SELECT json FROM problems")}
+        unknown = ", ".join(sorted(name for name in types if not is_known(name)))
+        return f"the records of {unknown} are left out; name their library with --library" if unknown else None
 
     def _id(self, table: str, key: str, text: str) -> int:
         if (table, key) not in self._ids:
@@ -188,16 +196,19 @@ class Journal:
             where += " AND device = (SELECT id FROM devices WHERE key = ?)"
             arguments.append(device)
         with self._reading():
-            problems = {number: Problem.from_json(text) for number, text in
+            problems = {number: _problem(text) for number, text in
                         self._connection.execute("SELECT id, json FROM problems")} if problem is None else {}
             devices = dict(self._connection.execute("SELECT id, key FROM devices"))
             for row in self._connection.execute(f"SELECT {FIELDS} FROM {table} WHERE {where} {more}",
                                                 (*arguments, *values)):
                 *fields, when, run, host, machine, session, stage, budget, loaded, usage, disturbed = row
+                solved = problem or problems[fields[0]]
+                if solved is None:
+                    continue
                 resources = None if usage is None else ResourceUsage.from_json(json.loads(usage))
                 measurement = Measurement(Status(fields[6]), tuple(json.loads(fields[7])), fields[8], fields[9],
                                           fields[10], resources=resources, disturbed=disturbed)
-                yield Record(problem or problems[fields[0]], devices[fields[1]], fields[3], Configuration.of(
+                yield Record(solved, devices[fields[1]], fields[3], Configuration.of(
                     fields[2], json.loads(fields[4])), fields[5], measurement, when, run, host, machine,
                              session, stage, budget, bool(loaded))
 
@@ -209,3 +220,9 @@ class Journal:
             raise SeqtuneError(f"the journal {self.path} cannot be used now: {error}") from None
         except (sqlite3.DatabaseError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise FormatError(f"the journal {self.path} is damaged: {error}") from None
+
+
+def _problem(text: str) -> Problem | None:
+    """A stored problem; None if no library in use declares its operation."""
+    features = json.loads(text)
+    return Problem.from_json(features) if is_known(features["type"]) else None

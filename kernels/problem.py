@@ -122,6 +122,11 @@ def _names(problem: Problem) -> Mapping[str, Value]:
     return values
 
 
+def forget_names() -> None:
+    """Forget the derived quantities of all problems: an operation has been replaced by another of its name."""
+    _names.cache_clear()
+
+
 def _any_features(given: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
     """The features of a problem of an open operation, sorted by name. Raises ProblemError."""
     for name, value in given.items():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.problem import Problem
 
     from .api import Prediction, calibrate, devices, evaluate, export, predict, retrain, train, tune
+    from .library import use_library
     from .results import Proposal as Candidate
     from .strategy_replay import replay
 
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Candidate", "Configuration", "Device", "Prediction", "Problem", "SeqtuneError", "__version__", "calibrate",
     "devices", "evaluate", "export", "predict", "replay", "retrain", "train", "tune",
+    "use_library",
 ]
 
 _HOMES = {
@@ -38,6 +40,7 @@ _HOMES = {
     "Prediction": "seqtune.results:Prediction",
     "Problem": "seqtune.kernels.problem:Problem",
     "replay": "seqtune.strategy_replay:replay",
+    "use_library": "seqtune.library:use_library",
     **{name: f"seqtune.api:{name}"
        for name in ("calibrate", "devices", "evaluate", "export", "predict", "retrain", "train", "tune")},
 }

@@ -31,10 +31,10 @@ from .bulk import BulkAnswer, predict_many
 from .device_evidence import device_evidence
 from .errors import FormatError, MisuseError, SeqtuneError
 from .exchange import export, import_data
-from .families import compile_check, kernel_json, kernels
+from .families import check_allowed, check_runnable, compile_check, kernel_json, kernels
 from .inputs import as_device, as_problem, as_problems, check_positive, check_share, load_checkpoint
 from .learning import calibrate, evaluate, read_measurements, retrain, train
-from .proposals import doubt_about, predictor_for, propose, seeds_for, slowness_for
+from .proposals import checkpoint_for, doubt_about, predictor_for, propose, seeds_for, slowness_for
 from .results import CompileReport, Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport, duration
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     proposed. Raises MisuseError for wrong arguments, KernelError where no kernel solves the problem, SeqtuneError where
     nothing runs.
     """
-    from seqtune.predictor.model import UNTRAINED, answers_for
+    from seqtune.predictor.model import UNTRAINED
 
     problem = as_problem(problem, input_shape)
     if not isinstance(top, int) or top < 1:
@@ -92,13 +92,13 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     check_positive("seconds", seconds)
     check_share("min_confidence", min_confidence)
     device = as_device(device)
-    name = answers_for(device.backend) if checkpoint is None else checkpoint
+    name = checkpoint_for(problem, device) if checkpoint is None else checkpoint
     predictor = predictor_for(device, name)
     task = predictor.task(problem, device)
     note = UNTRAINED[str(name)].note if name in UNTRAINED else ""
     if verify:
         discovery.check_present(device)
-        _check_implementation(task)
+        check_runnable(task.kernels)
     progress("predicting")
     answering = predictor.on(device, task.kernels)
     known = device_evidence(answering, device, journal, verified=not verify) if evidence else None
@@ -170,13 +170,6 @@ def _verify(task: Task, proposals: Mapping[Configuration, Candidate], seconds: f
         loaded=verdict.loaded)
 
 
-def _check_implementation(task: Task) -> None:
-    for family in task.kernels:
-        if family.implementation is None:
-            raise MisuseError(f"{family.name} cannot be run here: it has no implementation, so there is nothing to "
-                              "measure; leave out --verify")
-
-
 def tune(problems: object, device: Device | str | None = None, *, strategy: str = "portfolio",
          trials: int | None = None, seconds: float | None = None, total: int | None = None, seed: int = 0,
          journal: str | Path | None = None, retry_failed: bool = False, replay: str | Path | None = None,
@@ -219,6 +212,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
                           "`seqtune predict` proposes configurations for them")
     if replayed is None:
         discovery.check_present(target)
+        check_allowed(target.backend, {problem.type for problem in wanted})
     failed = dict.fromkeys(wanted, 0)
     skipped: list[tuple[Problem, str]] = []
     if replayed is not None:

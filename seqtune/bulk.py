@@ -13,19 +13,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from seqtune.kernels.device import Device
+from seqtune.kernels.libraries.shared import messages_in_use, use_messages
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
-from seqtune.predictor.model import TaskPredictor
+from seqtune.predictor.model import TaskPredictor, answers_for
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.processes import one_thread_each
 
 from .device_evidence import DeviceEvidence, device_evidence
 from .errors import KernelError, MisuseError, SeqtuneError
 from .inputs import as_device, as_problems
-from .proposals import predictor_for
+from .proposals import checkpoint_for, predictor_for
 from .results import Proposal
 
 BATCH = 32  # problems that are searched together; larger batches leave the processor's caches
@@ -78,19 +80,26 @@ def predict_many(problems: object, device: Device | str = "llvm:0", top: int = 1
     problem. `jobs` is the maximum number of processes; few problems take fewer. A program that asks for more than one
     needs the usual guard `if __name__ == "__main__"`. Raises MisuseError for wrong arguments.
     """
-    from seqtune.predictor.model import answers_for
-
     wanted = as_problems(problems)
     for name, count in (("top", top), ("jobs", jobs)):
         if not isinstance(count, int) or count < 1:
             raise MisuseError(f"{name}={count}; at least one is needed")
     device = as_device(device)
-    predictor = answers_for(device.backend) if checkpoint is None else checkpoint
+    predictor = _checkpoint_for(wanted, device) if checkpoint is None else checkpoint
     model = predictor_for(device, predictor)
     if evidence:
         device_evidence(model.on(device), device, journal)  # like the line before, it raises before the first answer
     run = partial(_answer, device=device, name=predictor, top=top, journal=journal, evidence=evidence)
     return _answers(wanted, run, jobs, progress)
+
+
+def _checkpoint_for(problems: Sequence[Problem], device: Device) -> str:
+    """The predictor that answers for all problems. Raises MisuseError if several would."""
+    names = dict.fromkeys(checkpoint_for(problem, device) for problem in dict.fromkeys(problems))
+    if len(names) > 1:
+        raise MisuseError(f"different checkpoints answer for these problems ({', '.join(names)}); ask for each "
+                          "library's problems separately, or name a checkpoint")
+    return next(iter(names)) if names else answers_for(device.backend)
 
 
 def _answers(problems: Sequence[Problem], answer: partial[list[BulkAnswer]], jobs: int,
@@ -128,8 +137,8 @@ def _mapping(jobs: int, run: partial[list[BulkAnswer]]) -> Iterator[partial[Iter
     from concurrent.futures.process import BrokenProcessPool
 
     # Ctrl-C reaches every process: only this one answers it
-    with one_thread_each(), ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), signal.signal,
-                                                (signal.SIGINT, signal.SIG_IGN)) as pool:
+    with one_thread_each(), ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin,
+                                                (messages_in_use(),)) as pool:
         try:
             yield partial(pool.map, run)
         except BrokenProcessPool:
@@ -137,6 +146,11 @@ def _mapping(jobs: int, run: partial[list[BulkAnswer]]) -> Iterator[partial[Iter
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def _begin(libraries: list[dict[str, Any]]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    use_messages(libraries)
 
 
 def _answer(problems: Sequence[Problem], device: Device, name: str | Path, top: int, journal: str | Path | None,

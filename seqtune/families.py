@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
+from seqtune.kernels import registry
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import includes
 from seqtune.kernels.kernel import NAME, Kernel
-from seqtune.kernels.registry import KERNELS, is_registered, kernel, table
+from seqtune.kernels.registry import is_registered, kernel, names, table
 from seqtune.predictor.say import Say, silent
 
 from .errors import MisuseError
@@ -22,11 +23,11 @@ def kernels(*named: str | Path) -> tuple[Kernel, ...]:
 
     A registered name wins over a file of that name. Raises FormatError, KernelError, MisuseError.
     """
-    names = dict.fromkeys(map(str, named)) or KERNELS
-    unknown = next((name for name in names if not is_registered(name)), None)
+    wanted = tuple(dict.fromkeys(map(str, named))) or names()
+    unknown = next((name for name in wanted if not is_registered(name)), None)
     if unknown is None:
-        return tuple(kernel(name) for name in names)
-    if len(names) > 1:
+        return tuple(kernel(name) for name in wanted)
+    if len(wanted) > 1:
         raise MisuseError(f"no kernel family {unknown!r:.60}; one file of kernels is read at a time, without families")
     if not os.path.exists(unknown):
         raise MisuseError(f"no kernel family and no file {unknown!r:.200} (seqtune kernels lists the families)")
@@ -65,8 +66,33 @@ def compile_check(device: Device | str, words: Sequence[str] = (), sample: int =
     return CompileReport(target, sample, seed, tuple(checks))
 
 
+def check_runnable(families: Iterable[Kernel]) -> None:
+    """Check that the kernel families have code, and that it may run. Raises MisuseError."""
+    for family in families:
+        if family.implementation is None:
+            raise MisuseError(f"{family.name} cannot be run here: it has no implementation, so there is nothing to "
+                              "measure; leave out --verify")
+        registry.check_allowed(family)
+
+
+def check_allowed(backend: str, operations: Collection[str]) -> None:
+    """Check that the code of all families of a backend that solve these operations may run. Raises MisuseError."""
+    for family in map(kernel, table(backend)):
+        if family.operation in operations:
+            registry.check_allowed(family)
+
+
 def kernel_json(family: Kernel) -> dict[str, object]:
     """A kernel family as a JSON object, with what its times include."""
     from seqtune.kernels.declaration import to_json
 
-    return {**to_json(family), "includes": includes(family)}
+    return {**to_json(family), "includes": included(family)}
+
+
+def included(family: Kernel) -> str | None:
+    """The work that the times of a kernel family include, None if it has no code; forbidden code is not asked."""
+    try:
+        registry.check_allowed(family)
+    except MisuseError:
+        return "what its code says (--allow-commands)"
+    return includes(family)

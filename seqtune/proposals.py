@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seqtune.kernels.libraries.table import ALWAYS, libraries_in_use
 from seqtune.predictor.model import UNTRAINED, answers_for, untrained_predictor
 from seqtune.predictor.networks.threads import one_thread
 
@@ -18,12 +19,31 @@ from .inputs import load_checkpoint
 if TYPE_CHECKING:
     from seqtune.kernels.device import Device
     from seqtune.kernels.kernel import Configuration
+    from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import Task
     from seqtune.predictor.candidate import Candidate
     from seqtune.predictor.model import TaskPredictor
 
 SEEDS = 8  # proposals of the predictor with which a search begins
 MOST_PREDICTED = 24_000  # configurations whose time is predicted for a search: half a second
+
+
+def checkpoint_for(problem: Problem, device: Device) -> str:
+    """The name or folder of the predictor that answers for a problem on a device where none is named.
+
+    It is the checkpoint of the library in use that was named last, if it has one and a kernel that solves the problem;
+    otherwise the predictor of the device's backend. Raises CheckpointError if there is none.
+    """
+    for library in reversed([library for library in libraries_in_use() if library.name not in ALWAYS]):
+        if not library.may_run_on(device.backend):
+            continue
+        solving = [name for name in library.table if library.kernel(name).why_not(problem, device) is None]
+        if solving and library.checkpoint is not None:
+            return library.checkpoint
+        if solving and problem.type in library.operations:
+            raise CheckpointError(f"no checkpoint knows {solving[0]}; train one (seqtune train) and name it "
+                                  "(--checkpoint)")
+    return answers_for(device.backend)
 
 
 def predictor_for(device: Device, name: str | Path) -> TaskPredictor:
@@ -80,7 +100,7 @@ def slowness_for(task: Task) -> Sequence[float]:
     if len(task) > MOST_PREDICTED or any(kernel.implementation is None for kernel in task.kernels):
         return ()
     try:
-        name = answers_for(task.device.backend)
+        name = checkpoint_for(task.problem, task.device)
         if name in UNTRAINED:
             return ()
         import numpy as np
@@ -104,7 +124,7 @@ def seeds_for(task: Task, required: bool = False) -> tuple[Configuration, ...]:
     if not required and any(kernel.implementation is None for kernel in task.kernels):
         return ()  # kernels of a file or another tool, which no predictor knows
     try:
-        return tuple(propose(task, answers_for(task.device.backend), SEEDS))
+        return tuple(propose(task, checkpoint_for(task.problem, task.device), SEEDS))
     except CheckpointError:
         if required:
             raise

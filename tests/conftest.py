@@ -36,6 +36,22 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Waiting, "seconds", lambda waiting: 0.0)
 
 
+@pytest.fixture(autouse=True)
+def libraries_as_before() -> Iterator[None]:
+    """A library that a test uses is in use for that test alone."""
+    from seqtune.kernels.libraries.table import IN_USE
+    from seqtune.kernels.operations.table import OPERATIONS
+    from seqtune.kernels.problem import forget_names
+
+    before = dict(IN_USE), dict(OPERATIONS)
+    yield
+    if before != (IN_USE, OPERATIONS):
+        for table, entries in ((IN_USE, before[0]), (OPERATIONS, before[1])):
+            table.clear()
+            table.update(entries)  # type: ignore[arg-type]
+        forget_names()
+
+
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
     """An empty journal."""

@@ -22,6 +22,7 @@ import numpy as np
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.libraries.shared import messages_in_use, use_messages
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 from .processes import one_thread_each
@@ -166,7 +167,8 @@ def _running(jobs: int, run: Callable[[_Unit], Floats]) -> Iterator[Callable[[Se
     if jobs <= 1:
         yield partial(map, run)
         return
-    with one_thread_each(), ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin, (run,)) as pool:
+    with one_thread_each(), ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin,
+                                                (messages_in_use(), run)) as pool:
         try:
             yield partial(pool.map, _continue, chunksize=_CHUNK)
         except BrokenProcessPool:
@@ -179,7 +181,8 @@ def _running(jobs: int, run: Callable[[_Unit], Floats]) -> Iterator[Callable[[Se
 _task: list[Callable[[_Unit], Floats]] = []  # the function that a process of the pool runs, set once by `_begin`
 
 
-def _begin(run: Callable[[_Unit], Floats]) -> None:
+def _begin(libraries: list[dict[str, Any]], run: Callable[[_Unit], Floats]) -> None:
+    use_messages(libraries)
     _task[:] = [run]
 
 

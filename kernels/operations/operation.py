@@ -71,6 +71,7 @@ class Operation:
     tiled_sizes: tuple[str, ...] = ()  # sizes that tiles divide; cost trees read the share wasted in the last tile
 
     # Running.
+    has_output: bool = True  # whether `output` has a shape to compare
     constant: str | None = None  # the operand that `Implementation.pack` prepares once, before the timing
 
     # Sampling.

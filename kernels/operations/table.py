@@ -10,7 +10,8 @@ from ..lookup import resolve
 from .operation import Operation
 
 # A new operation is one new file and one line here. Vocabularies list features in this order: append.
-OPERATIONS: dict[str, str] = {
+# A library in use adds its own (`seqtune.kernels.libraries.table`).
+OPERATIONS: dict[str, str | Operation] = {
     "conv2d": "seqtune.kernels.operations.conv2d:OPERATION",
     "convnd": "seqtune.kernels.operations.convnd:OPERATION",
     "gemm": "seqtune.kernels.operations.gemm:OPERATION",
@@ -25,13 +26,21 @@ def operation(name: str) -> Operation:
     """The operation of this name. Raises ProblemError."""
     reference = OPERATIONS.get(name)
     if reference is None:
-        raise ProblemError(f"no operation {name!r:.40}; there are {', '.join(OPERATIONS)}")
+        raise ProblemError(f"no operation {name!r:.40}; there are {', '.join(OPERATIONS)}; name its library with "
+                           "--library")
+    if isinstance(reference, Operation):
+        return reference
     entry = _resolved.get(name)
     if entry is None or entry[0] != reference:
         value = resolve(reference)
         assert isinstance(value, Operation)
         entry = _resolved[name] = reference, value
     return entry[1]
+
+
+def is_known(name: object) -> bool:
+    """Whether an operation of this name is known: ours, or one of a library in use."""
+    return name in OPERATIONS
 
 
 def operations() -> Iterator[Operation]:

@@ -168,7 +168,7 @@ def parse_keys(keys: Iterable[str], parse: Callable[[str], Problem]) -> dict[str
             row: list[tuple[str, Value]] = list(defaults)
             stated = set()
             for word in key.split(" ")[1:]:
-                index, pair = _word(name, word)
+                index, pair = _word(work, word)
                 row[index] = pair
                 stated.add(index)
             if not stated.issuperset(required):
@@ -181,10 +181,10 @@ def parse_keys(keys: Iterable[str], parse: Callable[[str], Problem]) -> dict[str
 
 
 @lru_cache(maxsize=100_000)
-def _word(kind: str, word: str) -> tuple[int, tuple[str, Value]]:
+def _word(work: Operation, word: str) -> tuple[int, tuple[str, Value]]:
     """Parse a word such as `h=56`: the index of its feature in the table, and its name with the checked value."""
     name, _, text = word.partition("=")
-    for index, feature in enumerate(operation(kind).features):
+    for index, feature in enumerate(work.features):
         if feature.name == name:
             value: Value = None if text == "unknown" else text
             if value is not None and not feature.choices:
@@ -193,4 +193,4 @@ def _word(kind: str, word: str) -> tuple[int, tuple[str, Value]]:
                 except ValueError:
                     raise ProblemError(f"{word!r:.60} is not a number") from None
             return index, (name, feature.check(value))
-    raise ProblemError(f"{kind} has no feature {name!r:.40}")
+    raise ProblemError(f"{work.name} has no feature {name!r:.40}")

@@ -30,10 +30,12 @@ def sample_problems(type_name: str, count: int, seed: int, avoid: Sequence[Probl
         features = work.draw(generator)
         try:
             problem = Problem.make(type_name, **features)
+            largest = largest_tensor(problem)
         except ProblemError:
             continue  # for example, a filter larger than its input
-        if (work.least_flop <= problem.size("flop") <= work.most_flop
-                and largest_tensor(problem) < LARGEST_OPERAND
+        flop = problem.names().get("flop")
+        if ((not isinstance(flop, int) or work.least_flop <= flop <= work.most_flop)
+                and largest < LARGEST_OPERAND
                 and not avoided.has_near(problem)):
             problems.setdefault(problem)
     if len(problems) < count:
@@ -42,6 +44,7 @@ def sample_problems(type_name: str, count: int, seed: int, avoid: Sequence[Probl
 
 
 def largest_tensor(problem: Problem) -> int:
-    """The bytes in fp32 of the largest tensor: an operand or the result."""
+    """The bytes in fp32 of the largest tensor: an operand or the result. Raises ProblemError if it is impossible."""
     work = operation(problem.type)
-    return 4 * max(map(math.prod, [*work.operands(problem).values(), work.output(problem)]))
+    shapes = [*work.operands(problem).values(), *([work.output(problem)] if work.has_output else [])]
+    return 4 * max(map(math.prod, shapes), default=0)

@@ -2,14 +2,65 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-app = typer.Typer(
+from ..errors import MisuseError
+
+Libraries = Annotated[list[str] | None, typer.Option(
+    "--library", metavar="FILE_OR_NAME", show_default=False,
+    help="A library of kernels: a TOML file, or the name of an installed one. May be given several times.")]
+AllowCommands = Annotated[bool, typer.Option(
+    "--allow-commands", help="Let the Python code and the commands that a library's file names run.")]
+
+
+def with_libraries(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options --library and --allow-commands: it runs when the libraries are in use."""
+    signature = inspect.signature(command, eval_str=True)
+
+    @functools.wraps(command)
+    def run(*, library: list[str] | None, allow_commands: bool, **given: Any) -> None:
+        if library:
+            from ..library import use_library
+
+            for name in library:
+                use_library(name, allow_commands=allow_commands)
+        elif allow_commands:
+            raise MisuseError("--allow-commands is for a library that --library names")
+        command(**given)
+
+    more = {"library": (Libraries, None), "allow_commands": (AllowCommands, False)}
+    parameters = [*signature.parameters.values(), *(
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in more.items())]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+class _Application(typer.Typer):
+    """An application whose commands all take libraries."""
+
+    def command(  # type: ignore[override]  # one signature for all of typer's arguments
+            self, *arguments: Any, **named: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """A decorator that registers a command."""
+        register = super().command(*arguments, **named)
+
+        def add(command: Callable[..., Any]) -> Callable[..., Any]:
+            register(with_libraries(command))
+            return command
+
+        return add
+
+
+app = _Application(
     name="seqtune", rich_markup_mode=None, pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     help="Predicts the tuning parameters of compute kernels, and proves them by measuring.",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def kernels(families: Sequence[Kernel]) -> None:
     """Print each kernel with its parameters, constraints, default and what its times include."""
-    from seqtune.kernels.implementation import includes
+    from ..families import included
 
     for kernel in families:
         _out.print(f"{kernel.name} (version {kernel.version}): {kernel.meaning or kernel.operation}", markup=False)
@@ -32,7 +32,7 @@ def kernels(families: Sequence[Kernel]) -> None:
         for constraint in kernel.constraints:
             _out.print(f"  {constraint.expression.text}: {constraint.reason}", markup=False)
         _out.print("  default: " + " ".join(f"{name}={value}" for name, value in kernel.default), markup=False)
-        _out.print(f"  a time includes: {includes(kernel) or 'nothing, it cannot be run'}\n", markup=False)
+        _out.print(f"  a time includes: {included(kernel) or 'nothing, it cannot be run'}\n", markup=False)
 
 
 def compiled(report: CompileReport) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from seqtune.data.formats.triton_cache import OPTIONS
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
-from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.kernels.registry import is_registered, kernel
 
 from ..errors import MisuseError, UnavailableError
 
@@ -48,7 +48,7 @@ def space(operation: str = "gemm", *, names: Mapping[str, str] | None = None,
 def family_of(operation: str) -> Kernel:
     """Our Triton family for an operation. Raises MisuseError."""
     name = f"triton.{operation}"
-    if name not in KERNELS or kernel(name).implementation is None:
+    if not is_registered(name) or kernel(name).implementation is None:
         raise MisuseError(f"there are no configurations of Triton for {operation!r:.40}; there are some for gemm")
     return kernel(name)
 

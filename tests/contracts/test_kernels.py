@@ -11,7 +11,7 @@ from seqtune.kernels.implementation import Array, Implementation, implementation
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
 from tests.support.oddities import paper_device, problems_of_equal_constants, solved_problem
 
@@ -23,7 +23,7 @@ def code_of(family: Kernel) -> Implementation:
     return implementation_of(family)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", names())
 class TestKernel:
     @staticmethod
     def space(name: str) -> SearchSpace:

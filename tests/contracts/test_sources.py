@@ -10,10 +10,10 @@ import pytest
 
 from seqtune.kernels.implementation import KernelSource
 from seqtune.kernels.lookup import resolve
-from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.kernels.registry import kernel, names
 from tests.support.source_digests import digest, stored
 
-IMPLEMENTED = [name for name in KERNELS if kernel(name).implementation is not None]
+IMPLEMENTED = [name for name in names() if kernel(name).implementation is not None]
 
 
 @pytest.mark.parametrize("name", IMPLEMENTED)

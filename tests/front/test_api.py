@@ -19,7 +19,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
-from seqtune.kernels.registry import KERNELS
+from seqtune.kernels.registry import names
 from seqtune.results import Proposal, Tuned
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.runner import Runner
@@ -29,7 +29,7 @@ from tests.support import planted
 from tests.support.untrained import save
 
 CONV = Problem.make("conv2d", c=16, h=14, w=14, k=32, r=3, s=3, pad_h=1, pad_w=1)
-LLVM = [name for name in KERNELS if name.startswith("llvm.")]
+LLVM = [name for name in names() if name.startswith("llvm.")]
 TEXT = "conv2d c=16 h=14 w=14 k=32 r=3 s=3 pad=1"
 
 

@@ -23,7 +23,7 @@ from seqtune.data.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.checkpoint import Checkpoint
@@ -106,7 +106,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         csv.writer(file).writerow(["c", "h", "w", "k", "r", "s"])
         file.write('64,56,56,64,3,"3\n')
 
-    checkpoint(folder / "good", *(name for name in KERNELS if name.startswith("llvm.")))
+    checkpoint(folder / "good", *(name for name in names() if name.startswith("llvm.")))
     checkpoint(folder / "lacking", "llvm.direct")
     checkpoint(folder / "opencl", "opencl.gemm")
     (folder / "hollow").mkdir()

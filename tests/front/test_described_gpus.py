@@ -10,7 +10,7 @@ import seqtune
 from seqtune.cli.kernel_tables import compiled
 from seqtune.cli.tables import devices
 from seqtune.errors import CheckpointError, DeviceError
-from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.kernels.registry import kernel, names
 from seqtune.results import CompileReport
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.compile_check import FamilyCheck
@@ -46,7 +46,7 @@ def test_the_answer_loads_neither_torch_nor_a_compiler() -> None:
 
 def test_tables_of_gpus_fit_into_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     needs = {"registers": (61.0, 255.0), "shared": (1024.0, 232448.0), "occupancy": (0.0781, 1.0)}
-    families = [FamilyCheck(name, 200, 200, (), (), 12, needs, 1.0) for name in KERNELS if name.startswith("cuda.")]
+    families = [FamilyCheck(name, 200, 200, (), (), 12, needs, 1.0) for name in names() if name.startswith("cuda.")]
     compiled(CompileReport(find("cuda:h200"), 200, 0, (*families, replace(families[0], drawn=3))))
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 80
@@ -64,9 +64,9 @@ def test_each_described_gpu_is_listed_once(capsys: pytest.CaptureFixture[str]) -
 
 def test_every_gpu_that_is_listed_has_a_kernel_that_can_be_compiled_for_it() -> None:
     listed = seqtune.devices(described=True).described
-    names = {device.name for device in listed}
-    assert {"cuda:t4", "cuda:b200", "triton:h200", "triton:mi300x"} <= names
-    assert names.isdisjoint({"triton:t4", "triton:b200", "triton:w6600", "triton:w7800"})
-    families = [kernel(name) for name in KERNELS]
+    listed_names = {device.name for device in listed}
+    assert {"cuda:t4", "cuda:b200", "triton:h200", "triton:mi300x"} <= listed_names
+    assert listed_names.isdisjoint({"triton:t4", "triton:b200", "triton:w6600", "triton:w7800"})
+    families = [kernel(name) for name in names()]
     assert all(any(family.implementation is not None and family.is_for(device) for family in families)
                for device in listed)

@@ -14,6 +14,8 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.implementation import Implementation, KernelSource, Launch, Phase
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
+from seqtune.kernels.libraries.library import Library
+from seqtune.kernels.libraries.table import IN_USE
 from seqtune.kernels.operations.feature import Feature, Value
 from seqtune.kernels.operations.operation import Operands, Operation, ProblemView, Shape
 from seqtune.kernels.operations.table import OPERATIONS
@@ -21,7 +23,6 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.problem_sets.similarity import near
-from seqtune.kernels.registry import KERNELS
 from seqtune.predictor.times.checkpoint import Checkpoint
 
 
@@ -105,20 +106,21 @@ out:
 ROW_SUM = RowSum()
 ROW_SUM_IMPLEMENTATION = RowSumImplementation()
 ROW_SUM_KERNEL = Kernel.of(
-    name="llvm.row_sum", operation="row_sum", meaning="row sums with a vector of partial sums",
+    name="sums.row_sum", operation="row_sum", meaning="row sums with a vector of partial sums",
     parameters=(Parameter("vector", (1, 2, 4, 8), "floats added at once"),
                 Parameter("task_rows", (1, 2, 4, 8, 16), "rows that a task sums")),
     derived=(("tasks", "rows // task_rows"),),
     constraints=(("columns % vector == 0", "a vector must not reach into the next row"),
                  ("rows % task_rows == 0", "a task must not reach beyond the last row")),
     default={"vector": 4, "task_rows": 1},
-    implementation=f"{__name__}:ROW_SUM_IMPLEMENTATION")
+    implementation=f"{__name__}:ROW_SUM_IMPLEMENTATION", backends=("llvm",))
 
 
 @pytest.fixture(autouse=True)
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(OPERATIONS, "row_sum", f"{__name__}:ROW_SUM")
-    monkeypatch.setitem(KERNELS, "llvm.row_sum", f"{__name__}:ROW_SUM_KERNEL")
+    monkeypatch.setitem(IN_USE, "sums", Library("sums", {"sums.row_sum": f"{__name__}:ROW_SUM_KERNEL"},
+                                                {"row_sum": f"{__name__}:ROW_SUM"}, backends=("llvm",)))
 
 
 def test_its_problems_are_written_sampled_and_compared() -> None:
@@ -140,7 +142,7 @@ def test_it_goes_through_tune_train_predict_and_verify(tmp_path: Path) -> None:
     assert {"row_sum.rows", "row_sum.columns"} <= set(Checkpoint.load(tmp_path / "checkpoint").vocabulary.quantities)
     prediction = seqtune.predict("sum rows=96 columns=320", "llvm:0", 3, verify=True, seconds=1,
                                  checkpoint=tmp_path / "checkpoint", journal=tmp_path / "verified.sqlite")
-    assert prediction.configuration.kernel == "llvm.row_sum"
+    assert prediction.configuration.kernel == "sums.row_sum"
     for candidate in [*prediction.candidates, prediction.default]:
         assert candidate.measurement is not None
         assert candidate.measurement.status is Status.CORRECT

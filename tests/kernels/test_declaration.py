@@ -16,7 +16,7 @@ from seqtune.errors import FormatError
 from seqtune.kernels.declaration import from_json, read_kernels, to_json
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
@@ -39,7 +39,7 @@ def write(folder: Path, found: object) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", names())
 def test_every_kernel_survives_a_file_but_for_what_runs_it(name: str, tmp_path: Path) -> None:
     family = kernel(name)
     read, = read_kernels(write(tmp_path, {"kernels": [to_json(family)]}))

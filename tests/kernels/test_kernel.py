@@ -12,6 +12,8 @@ from seqtune.kernels import registry
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter, Setting
+from seqtune.kernels.libraries.library import Library
+from seqtune.kernels.libraries.table import IN_USE, libraries_in_use
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 
@@ -84,7 +86,8 @@ def test_a_quantity_of_the_problem_alone_is_settled_and_stands_for_what_it_reads
 
 
 def test_a_family_is_offered_on_every_backend_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.KERNELS, BOTH.name, f"{__name__}:BOTH")
+    library = BOTH.name.partition(".")[0]
+    monkeypatch.setitem(IN_USE, library, Library(library, {BOTH.name: f"{__name__}:BOTH"}))
     problem = Problem.make("gemm", m=4, n=4, k=4)
     for backend in BOTH.backends:
         device = Device(f"{backend}:test", backend, "none", "none", extra=(("step", 1),))
@@ -93,11 +96,15 @@ def test_a_family_is_offered_on_every_backend_that_it_names(monkeypatch: pytest.
 
 
 def test_families_of_our_own_libraries_run_on_their_backend_alone() -> None:
-    own = [name for name in registry.KERNELS if name.partition(".")[0] in registry.OWN]
-    assert {name: registry.kernel(name).backends for name in own} == {name: (name.partition(".")[0],) for name in own}
+    assert {name: registry.kernel(name).backends for name in registry.names()} == {
+        name: (name.partition(".")[0],) for name in registry.names()}
 
 
-@pytest.mark.parametrize("reference", registry.KERNELS.values(), ids=registry.KERNELS)
+OWN = {name: str(reference) for library in libraries_in_use() if library.runs
+       for name, reference in library.table.items()}
+
+
+@pytest.mark.parametrize("reference", OWN.values(), ids=OWN)
 def test_every_family_is_declared_in_the_same_order(reference: str) -> None:
     module = importlib.import_module(reference.partition(":")[0])
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(module)))

@@ -16,7 +16,7 @@ from seqtune.kernels.miopen.gpus import device
 from seqtune.kernels.miopen.solver import SOLVERS, find_solver
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
-from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace, spaces_for
 from tests.support.miopen_files import MATRIX_LABELS, perf_text
 
@@ -40,7 +40,7 @@ def test_every_solver_declares_a_kernel_that_files_can_carry() -> None:
         found = kernel(f"miopen.{name}")
         assert from_json(to_json(found)) == found
         assert all(constraint.reason for constraint in (*found.constraints, *found.solves, *found.prior))
-    assert not any(name.startswith("miopen.") for name in KERNELS)
+    assert not any(name.startswith("miopen.") for name in names())
     with pytest.raises(KernelError, match="ConvAsm1x1U"):
         kernel("miopen.ConvNone")
 

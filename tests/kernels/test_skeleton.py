@@ -12,14 +12,14 @@ from seqtune.kernels.enumeration import enumerate_rows
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
-from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.spaces.row_values import RowValues
 from seqtune.kernels.spaces.skeleton import Skeleton
 from seqtune.kernels.spaces.value_tables import tables_of
 from tests.support.devices import DEVICES, device_of
 
-NAMES = [name for name in KERNELS if kernel(name).backends[0] in DEVICES]
+NAMES = [name for name in names() if kernel(name).backends[0] in DEVICES]
 FEW = 300  # rows whose quantities are compared
 
 

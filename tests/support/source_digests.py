@@ -21,7 +21,7 @@ from seqtune.kernels.implementation import Implementation
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
 from tests.support.oddities import odd_problems
 
@@ -77,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--neutral", nargs="*", default=[], metavar="FAMILY")
     neutral, before, after = parser.parse_args().neutral, stored(), {}
-    for name in KERNELS:
+    for name in names():
         family, entry = kernel(name), before.get(name)
         if family.implementation is None:
             continue

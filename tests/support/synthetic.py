@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from seqtune.kernels import registry as kernels
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
+from seqtune.kernels.libraries.library import Library
+from seqtune.kernels.libraries.table import IN_USE
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 
@@ -54,13 +55,13 @@ MIDDLE = Device("fake:middle", "fake", "toy1", "avx2", threads=1, compute_units=
 @contextmanager
 def registered() -> Iterator[None]:
     """The fake kernel is known to `kernel()` and `kernels_for`, for a while."""
-    before = dict(kernels.KERNELS)
-    kernels.KERNELS["fake.direct"] = f"{__name__}:DIRECT"
+    before = dict(IN_USE)
+    IN_USE["fake"] = Library("fake", {"fake.direct": f"{__name__}:DIRECT"})
     try:
         yield
     finally:
-        kernels.KERNELS.clear()
-        kernels.KERNELS.update(before)
+        IN_USE.clear()
+        IN_USE.update(before)
 
 
 @dataclass

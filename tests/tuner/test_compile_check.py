@@ -13,9 +13,11 @@ from seqtune.kernels.accelerators import described
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import KernelSource, Launch, Phase
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
+from seqtune.kernels.libraries.library import Library
+from seqtune.kernels.libraries.table import IN_USE
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.random_configurations import random_configurations
-from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.kernels.registry import kernel, names
 from seqtune.tuner.backends.cuda import compiler
 from seqtune.tuner.compile_check import check_families
 
@@ -120,7 +122,7 @@ def test_random_configurations_have_the_element_type_that_the_family_solves_and_
         family("GOOD"), h200(), 10, 4)
 
 
-@pytest.mark.parametrize("name", [name for name in KERNELS if name.startswith("cuda.")])
+@pytest.mark.parametrize("name", [name for name in names() if name.startswith("cuda.")])
 def test_every_cuda_family_compiles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     check, = check_families([kernel(name)], h200(), 2, 0)
@@ -129,9 +131,7 @@ def test_every_cuda_family_compiles(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_command_reports_and_fails_where_a_family_fails(
         monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("seqtune.kernels.registry.KERNELS", {"cuda.planted": f"{__name__}:SOUND"})
-    monkeypatch.setattr("seqtune.kernels.registry.resolve", lambda name: globals()[name.split(":")[1]])
-    monkeypatch.setitem(globals(), "SOUND", family("GOOD"))
+    monkeypatch.setitem(IN_USE, "cuda", Library("cuda", {"cuda.planted": family("GOOD")}))
     words = ["kernels", "--compile", "cuda:h200", "--sample", "4", "--seed", "1"]
     assert main([*words, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
@@ -140,7 +140,7 @@ def test_the_command_reports_and_fails_where_a_family_fails(
     assert len(json.loads(capsys.readouterr().out)["families"]) == 1
     assert main([*words, "gemm", "m=8", "n=8", "k=8", "dtype=fp16"]) == 0
     capsys.readouterr()
-    monkeypatch.setitem(globals(), "SOUND", family("BROKEN"))
+    monkeypatch.setitem(IN_USE, "cuda", Library("cuda", {"cuda.planted": family("BROKEN")}))
     assert main([*words, "cuda.planted"]) == 1
     assert "failed: cuda.planted threads=" in capsys.readouterr().out
 

@@ -15,9 +15,9 @@ from typing import Protocol
 from seqtune.data.record import Measurement
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.operations.table import OPERATIONS
+from seqtune.kernels.libraries.shared import messages_in_use
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import KERNELS
+from seqtune.kernels.registry import check_allowed, is_registered, kernel
 
 from .timing import Options
 from .worker_process import Message, WorkerProcess
@@ -46,16 +46,16 @@ class Measurer(Protocol):
 class Runner:
     """Owns the worker process of one device. Use it as a context manager, from the thread that created it.
 
-    The worker gets the tables of operations and kernels and the import path of this process. `backend`, `kernels` (name
-    -> "module:attribute") and `path` (folders to import from) add a backend or kernels from outside this package.
+    The worker gets the libraries in use and the import path of this process. `backend`, `kernels` (name ->
+    "module:attribute") and `path` (folders to import from) add a backend or kernels from outside this package.
     """
 
     def __init__(self, device: Device, backend: str | None = None, kernels: Mapping[str, str] | None = None,
                  path: Sequence[str] = ()) -> None:
         self.device = device
         self._hello: Message = {
-            "device": device.to_json(), "backend": backend, "operations": dict(OPERATIONS),
-            "kernels": {**KERNELS, **(kernels or {})}, "path": [*path, *filter(None, sys.path)]}
+            "device": device.to_json(), "backend": backend, "libraries": messages_in_use(),
+            "kernels": dict(kernels or {}), "path": [*path, *filter(None, sys.path)]}
         self._worker: WorkerProcess | None = None
 
     def __enter__(self) -> Runner:
@@ -79,6 +79,7 @@ class Runner:
     def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
                 best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
         """Yield each configuration with its measurement, in the given order. Closing the generator cancels the rest."""
+        _check_allowed(configurations)
         index, suspect = 0, -1
         while index < len(configurations):
             batch = _batch_from(configurations, index)
@@ -106,6 +107,7 @@ class Runner:
 
         A configuration that crashes the worker gets the status CRASH, and the others are compared again.
         """
+        _check_allowed(configurations)
         measurements: dict[int, Measurement] = {}
         while len(measurements) < len(configurations):
             remaining = [index for index in range(len(configurations)) if index not in measurements]
@@ -133,6 +135,13 @@ class Runner:
         limits = Limits.of(problem, options, self._worker.build_allowance)
         return WorkerRequest(self._worker, problem, limits,
                              {**message, "problem": problem.to_json(), "options": options.to_json()})
+
+
+def _check_allowed(configurations: Sequence[Configuration]) -> None:
+    """Check that the code that the configurations' kernels need may run. Raises MisuseError."""
+    for name in dict.fromkeys(configuration.kernel for configuration in configurations):
+        if is_registered(name):
+            check_allowed(kernel(name))
 
 
 def _batch_from(configurations: Sequence[Configuration], begin: int) -> Sequence[Configuration]:

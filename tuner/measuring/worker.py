@@ -2,7 +2,8 @@
 
 `python -m seqtune.tuner.measuring.worker` exchanges JSON lines with its parent (`runner`), one object per line:
 
-    parent: {device, backend, operations, kernels, path}  first: the parent's tables; `backend` is null except in tests
+    parent: {device, backend, libraries, kernels, path}  first: the parent's libraries, as `libraries.shared` writes
+                                                        them; `backend` is null and `kernels` empty except in tests
     worker: {ready: true, build_allowance: seconds} or {error: text}
     parent: {do: "measure", problem, kernel, configurations, options, best}
     worker: {prepared}, then for each configuration {built: true, resources} and {measurement}, then {done}
@@ -33,11 +34,13 @@ from seqtune.data.record import Measurement, Status
 from seqtune.errors import SeqtuneError, one_line
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.libraries.library import Library
+from seqtune.kernels.libraries.shared import use_messages
+from seqtune.kernels.libraries.table import use
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import Operands
-from seqtune.kernels.operations.table import OPERATIONS
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 
 from ..backends.backend import Backend, BuildError, DeviceLost, Executable, LaunchError, build_executable, open_backend
@@ -170,9 +173,9 @@ def main() -> None:
     threading.Thread(target=listen, daemon=True).start()
     hello = requests.get()
     sys.path.extend(path for path in hello["path"] if path not in sys.path)
-    OPERATIONS.update(hello["operations"])
-    KERNELS.update(hello["kernels"])
     try:
+        use_messages(hello["libraries"])
+        _use_planted(hello["kernels"])
         worker = Worker(hello, send, cancel.is_set)
     except Exception as error:
         send({"error": _reason(error)})
@@ -186,6 +189,13 @@ def main() -> None:
             os._exit(1)
         except Exception as error:
             send({"error": _reason(error)})
+
+
+def _use_planted(kernels: dict[str, str]) -> None:
+    """Use kernels that a test names, each in a library of the first part of its name."""
+    homes = {name: name.partition(".")[0] for name in kernels}
+    for home in dict.fromkeys(homes.values()):
+        use(Library(home, {name: reference for name, reference in kernels.items() if homes[name] == home}))
 
 
 def _resources(executable: Executable | None) -> Message | None:

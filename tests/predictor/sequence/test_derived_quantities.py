@@ -9,7 +9,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import KERNELS, kernel, kernels_for
+from seqtune.kernels.registry import kernel, kernels_for, names
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.sequence.derived_quantities import MAX_LOG2, MIN_LOG2, ResolvedQuantities, resolving_columns
 from seqtune.predictor.sequence.vocabulary import Vocabulary
@@ -51,7 +51,7 @@ def test_in_every_real_kernel_all_rows_of_a_prefix_agree_on_what_it_settles() ->
     problem = Problem.make("conv2d", c=24, h=14, w=14, k=24, r=3, s=3)
     families = kernels_for(problem, device)
     assert families
-    vocabulary = Vocabulary.build([kernel(name) for name in KERNELS if name.startswith(("llvm.", "opencl."))], [device])
+    vocabulary = Vocabulary.build([kernel(name) for name in names() if name.startswith(("llvm.", "opencl."))], [device])
     for family in families:
         space = SearchSpace(family, problem, device)
         resolved, rows = ResolvedQuantities(space, vocabulary), space.rows

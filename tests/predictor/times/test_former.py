@@ -19,8 +19,9 @@ from seqtune.errors import CheckpointError, MisuseError
 from seqtune.inputs import load_checkpoint
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel, Parameter
+from seqtune.kernels.libraries.library import Library
+from seqtune.kernels.libraries.table import IN_USE
 from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.kernels.registry import KERNELS
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint_folder import MOST_LAYERS
 from seqtune.predictor.sequence.vocabulary import Vocabulary
@@ -173,9 +174,7 @@ def test_predictions_of_one_problem_and_of_many_and_their_evidence_are_of_the_la
 def test_many_problems_may_need_kernels_that_different_layers_know(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     product = replace(NEW, name="fake.product", operation="gemm")
-    for name, kernel in (("NEW", NEW), ("PRODUCT", product)):
-        monkeypatch.setitem(globals(), name, kernel)
-        monkeypatch.setitem(KERNELS, kernel.name, f"{__name__}:{name}")
+    monkeypatch.setitem(IN_USE, "fake", Library("fake", {kernel.name: kernel for kernel in (DIRECT, NEW, product)}))
     convolves = tiny(3, BASE, MIDDLE, kernels=(DIRECT, NEW))
     multiplies = tiny(4, convolves, NARROW, kernels=(DIRECT, product))
     asked = (PROBLEM, parse_problem("gemm m=4 n=8 k=16"))

@@ -17,7 +17,7 @@ from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem_sets.sampler import sample_problems
-from seqtune.kernels.registry import KERNELS, kernel
+from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import spaces_for
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.sequence.beam import WIDTH, beam_search
@@ -95,7 +95,7 @@ def test_every_feature_of_the_kernels_here_is_a_number(a_device: Device) -> None
     counts: dict[str, set[int]] = {}
     for kind in ("conv2d", "gemm"):
         for problem in sample_problems(kind, 12, seed=5):
-            for space in spaces_for(problem, a_device, [kernel(name) for name in KERNELS if name.startswith(
+            for space in spaces_for(problem, a_device, [kernel(name) for name in names() if name.startswith(
                     f"{a_device.backend}.")]):
                 rows = np.zeros(len(space), np.bool_)
                 rows[:20] = True

@@ -1,0 +1,110 @@
+"""Declared kernels: the kernels of a library's document, checked and made into `Kernel` objects."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+
+from ..accelerators import ACCELERATORS, BACKENDS, described
+from ..device import Device
+from ..expression import Expression
+from ..kernel import Constraint, Kernel, Parameter
+from ..operations.operation import Operation
+from .declared_operation import DeclaredOperation, expression_of
+from .document import KernelDocument
+from .fault import KEY, DocumentFault, found_at
+
+OWN_BACKENDS = ("llvm", "opencl", "command", *BACKENDS)  # devices whose facts are known here; others may have any
+LARGEST_VERSION = 2**31 - 1  # data sets hold versions as int32
+
+
+def declared_kernel(library: str, name: str, document: KernelDocument, operation: Operation,
+                    files: Mapping[str, str] | None = None, implementation: object = None) -> Kernel:
+    """Make the kernel `library.name` of a document. `files` are digests of what it runs, for its version.
+
+    Raises DocumentFault with the path within the kernel's part of the document.
+    """
+    backends = tuple(document.backends or document.sections())
+    if not backends:
+        raise DocumentFault(("backends",), "name the backends that the kernel runs on, or say how it runs "
+                                           "([kernels.NAME.opencl], cuda or command)")
+    parameters = tuple(_parameter(parameter, document) for parameter in document.parameters)
+    problem_names = {feature.name for feature in operation.features} | {name for name, _ in operation.derived}
+    clash = next((parameter for parameter in document.parameters if parameter in problem_names), None)
+    if clash is not None:
+        raise DocumentFault(("parameters", clash, KEY), f"{clash!r} is the name of a feature or size of "
+                                                        f"{operation.name}, too")
+    facts = device_facts() if set(backends) <= set(OWN_BACKENDS) else None
+    any_name = operation.is_open or facts is None
+    outside = None if any_name else problem_names | (facts or set())
+    solves = tuple(Constraint(expression_of(text, outside, "solves", text), reason)
+                   for text, reason in document.solves.items())
+    inside = None if outside is None else outside | set(document.parameters)
+    derived = _derived(document, problem_names, inside)
+    everything = None if inside is None else inside | {quantity for quantity, _ in derived}
+    constraints = tuple(Constraint(expression_of(text, everything, "constraints", text), reason)
+                        for text, reason in document.constraints.items())
+    version = document.version or _digest(document, operation, files or {})
+    return Kernel(f"{library}.{name}", operation.name, backends, parameters, constraints, _default(document),
+                  document.meaning or operation.meaning, solves, derived, version,
+                  implementation=implementation)
+
+
+@lru_cache(maxsize=1)
+def device_facts() -> frozenset[str]:
+    """The names of the facts that devices of OWN_BACKENDS have."""
+    devices = [Device("", "", "", ""), *(device for backend in BACKENDS for model in ACCELERATORS
+                                         if (device := described(backend, model)) is not None)]
+    return frozenset(name for device in devices for name in device.names()) | {"mma_gflops"}
+
+
+def _parameter(name: str, document: KernelDocument) -> Parameter:
+    with found_at("parameters", name):
+        return Parameter(name, tuple(document.parameters[name].values), document.parameters[name].meaning)
+
+
+def _derived(document: KernelDocument, problem_names: set[str],
+             inside: set[str] | None) -> tuple[tuple[str, Expression], ...]:
+    """The derived quantities, each over the names before it. Raises DocumentFault."""
+    derived: list[tuple[str, Expression]] = []
+    names = None if inside is None else set(inside)
+    for name, text in document.derived.items():
+        if name in document.parameters or name in problem_names:
+            kind = "parameter" if name in document.parameters else "feature or size of the operation"
+            raise DocumentFault(("derived", name, KEY), f"{name!r} is the name of a {kind}, too")
+        derived.append((name, expression_of(text, names, "derived", name)))
+        if names is not None:
+            names.add(name)
+    return tuple(derived)
+
+
+def _default(document: KernelDocument) -> tuple[tuple[str, int | str], ...]:
+    """The preferred default: declared values, and the first value of every other parameter. Raises DocumentFault."""
+    for name, value in document.default.items():
+        if name not in document.parameters:
+            raise DocumentFault(("default", name, KEY), f"there is no parameter {name!r}")
+        if value not in document.parameters[name].values:
+            raise DocumentFault(("default", name), f"{value!r:.60} is not among the values of {name}")
+    return tuple((name, document.default.get(name, parameter.values[0]))
+                 for name, parameter in document.parameters.items())
+
+
+def _digest(document: KernelDocument, operation: Operation, files: Mapping[str, str]) -> int:
+    """A version made of all that changes what a configuration runs and how it is judged.
+
+    Parameter values and constraints are left out: records stay valid when there are more or fewer configurations.
+    """
+    parts: dict[str, object] = {
+        "parameters": sorted(document.parameters), "derived": document.derived, "files": dict(files),
+        "implementation": document.implementation,
+        **{backend: section.model_dump(mode="json", exclude={"source"})
+           for backend, section in document.sections().items()}}
+    if isinstance(operation, DeclaredOperation):
+        work = operation.document
+        parts["operation"] = work.model_dump(mode="json", include={"derived", "inputs", "outputs", "reference",
+                                                                   "expected"})
+    text = json.dumps(parts, sort_keys=True)
+    digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    return 1 + digest % LARGEST_VERSION

@@ -1,0 +1,181 @@
+"""DeclaredOperation: an operation made from a library's document instead of a class of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from seqtune.errors import ExpressionError, ProblemError
+
+from ..expression import Expression
+from ..operations.feature import LARGEST_NUMBER, LARGEST_TENSOR, Feature, Value
+from ..operations.operation import Operation, ProblemView, Shape
+from .document import FeatureDocument, OperationDocument
+from .fault import KEY, DocumentFault, found_at
+
+RESERVED = ("type", "name", "count")  # columns of a CSV file of problems that are no features
+TYPICAL_SIZE = 256  # of a required whole number in an example, where its bounds allow that
+LARGEST_DRAWN = 4096  # of a whole number without an upper bound, in random problems
+
+
+class DeclaredOperation(Operation):
+    """An operation whose features, rules, operands and output are declared in a document.
+
+    Raises DocumentFault with the path within the document.
+    """
+
+    def __init__(self, name: str, document: OperationDocument, code: str | None = None) -> None:
+        self.name = name
+        self.document = document
+        self.code = code  # "module:function" of the reference, importable
+        self.meaning = document.meaning or name
+        self.features = tuple(_feature(name, declared) for name, declared in document.features.items())
+        self.derived = _derived(document, self.by_name)
+        names = {*self.by_name, *(quantity for quantity, _ in self.derived)}
+        self.rules = tuple((expression_of(text, names, "rules", text), reason)
+                           for text, reason in document.rules.items())
+        self.sizes = self.quantities = self.tiled_sizes = _sizes(document, self.features)
+        self.shapes = {array: _shape(declared.shape, names, part, array)
+                       for part, arrays in (("inputs", document.inputs), ("outputs", document.outputs))
+                       for array, declared in arrays.items()}
+        self.has_output = bool(document.outputs)
+        _check_arrays(document)
+        self.example = document.example or " ".join([name, *(
+            f"{feature.name}={_typical(feature)}" for feature in self.features if feature.required)])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DeclaredOperation) and (other.name, other.document) == (self.name, self.document)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def shape(self, problem: ProblemView, array: str) -> Shape:
+        """The shape of an input or output, by its name. Raises ProblemError if an axis is not a positive number."""
+        expression = self.shapes[array]
+        try:
+            axes = expression(self.names(problem))
+        except ExpressionError as error:
+            raise ProblemError(f"{self.name}: the shape of {array}: {error}") from None
+        sizes = []
+        for axis in axes:
+            size = int(axis) if isinstance(axis, float) and axis.is_integer() else axis
+            if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= LARGEST_TENSOR:
+                raise ProblemError(f"{self.name}: {array} has an axis of {size!s:.30} elements: {expression.text[:60]}")
+            sizes.append(size)
+        if math.prod(sizes) > LARGEST_TENSOR:
+            raise ProblemError(f"{self.name}: {array} is too large")
+        return tuple(sizes)
+
+    def names(self, problem: ProblemView) -> dict[str, Value]:
+        """Features and derived sizes by name; a size that reads an unknown feature is unknown (None)."""
+        values = dict(problem.features)
+        for name, expression in self.derived:
+            unknown = any(values.get(used) is None for used in expression.names)
+            values[name] = None if unknown else expression(values)
+        return values
+
+    def operands(self, problem: ProblemView) -> dict[str, Shape]:
+        """The shapes of the inputs by name, in the order of the document. Raises ProblemError."""
+        return {array: self.shape(problem, array) for array in self.document.inputs}
+
+    def output(self, problem: ProblemView) -> Shape:
+        """The shape of the first output. Raises ProblemError if none is declared."""
+        if not self.document.outputs:
+            raise ProblemError(f"{self.name} declares no output to check")
+        return self.shape(problem, next(iter(self.document.outputs)))
+
+    def draw(self, generator: np.random.Generator) -> dict[str, Value]:
+        """Draw whole numbers log-uniformly within their bounds, and choices uniformly; they need not obey the rules."""
+        return {feature.name: _drawn(feature, generator) for feature in self.features}
+
+
+def expression_of(text: str, names: Iterable[str] | None, *path: str | int) -> Expression:
+    """Parse an expression over these names (None: any names). Raises DocumentFault at the path."""
+    with found_at(*path):
+        expression = Expression(text)
+    unknown = [] if names is None else [name for name in expression.names if name not in set(names)]
+    if unknown:
+        raise DocumentFault(path, f"unknown name {unknown[0]!r:.60} in {text!r:.80}")
+    return expression
+
+
+def _feature(name: str, declared: FeatureDocument) -> Feature:
+    """The feature of a document. Raises DocumentFault."""
+    path = ("features", name)
+    if name in RESERVED:
+        raise DocumentFault((*path, KEY), f"a feature cannot be called {name!r}; files of problems have such a column")
+    if declared.choices and declared.number:
+        raise DocumentFault((*path, "number"), "a feature with choices is no number")
+    folded = [choice.lower() for choice in declared.choices]
+    if len(set(folded)) < len(folded):
+        raise DocumentFault((*path, "choices"), "a choice is listed twice (upper and lower case are equal)")
+    high = LARGEST_TENSOR if declared.high is None else declared.high
+    if declared.low > high:
+        raise DocumentFault((*path, "low"), f"low={declared.low} is above high={high}")
+    meaning = f"{declared.meaning or name} ({declared.unit})" if declared.unit else declared.meaning or name
+    feature = Feature(name, meaning, None, declared.low, high, tuple(declared.choices), declared.number)
+    with found_at(*path, "default"):
+        default = feature.check(declared.default)
+    return Feature(name, meaning, default, declared.low, high, feature.choices, feature.number,
+                   required=declared.default is None)
+
+
+def _derived(document: OperationDocument, features: Mapping[str, Feature]) -> tuple[tuple[str, Expression], ...]:
+    names, quantities = set(features), []
+    for name, text in document.derived.items():
+        if name in features:
+            raise DocumentFault(("derived", name, KEY), f"{name!r} is the name of a feature, too")
+        quantities.append((name, expression_of(text, names, "derived", name)))
+        names.add(name)
+    return tuple(quantities)
+
+
+def _sizes(document: OperationDocument, features: Iterable[Feature]) -> tuple[str, ...]:
+    """The features that are compared by their ratio: those declared, or all whole numbers. Raises DocumentFault."""
+    whole = [feature.name for feature in features if not feature.choices and not feature.number]
+    if document.sizes is None:
+        return tuple(whole)
+    for index, name in enumerate(document.sizes):
+        if name not in whole or name in document.sizes[:index]:
+            raise DocumentFault(("sizes", index), f"{name!r:.60} is listed twice" if name in whole else
+                                f"{name!r:.60} is no feature that is a whole number")
+    return tuple(document.sizes)
+
+
+def _shape(text: str, names: Iterable[str], part: str, array: str) -> Expression:
+    """The expression of a shape, a tuple: it is written as axes separated by commas. Raises DocumentFault."""
+    return expression_of(f"({text},)", names, part, array, "shape")
+
+
+def _check_arrays(document: OperationDocument) -> None:
+    """Check the names of inputs and outputs, and what the outputs are compared with. Raises DocumentFault."""
+    for array in document.outputs:
+        if array in document.inputs:
+            raise DocumentFault(("outputs", array, KEY), f"{array!r} is the name of an input, too")
+    if document.reference is not None and document.expected is not None:
+        raise DocumentFault(("expected",), "give either a reference or expected data")
+    for array in document.expected or ():
+        if array not in document.outputs:
+            raise DocumentFault(("expected", array, KEY), f"no output is called {array!r}")
+
+
+def _typical(feature: Feature) -> Value:
+    """A value of a required feature for an example."""
+    if feature.choices:
+        return feature.choices[0]
+    return 1.0 if feature.number else min(max(feature.low, TYPICAL_SIZE), feature.high)
+
+
+def _drawn(feature: Feature, generator: np.random.Generator) -> Value:
+    if feature.choices:
+        return feature.choices[int(generator.integers(len(feature.choices)))]
+    if feature.number:
+        return feature.default if feature.default is not None else 1.0
+    high = min(feature.high, max(LARGEST_DRAWN, 16 * feature.low)) if feature.high >= LARGEST_TENSOR else feature.high
+    if feature.low < 1:
+        return int(generator.integers(feature.low, min(high, LARGEST_NUMBER - 1), endpoint=True))
+    return min(high, round(math.exp(generator.uniform(math.log(feature.low), math.log(high)))))
+
+

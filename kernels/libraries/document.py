@@ -1,0 +1,121 @@
+"""LibraryDocument: the declaration of a library, as a TOML file or Python code gives it, checked by pydantic.
+
+The models check the form: names, types and sizes. `declared_operation` and `declared_kernel` check the meaning when
+they make operations and kernels from them. All expressions are texts of `seqtune.kernels.expression.Expression`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BeforeValidator, Field, PlainValidator
+
+from ..kernel import MOST_VALUES
+from ..operations.feature import LARGEST_NUMBER
+from .document_part import CName, DocumentPart, ExpressionText, FamilyName, LowerName, Text, Whole, named, spelled
+from .run_sections import CommandSection, InputDocument, OutputDocument, SourceSection
+
+MOST_NAMES = 200  # features, parameters, derived quantities or conditions of one declaration
+MOST_KERNELS = 1000
+MOST_OPERATIONS = 100
+
+_WORD = spelled("[A-Za-z0-9_.,:+-]+", "a word of letters, digits and _.,:+-")
+
+
+def _parameter_value(value: Any) -> int | str:
+    """Check that a value is a whole number of 64 bits or a word."""
+    if isinstance(value, str):
+        return _WORD(value)
+    if type(value) is not int or abs(value) > LARGEST_NUMBER:
+        raise ValueError(f"{value!r:.40} is not a whole number of 64 bits or a word")
+    return value
+
+
+def _reasons(value: Any) -> Any:
+    """Conditions listed without reasons are their own reasons."""
+    if isinstance(value, list) and all(isinstance(condition, str) for condition in value):
+        if len(set(value)) < len(value):
+            raise ValueError("a condition is listed twice")
+        return {condition: condition for condition in value}
+    return value
+
+
+Word: TypeAlias = Annotated[str, BeforeValidator(lambda word: _WORD(word) if isinstance(word, str) else word)]
+ParameterValue: TypeAlias = Annotated[int | str, PlainValidator(_parameter_value)]
+
+
+class FeatureDocument(DocumentPart):
+    """A feature of a problem: a whole number, a number, or one of `choices`. Without a default it is required."""
+
+    meaning: Text = ""
+    unit: Text = ""
+    default: int | float | str | None = None
+    low: Whole = 1
+    high: Whole | None = None
+    choices: list[Word] = Field(default=[], max_length=MOST_NAMES)
+    number: bool = False
+
+
+class ParameterDocument(DocumentPart):
+    """A tuning parameter with its values."""
+
+    values: list[ParameterValue] = Field(min_length=1, max_length=MOST_VALUES)
+    meaning: Text = ""
+
+
+Features: TypeAlias = dict[LowerName, Annotated[FeatureDocument, BeforeValidator(named("meaning", str))]]
+Parameters: TypeAlias = dict[CName, Annotated[ParameterDocument, BeforeValidator(named("values", list))]]
+Quantities: TypeAlias = Annotated[dict[CName, ExpressionText], Field(max_length=MOST_NAMES)]
+Conditions: TypeAlias = Annotated[dict[str, Text], Field(max_length=MOST_NAMES), BeforeValidator(_reasons)]
+Inputs: TypeAlias = dict[CName, Annotated[InputDocument, BeforeValidator(named("shape", str, int))]]
+Outputs: TypeAlias = dict[CName, Annotated[OutputDocument, BeforeValidator(named("shape", str, int))]]
+
+
+class OperationDocument(DocumentPart):
+    """A kind of work: the features of its problems, the sizes derived from them, and what its kernels read and write.
+    """
+
+    meaning: Text = ""
+    features: Features = Field(min_length=1, max_length=MOST_NAMES)
+    derived: Quantities = Field(default={})
+    rules: Conditions = Field(default={})
+    sizes: list[str] | None = Field(default=None, max_length=MOST_NAMES)
+    example: Text | None = None
+    inputs: Inputs = Field(default={}, max_length=MOST_NAMES)
+    outputs: Outputs = Field(default={}, max_length=MOST_NAMES)
+    reference: Text | None = None  # "module:function"
+    expected: dict[CName, Text] | None = None  # name of an output -> .npy file
+
+
+class KernelDocument(DocumentPart):
+    """A kernel: its parameters, the conditions between them, and one section for each way to run it."""
+
+    operation: Text | None = None
+    meaning: Text = ""
+    parameters: Parameters = Field(min_length=1, max_length=MOST_NAMES)
+    derived: Quantities = Field(default={})
+    solves: Conditions = Field(default={})
+    constraints: Conditions = Field(default={})
+    default: dict[CName, ParameterValue] = Field(default={})
+    version: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    backends: list[LowerName] | None = Field(
+        default=None, min_length=1, max_length=20)
+    opencl: SourceSection | None = None
+    cuda: SourceSection | None = None
+    command: CommandSection | None = None
+    implementation: Text | None = None  # "module:OBJECT"
+
+    def sections(self) -> dict[str, SourceSection | CommandSection]:
+        """The sections that say how the kernel runs, by backend."""
+        sections = {"opencl": self.opencl, "cuda": self.cuda, "command": self.command}
+        return {backend: section for backend, section in sections.items() if section is not None}
+
+
+class LibraryDocument(DocumentPart):
+    """A library of kernels that belong together."""
+
+    name: FamilyName
+    meaning: Text = ""
+    checkpoint: Text | None = None  # folder beside the file
+    operations: dict[LowerName, OperationDocument] = Field(default={}, max_length=MOST_OPERATIONS)
+    kernels: dict[FamilyName, KernelDocument] = Field(min_length=1, max_length=MOST_KERNELS)

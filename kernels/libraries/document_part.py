@@ -1,0 +1,61 @@
+"""DocumentPart: the base of all models of a library's document, and the types that they share."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from ..expression import LONGEST_EXPRESSION
+from ..operations.feature import LARGEST_NUMBER
+
+LONGEST_NAME = 60  # characters
+
+
+class DocumentPart(BaseModel):
+    """A part of a document: frozen, strict about types, without unknown keys."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+
+
+def _as_text(value: Any) -> Any:
+    """A whole number is an expression, too."""
+    return str(value) if type(value) is int and abs(value) <= LARGEST_NUMBER else value
+
+
+def named(field: str, *kinds: type) -> Callable[[Any], Any]:
+    """A validator that accepts a bare value of these types for the field that a table would give it in."""
+    def table(value: Any) -> Any:
+        return {field: value} if type(value) in kinds else value
+
+    return table
+
+
+def spelled(letters: str, words: str) -> Callable[[str], str]:
+    """A validator of a name that consists of these letters (a regular expression), described in words."""
+    pattern = re.compile(letters)
+
+    def check(name: str) -> str:
+        if not pattern.fullmatch(name) or len(name) > LONGEST_NAME:
+            raise ValueError(f"{name!r:.80} is not {words}, at most {LONGEST_NAME} characters long")
+        if keyword.iskeyword(name):
+            raise ValueError(f"{name!r} is a word of expressions and cannot be a name")
+        return name
+
+    return check
+
+
+# Problems are written in any case, so the names of operations and features are lower-case.
+LowerName: TypeAlias = Annotated[str, AfterValidator(spelled(
+    "[a-z][a-z0-9_]*", "a name of lower-case letters, digits and _ that begins with a letter"))]
+CName: TypeAlias = Annotated[str, AfterValidator(spelled(
+    "[A-Za-z_][A-Za-z0-9_]*", "a name of letters, digits and _ that does not begin with a digit"))]
+FamilyName: TypeAlias = Annotated[str, AfterValidator(spelled(
+    "[A-Za-z0-9_-]+", "a name of letters, digits, _ and -"))]
+ExpressionText: TypeAlias = Annotated[str, Field(min_length=1, max_length=LONGEST_EXPRESSION),
+                                      BeforeValidator(_as_text)]
+Whole: TypeAlias = Annotated[int, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
+Text: TypeAlias = Annotated[str, Field(max_length=10_000)]

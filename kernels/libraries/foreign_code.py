@@ -1,0 +1,55 @@
+"""Foreign code: the Python modules in a library's folder, importable as a package of their own if they may run.
+
+A module `stencil_reference` of the library `stencil` is imported as `seqtune_library_stencil.stencil_reference`, so
+that modules of two libraries, or of the user's program, never share a name. It imports its neighbours relatively.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from seqtune.errors import FormatError
+
+from .library_files import inside
+
+_REFERENCE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", re.ASCII)
+
+
+def package_of(library: str) -> str:
+    """The name of the package of a library's modules."""
+    return "seqtune_library_" + library.replace("-", "__")
+
+
+def reference_in(library: str, folder: Path, text: str) -> tuple[str, Path]:
+    """The importable form of `module:attribute` in a library's folder, and the module's file. Raises FormatError."""
+    module, _ = _parts(text)
+    file = inside(folder, module.replace(".", "/") + ".py")
+    return f"{package_of(library)}.{text}", file
+
+
+def check_reference(text: str) -> str:
+    """Check that a text has the form `module:attribute`, and return it. Raises FormatError."""
+    _parts(text)
+    return text
+
+
+def _parts(text: str) -> tuple[str, str]:
+    match = _REFERENCE.fullmatch(text)
+    if match is None:
+        raise FormatError(f"{text!r:.80} is not module:attribute")
+    return match[1], match[2]
+
+
+def offer(library: str, folder: Path) -> None:
+    """Make the modules of a folder importable in the library's package; those imported before are forgotten."""
+    name = package_of(library)
+    for module in [module for module in sys.modules if module == name or module.startswith(name + ".")]:
+        del sys.modules[module]
+    package = ModuleType(name, f"The modules of the library {library}.")
+    package.__path__ = [str(folder)]
+    sys.modules[name] = package
+    importlib.invalidate_caches()

@@ -1,0 +1,59 @@
+"""Run sections: the part of a library's document that says what a kernel reads and writes, and how it is run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from .document_part import CName, DocumentPart, ExpressionText
+
+LONGEST_SOURCE = 1_000_000  # characters of a kernel's text
+MOST_ARGUMENTS = 100
+
+ElementType: TypeAlias = Literal["fp16", "fp32", "fp64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
+                                 "uint64"]
+Line: TypeAlias = Annotated[str, Field(min_length=1, max_length=2000)]
+
+
+class InputDocument(DocumentPart):
+    """An array that the kernel reads: its shape (expressions separated by commas), element type and contents."""
+
+    shape: ExpressionText
+    dtype: ElementType = "fp32"
+    values: int | float | Line = "normal"  # normal, uniform, zeros, ones, index, a number, or a .npy file
+
+
+class OutputDocument(DocumentPart):
+    """An array that the kernel writes. With `values` it starts with these contents, otherwise it is poisoned."""
+
+    shape: ExpressionText
+    dtype: ElementType = "fp32"
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # of max|difference| / max|expected|
+    check: Literal["elements", "sum"] = "elements"  # what is compared: every element, or the sum of all
+    values: int | float | Line | None = None
+
+
+class SourceSection(DocumentPart):
+    """A kernel in OpenCL C or CUDA C, its arguments and its launch."""
+
+    source: Line | None = None  # a file
+    text: Annotated[str, Field(min_length=1, max_length=LONGEST_SOURCE)] | None = None
+    entry: CName
+    arguments: list[Line] = Field(default=[], max_length=MOST_ARGUMENTS)
+    global_: list[ExpressionText] | None = Field(default=None, alias="global", min_length=1, max_length=3)
+    groups: list[ExpressionText] | None = Field(default=None, min_length=1, max_length=3)
+    local: list[ExpressionText] | None = Field(default=None, min_length=1, max_length=3)
+    launches: ExpressionText = "1"  # times that the entry is enqueued; scalars may read `launch`
+    defines: dict[CName, ExpressionText] = Field(default={}, max_length=MOST_ARGUMENTS)
+    options: list[Line] = Field(default=[], max_length=MOST_ARGUMENTS)
+
+
+class CommandSection(DocumentPart):
+    """A program that runs a configuration once and prints its seconds as JSON."""
+
+    run: list[Line] = Field(min_length=1, max_length=MOST_ARGUMENTS)
+    build: list[Line] | None = Field(default=None, min_length=1, max_length=MOST_ARGUMENTS)
+    repeats: Literal["ours", "theirs"] = "ours"
+    timeout: Annotated[float, Field(gt=0, le=3600)] = 10.0  # seconds
+    memory: Annotated[int, Field(ge=1_000_000, le=1 << 50)] = 4_000_000_000  # bytes

@@ -1,0 +1,14 @@
+"""The library `llvm`: kernels for CPUs, in LLVM IR."""
+
+from __future__ import annotations
+
+from ..libraries.library import Library
+
+# A new kernel family is one new file and one line here.
+KERNELS: dict[str, str] = {
+    "llvm.direct": "seqtune.kernels.llvm.direct:KERNEL",
+    "llvm.winograd": "seqtune.kernels.llvm.winograd:KERNEL",
+    "llvm.depthwise": "seqtune.kernels.llvm.depthwise:KERNEL",
+    "llvm.gemm": "seqtune.kernels.llvm.gemm:KERNEL",
+}
+LIBRARY = Library("llvm", KERNELS, meaning="kernels for CPUs, in LLVM IR", backends=("llvm",))
