@@ -19,9 +19,10 @@ from seqtune.errors import ProblemError
 
 from ..expression import Expression
 from .feature import Feature, Value
+from .tensor import Tensor, Tensors
 
 Shape: TypeAlias = tuple[int, ...]
-Operands: TypeAlias = Mapping[str, NDArray[np.float32]]  # the inputs of a problem by name
+Operands: TypeAlias = Mapping[str, NDArray[Any]]  # the inputs by name; float32 unless the operation declares others
 MOST_OPERANDS = 3  # inputs that an entry of a kernel takes (see `seqtune.kernels.implementation.Phase`)
 
 
@@ -74,6 +75,8 @@ class Operation:
     has_output: bool = True  # whether `output` has a shape to compare
     constant: str | None = None  # the operand that `Implementation.pack` prepares once, before the timing
 
+    declares_tensors = False  # True: inputs and outputs have types and contents of their own (see `tensors`)
+
     # Sampling.
     least_flop: float = 0.0
     most_flop: float = math.inf  # small enough to measure a few hundred configurations in a minute
@@ -108,6 +111,19 @@ class Operation:
     def reference(self, problem: ProblemView, operands: Operands) -> NDArray[np.float64]:
         """The result computed by the definition, in float64 and in the shape of `output`. Raises ProblemError."""
         raise ProblemError(f"{problem.type} has no reference to check against")
+
+    def tensors(self, problem: ProblemView) -> Tensors:
+        """The inputs and outputs with their element types; the only output is `y`. Raises ProblemError."""
+        dtype = str(dict(problem.features).get("dtype") or "fp32")
+        return Tensors({name: Tensor(shape, dtype) for name, shape in self.operands(problem).items()},
+                       {"y": Tensor(self.output(problem), dtype, None)})
+
+    def results(self, problem: ProblemView, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]] | None:
+        """The expected outputs by name, for these inputs and contents of outputs; only if `declares_tensors`.
+
+        None: nothing is known, and the outputs of the default configuration count. Raises SeqtuneError.
+        """
+        return None
 
     def draw(self, generator: np.random.Generator) -> dict[str, Value]:
         """Draw the features of a random problem like those of real networks. They need not obey the rules.

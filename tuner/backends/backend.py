@@ -7,17 +7,23 @@ buffers of one problem, fills them, launches the kernel and reads the output. Eq
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from numpy.typing import NDArray
 
 from seqtune.errors import DeviceError
+from seqtune.kernels.calls.call_declaration import CallDeclaration, code_for
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import Array, implementation_of
+from seqtune.kernels.implementation import Array
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import Operands
+from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
+
+from .called_executable import CalledExecutable, CallingBackend
 
 
 class BuildError(Exception):
@@ -83,6 +89,38 @@ class Executable(Protocol):
 
 
 @runtime_checkable
+class SeveralOutputs(Protocol):
+    """An executable with outputs of several names or types."""
+
+    def outputs(self) -> Mapping[str, NDArray[Any]]:
+        """Copies of all outputs by name, in their shapes and types."""
+        ...
+
+
+@runtime_checkable
+class SelfChecked(Protocol):
+    """An executable that knows whether its last run was correct: a program that reports its error."""
+
+    def judgement(self) -> Judgement:
+        """The judgement of the last run."""
+        ...
+
+
+@runtime_checkable
+class SelfCheckingBackend(Protocol):
+    """A backend all of whose executables are SelfChecked, so that it needs neither operands nor a reference."""
+
+    checks_itself: bool  # true
+
+
+class Judgement(NamedTuple):
+    """The outcome of a check: correct if there is no message."""
+
+    error: float | None  # max|difference| / max|expected|, the worst of all outputs; None if it is not known
+    message: str = ""
+
+
+@runtime_checkable
 class ExecutableFactory(Protocol):
     """An implementation that makes its own executables: it calls a library or a program instead of a source's entry."""
 
@@ -124,14 +162,20 @@ class Backend(Protocol):
 
 
 def build_executable(backend: Backend, problem: Problem, kernel: Kernel, configuration: Configuration) -> Executable:
-    """Build an executable of any kernel: by its implementation if that makes its own, otherwise by the backend.
+    """Build an executable of any kernel: by its implementation if that makes its own,
+    by the declared call, or by the backend.
 
     Raises BuildError or LaunchError.
     """
-    if kernel.implementation is not None:
-        implementation: object = implementation_of(kernel)
-        if isinstance(implementation, ExecutableFactory):
-            return implementation.executable(backend, problem, configuration)
+    code = None if kernel.implementation is None else code_for(kernel, backend.device.backend)
+    if isinstance(code, ExecutableFactory):
+        return code.executable(backend, problem, configuration)
+    if isinstance(code, CallDeclaration):
+        if not isinstance(backend, CallingBackend):
+            raise LaunchError(f"{kernel.name}: the backend {backend.device.backend} runs no declared calls")
+        tensors = operation(problem.type).tensors(problem)
+        call = code.call(problem, backend.device, configuration, tensors.names())
+        return CalledExecutable(backend.calls, call, tensors)
     return backend.build(problem, kernel, configuration)
 
 

@@ -22,7 +22,8 @@ from seqtune.kernels.implementation import Array
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 
-from ..backends.backend import Executable, LaunchError
+from ..backends.backend import Executable, Judgement, LaunchError, SelfChecked
+from .expected_outputs import Expectation
 from .pace import Pace
 from .reference import make_operands, reference
 from .waiting import Waiting
@@ -74,6 +75,14 @@ class Expected:
     tolerance: float
     scratch: Array  # of the shape of y, overwritten by `error`
 
+    def judge(self, executable: Executable) -> Judgement:
+        """Compare the output of a run on poisoned output."""
+        error = self.error(executable.output())
+        if math.isnan(error):
+            return Judgement(None, "NaN in the output, or part of it never written")
+        wrong = f"wrong result: error {error:.2e}, allowed {self.tolerance:.0e}"
+        return Judgement(error, wrong if error > self.tolerance else "")
+
     def error(self, output: Array) -> float:
         """The error max|output - reference| / max|reference|; NaN if the output has one, or another shape."""
         if output.shape != self.y.shape:
@@ -103,7 +112,7 @@ def measured(executable: Executable, status: Status, samples: tuple[float, ...] 
     return Measurement(status, samples, error, executable.build_seconds, message, damaged, executable.resources)
 
 
-def check(executable: Executable, operands: Operands, expected: Expected) -> tuple[Measurement, float]:
+def check(executable: Executable, operands: Operands, expected: Expectation) -> tuple[Measurement, float]:
     """Load, poison, run once and compare. Returns a measurement without samples and the seconds of that launch.
 
     Raises LaunchError.
@@ -117,13 +126,8 @@ def check(executable: Executable, operands: Operands, expected: Expected) -> tup
     if overrun is not None:
         return measured(executable, Status.CORRECTNESS, message=f"wrote outside its buffer: {overrun}",
                         damaged=True), first
-    error = expected.error(executable.output())
-    if math.isnan(error):
-        return measured(executable, Status.CORRECTNESS, message="NaN in the output, or part of it never written"), first
-    if error > expected.tolerance:
-        message = f"wrong result: error {error:.2e}, allowed {expected.tolerance:.0e}"
-        return measured(executable, Status.CORRECTNESS, error=error, message=message), first
-    return measured(executable, Status.CORRECT, error=error), first
+    error, message = executable.judgement() if isinstance(executable, SelfChecked) else expected.judge(executable)
+    return measured(executable, Status.CORRECTNESS if message else Status.CORRECT, error=error, message=message), first
 
 
 def sample(timed: Callable[[int], float], least_seconds: float, calls: int) -> tuple[float, int]:
@@ -186,7 +190,7 @@ class Sampler:
         return seconds, waiting.seconds() - waited > WAITED * (time.perf_counter() - start)
 
 
-def check_and_time(executable: Executable, operands: Operands, expected: Expected, options: Options,
+def check_and_time(executable: Executable, operands: Operands, expected: Expectation, options: Options,
                    best: float = math.inf, pace: Pace | None = None) -> Measurement:
     """Check and time an executable. `best` is the least time so far, in seconds; much slower ones are dropped early.
 
@@ -228,7 +232,7 @@ def _samples(take: Callable[[], float], options: Options, best: float) -> tuple[
     return tuple(samples)
 
 
-def time_in_rounds(executables: Sequence[Executable | None], operands: Operands, expected: Expected, rounds: int,
+def time_in_rounds(executables: Sequence[Executable | None], operands: Operands, expected: Expectation, rounds: int,
                    options: Options, at: Callable[[int], None] = lambda index: None,
                    pace: Pace | None = None) -> list[Measurement | None]:
     """Check each finalist again, then time all in `rounds` rounds of one sample each: a drift affects all equally.

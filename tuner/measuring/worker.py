@@ -6,6 +6,7 @@
                                                         them; `backend` is null and `kernels` empty except in tests
     worker: {ready: true, build_allowance: seconds} or {error: text}
     parent: {do: "measure", problem, kernel, configurations, options, best}
+    worker: {preparing: text} before a default configuration runs whose outputs are the expected ones
     worker: {prepared}, then for each configuration {built: true, resources} and {measurement}, then {done}
     parent: {do: "compare", problem, entries: [[kernel, configuration]...], rounds, options}
     worker: {prepared}, then {at: index, resources} before each step, then {compared: [measurement...]} and {done}
@@ -39,13 +40,24 @@ from seqtune.kernels.libraries.shared import use_messages
 from seqtune.kernels.libraries.table import use
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import Operands
+from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 
-from ..backends.backend import Backend, BuildError, DeviceLost, Executable, LaunchError, build_executable, open_backend
+from ..backends.backend import (
+    Backend,
+    BuildError,
+    DeviceLost,
+    Executable,
+    LaunchError,
+    SelfCheckingBackend,
+    build_executable,
+    open_backend,
+)
+from .expected_outputs import Expectation, NoExpectation, prepare_arrays, prepare_outputs
 from .pace import Pace
-from .timing import Expected, Options, check_and_time, measured, prepare, time_in_rounds
+from .timing import Options, check_and_time, measured, prepare, time_in_rounds
 
 Message = dict[str, Any]
 
@@ -62,7 +74,7 @@ class Worker:
         self.backend: Backend = factory(self.device)
         work = self.backend.reference_work
         self._pace = None if work is None else Pace(work.seconds, work.expected)
-        self._prepared: tuple[Problem, int, Operands, Expected] | None = None
+        self._prepared: tuple[Problem, int, Operands, Expectation] | None = None
         self._spaces: dict[str, SearchSpace] = {}
 
     def answer(self, request: Message) -> None:
@@ -83,12 +95,21 @@ class Worker:
             self._compare(problem, request, operands, expected, options)
         self.send({"done": True})
 
-    def _prepare(self, problem: Problem, seed: int) -> tuple[Operands, Expected]:
+    def _prepare(self, problem: Problem, seed: int) -> tuple[Operands, Expectation]:
         if self._prepared is None or self._prepared[:2] != (problem, seed):
             self._prepared = None  # frees the old operands before making the new ones
             self._spaces = {}
-            self._prepared = (problem, seed, *prepare(problem, seed))
+            self._prepared = (problem, seed, *self._arrays(problem, seed))
         return self._prepared[2], self._prepared[3]
+
+    def _arrays(self, problem: Problem, seed: int) -> tuple[Operands, Expectation]:
+        if isinstance(self.backend, SelfCheckingBackend):
+            return {}, NoExpectation()
+        if not operation(problem.type).declares_tensors:
+            return prepare(problem, seed)
+        arrays, tensors = prepare_arrays(problem, seed)
+        return arrays, prepare_outputs(problem, arrays, tensors, self.backend,
+                                       lambda step: self.send({"preparing": step}))
 
     def _build(self, problem: Problem, configuration: Configuration) -> Executable | Measurement:
         try:
@@ -111,7 +132,7 @@ class Worker:
         except Exception as error:  # a mistake in a kernel's generator fails the configuration, not the run
             return Measurement(Status.COMPILE, message=_reason(error))
 
-    def _measure(self, problem: Problem, configuration: Configuration, operands: Operands, expected: Expected,
+    def _measure(self, problem: Problem, configuration: Configuration, operands: Operands, expected: Expectation,
                  options: Options, best: float) -> Measurement:
         executable = self._build(problem, configuration)
         if isinstance(executable, Measurement):
@@ -126,7 +147,7 @@ class Worker:
         finally:
             executable.close()
 
-    def _compare(self, problem: Problem, request: Message, operands: Operands, expected: Expected,
+    def _compare(self, problem: Problem, request: Message, operands: Operands, expected: Expectation,
                  options: Options) -> None:
         executables: list[Executable | None] = []
         failed: dict[int, Measurement] = {}

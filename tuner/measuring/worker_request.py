@@ -65,6 +65,7 @@ class WorkerRequest:
         self.entry = -1  # index of the comparison's entry on which the worker is working
         self._worker, self._problem, self._limits, self._message = worker, problem, limits, message
         self._cause = ""
+        self._preparing = ""  # the default configuration that the worker runs to get the expected outputs
         self._resources: ResourceUsage | None = None  # of the executable that the worker runs now
 
     def __enter__(self) -> WorkerRequest:
@@ -72,7 +73,9 @@ class WorkerRequest:
             self._worker.send(self._message)
         except WorkerDied:
             self._lose(RequestState.DEAD)
-        self.prepared = self._reply(self._limits.prepare) is not None
+        while (reply := self._reply(self._limits.prepare)) is not None and "preparing" in reply:
+            self._preparing = reply["preparing"]
+        self.prepared = reply is not None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -126,6 +129,9 @@ class WorkerRequest:
     def unprepared(self) -> SeqtuneError:
         """The error to raise if operands or reference cannot be made: no configuration is to blame."""
         reason = self._cause or f"not within {self._limits.prepare:.0f} s"
+        if self._preparing:
+            return SeqtuneError(f"{self._problem.brief()}: there is nothing to compare with, because {self._preparing} "
+                                f"failed: {reason}")
         return SeqtuneError(
             f"the operands of {self._problem.brief()} cannot be prepared ({reason}): is it too large for this machine?")
 

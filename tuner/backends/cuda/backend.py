@@ -10,6 +10,7 @@ import math
 import struct
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,16 +27,17 @@ from seqtune.kernels.problem import Problem
 from ..backend import LaunchError
 from ..compiled_phase import resource_usage
 from ..stored_operands import OperandForms, StoredOperands
+from .calls import CudaCalls
 from .compiler import CubinCompiler, Image
 from .discovery import devices, number_of, unavailable
-from .driver import Gpu, TimedGraph
+from .driver import Gpu
+from .graph_timer import GraphTimer
 from .launch_limits import check_launch
 
 __all__ = ["CudaBackend", "CudaExecutable", "devices", "unavailable"]
 
 CANARY = 0xFF  # in every byte: a NaN of each element type, which no arithmetic gives
 MARGIN = 4096  # bytes of canary on each side of every buffer; keeps the alignment of allocations
-GRAPH_LAUNCHES = 10  # in one graph: launching it costs the host about as much as one kernel
 L2_OVERWRITES = 2  # sizes of the L2 cache that are written before a timed launch
 
 
@@ -61,13 +63,19 @@ class CudaBackend:
         """Build an executable for the problem. Raises BuildError, or LaunchError if the device refuses the launch."""
         implementation = implementation_of(kernel)
         begin = time.perf_counter()
-        module, image = self._module(implementation.source(problem, self.device, configuration))
+        module, image = self.module(implementation.source(problem, self.device, configuration))
         launch = implementation.launch(problem, self.device, configuration)
         executable = CudaExecutable(self, problem, configuration, implementation, module, image, launch)
         executable.build_seconds = time.perf_counter() - begin
         return executable
 
-    def _module(self, source: KernelSource) -> tuple[Any, Image]:
+    @cached_property
+    def calls(self) -> CudaCalls:
+        """Memory and launches for called kernels."""
+        return CudaCalls(self)
+
+    def module(self, source: KernelSource) -> tuple[Any, Image]:
+        """The loaded image of a source, compiled once per process. Raises BuildError."""
         if source not in self._modules:
             image = self.compiler.compile(source)
             self._modules[source] = self.gpu.module(image.cubin), image
@@ -101,7 +109,7 @@ class CudaExecutable:
         self._inputs = tuple(self.sizes)
         self.sizes |= {"y": element * math.prod(self.shape), "workspace": 4 * launch.workspace}
         self._whole: dict[str, int] = {}  # buffer -> address of its first margin
-        self._graphs: dict[tuple[int, bool], TimedGraph] = {}
+        self._timer = GraphTimer(backend.gpu, backend.flush, self._enqueue)
         self._steps: list[Callable[[], None]] = []
         try:
             for name, size in self.sizes.items():
@@ -168,14 +176,7 @@ class CudaExecutable:
 
         Without `flush`, operands that fit stay in the L2 cache.
         """
-        repeats = GRAPH_LAUNCHES if launches >= GRAPH_LAUNCHES else 1
-        if (repeats, flush) not in self._graphs:
-            before = self.backend.flush if flush else (lambda: None)
-            self._graphs[repeats, flush] = self.backend.gpu.timed_graph(before, self._enqueue, repeats)
-        graph = self._graphs[repeats, flush]
-        runs = -(-launches // repeats)
-        seconds = sum(self.backend.gpu.run_graph(graph) for _ in range(runs))
-        return seconds * launches / (runs * repeats)
+        return self._timer.time(launches, flush)
 
     def output(self) -> Array:
         """A copy of the output, in the problem's shape and layout."""
@@ -195,8 +196,7 @@ class CudaExecutable:
 
     def close(self) -> None:
         """Free the buffers and graphs."""
-        for graph in self._graphs.values():
-            self.backend.gpu.free_graph(graph)
+        self._timer.close()
         for address in self._whole.values():
             self.backend.gpu.free(address)
-        self._steps, self._whole, self._graphs = [], {}, {}
+        self._steps, self._whole = [], {}

@@ -15,9 +15,12 @@ from functools import lru_cache
 from typing import Any
 
 from seqtune.errors import FormatError, UnavailableError, one_line
+from seqtune.kernels.calls.call import Call, Step
+from seqtune.kernels.calls.call_declaration import CallDeclaration, code_for
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import KernelSource, Phase, implementation_of
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 
 from ..backend import BuildError
@@ -112,10 +115,26 @@ class CubinCompiler:
 
     def phases(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> tuple[CompiledPhase, ...]:
         """Compile a configuration and return the needs of its launch. Raises BuildError."""
+        code = code_for(kernel, self.device.backend)
+        if isinstance(code, CallDeclaration):
+            tensors = operation(problem.type).tensors(problem)
+            call = code.call(problem, self.device, configuration, tensors.names())
+            return compiled_phases(self.compile(call.source), call)
         implementation = implementation_of(kernel)
         image = self.compile(implementation.source(problem, self.device, configuration))
         launch = implementation.launch(problem, self.device, configuration)
         return tuple(image.phase(phase) for phase in launch.phases)
+
+
+def phase_of(entry: str, step: Step) -> Phase:
+    """A step of a call as a phase; its local memory is the dynamic shared memory of a block."""
+    assert step.local_size is not None
+    return Phase(entry, global_size=step.global_size, local_size=step.local_size, shared=step.local_bytes)
+
+
+def compiled_phases(image: Image, call: Call) -> tuple[CompiledPhase, ...]:
+    """The needs of each different launch of a call. Raises BuildError if the image lacks its entry."""
+    return tuple(image.phase(phase) for phase in dict.fromkeys(phase_of(call.entry, step) for step in call.steps))
 
 
 def run_nvrtc(text: str, options: tuple[str, ...]) -> tuple[bytes, str]:

@@ -24,6 +24,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..backend import BuildError, LaunchError, wall_clock
+from .calls import OpenCLCalls
 from .discovery import devices, handle, load, unavailable
 from .programs import build, error_line
 from .reference_work import OpenCLReferenceWork
@@ -71,6 +72,24 @@ class OpenCLBackend:
         known = self.device.threads > 0 and self.device.peak_gflops > 0  # threads are a CPU's
         return OpenCLReferenceWork(self.cl, self.context, self.queue, self.device) if known else None
 
+    @cached_property
+    def calls(self) -> OpenCLCalls:
+        """Memory and launches for called kernels."""
+        return OpenCLCalls(self)
+
+    def check_limits(self, kernel: Any, work_items: int, local_bytes: int = 0) -> None:
+        """Refuse launches beyond the device's limits, which PoCL does not enforce. Raises LaunchError.
+
+        `work_items` are those of a group, `local_bytes` its local memory beside the kernel's own.
+        """
+        if work_items > self.device.max_work_group:
+            raise LaunchError(f"a work-group of {work_items} work-items exceeds the device's limit of "
+                              f"{self.device.max_work_group}")
+        info = self.cl.kernel_work_group_info.LOCAL_MEM_SIZE
+        used = kernel.get_work_group_info(info, self.handle) + local_bytes
+        if used > self.device.local_memory:
+            raise LaunchError(f"{used} bytes of local memory exceed the device's {self.device.local_memory}")
+
     def program(self, source: KernelSource) -> Any:
         """The program of a source, built once per process. Raises BuildError."""
         if source not in self.programs:
@@ -112,7 +131,7 @@ class OpenCLExecutable:
             arguments = [*self.inner.values()] + [np.int32(value) for value in launch.arguments]
             for phase in launch.phases:
                 kernel = cl.Kernel(program, phase.entry)
-                self._check_limits(kernel, phase.local_size)
+                backend.check_limits(kernel, math.prod(phase.local_size))
                 kernel.set_args(*arguments)
                 self.steps.append((kernel, phase.global_size, phase.local_size))
         except cl.Error as error:
@@ -120,15 +139,6 @@ class OpenCLExecutable:
             raise LaunchError(error_line(error)) from None
         for name in self.sizes:  # zeros, so that the first launch, in `build`, reads neither NaN nor denormal numbers
             self._fill(name, 0, self.sizes[name] + 2 * MARGIN, np.uint32(0))
-
-    def _check_limits(self, kernel: Any, local_size: tuple[int, ...]) -> None:
-        """Refuse launches beyond the device's limits, which PoCL does not enforce. Raises LaunchError."""
-        cl, device = self.backend.cl, self.backend.device
-        if int(np.prod(local_size)) > device.max_work_group:
-            raise LaunchError(f"the work-group {local_size} exceeds the device's limit of {device.max_work_group}")
-        used = kernel.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, self.backend.handle)
-        if used > device.local_memory:
-            raise LaunchError(f"{used} bytes of local memory exceed the device's {device.local_memory}")
 
     def _packed(self, name: str, array: Array) -> Array:
         """The operand as the kernel reads it: the constant one packed."""

@@ -1,0 +1,192 @@
+"""CallDeclaration: how a library declares the call of a kernel in OpenCL C or CUDA C, with expressions for its sizes.
+
+Parameters reach the source as preprocessor defines. An argument is written as `x` (a buffer by its name, or an
+expression whose value is the name of a buffer), `int n` (a scalar), `local float block_x` or `workspace float n * n`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seqtune.errors import ExpressionError, FormatError, KernelError
+
+from ..device import Device
+from ..expression import Expression
+from ..implementation import KernelSource, implementation_of
+from ..kernel import Configuration, Kernel
+from ..problem import Problem
+from .call import Argument, BufferArgument, Call, LocalArgument, ScalarArgument, Step, WorkspaceArgument
+from .number_types import numpy_type, scalar, split_type
+
+LAUNCH, LAUNCHES = "launch", "launches"  # names that arguments and sizes may read: the launch's index and their number
+MOST_LAUNCHES = 10_000
+ONCE = Expression("1")
+LARGEST_SIZE = 2**63 - 1  # of work-items along an axis
+LARGEST_BYTES = 1 << 40  # of a workspace; devices have less
+_OPTIONS = {  # beginnings of the options that a library may pass to the compiler; none of them reads a file
+    "opencl": ("-cl-", "-D", "-U", "-w", "-Werror"),
+    "cuda": ("-D", "-U", "-w", "-O", "-std=", "--std=", "-use_fast_math", "--use_fast_math", "-fmad=", "--fmad=",
+             "-ftz=", "--ftz=", "-prec-div=", "--prec-div=", "-prec-sqrt=", "--prec-sqrt=", "-maxrregcount=",
+             "--maxrregcount=", "-lineinfo", "--generate-line-info", "-default-device", "--default-device",
+             "-extra-device-vectorization", "--extra-device-vectorization")}
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredArgument:
+    """An argument as a library writes it."""
+
+    kind: str  # "buffer" | "scalar" | "local" | "workspace"
+    dtype: str  # "" for a buffer
+    expression: Expression
+
+    @classmethod
+    def of(cls, text: str) -> DeclaredArgument:
+        """Parse an argument. Raises ExpressionError, FormatError."""
+        first, _, rest = text.strip().partition(" ")
+        if first in ("local", "workspace"):
+            dtype, expression = split_type(rest)
+            if dtype is None:
+                raise FormatError(f"{text!r:.60} names no type: {first} float n")
+            return cls(first, dtype, Expression(expression))
+        dtype, expression = split_type(text)
+        return cls("buffer" if dtype is None else "scalar", dtype or "", Expression(expression))
+
+    def argument(self, index: int, values: Mapping[str, Any], buffers: Mapping[str, str]) -> Argument:
+        """The argument with this index in the list of a launch. Raises ExpressionError, FormatError."""
+        if self.kind == "buffer":
+            name = self.expression({**values, **buffers})
+            if name not in buffers:
+                raise FormatError(f"argument {self.expression.text!r:.60} names no input or output "
+                                  f"(there are {', '.join(buffers) or 'none'}) and has no type (int n)")
+            return BufferArgument(name)
+        if self.kind == "scalar":
+            return ScalarArgument(self.dtype, scalar(self.dtype, self.expression(values)).tobytes())
+        count = whole(self.expression, values, LARGEST_BYTES // numpy_type(self.dtype).itemsize)
+        if self.kind == "local":
+            return LocalArgument(count * numpy_type(self.dtype).itemsize)
+        return WorkspaceArgument(f"workspace {index + 1}", self.dtype, count)
+
+
+@dataclass(frozen=True, slots=True)
+class CallDeclaration:
+    """A declared call. `sizes` are work-items, or numbers of groups if `counts_groups`."""
+
+    language: str  # "opencl" | "cuda"
+    text: str
+    entry: str
+    arguments: tuple[DeclaredArgument, ...]
+    sizes: tuple[Expression, ...]
+    local: tuple[Expression, ...] | None
+    counts_groups: bool = False
+    launches: Expression = ONCE
+    derived: tuple[tuple[str, Expression], ...] = ()  # of the kernel
+    defines: tuple[tuple[str, Expression], ...] = ()  # beside those of the parameters
+    options: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, language: str, text: str, entry: str, arguments: Iterable[str], *,
+           global_size: Iterable[str] | None = None, groups: Iterable[str] | None = None,
+           local: Iterable[str] | None = None, launches: str = "1",
+           derived: tuple[tuple[str, Expression], ...] = (), defines: Mapping[str, str] | None = None,
+           options: Iterable[str] = ()) -> CallDeclaration:
+        """Make a declaration from texts. Raises ExpressionError, FormatError."""
+        sizes = groups if global_size is None else global_size
+        if sizes is None or (global_size is not None and groups is not None):
+            raise FormatError("give either global (work-items) or groups (work-groups)")
+        if local is None and (language == "cuda" or groups is not None):
+            raise FormatError("local is missing: the size of a work-group")
+        axes = tuple(map(Expression, sizes))
+        group = None if local is None else tuple(map(Expression, local))
+        if not 1 <= len(axes) <= 3 or (group is not None and len(group) != len(axes)):
+            raise FormatError("global (or groups) and local have one to three axes, both the same number")
+        return cls(language, text, entry, tuple(map(DeclaredArgument.of, arguments)), axes, group,
+                   groups is not None, Expression(launches), derived,
+                   tuple((name, Expression(value)) for name, value in (defines or {}).items()),
+                   checked_options(language, options))
+
+    @property
+    def includes(self) -> str:
+        """What a timing includes."""
+        return "the launches of its entry; arrays are on the device before"
+
+    def call(self, problem: Problem, device: Device, configuration: Configuration, buffers: Iterable[str]) -> Call:
+        """The call of a configuration; `buffers` are the names of the problem's inputs and outputs.
+
+        Raises ExpressionError, FormatError.
+        """
+        values: dict[str, Any] = {**device.names(), **problem.names(), **dict(configuration.settings)}
+        for name, expression in self.derived:
+            values[name] = expression(values)
+        named = {name: name for name in buffers}
+        launches = values[LAUNCHES] = whole(self.launches, values, MOST_LAUNCHES)
+        steps = []
+        for launch in range(launches):
+            values[LAUNCH] = launch
+            steps.append(self._step(values, named))
+        return Call(KernelSource(self.text, self._options(configuration, values)), self.entry, tuple(steps))
+
+    def _step(self, values: Mapping[str, Any], buffers: Mapping[str, str]) -> Step:
+        sizes = tuple(whole(size, values, LARGEST_SIZE) for size in self.sizes)
+        local = None if self.local is None else tuple(whole(size, values, LARGEST_SIZE) for size in self.local)
+        if local is not None and self.counts_groups:
+            sizes = tuple(count * size for count, size in zip(sizes, local, strict=True))
+        return Step(tuple(argument.argument(index, values, buffers) for index, argument in enumerate(self.arguments)),
+                    sizes, local)
+
+    def _options(self, configuration: Configuration, values: Mapping[str, Any]) -> tuple[str, ...]:
+        defines = {**dict(configuration.settings), **{name: text(values) for name, text in self.defines}}
+        return (*(checked_define(name, value) for name, value in defines.items()), *self.options)
+
+
+@dataclass(frozen=True)
+class Sections:
+    """The ways to run one kernel: a declaration for each backend."""
+
+    by_backend: Mapping[str, Any]
+
+    @property
+    def includes(self) -> str:
+        """What a timing includes, on each backend."""
+        return "; ".join(f"{backend}: {section.includes}" for backend, section in self.by_backend.items())
+
+
+def code_for(kernel: Kernel, backend: str) -> object:
+    """What runs a kernel on a backend: its implementation, or the section for the backend. Raises KernelError."""
+    code: object = implementation_of(kernel)
+    if not isinstance(code, Sections):
+        return code
+    if backend not in code.by_backend:
+        raise KernelError(f"{kernel.name} runs on {', '.join(code.by_backend)}, not on {backend}")
+    return code.by_backend[backend]
+
+
+def whole(expression: Expression, values: Mapping[str, Any], most: int) -> int:
+    """The value of an expression if it is a whole number from 1 to `most`. Raises FormatError, ExpressionError."""
+    value = expression(values)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ExpressionError(f"{expression.text[:60]!r} is {value!r:.40}, not a whole number")
+    if not 1 <= value <= most:
+        raise ExpressionError(f"{expression.text[:60]!r} is {value}, outside 1..{most}")
+    return value
+
+
+def checked_define(name: str, value: Any) -> str:
+    """The option that defines a macro. Raises FormatError if its value cannot be one word of a command line."""
+    text = str(int(value)) if isinstance(value, bool) else str(value)
+    if not text or any(letter.isspace() or letter in "\"'\\`$;&|<>" or not letter.isprintable() for letter in text):
+        raise FormatError(f"{text!r:.60} cannot be the value of the macro {name}")
+    return f"-D{name}={text}"
+
+
+def checked_options(language: str, options: Iterable[str]) -> tuple[str, ...]:
+    """The compiler's options. Raises FormatError for one that could read a file or is not known to be harmless."""
+    allowed, checked = _OPTIONS[language], tuple(options)
+    for option in checked:
+        if not option.startswith(allowed) or any(letter.isspace() or letter in "\"'\\`" for letter in option):
+            raise FormatError(f"the compiler's option {option!r:.60} is not allowed; those that begin with "
+                              f"{' '.join(allowed)} are (files beside the source are found without -I)")
+    return checked

@@ -1,0 +1,39 @@
+"""Tensor: one input or output of a problem with its shape, element type, contents and tolerance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+Contents: TypeAlias = str | float | Path | None  # a way to draw numbers, a number, a .npy file; None: not initialised
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An array that kernels read or write."""
+
+    shape: tuple[int, ...]
+    dtype: str = "fp32"  # a key of `seqtune.kernels.calls.number_types.NUMBER_TYPES`
+    values: Contents = "normal"  # of an output: None poisons it before the check, otherwise it starts with these
+    tolerance: float | None = None  # of an output: largest allowed max|difference| / max|expected|; None: by its type
+    compares_sum: bool = False  # of an output: only the sums of all elements are compared
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensors:
+    """The inputs and outputs of a problem by name."""
+
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, Tensor]
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all, inputs first."""
+        return (*self.inputs, *self.outputs)

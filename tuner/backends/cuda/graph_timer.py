@@ -1,0 +1,37 @@
+"""GraphTimer: times launches by the GPU's events, inside graphs that are captured once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .driver import Gpu, TimedGraph
+
+GRAPH_LAUNCHES = 10  # in one graph: launching it costs the host about as much as one kernel
+
+
+class GraphTimer:
+    """Times `enqueue`, which puts launches into the GPU's stream. Close it to free its graphs."""
+
+    def __init__(self, gpu: Gpu, flush: Callable[[], None], enqueue: Callable[[], None]) -> None:
+        self._gpu, self._flush, self._enqueue = gpu, flush, enqueue
+        self._graphs: dict[tuple[int, bool], TimedGraph] = {}
+
+    def time(self, launches: int, flush: bool = True) -> float:
+        """The seconds of so many runs of `enqueue`, after an L2 flush each.
+
+        Without `flush`, operands that fit stay in the L2 cache.
+        """
+        repeats = GRAPH_LAUNCHES if launches >= GRAPH_LAUNCHES else 1
+        if (repeats, flush) not in self._graphs:
+            before = self._flush if flush else (lambda: None)
+            self._graphs[repeats, flush] = self._gpu.timed_graph(before, self._enqueue, repeats)
+        graph = self._graphs[repeats, flush]
+        runs = -(-launches // repeats)
+        seconds = sum(self._gpu.run_graph(graph) for _ in range(runs))
+        return seconds * launches / (runs * repeats)
+
+    def close(self) -> None:
+        """Free the graphs."""
+        for graph in self._graphs.values():
+            self._gpu.free_graph(graph)
+        self._graphs = {}

@@ -1,0 +1,111 @@
+"""OpenCLCalls: memory and launches of an OpenCL device for called kernels (`CallDriver`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.kernels.calls.call import Call, LocalArgument, Step
+from seqtune.kernels.implementation import KernelSource
+
+from ..backend import BuildError, LaunchError
+from ..called_executable import WallTimer, group_size, values_of
+from .programs import error_line
+
+if TYPE_CHECKING:
+    from .backend import OpenCLBackend
+
+
+class OpenCLCalls:
+    """See `seqtune.tuner.backends.called_executable.CallDriver`."""
+
+    def __init__(self, backend: OpenCLBackend) -> None:
+        self._backend, self._cl, self._queue = backend, backend.cl, backend.queue
+
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        """Turn an error of the driver into LaunchError, or BuildError where it compiles late and fails."""
+        try:
+            yield
+        except self._cl.Error as error:
+            late = error.code == self._cl.status_code.BUILD_PROGRAM_FAILURE
+            raise (BuildError if late else LaunchError)(error_line(error)) from None
+
+    def program(self, source: KernelSource) -> Any:
+        """Build a source. Raises BuildError."""
+        return self._backend.program(source)
+
+    def allocate(self, size: int) -> Any:
+        """Allocate a buffer; memory beyond the device's largest allocation is refused."""
+        with self._checked():
+            return self._cl.Buffer(self._backend.context, self._cl.mem_flags.READ_WRITE, size)
+
+    def free(self, buffer: Any) -> None:
+        """Free a buffer."""
+        buffer.release()
+
+    def write(self, buffer: Any, offset: int, array: NDArray[Any]) -> None:
+        """Copy an array into a buffer."""
+        with self._checked():
+            self._cl.enqueue_copy(self._queue, buffer, array, dst_offset=offset)
+
+    def read(self, buffer: Any, offset: int, array: NDArray[Any]) -> None:
+        """Fill an array from a buffer."""
+        with self._checked():
+            self._cl.enqueue_copy(self._queue, array, buffer, src_offset=offset)
+
+    def fill(self, buffer: Any, offset: int, byte: int, size: int) -> None:
+        """Fill a part of a buffer with one byte."""
+        if size:
+            with self._checked():
+                self._cl.enqueue_fill_buffer(self._queue, buffer, np.uint8(byte), offset, size)
+
+    def address(self, buffer: Any, offset: int, size: int) -> Any:
+        """A sub-buffer."""
+        with self._checked():
+            return buffer.get_sub_region(offset, max(1, size))
+
+    def launcher(self, program: Any, entry: str, step: Step, addresses: Mapping[str, Any]) -> Callable[[], None]:
+        """A function that enqueues a step. Raises LaunchError."""
+        cl, queue, sizes, local = self._cl, self._queue, step.global_size, step.local_size
+        try:
+            kernel = cl.Kernel(program, entry)
+        except cl.Error:
+            names = ", ".join(str(kernel.function_name) for kernel in program.all_kernels())[:100]
+            raise BuildError(f"the source has no kernel {entry!r:.60}; it has {names or 'none'}") from None
+        if kernel.num_args != len(step.arguments):
+            raise LaunchError(f"{entry} takes {kernel.num_args} arguments, and {len(step.arguments)} are declared")
+        if local is not None and any(size % wide for size, wide in zip(sizes, local, strict=True)):
+            raise LaunchError(f"{entry}: {sizes} work-items cannot be divided into groups of {local} "
+                              "(round_up rounds a size up)")
+        self._backend.check_limits(kernel, group_size(step), step.local_bytes)
+        with self._checked():
+            try:
+                kernel.set_args(*(cl.LocalMemory(value.size) if isinstance(value, LocalArgument) else value
+                                  for value in values_of(step, addresses)))
+            except cl.LogicError as error:
+                raise LaunchError(f"{entry}: an argument has another type than the source declares "
+                                  f"({error_line(error)})") from None
+
+        def launch() -> None:
+            with self._checked():
+                cl.enqueue_nd_range_kernel(queue, kernel, sizes, local)
+
+        return launch
+
+    def finish(self) -> None:
+        """Wait for all enqueued work."""
+        with self._checked():
+            self._queue.finish()
+
+    def timer(self, enqueue: Callable[[], None]) -> WallTimer:
+        """A timer by the wall clock, which waits for each launch."""
+        return WallTimer(enqueue, self.finish)
+
+    def resources(self, program: Any, call: Call) -> None:
+        """OpenCL does not tell them."""
+        return

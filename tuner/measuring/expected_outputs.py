@@ -1,0 +1,166 @@
+"""ExpectedOutputs: the expected outputs of a problem whose operation declares them, and their comparison.
+
+They come from the operation's reference or data. Where it has neither, the outputs of the default configuration count:
+then all configurations must agree with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.errors import ProblemError, SeqtuneError, one_line
+from seqtune.kernels.calls.contents import contents
+from seqtune.kernels.calls.number_types import TOLERANCES, is_float
+from seqtune.kernels.operations.operation import Operands
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.operations.tensor import Tensor, Tensors
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernels_for
+from seqtune.kernels.space import SearchSpace
+
+from ..backends.backend import Backend, BuildError, Executable, Judgement, LaunchError, SeveralOutputs, build_executable
+from ..backends.called_executable import PATTERN_BYTE
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Expectation(Protocol):
+    """Judges executables of one problem."""
+
+    def judge(self, executable: Executable) -> Judgement:
+        """Compare the outputs of a run on poisoned outputs with the expected ones."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedOutputs:
+    """The expected outputs by name, in types that hold them exactly enough. Raises ProblemError for a NaN in them."""
+
+    arrays: Arrays
+    tensors: Mapping[str, Tensor]
+
+    def __post_init__(self) -> None:
+        for name, tensor in self.tensors.items():
+            array = self.arrays[name]
+            if array.shape != tensor.shape:
+                raise ProblemError(f"the expected {name} has the shape {array.shape}; {tensor.shape} is declared")
+            if (bad := _first(~np.isfinite(array))) is not None:
+                raise ProblemError(f"the expected {name}{bad} is {array[tuple(bad)]}: the reference or its inputs are "
+                                   "wrong, or an element was never written")
+
+    def judge(self, executable: Executable) -> Judgement:
+        """Compare all outputs; the first wrong one is named."""
+        outputs, worst = outputs_of(executable, self.tensors), 0.0
+        for name, tensor in self.tensors.items():
+            judgement = compare(name, outputs[name], self.arrays[name], tensor)
+            if judgement.message:
+                return judgement
+            worst = max(worst, judgement.error or 0.0)
+        return Judgement(worst)
+
+
+class NoExpectation:
+    """For backends whose executables judge themselves."""
+
+    def judge(self, executable: Executable) -> Judgement:
+        """Refuse: the executable should have judged itself."""
+        return Judgement(None, "the program reported neither an error nor a checksum")
+
+
+def outputs_of(executable: Executable, tensors: Mapping[str, Tensor]) -> Arrays:
+    """The outputs of an executable by name. Raises LaunchError if it has another number of outputs."""
+    if isinstance(executable, SeveralOutputs):
+        return executable.outputs()
+    if len(tensors) != 1:
+        raise LaunchError(f"the operation has {len(tensors)} outputs, and its implementation returns one")
+    return {next(iter(tensors)): executable.output()}
+
+
+def compare(name: str, output: NDArray[Any], expected: NDArray[Any], tensor: Tensor) -> Judgement:
+    """Compare one output: error max|output - expected| / max|expected|, of the sums if only they are compared."""
+    if output.shape != expected.shape:
+        return Judgement(None, f"{name} has the shape {output.shape}, expected {expected.shape}")
+    allowed = TOLERANCES.get(tensor.dtype, 0.0) if tensor.tolerance is None else tensor.tolerance
+    if (bad := _first(np.isnan(output))) is not None:
+        return Judgement(None, f"NaN in {name}{bad}, or part of it never written")
+    if tensor.compares_sum:
+        output, expected = (np.array([array.sum(dtype=np.float64)]) for array in (output, expected))
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = np.abs(output.astype(np.float64) - expected.astype(np.float64))
+    error = float(difference.max(initial=0.0)) / (float(np.abs(expected.astype(np.float64)).max(initial=0.0)) or 1.0)
+    differs = error > allowed if allowed or is_float(tensor.dtype) else bool((output != expected).any())
+    if not differs:
+        return Judgement(error)
+    worst = [] if tensor.compares_sum else _first(difference == difference.max())
+    element = (tuple(worst or ()),) if not tensor.compares_sum else ((0,),)
+    where = f"the sum of {name}" if tensor.compares_sum else f"{name}{worst}"
+    message = f"wrong result in {where}: {output[element[0]]}, expected {expected[element[0]]}"
+    return Judgement(error, f"{message} (error {error:.2e}, allowed {allowed:.0e}){_unwritten(output, tensor)}")
+
+
+def _unwritten(output: NDArray[Any], tensor: Tensor) -> str:
+    """A remark about whole numbers that still hold the pattern of `poison`."""
+    if is_float(tensor.dtype) or tensor.compares_sum:
+        return ""
+    pattern = np.frombuffer(bytes([PATTERN_BYTE]) * output.itemsize, output.dtype)[0]
+    count = int((output == pattern).sum())
+    return f"; {count} elements were never written" if count else ""
+
+
+def _first(mask: NDArray[np.bool_]) -> list[int] | None:
+    """The index of the first true element."""
+    if not mask.any():
+        return None
+    return [int(axis) for axis in np.unravel_index(int(mask.argmax()), mask.shape)]
+
+
+def prepare_arrays(problem: Problem, seed: int = 0) -> tuple[Operands, Tensors]:
+    """Make the inputs, and the contents of outputs that have some, read-only. Raises SeqtuneError."""
+    tensors = operation(problem.type).tensors(problem)
+    arrays = {name: contents(name, tensor, seed) for name, tensor in {**tensors.inputs, **tensors.outputs}.items()
+              if name in tensors.inputs or tensor.values is not None}
+    for array in arrays.values():
+        array.setflags(write=False)
+    return arrays, tensors
+
+
+def prepare_outputs(problem: Problem, arrays: Operands, tensors: Tensors, backend: Backend,
+                    note: Callable[[str], None]) -> ExpectedOutputs:
+    """The expected outputs, by the operation or by the default configuration, which `note` announces.
+
+    Raises SeqtuneError if the reference or the default configuration fails.
+    """
+    results: Arrays | None = operation(problem.type).results(problem, arrays)
+    if results is None:
+        results = _outputs_of_default(problem, arrays, tensors, backend, note)
+    return ExpectedOutputs(results, tensors.outputs)
+
+
+def _outputs_of_default(problem: Problem, arrays: Operands, tensors: Tensors, backend: Backend,
+                        note: Callable[[str], None]) -> Arrays:
+    families = [family for family in kernels_for(problem, backend.device) if family.implementation is not None]
+    spaces = (SearchSpace(family, problem, backend.device) for family in families)
+    space = next((space for space in spaces if len(space)), None)
+    if space is None:
+        raise ProblemError(f"no kernel that runs on {backend.device.name} solves {problem.brief()}")
+    default = f"the default configuration of {space.kernel.name} ({space.default.brief()})"
+    note(default)
+    try:
+        executable = build_executable(backend, problem, space.kernel, space.default)
+        try:
+            executable.load(arrays)
+            executable.poison()
+            executable.run()
+            if (buffer := executable.overrun()) is not None:
+                raise LaunchError(f"it wrote outside its buffer: {buffer}")
+            return {name: np.array(array) for name, array in outputs_of(executable, tensors.outputs).items()}
+        finally:
+            executable.close()
+    except (BuildError, LaunchError, SeqtuneError) as error:
+        raise SeqtuneError(f"{problem.brief()}: there is nothing to compare with, because {default} failed: "
+                           f"{one_line(error)}") from None
