@@ -60,7 +60,7 @@ Argument: TypeAlias = BufferArgument | WorkspaceArgument | ScalarArgument | Loca
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CallStep:
     """One launch of the entry: work-items along one to three axes, in groups; None lets the driver choose groups."""
 
     arguments: tuple[Argument, ...]
@@ -79,7 +79,7 @@ class Call:
 
     source: KernelSource
     entry: str
-    steps: tuple[Step, ...]
+    steps: tuple[CallStep, ...]
 
     def buffers(self) -> tuple[str, ...]:
         """The inputs and outputs that the launches read or write."""

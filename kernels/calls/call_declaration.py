@@ -17,7 +17,7 @@ from ..expression import Expression
 from ..implementation import KernelSource, implementation_of
 from ..kernel import Configuration, Kernel
 from ..problem import Problem
-from .call import Argument, BufferArgument, Call, LocalArgument, ScalarArgument, Step, WorkspaceArgument
+from .call import Argument, BufferArgument, Call, CallStep, LocalArgument, ScalarArgument, WorkspaceArgument
 from .number_types import numpy_type, scalar, split_type
 
 LAUNCH, LAUNCHES = "launch", "launches"  # names that arguments and sizes may read: the launch's index and their number
@@ -127,13 +127,13 @@ class CallDeclaration:
             steps.append(self._step(values, named))
         return Call(KernelSource(self.text, self._options(configuration, values)), self.entry, tuple(steps))
 
-    def _step(self, values: Mapping[str, Any], buffers: Mapping[str, str]) -> Step:
+    def _step(self, values: Mapping[str, Any], buffers: Mapping[str, str]) -> CallStep:
         sizes = tuple(whole(size, values, LARGEST_SIZE) for size in self.sizes)
         local = None if self.local is None else tuple(whole(size, values, LARGEST_SIZE) for size in self.local)
         if local is not None and self.counts_groups:
             sizes = tuple(count * size for count, size in zip(sizes, local, strict=True))
-        return Step(tuple(argument.argument(index, values, buffers) for index, argument in enumerate(self.arguments)),
-                    sizes, local)
+        arguments = (argument.argument(index, values, buffers) for index, argument in enumerate(self.arguments))
+        return CallStep(tuple(arguments), sizes, local)
 
     def _options(self, configuration: Configuration, values: Mapping[str, Any]) -> tuple[str, ...]:
         defines = {**dict(configuration.settings), **{name: text(values) for name, text in self.defines}}

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.calls.call import BufferArgument, Call, ScalarArgument, Step, WorkspaceArgument
+from seqtune.kernels.calls.call import BufferArgument, Call, CallStep, ScalarArgument, WorkspaceArgument
 from seqtune.kernels.calls.number_types import is_float, numpy_type
 from seqtune.kernels.implementation import Array, KernelSource
 from seqtune.kernels.operations.operation import Operands
@@ -85,7 +85,7 @@ class CallDriver(Protocol):
         """Fill a part of a buffer with one byte."""
         ...
 
-    def launcher(self, program: Any, entry: str, step: Step, addresses: Mapping[str, Any]) -> Callable[[], None]:
+    def launcher(self, program: Any, entry: str, step: CallStep, addresses: Mapping[str, Any]) -> Callable[[], None]:
         """A function that enqueues a step. `addresses` come from `address`, by the name of the argument.
 
         Raises LaunchError if the entry is missing or the device refuses its sizes.
@@ -150,7 +150,8 @@ class CalledExecutable:
             self._types[name] = arrays[name].dtype
             self._sizes[name] = arrays[name].size * numpy_type(arrays[name].dtype).itemsize
         for workspace in call.workspaces():
-            self._types[workspace.name], self._sizes[workspace.name] = workspace.dtype, workspace.size
+            self._types[workspace.name] = workspace.dtype
+            self._sizes[workspace.name] = max(workspace.size, self._sizes.get(workspace.name, 0))
         for name, size in self._sizes.items():
             self._whole[name] = self._driver.allocate(size + 2 * MARGIN)
             self._driver.fill(self._whole[name], 0, 0, size + 2 * MARGIN)
@@ -224,12 +225,12 @@ class CalledExecutable:
         self._whole = {}
 
 
-def group_size(step: Step) -> int:
+def group_size(step: CallStep) -> int:
     """The work-items of a group; 1 where the driver chooses."""
     return math.prod(step.local_size or (1,))
 
 
-def values_of(step: Step, addresses: Mapping[str, Any]) -> Sequence[Any]:
+def values_of(step: CallStep, addresses: Mapping[str, Any]) -> Sequence[Any]:
     """The arguments of a step: addresses, NumPy scalars, and LocalArgument as it is."""
     return [addresses[argument.name] if isinstance(argument, BufferArgument | WorkspaceArgument)
             else argument.number if isinstance(argument, ScalarArgument) else argument

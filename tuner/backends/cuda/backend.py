@@ -72,7 +72,7 @@ class CudaBackend:
     @cached_property
     def calls(self) -> CudaCalls:
         """Memory and launches for called kernels."""
-        return CudaCalls(self)
+        return CudaCalls(self.gpu, self.device, self.module, self.flush)
 
     def module(self, source: KernelSource) -> tuple[Any, Image]:
         """The loaded image of a source, compiled once per process. Raises BuildError."""

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.calls.call import Call, LocalArgument, Step
+from seqtune.kernels.calls.call import Call, CallStep, LocalArgument
+from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import KernelSource
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..called_executable import values_of
 from ..compiled_phase import resource_usage
 from .compiler import Image, compiled_phases, phase_of
+from .driver import Gpu
 from .graph_timer import GraphTimer
 from .launch_limits import check_launch
-
-if TYPE_CHECKING:
-    from .backend import CudaBackend
 
 
 class CudaCalls:
     """See `seqtune.tuner.backends.called_executable.CallDriver`. A buffer is its address."""
 
-    def __init__(self, backend: CudaBackend) -> None:
-        self._backend, self._gpu = backend, backend.gpu
+    def __init__(self, gpu: Gpu, device: Device, module: Callable[[KernelSource], tuple[Any, Image]],
+                 flush: Callable[[], None]) -> None:
+        self._gpu, self._device, self._module, self._flush = gpu, device, module, flush
 
     def program(self, source: KernelSource) -> tuple[Any, Image]:
         """Compile a source and load it. Raises BuildError."""
-        return self._backend.module(source)
+        return self._module(source)
 
     def allocate(self, size: int) -> int:
         """Allocate a buffer."""
@@ -57,13 +57,13 @@ class CudaCalls:
         """The address as the entry takes it."""
         return np.uint64(buffer + offset)
 
-    def launcher(self, program: tuple[Any, Image], entry: str, step: Step,
+    def launcher(self, program: tuple[Any, Image], entry: str, step: CallStep,
                  addresses: Mapping[str, Any]) -> Callable[[], None]:
         """A function that enqueues a step. Raises LaunchError."""
         module, image = program
         phase = phase_of(entry, step)
         packed = packed_arguments(step, addresses)
-        grid = check_launch(phase, image.resources[entry], len(packed), self._backend.device)
+        grid = check_launch(phase, image.resources[entry], len(packed), self._device)
         return self._gpu.launcher(module, entry, grid, phase.local_size, phase.shared, packed)
 
     def finish(self) -> None:
@@ -72,14 +72,14 @@ class CudaCalls:
 
     def timer(self, enqueue: Callable[[], None]) -> GraphTimer:
         """A timer by the GPU's events, with an L2 flush before each launch."""
-        return GraphTimer(self._gpu, self._backend.flush, enqueue)
+        return GraphTimer(self._gpu, self._flush, enqueue)
 
     def resources(self, program: tuple[Any, Image], call: Call) -> ResourceUsage | None:
         """The worst needs of the call's launches. Raises BuildError if the entry is missing."""
-        return resource_usage(compiled_phases(program[1], call), self._backend.device)
+        return resource_usage(compiled_phases(program[1], call), self._device)
 
 
-def packed_arguments(step: Step, addresses: Mapping[str, Any]) -> bytes:
+def packed_arguments(step: CallStep, addresses: Mapping[str, Any]) -> bytes:
     """The bytes of the arguments, each at a multiple of its size, as in a C structure."""
     packed = b""
     for value in values_of(step, addresses):

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from seqtune.errors import FormatError, UnavailableError, one_line
-from seqtune.kernels.calls.call import Call, Step
+from seqtune.kernels.calls.call import Call, CallStep
 from seqtune.kernels.calls.call_declaration import CallDeclaration, code_for
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import KernelSource, Phase, implementation_of
@@ -126,7 +126,7 @@ class CubinCompiler:
         return tuple(image.phase(phase) for phase in launch.phases)
 
 
-def phase_of(entry: str, step: Step) -> Phase:
+def phase_of(entry: str, step: CallStep) -> Phase:
     """A step of a call as a phase; its local memory is the dynamic shared memory of a block."""
     assert step.local_size is not None
     return Phase(entry, global_size=step.global_size, local_size=step.local_size, shared=step.local_bytes)

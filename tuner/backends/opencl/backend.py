@@ -26,6 +26,7 @@ from seqtune.kernels.resource_usage import ResourceUsage
 from ..backend import BuildError, LaunchError, wall_clock
 from .calls import OpenCLCalls
 from .discovery import devices, handle, load, unavailable
+from .group_limits import GroupLimits
 from .programs import build, error_line
 from .reference_work import OpenCLReferenceWork
 
@@ -49,6 +50,7 @@ class OpenCLBackend:
         self.handle = handle(device.name)
         self.context = self.cl.Context([self.handle])
         self.queue = self.cl.CommandQueue(self.context)
+        self.limits = GroupLimits(self.cl, self.handle, device)
         self.programs: dict[KernelSource, Any] = {}
 
     def build(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> OpenCLExecutable:
@@ -75,20 +77,7 @@ class OpenCLBackend:
     @cached_property
     def calls(self) -> OpenCLCalls:
         """Memory and launches for called kernels."""
-        return OpenCLCalls(self)
-
-    def check_limits(self, kernel: Any, work_items: int, local_bytes: int = 0) -> None:
-        """Refuse launches beyond the device's limits, which PoCL does not enforce. Raises LaunchError.
-
-        `work_items` are those of a group, `local_bytes` its local memory beside the kernel's own.
-        """
-        if work_items > self.device.max_work_group:
-            raise LaunchError(f"a work-group of {work_items} work-items exceeds the device's limit of "
-                              f"{self.device.max_work_group}")
-        info = self.cl.kernel_work_group_info.LOCAL_MEM_SIZE
-        used = kernel.get_work_group_info(info, self.handle) + local_bytes
-        if used > self.device.local_memory:
-            raise LaunchError(f"{used} bytes of local memory exceed the device's {self.device.local_memory}")
+        return OpenCLCalls(self.cl, self.context, self.queue, self.limits, self.program)
 
     def program(self, source: KernelSource) -> Any:
         """The program of a source, built once per process. Raises BuildError."""
@@ -131,7 +120,7 @@ class OpenCLExecutable:
             arguments = [*self.inner.values()] + [np.int32(value) for value in launch.arguments]
             for phase in launch.phases:
                 kernel = cl.Kernel(program, phase.entry)
-                backend.check_limits(kernel, math.prod(phase.local_size))
+                backend.limits.check(kernel, math.prod(phase.local_size))
                 kernel.set_args(*arguments)
                 self.steps.append((kernel, phase.global_size, phase.local_size))
         except cl.Error as error:

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.kernels.calls.call import Call, LocalArgument, Step
+from seqtune.kernels.calls.call import Call, CallStep, LocalArgument
 from seqtune.kernels.implementation import KernelSource
 
 from ..backend import BuildError, LaunchError
 from ..called_executable import WallTimer, group_size, values_of
+from .group_limits import GroupLimits
 from .programs import error_line
-
-if TYPE_CHECKING:
-    from .backend import OpenCLBackend
 
 
 class OpenCLCalls:
     """See `seqtune.tuner.backends.called_executable.CallDriver`."""
 
-    def __init__(self, backend: OpenCLBackend) -> None:
-        self._backend, self._cl, self._queue = backend, backend.cl, backend.queue
+    def __init__(self, cl: Any, context: Any, queue: Any, limits: GroupLimits,
+                 build: Callable[[KernelSource], Any]) -> None:
+        self._cl, self._context, self._queue, self._limits, self._build = cl, context, queue, limits, build
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
@@ -37,12 +36,12 @@ class OpenCLCalls:
 
     def program(self, source: KernelSource) -> Any:
         """Build a source. Raises BuildError."""
-        return self._backend.program(source)
+        return self._build(source)
 
     def allocate(self, size: int) -> Any:
         """Allocate a buffer; memory beyond the device's largest allocation is refused."""
         with self._checked():
-            return self._cl.Buffer(self._backend.context, self._cl.mem_flags.READ_WRITE, size)
+            return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, size)
 
     def free(self, buffer: Any) -> None:
         """Free a buffer."""
@@ -69,7 +68,7 @@ class OpenCLCalls:
         with self._checked():
             return buffer.get_sub_region(offset, max(1, size))
 
-    def launcher(self, program: Any, entry: str, step: Step, addresses: Mapping[str, Any]) -> Callable[[], None]:
+    def launcher(self, program: Any, entry: str, step: CallStep, addresses: Mapping[str, Any]) -> Callable[[], None]:
         """A function that enqueues a step. Raises LaunchError."""
         cl, queue, sizes, local = self._cl, self._queue, step.global_size, step.local_size
         try:
@@ -82,7 +81,7 @@ class OpenCLCalls:
         if local is not None and any(size % wide for size, wide in zip(sizes, local, strict=True)):
             raise LaunchError(f"{entry}: {sizes} work-items cannot be divided into groups of {local} "
                               "(round_up rounds a size up)")
-        self._backend.check_limits(kernel, group_size(step), step.local_bytes)
+        self._limits.check(kernel, group_size(step), step.local_bytes)
         with self._checked():
             try:
                 kernel.set_args(*(cl.LocalMemory(value.size) if isinstance(value, LocalArgument) else value
