@@ -108,7 +108,7 @@ class CallDeclaration:
 
     @property
     def includes(self) -> str:
-        """What a timing includes."""
+        """The work that a timing includes."""
         return "the launches of its entry; arrays are on the device before"
 
     def call(self, problem: Problem, device: Device, configuration: Configuration, buffers: Iterable[str]) -> Call:
@@ -148,12 +148,12 @@ class Sections:
 
     @property
     def includes(self) -> str:
-        """What a timing includes, on each backend."""
+        """The work that a timing includes, on each backend."""
         return "; ".join(f"{backend}: {section.includes}" for backend, section in self.by_backend.items())
 
 
 def code_for(kernel: Kernel, backend: str) -> object:
-    """What runs a kernel on a backend: its implementation, or the section for the backend. Raises KernelError."""
+    """The code of a kernel for a backend: its implementation, or the section for the backend. Raises KernelError."""
     code: object = implementation_of(kernel)
     if not isinstance(code, Sections):
         return code

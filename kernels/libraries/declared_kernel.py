@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 
 from ..accelerators import ACCELERATORS, BACKENDS, described
 from ..device import Device
@@ -15,13 +17,15 @@ from ..operations.operation import Operation
 from .declared_operation import DeclaredOperation, expression_of
 from .document import KernelDocument
 from .fault import KEY, DocumentFault, found_at
+from .run_code import run_code
 
 OWN_BACKENDS = ("llvm", "opencl", "command", *BACKENDS)  # devices whose facts are known here; others may have any
 LARGEST_VERSION = 2**31 - 1  # data sets hold versions as int32
 
 
 def declared_kernel(library: str, name: str, document: KernelDocument, operation: Operation,
-                    files: Mapping[str, str] | None = None, implementation: object = None) -> Kernel:
+                    files: Mapping[str, str] | None = None, implementation: object = None,
+                    folder: Path | None = None) -> Kernel:
     """Make the kernel `library.name` of a document. `files` are digests of what it runs, for its version.
 
     Raises DocumentFault with the path within the kernel's part of the document.
@@ -47,9 +51,10 @@ def declared_kernel(library: str, name: str, document: KernelDocument, operation
     constraints = tuple(Constraint(expression_of(text, everything, "constraints", text), reason)
                         for text, reason in document.constraints.items())
     version = document.version or _digest(document, operation, files or {})
-    return Kernel(f"{library}.{name}", operation.name, backends, parameters, constraints, _default(document),
-                  document.meaning or operation.meaning, solves, derived, version,
-                  implementation=implementation)
+    kernel = Kernel(f"{library}.{name}", operation.name, backends, parameters, constraints, _default(document),
+                    document.meaning or operation.meaning, solves, derived, version, implementation=implementation)
+    return kernel if implementation is not None else replace(
+        kernel, implementation=run_code(kernel, document, operation, folder, everything))
 
 
 @lru_cache(maxsize=1)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from seqtune.errors import FormatError, ProblemError
 
+from ..calls.includes import with_includes
 from ..kernel import Kernel
 from ..operations.operation import Operation
 from ..operations.table import operation
 from .declared_kernel import declared_kernel
-from .declared_operation import DeclaredOperation
+from .declared_operation import DeclaredOperation, contents_of
 from .document import KernelDocument, LibraryDocument, OperationDocument
 from .fault import DocumentFault, first_fault, found_at
 from .foreign_code import check_reference, reference_in
 from .library import Library
-from .library_files import inside, read_regular, source_text
+from .library_files import LARGEST_SOURCE, exists_inside, inside, read_regular, source_text
 
 LARGEST_PROGRAM = 100_000_000  # bytes of a file whose content is part of a version
 
@@ -46,14 +48,15 @@ def declared_library(document: LibraryDocument, folder: Path | None = None, *, o
     operations: dict[str, Operation] = {}
     for work, declared in document.operations.items():
         with found_at("operations", work):
-            operations[work] = DeclaredOperation(work, declared, code.of_operation(work, declared))
+            operations[work] = DeclaredOperation(work, declared, code.of_operation(work, declared), folder)
     kernels: dict[str, Kernel] = {}
     for family, description in document.kernels.items():
         with found_at("kernels", family):
             solved = _solved(document, description, operations)
             implementation = code.of_kernel(f"{name}.{family}", family, description)
             files = {**code.files.get(solved.name, {}), **code.files.get(f"{name}.{family}", {})}
-            kernels[f"{name}.{family}"] = declared_kernel(name, family, description, solved, files, implementation)
+            kernels[f"{name}.{family}"] = declared_kernel(name, family, description, solved, files, implementation,
+                                                            folder)
     if document.checkpoint is not None:
         with found_at("checkpoint"):
             inside(folder, document.checkpoint)
@@ -92,10 +95,15 @@ def _with_sources(document: LibraryDocument, folder: Path | None) -> LibraryDocu
                 raise DocumentFault(path, "it lacks 'source' (a file) or 'text'")
             if section.text is None and section.source is not None:
                 with found_at(*path, "source"):
-                    text = source_text(folder, section.source)
+                    text = with_includes(section.source, partial(_text_if_there, folder), LARGEST_SOURCE)
                 sections[backend] = section.model_copy(update={"text": text})
         kernels[name] = kernel.model_copy(update=sections) if sections else kernel
     return document.model_copy(update={"kernels": kernels})
+
+
+def _text_if_there(folder: Path | None, name: str) -> str | None:
+    """The text of a source file in the folder; None if there is no such file. Raises FormatError."""
+    return source_text(folder, name) if exists_inside(folder, name) else None
 
 
 class _Code:
@@ -117,6 +125,13 @@ class _Code:
         for output, file in (document.expected or {}).items():
             with found_at("expected", output):
                 self._digest(name, inside(self.folder, file))
+        arrays: list[tuple[str, str, int | float | str | None]] = [
+            ("inputs", array, declared.values) for array, declared in document.inputs.items()]
+        arrays += [("outputs", array, declared.values) for array, declared in document.outputs.items()]
+        for part, array, values in arrays:
+            if isinstance(path := contents_of(values, self.folder), Path):
+                with found_at(part, array, "values"):
+                    self._digest(name, path)
         return reference
 
     def of_kernel(self, full: str, family: str, document: KernelDocument) -> str | None:

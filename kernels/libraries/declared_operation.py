@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from seqtune.errors import ExpressionError, ProblemError
+from seqtune.errors import ExpressionError, FormatError, ProblemError
 
+from ..calls.contents import DRAWN, read_array
+from ..calls.reference_results import reference_results
 from ..expression import Expression
 from ..operations.feature import LARGEST_NUMBER, LARGEST_TENSOR, Feature, Value
 from ..operations.operation import Operation, ProblemView, Shape
+from ..operations.tensor import Contents, Tensor, Tensors
 from .document import FeatureDocument, OperationDocument
 from .fault import KEY, DocumentFault, found_at
+from .library_files import inside
 
 RESERVED = ("type", "name", "count")  # columns of a CSV file of problems that are no features
 TYPICAL_SIZE = 256  # of a required whole number in an example, where its bounds allow that
@@ -26,10 +33,14 @@ class DeclaredOperation(Operation):
     Raises DocumentFault with the path within the document.
     """
 
-    def __init__(self, name: str, document: OperationDocument, code: str | None = None) -> None:
+    declares_tensors = True
+
+    def __init__(self, name: str, document: OperationDocument, code: str | None = None,
+                 folder: Path | None = None) -> None:
         self.name = name
         self.document = document
         self.code = code  # "module:function" of the reference, importable
+        self.folder = folder  # of the files with data
         self.meaning = document.meaning or name
         self.features = tuple(_feature(name, declared) for name, declared in document.features.items())
         self.derived = _derived(document, self.by_name)
@@ -41,7 +52,7 @@ class DeclaredOperation(Operation):
                        for part, arrays in (("inputs", document.inputs), ("outputs", document.outputs))
                        for array, declared in arrays.items()}
         self.has_output = bool(document.outputs)
-        _check_arrays(document)
+        _check_arrays(document, folder)
         self.example = document.example or " ".join([name, *(
             f"{feature.name}={_typical(feature)}" for feature in self.features if feature.required)])
 
@@ -86,9 +97,40 @@ class DeclaredOperation(Operation):
             raise ProblemError(f"{self.name} declares no output to check")
         return self.shape(problem, next(iter(self.document.outputs)))
 
+    def tensors(self, problem: ProblemView) -> Tensors:
+        """The inputs and outputs as declared. Raises ProblemError."""
+        return Tensors(
+            {name: Tensor(self.shape(problem, name), declared.dtype, contents_of(declared.values, self.folder))
+             for name, declared in self.document.inputs.items()},
+            {name: Tensor(self.shape(problem, name), declared.dtype, contents_of(declared.values, self.folder),
+                          declared.tolerance, declared.check == "sum")
+             for name, declared in self.document.outputs.items()})
+
+    def results(self, problem: ProblemView, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]] | None:
+        """The outputs by the reference function or from files; None if neither is declared. Raises SeqtuneError."""
+        outputs = self.tensors(problem).outputs
+        if self.code is not None:
+            return reference_results(self.name, self.code, arrays, self.names(problem), outputs)
+        if self.document.expected is None:
+            return None
+        missing = next((name for name in outputs if name not in self.document.expected), None)
+        if missing is not None:
+            raise ProblemError(f"{self.name}: no expected data are declared for {missing}")
+        return {name: read_array(inside(self.folder, self.document.expected[name]), tensor.shape)
+                for name, tensor in outputs.items()}
+
     def draw(self, generator: np.random.Generator) -> dict[str, Value]:
         """Draw whole numbers log-uniformly within their bounds, and choices uniformly; they need not obey the rules."""
         return {feature.name: _drawn(feature, generator) for feature in self.features}
+
+
+def contents_of(values: str | float | None, folder: Path | None) -> Contents:
+    """Declared contents, with the path of a file in the folder in place of its name. Raises FormatError."""
+    if not isinstance(values, str) or values in DRAWN:
+        return values
+    if not values.endswith(".npy"):
+        raise FormatError(f"no contents {values!r:.40}; there are {', '.join(DRAWN)}, a number and a .npy file")
+    return inside(folder, values)
 
 
 def expression_of(text: str, names: Iterable[str] | None, *path: str | int) -> Expression:
@@ -149,8 +191,12 @@ def _shape(text: str, names: Iterable[str], part: str, array: str) -> Expression
     return expression_of(f"({text},)", names, part, array, "shape")
 
 
-def _check_arrays(document: OperationDocument) -> None:
-    """Check the names of inputs and outputs, and what the outputs are compared with. Raises DocumentFault."""
+def _check_arrays(document: OperationDocument, folder: Path | None) -> None:
+    """Check the names and contents of inputs and outputs, and what outputs are compared with. Raises DocumentFault."""
+    for part, arrays in (("inputs", document.inputs), ("outputs", document.outputs)):
+        for array, declared in arrays.items():
+            with found_at(part, array, "values"):
+                contents_of(declared.values, folder)
     for array in document.outputs:
         if array in document.inputs:
             raise DocumentFault(("outputs", array, KEY), f"{array!r} is the name of an input, too")

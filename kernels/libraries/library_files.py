@@ -36,6 +36,19 @@ def inside(folder: Path | None, name: str) -> Path:
 
     Raises FormatError.
     """
+    path = _resolved(folder, name)
+    if not path.exists():
+        raise FormatError(f"there is no {name!r:.80} in the library's folder")
+    return path
+
+
+def exists_inside(folder: Path | None, name: str) -> bool:
+    """Whether the folder has such a file. Raises FormatError if the path leads out of it."""
+    return _resolved(folder, name).exists()
+
+
+def _resolved(folder: Path | None, name: str) -> Path:
+    """The path after resolving links. Raises FormatError if it is outside the folder."""
     if folder is None:
         raise FormatError(f"the library has no folder, so it cannot name the file {name!r:.80}")
     if not name or "\0" in name or os.path.isabs(name):
@@ -44,8 +57,7 @@ def inside(folder: Path | None, name: str) -> Path:
         path = (folder / name).resolve()
         if not path.is_relative_to(folder.resolve()):
             raise FormatError(f"{name!r:.80} leads out of the library's folder")
-        if not path.exists():
-            raise FormatError(f"there is no {name!r:.80} in the library's folder")
+        path.exists()  # it may fail, too: a name that is too long
     except RuntimeError:
         raise FormatError(f"cannot find {name!r:.80}: a link leads to itself") from None
     except OSError as error:  # for example, a name that is too long

@@ -65,7 +65,7 @@ class ExpectedOutputs:
 
 
 class NoExpectation:
-    """For backends whose executables judge themselves."""
+    """No expectation: executables of a backend that needs none judge themselves."""
 
     def judge(self, executable: Executable) -> Judgement:
         """Refuse: the executable should have judged itself."""

@@ -1,0 +1,58 @@
+"""Reference results: calls the function that a library names as the reference of an operation, and checks its answer.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.errors import ProblemError, SeqtuneError, one_line
+
+from ..lookup import resolve
+from ..operations.tensor import Tensor
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def reference_results(operation: str, code: str, arrays: Arrays, sizes: Mapping[str, Any],
+                      outputs: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
+    """The outputs by name that `module:function` computes. Raises SeqtuneError.
+
+    The function gets as keywords those that it names: inputs, contents of outputs, features and derived sizes.
+    """
+    where = f"the reference {code.rpartition('.')[2]} of {operation}"
+    try:
+        function: Any = resolve(code)
+        answer = function(**_wanted(function, {**sizes, **{name: array.copy() for name, array in arrays.items()}}))
+    except Exception as error:  # foreign code may raise anything
+        raise SeqtuneError(f"{where} failed: {one_line(f'{type(error).__name__}: {error}')}") from None
+    if not isinstance(answer, Mapping):
+        if len(outputs) != 1:
+            raise ProblemError(f"{where} returns one array; a dict of {', '.join(outputs)} is needed")
+        answer = {next(iter(outputs)): answer}
+    missing = [name for name in outputs if name not in answer]
+    if missing:
+        raise ProblemError(f"{where} returns no {missing[0]!r}")
+    return {name: _numbers(where, name, answer[name], tensor) for name, tensor in outputs.items()}
+
+
+def _wanted(function: Callable[..., Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The values that a function takes by name: all if it takes any keyword."""
+    parameters = inspect.signature(function).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return values
+    return {name: values[name] for name in parameters if name in values}
+
+
+def _numbers(where: str, name: str, value: Any, tensor: Tensor) -> NDArray[Any]:
+    """An array of the declared shape; one with as many elements in another shape is reshaped. Raises ProblemError."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise ProblemError(f"{where} returns {array.dtype} for {name}, which are no numbers")
+    if array.shape != tensor.shape and array.size != tensor.size:
+        raise ProblemError(f"{where} returns the shape {array.shape} for {name}; {tensor.shape} is declared")
+    return array.reshape(tensor.shape)

@@ -1,0 +1,81 @@
+"""Run code: makes the implementation of a kernel from the sections of its document that say how it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from pathlib import Path
+
+from ..calls.call_declaration import LAUNCH, LAUNCHES, CallDeclaration, Sections
+from ..calls.command_declaration import CommandDeclaration
+from ..calls.includes import mark
+from ..kernel import Kernel
+from ..operations.operation import Operation
+from .declared_operation import DeclaredOperation
+from .document import KernelDocument
+from .fault import DocumentFault, found_at
+from .run_sections import CommandSection, SourceSection
+
+Names = Set[str] | None  # names that expressions may read; None: any
+
+
+def run_code(kernel: Kernel, document: KernelDocument, operation: Operation, folder: Path | None,
+             names: Names) -> object:
+    """The implementation that the sections declare; None if there are none. Raises DocumentFault."""
+    sections: dict[str, object] = {}
+    for backend, section in document.sections().items():
+        with found_at(backend):
+            if isinstance(section, CommandSection):
+                sections[backend] = _command(section, kernel, operation, folder, names)
+            else:
+                sections[backend] = _call(backend, section, kernel, operation, names)
+    return Sections(sections) if sections else None
+
+
+def _call(language: str, section: SourceSection, kernel: Kernel, operation: Operation,
+          names: Names) -> CallDeclaration:
+    """A call in OpenCL C or CUDA C."""
+    declared = isinstance(operation, DeclaredOperation)
+    if isinstance(operation, DeclaredOperation) and not operation.has_output:
+        raise DocumentFault((), f"the operation {operation.name} declares no outputs, so nothing could be checked")
+    assert section.text is not None  # `declared_library` has read it
+    source = section.source or f"{kernel.name}.{'cl' if language == 'opencl' else 'cu'}"
+    call = CallDeclaration.of(
+        language, mark(1, source) + section.text, section.entry, section.arguments,
+        global_size=section.global_, groups=section.groups, local=section.local, launches=section.launches,
+        derived=kernel.derived, defines=section.defines, options=section.options)
+    arrays = {*operation.document.inputs, *operation.document.outputs} if isinstance(
+        operation, DeclaredOperation) else set()
+    inside = None if names is None else names | {LAUNCH, LAUNCHES}
+    for index, argument in enumerate(call.arguments):
+        buffers = arrays if argument.kind == "buffer" else ()
+        if argument.kind != "buffer" or declared:
+            _check(argument.expression.names, inside, buffers, "arguments", index)
+    for part, expressions in (("groups" if call.counts_groups else "global", call.sizes), ("local", call.local or ())):
+        for index, expression in enumerate(expressions):
+            _check(expression.names, inside, (), part, index)
+    _check(call.launches.names, names, (), "launches")
+    for name, expression in call.defines:
+        _check(expression.names, inside, (), "defines", name)
+    return call
+
+
+def _command(section: CommandSection, kernel: Kernel, operation: Operation, folder: Path | None,
+             names: Names) -> CommandDeclaration:
+    """A program."""
+    if folder is None:
+        raise DocumentFault((), "the library has no folder in which its command could run")
+    tolerances = [output.tolerance for output in operation.document.outputs.values() if output.tolerance is not None
+                  ] if isinstance(operation, DeclaredOperation) else []
+    command = CommandDeclaration(
+        folder, tuple(section.run), tuple(section.build or ()), section.repeats, section.timeout, section.memory,
+        derived=kernel.derived, **({"tolerance": min(tolerances)} if tolerances else {}))
+    _check(command.names(), names, (), "run")
+    return command
+
+
+def _check(used: Iterable[str], names: Names, more: Iterable[str], *path: str | int) -> None:
+    """Check that the names are known. Raises DocumentFault at the path."""
+    known = None if names is None else names | set(more)
+    unknown = next((name for name in used if known is not None and name not in known), None)
+    if unknown is not None:
+        raise DocumentFault(path, f"unknown name {unknown!r:.60}")
