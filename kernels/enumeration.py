@@ -6,7 +6,7 @@ rows that break it. The resulting rows are sorted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from seqtune.errors import KernelError
 from .kernel import Constraint, Kernel, Parameter
 from .row_index import Rows
 
+MOST_WORK = 40_000_000  # cells of grids, each for every expression over it; two seconds
 LARGEST_SPACE = 20_000_000  # rows while enumerating; a larger space is refused rather than swapped to disk
 
 
@@ -29,12 +30,29 @@ def column_of(parameter: Parameter) -> NDArray[Any]:
 def enumerate_rows(kernel: Kernel, names: tuple[tuple[str, Any], ...], largest: int = LARGEST_SPACE) -> Rows:
     """Enumerate the valid configurations, given the values of the names of problem and device that the kernel reads.
 
-    Raises KernelError if there may be more than `largest` partial configurations.
+    Raises KernelError if there may be more than `largest` partial configurations, or the work exceeds MOST_WORK.
     """
     prefixes = _Prefixes(kernel, dict(names), largest)
-    for parameter in kernel.parameters:
+    constrained = _constrained(kernel, {name for name, _ in names})
+    for number, parameter in enumerate(kernel.parameters):
+        prefixes.check_growth(kernel.parameters[number:], constrained[number:])
         prefixes.extend(parameter)
     return prefixes.rows()
+
+
+def _constrained(kernel: Kernel, bound: set[str]) -> list[bool]:
+    """Whether a constraint is evaluated as soon as a parameter has a value, for each parameter."""
+    pending, derived = list(kernel.constraints), list(kernel.derived)
+    ready = []
+    for parameter in kernel.parameters:
+        bound = {*bound, parameter.name}
+        for name, expression in derived:
+            if bound.issuperset(expression.names):
+                bound.add(name)
+        left = [constraint for constraint in pending if not bound.issuperset(constraint.expression.names)]
+        ready.append(len(left) < len(pending))
+        pending = left
+    return ready
 
 
 def _spread(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -71,6 +89,7 @@ class _Prefixes:
         resolved = {name for name, _ in kernel.split_derived()[0]}
         self._derived = [item for item in kernel.derived if item[0] not in resolved]
         self._pending = list(kernel.constraints)
+        self._work = 0  # cells of grids, each counted for every expression over it
         self._count = int(all(bool(constraint.expression(names)) for constraint in self._bound(set(names))))
 
     def _bound(self, names: set[str]) -> list[Constraint]:
@@ -80,12 +99,24 @@ class _Prefixes:
                          if not names.issuperset(constraint.expression.names)]
         return ready
 
+    def check_growth(self, following: Sequence[Parameter], constrained: Sequence[bool]) -> None:
+        """Check the number of partial configurations up to the next parameter with a constraint, before making them.
+
+        Raises KernelError if they are too many.
+        """
+        count = self._count
+        for parameter, has_constraint in zip(following, constrained, strict=True):
+            count *= len(parameter.values)
+            if count > self._largest:
+                raise KernelError(f"{self._kernel.name}: more than {self._largest} partial configurations; add "
+                                  "constraints")
+            if has_constraint:
+                break
+
     def extend(self, parameter: Parameter) -> None:
-        """Add the next level. Raises KernelError if it may become too large."""
+        """Add the next level. Raises KernelError if all levels together are too much work."""
         values = column_of(parameter)
         grid: tuple[int, ...] = (self._count, len(values))
-        if grid[0] * grid[1] > self._largest:
-            raise KernelError(f"{self._kernel.name}: more than {self._largest} partial configurations; add constraints")
         bound, derived = {*self._names, *self._columns, parameter.name}, []
         for name, expression in list(self._derived):
             if bound.issuperset(expression.names):
@@ -93,6 +124,10 @@ class _Prefixes:
                 derived.append((name, expression))
                 self._derived.remove((name, expression))
         constraints = self._bound(bound)
+        self._work += grid[0] * grid[1] * (1 + len(derived) + len(constraints))
+        if self._work > MOST_WORK:
+            raise KernelError(f"{self._kernel.name}: finding the valid configurations takes too long; declare the "
+                              "parameters first whose constraints exclude most")
         wanted = {name for constraint in constraints for name in constraint.expression.names}
         wanted.update(name for _, expression in derived for name in expression.names)
         columns: dict[str, Any] = {name: column[:, None] for name, column in self._gather(wanted).items()}

@@ -49,7 +49,8 @@ class Expression:
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise ExpressionError(f"cannot read the expression {text[:60]!r}: {error}") from None
+            reason = error.msg if isinstance(error, SyntaxError) else error
+            raise ExpressionError(f"cannot read the expression {text[:60]!r}: {reason}") from None
         self.text = text.strip()
         names: dict[str, None] = {}
         _check(self._tree, self.text, names, 0)

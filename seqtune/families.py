@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seqtune.kernels import registry
 from seqtune.kernels.device import Device
@@ -16,6 +17,9 @@ from seqtune.predictor.say import Say, silent
 from .errors import MisuseError
 from .inputs import as_device
 from .results import CompileReport
+
+if TYPE_CHECKING:
+    from seqtune.kernels.linting.report import LintReport
 
 
 def kernels(*named: str | Path) -> tuple[Kernel, ...]:
@@ -34,6 +38,27 @@ def kernels(*named: str | Path) -> tuple[Kernel, ...]:
     from seqtune.kernels.declaration import read_kernels
 
     return read_kernels(unknown)
+
+
+def is_library_file(words: Sequence[str]) -> bool:
+    """Whether the words are one path of a file that declares a library, or of a folder with one."""
+    if len(words) != 1 or is_registered(words[0]):
+        return False
+    return words[0].endswith(".toml") or os.path.isfile(os.path.join(words[0], "library.toml"))
+
+
+def lint_library(path: str | Path, problems: str | Path | None = None) -> LintReport:
+    """Check the library of a file on sample problems of its operations, or on those of a named set or a file.
+
+    Raises FormatError with the line and column of the first mistake, MisuseError.
+    """
+    from seqtune.kernels.linting.library_lint import lint
+    from seqtune.kernels.problem_sets.parse import problem_set
+
+    from .library import use_library
+
+    library = use_library(path)
+    return lint(library, problem_set(problems) if problems is not None else ())
 
 
 def compile_check(device: Device | str, words: Sequence[str] = (), sample: int = 200, seed: int = 0,

@@ -20,6 +20,16 @@ from .fault import KEY, DocumentFault, found_at
 from .run_code import run_code
 
 OWN_BACKENDS = ("llvm", "opencl", "command", *BACKENDS)  # devices whose facts are known here; others may have any
+# Words of C, OpenCL C and C++ that kernels need: a parameter is a preprocessor define, which would replace them.
+RESERVED_WORDS = frozenset([
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern",
+    "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed",
+    "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "half",
+    "bool", "uchar", "ushort", "uint", "ulong", "size_t", "kernel", "global", "local", "constant", "private",
+    "__kernel", "__global", "__local", "__constant", "__private", "__shared__", "__global__", "__device__",
+    "class", "template", "typename", "namespace", "operator", "public", "this", "new", "delete", "true",
+    "false", "using", "virtual", "throw", "try", "catch",
+])
 LARGEST_VERSION = 2**31 - 1  # data sets hold versions as int32
 
 
@@ -66,6 +76,12 @@ def device_facts() -> frozenset[str]:
 
 
 def _parameter(name: str, document: KernelDocument) -> Parameter:
+    values = document.parameters[name].values
+    for index, value in enumerate(values if len(set(values)) < len(values) else ()):
+        if value in values[:index]:
+            raise DocumentFault(("parameters", name, "values", index), f"{value!r:.40} is listed twice")
+    if name in RESERVED_WORDS and (document.opencl or document.cuda):
+        raise DocumentFault(("parameters", name, KEY), f"{name!r} is a word of C, so it cannot be defined")
     with found_at("parameters", name):
         return Parameter(name, tuple(document.parameters[name].values), document.parameters[name].meaning)
 

@@ -18,7 +18,7 @@ from ..operations.table import operation
 from .declared_kernel import declared_kernel
 from .declared_operation import DeclaredOperation, contents_of
 from .document import KernelDocument, LibraryDocument, OperationDocument
-from .fault import DocumentFault, first_fault, found_at
+from .fault import DocumentFault, KeyPath, dotted, first_fault, found_at
 from .foreign_code import check_reference, reference_in
 from .library import Library
 from .library_files import LARGEST_SOURCE, exists_inside, inside, read_regular, source_text
@@ -36,15 +36,15 @@ def parse_document(content: object) -> LibraryDocument:
 
 def declared_library(document: LibraryDocument, folder: Path | None = None, *, origin: str | None = None,
                      own_modules: bool = False, allowed: bool = True,
-                     where: Callable[[tuple[str | int, ...]], str] | None = None) -> Library:
+                     place: Callable[[KeyPath], str] | None = None) -> Library:
     """Make the library of a document; its files lie in `folder`. Raises DocumentFault with the path of the mistake.
 
     With `own_modules`, Python code is named by modules in the folder, otherwise by importable ones. `allowed` says
-    whether that code and commands may run. `where` tells the place of a key in the document's file.
+    whether that code and commands may run. `place` tells where in its file a value is.
     """
     document = _with_sources(document, folder)
-    name, place = document.name, where or (lambda path: ".".join(map(str, path)))
-    code = _Code(name, folder, own_modules, place)
+    name = document.name
+    code = _Code(name, folder, own_modules, place or dotted)
     operations: dict[str, Operation] = {}
     for work, declared in document.operations.items():
         with found_at("operations", work):
@@ -63,7 +63,7 @@ def declared_library(document: LibraryDocument, folder: Path | None = None, *, o
     checkpoint = None if document.checkpoint is None or folder is None else str(folder / document.checkpoint)
     return Library(name, kernels, operations, document.meaning, checkpoint=checkpoint, folder=folder,
                    document=document, allowed=allowed, origin=origin or f"the library {name}", code=code.places,
-                   own_modules=own_modules)
+                   own_modules=own_modules, place=place or dotted)
 
 
 def _solved(document: LibraryDocument, kernel: KernelDocument, operations: dict[str, Operation]) -> Operation:
@@ -110,8 +110,8 @@ class _Code:
     """The Python code and the commands of a library: checked, with their places and the digests of their files."""
 
     def __init__(self, library: str, folder: Path | None, own_modules: bool,
-                 where: Callable[[tuple[str | int, ...]], str]) -> None:
-        self.library, self.folder, self.own_modules, self.where = library, folder, own_modules, where
+                 place: Callable[[KeyPath], str]) -> None:
+        self.library, self.folder, self.own_modules, self.place = library, folder, own_modules, place
         self.places: dict[str, str] = {}  # operation or full name of a kernel -> place of what runs code
         self.files: dict[str, dict[str, str]] = {}  # the same -> file -> digest
 
@@ -121,7 +121,7 @@ class _Code:
         if document.reference is not None:
             with found_at("reference"):
                 reference = self._importable(name, document.reference)
-            self.places[name] = self.where(("operations", name, "reference"))
+            self._note(name, "operations", name, "reference")
         for output, file in (document.expected or {}).items():
             with found_at("expected", output):
                 self._digest(name, inside(self.folder, file))
@@ -144,14 +144,19 @@ class _Code:
                 if document.backends is None:
                     raise FormatError("an implementation needs `backends`, the backends that it runs on")
                 implementation = self._importable(full, document.implementation)
-            self.places[full] = self.where(("kernels", family, "implementation"))
+            self._note(full, "kernels", family, "implementation")
         if document.command is not None:
-            self.places[full] = self.where(("kernels", family, "command", "run"))
+            self._note(full, "kernels", family, "command", "run")
             for part in ("build", "run"):
                 for index, word in enumerate(getattr(document.command, part) or ()):
                     with found_at("command", part, index):
                         self._word(full, word, program=index == 0)
         return implementation
+
+    def _note(self, owner: str, *path: str) -> None:
+        """Note that an entry runs code."""
+        entry, place = dotted(path), self.place(path)
+        self.places[owner] = entry if place == entry else f"{place}: {entry}"
 
     def _importable(self, owner: str, text: str) -> str:
         if not self.own_modules or self.folder is None:

@@ -137,10 +137,16 @@ def expression_of(text: str, names: Iterable[str] | None, *path: str | int) -> E
     """Parse an expression over these names (None: any names). Raises DocumentFault at the path."""
     with found_at(*path):
         expression = Expression(text)
-    unknown = [] if names is None else [name for name in expression.names if name not in set(names)]
+    if names is not None:
+        check_names(expression, names, text, *path)
+    return expression
+
+
+def check_names(expression: Expression, names: Iterable[str], text: str, *path: str | int) -> None:
+    """Check that an expression, written as `text`, reads these names alone. Raises DocumentFault at the path."""
+    unknown = [name for name in expression.names if name not in set(names)]
     if unknown:
         raise DocumentFault(path, f"unknown name {unknown[0]!r:.60} in {text!r:.80}")
-    return expression
 
 
 def _feature(name: str, declared: FeatureDocument) -> Feature:
@@ -188,7 +194,9 @@ def _sizes(document: OperationDocument, features: Iterable[Feature]) -> tuple[st
 
 def _shape(text: str, names: Iterable[str], part: str, array: str) -> Expression:
     """The expression of a shape, a tuple: it is written as axes separated by commas. Raises DocumentFault."""
-    return expression_of(f"({text},)", names, part, array, "shape")
+    expression = expression_of(f"({text},)", None, part, array, "shape")
+    check_names(expression, names, text, part, array, "shape")
+    return expression
 
 
 def _check_arrays(document: OperationDocument, folder: Path | None) -> None:

@@ -33,7 +33,9 @@ def _parameter_value(value: Any) -> int | str:
 
 def _reasons(value: Any) -> Any:
     """Conditions listed without reasons are their own reasons."""
-    if isinstance(value, list) and all(isinstance(condition, str) for condition in value):
+    if isinstance(value, list):
+        if not all(isinstance(condition, str) for condition in value):
+            raise ValueError("conditions are listed as texts")
         if len(set(value)) < len(value):
             raise ValueError("a condition is listed twice")
         return {condition: condition for condition in value}

@@ -28,8 +28,14 @@ def _as_text(value: Any) -> Any:
 
 def named(field: str, *kinds: type) -> Callable[[Any], Any]:
     """A validator that accepts a bare value of these types for the field that a table would give it in."""
+    words = {str: "a text", int: "a whole number", list: "an array"}
+
     def table(value: Any) -> Any:
-        return {field: value} if type(value) in kinds else value
+        if type(value) in kinds:
+            return {field: value}
+        if not isinstance(value, dict | DocumentPart):
+            raise ValueError(f"it must be {', '.join(words[kind] for kind in kinds)} or a table, not {value!r:.60}")
+        return value
 
     return table
 

@@ -10,15 +10,21 @@ from pydantic import ValidationError
 
 from seqtune.errors import FormatError, MisuseError, one_line
 
-Path: TypeAlias = tuple[str | int, ...]  # keys and indices from the top of the document
+KeyPath: TypeAlias = tuple[str | int, ...]  # keys and indices from the top of the document
 
 KEY = "[key]"  # pydantic's mark: the last key itself is wrong, not its value
+
+
+_WANTED = {  # what pydantic expects, in TOML's words
+    "model_type": "a table", "model_attributes_type": "a table", "dict_type": "a table", "list_type": "an array",
+    "string_type": "a text", "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number",
+    "bool_type": "true or false"}
 
 
 class DocumentFault(FormatError):
     """A mistake in a document. `path` leads to the wrong value; if it ends in KEY, to the wrong key."""
 
-    def __init__(self, path: Path, message: str) -> None:
+    def __init__(self, path: KeyPath, message: str) -> None:
         super().__init__(f"{dotted(path)}: {message}" if path else message)
         self.path, self.message = path, message
 
@@ -34,16 +40,17 @@ def found_at(*path: str | int) -> Iterator[None]:
         raise DocumentFault(path, one_line(error)) from None
 
 
-def dotted(path: Path) -> str:
+def dotted(path: KeyPath) -> str:
     """A path as TOML writes it, in at most 200 characters."""
     return ".".join(str(part) if not isinstance(part, str) or part.replace("_", "").replace("-", "").isalnum()
                     else repr(part)[:60] for part in path if part != KEY)[:200]
 
 
 def first_fault(error: ValidationError) -> DocumentFault:
-    """The first mistake that pydantic found, in our words."""
-    first = error.errors(include_url=False, include_context=True)[0]
-    path, kind = tuple(first["loc"]), first["type"]
+    """The first mistake that pydantic found, in our words. A misspelt key comes before the key that is then missing."""
+    errors = error.errors(include_url=False)
+    first = min(errors, key=lambda entry: entry["type"] != "extra_forbidden")
+    path, kind, value = tuple(first["loc"]), first["type"], first["input"]
     context: Mapping[str, object] = first.get("ctx") or {}
     if kind == "extra_forbidden":
         return DocumentFault((*path, KEY), "no such key is known here")
@@ -51,7 +58,10 @@ def first_fault(error: ValidationError) -> DocumentFault:
         return DocumentFault(path[:-1], f"it lacks {str(path[-1])!r:.60}")
     if kind == "value_error":
         return DocumentFault(path, one_line(str(context.get("error", first["msg"]))))
-    text = one_line(str(first["msg"])).replace("Input should be", "it must be")
-    value = first["input"]
-    shown = f", not {value!r:.60}" if isinstance(value, str | int | float | bool) and len(repr(value)) < 200 else ""
-    return DocumentFault(path, text[:1].lower() + text[1:] + shown)
+    if kind in ("too_short", "too_long"):
+        return DocumentFault(path, f"it needs at least {context['min_length']} entries" if kind == "too_short" else
+                             f"it has more than {context['max_length']} entries")
+    shown = f", not {value!r:.60}" if isinstance(value, str | int | float | bool) else ""
+    wanted = _WANTED.get(kind) or one_line(str(first["msg"])).replace("Input should be ", "")
+    return DocumentFault(path, f"it must be {wanted}{shown}" if kind in _WANTED or "Input should" in str(first["msg"])
+                         else wanted[:1].lower() + wanted[1:])

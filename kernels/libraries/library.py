@@ -6,7 +6,7 @@ so looking up one library imports no other. A library read from a document holds
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +40,7 @@ class Library:
     own_modules: bool = False  # whether its code is in modules of its folder
     code: Mapping[str, str] = field(default_factory=dict)  # operation or kernel -> place that names code
     allowed: bool = True  # whether that code and those commands may run
+    place: Callable[[tuple[str | int, ...]], str] = str  # where in its file a part of its document is
     origin: str = "seqtune"  # where it comes from, for people: a path, a distribution
 
     @property

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from seqtune.errors import FormatError, one_line
 
 from .declared_library import declared_library, parse_document
-from .fault import DocumentFault
+from .fault import DocumentFault, KeyPath
 from .library import Library
 from .library_files import read_regular
+from .positions import Positions
 
 LARGEST_DOCUMENT = 1_000_000  # bytes
+_DIGITS = re.compile(r"[0-9_]{4000}")
 FILE_NAME = "library.toml"  # in a folder that is named instead of a file
 
 
@@ -23,17 +27,43 @@ def read_library(path: str | Path, allowed: bool = False) -> Library:
     """
     file = Path(path)
     file = file / FILE_NAME if file.is_dir() else file
-    content = read_regular(file, LARGEST_DOCUMENT)
-    try:
-        table = tomllib.loads(content.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{file} is not UTF-8 text (byte {error.start})") from None
-    except tomllib.TOMLDecodeError as error:
-        raise FormatError(f"{file}: not TOML: {one_line(error)}") from None
-    except (ValueError, RecursionError) as error:  # a number of too many digits; nested too deeply
-        raise FormatError(f"{file}: not TOML: {one_line(error, 100)}") from None
+    text = _text(file)
+    table = _table(file, text)
+    positions = Positions(text, table)
+
+    def place(path: KeyPath) -> str:
+        line, column = positions.at(path)
+        return f"{file}:{line}:{column}"
+
     try:
         return declared_library(parse_document(table), file.resolve().parent, origin=str(file), own_modules=True,
-                                allowed=allowed)
+                                allowed=allowed, place=place)
     except DocumentFault as fault:
-        raise FormatError(f"{file}: {fault}") from None
+        raise FormatError(f"{place(fault.path)}: {fault}") from None
+
+
+def _text(file: Path) -> str:
+    """The text of a file, with \\n at the end of every line. Raises FormatError."""
+    content = read_regular(file, LARGEST_DOCUMENT)
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise FormatError(f"{file}:{line}:1: not UTF-8 text (byte {error.start})") from None
+
+
+def _table(file: Path, text: str) -> dict[str, Any]:
+    """The content of a TOML text. Raises FormatError with line and column."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message = str(error)
+        match = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", message)
+        line, column = (match[1], match[2]) if match is not None and match[1] else (text.count("\n") + 1, 1)
+        raise FormatError(f"{file}:{line}:{column}: not TOML: {one_line(message[:match.start() if match else 200])}"
+                          ) from None
+    except RecursionError:
+        raise FormatError(f"{file}:1:1: not TOML: nested too deeply") from None
+    except ValueError:  # Python's limit
+        line = next((number for number, words in enumerate(text.split("\n"), 1) if _DIGITS.search(words)), 1)
+        raise FormatError(f"{file}:{line}:1: not TOML: a number has too many digits") from None

@@ -53,14 +53,15 @@ def use(new: Library) -> None:
     if former is new:
         return
     if former is not None and (new.name in ALWAYS or former.origin != new.origin):
-        raise MisuseError(f"a library {new.name!r} from {former.origin} is in use already; rename one of the two")
+        raise _taken(new, "name", message=f"a library {new.name!r} of {former.origin} is in use already; rename one "
+                                          "of the two")
     taken = {name: other for other in libraries_in_use() if other is not former for name in other.operations}
     known = {word: work.name for work in map(operation, OPERATIONS) for word in (work.name, *work.words)
              if former is None or work.name not in former.operations}
     for name in new.operations:
         if name in known:
             owner = taken[name].origin if name in taken else "seqtune"
-            raise MisuseError(f"library {new.name!r}: the operation {name!r} is declared by {owner} already")
+            raise _taken(new, "operations", name, message=f"the operation {name!r} is declared by {owner} already")
     if former is not None:
         for name in former.operations:
             OPERATIONS.pop(name, None)
@@ -69,3 +70,6 @@ def use(new: Library) -> None:
     IN_USE[new.name] = new
 
 
+def _taken(library: Library, *path: str, message: str) -> MisuseError:
+    """The error for a name that is taken, with its place in the library's document."""
+    return MisuseError(f"{library.place(path) if library.document is not None else library.name}: {message}")

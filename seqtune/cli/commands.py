@@ -39,8 +39,11 @@ def devices(
 def kernels(
     words: Annotated[list[str] | None, typer.Argument(
         metavar="FAMILY|FILE", show_default=False,
-        help="Kernel families (triton.gemm), or a JSON file of kernels, as --json prints them. "
-             "With --compile: families or a problem.")] = None,
+        help="Kernel families (triton.gemm), a library to check (library.toml), or a JSON file of kernels, as --json "
+             "prints them. With --compile: families or a problem.")] = None,
+    problems: Annotated[str | None, typer.Option(
+        "--problems", metavar="SET_OR_FILE", show_default=False,
+        help="With a library to check: the problems.  [default: some within the bounds of the features]")] = None,
     compile_for: Annotated[str | None, typer.Option(
         "--compile", metavar="DEVICE", show_default=False,
         help="Compile random configurations for this GPU, present or not, and check the declarations.")] = None,
@@ -49,11 +52,18 @@ def kernels(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Show kernel families: the problems they solve, their parameters and constraints."""
+    """Show kernel families: the problems they solve, their parameters and constraints. Or check a library's file."""
     from .. import api
+    from ..families import is_library_file
     from . import kernel_tables, progress
 
     refuse_options(words or [])
+    if words and compile_for is None and is_library_file(words):
+        linted = api.lint_library(words[0], problems)
+        answer(linted.to_json()) if as_json else kernel_tables.linted(linted)
+        raise typer.Exit
+    if problems is not None:
+        raise MisuseError("--problems is for a library to check: name its file")
     if compile_for is not None:
         with progress.spinner() as say:
             report = api.compile_check(compile_for, words or (), sample, seed, say)

@@ -9,6 +9,7 @@ from .tables import _out, _table
 
 if TYPE_CHECKING:
     from seqtune.kernels.kernel import Kernel
+    from seqtune.kernels.linting.report import LintReport
     from seqtune.tuner.compile_check import FamilyCheck
 
     from ..results import CompileReport
@@ -33,6 +34,18 @@ def kernels(families: Sequence[Kernel]) -> None:
             _out.print(f"  {constraint.expression.text}: {constraint.reason}", markup=False)
         _out.print("  default: " + " ".join(f"{name}={value}" for name, value in kernel.default), markup=False)
         _out.print(f"  a time includes: {included(kernel) or 'nothing, it cannot be run'}\n", markup=False)
+
+
+def linted(report: LintReport) -> None:
+    """Print the size of each space, then a line for every finding."""
+    table = _table("kernel", "problem", "configurations", right=("configurations",))
+    for size in report.sizes:
+        table.add_row(size.kernel, size.problem.key, "too many to count" if size.size is None else str(size.size))
+    _out.print(table)
+    for place, message in report.findings:
+        _out.print(f"{place}: {message}", markup=False, soft_wrap=True)
+    if not report.findings:
+        _out.print(f"nothing suspicious in the library {report.library}", markup=False)
 
 
 def compiled(report: CompileReport) -> None:

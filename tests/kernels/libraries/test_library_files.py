@@ -116,7 +116,7 @@ def test_an_edited_file_replaces_its_library_and_a_taken_name_is_refused(tmp_pat
         use(read_library(write(folder, STENCIL.replace('name = "stencil"', 'name = "others"'))))
     with pytest.raises(MisuseError, match="operation 'matmul'"):
         use(read_library(write(folder, STENCIL.replace("stencil", "matmul"))))
-    with pytest.raises(MisuseError, match="'llvm' from seqtune is in use already"):
+    with pytest.raises(MisuseError, match="'llvm' of seqtune is in use already"):
         use(read_library(write(folder, STENCIL.replace('name = "stencil"', 'name = "llvm"'))))
 
 

@@ -1,0 +1,165 @@
+"""Kernel lint: enumerates the spaces of a kernel for sample problems and finds what its declaration hides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from seqtune.errors import ExpressionError, KernelError
+
+from ..accelerators import described
+from ..device import Device
+from ..enumeration import enumerate_rows
+from ..kernel import Constraint, Kernel
+from ..problem import Problem
+from ..row_index import Rows
+from ..spaces.value_tables import ValueTables
+from .report import KeyPath, Remark, SpaceSize
+
+LARGEST_COUNTED = 500_000  # partial configurations of one space: a tenth of a second
+MOST_COUNTED = 5_000_000  # partial configurations of all spaces of a library
+Names = tuple[tuple[str, Any], ...]
+_CPU = Device("typical", "", "typical", "none", threads=8, compute_units=8, vector_bits=256, l1_bytes=32 << 10,
+              l2_bytes=1 << 20, l3_bytes=32 << 20, local_memory=32 << 10, max_work_group=1024)
+
+
+def typical_device(backend: str) -> Device:
+    """The facts of a device of the backend, for constraints that name some; nothing runs on it."""
+    return described(backend, "h100-sxm") or described(backend, "h200") or replace(
+        _CPU, name=f"{backend}:typical", backend=backend)
+
+
+@dataclass
+class Allowance:
+    """The partial configurations that may still be enumerated, so that linting takes bounded time."""
+
+    left: int = MOST_COUNTED
+
+    def rows(self, kernel: Kernel, names: Names) -> Rows | None:
+        """The valid configurations; None if they are too many to count."""
+        try:
+            rows = enumerate_rows(kernel, names, max(1, min(LARGEST_COUNTED, self.left)))
+        except KernelError:
+            self.left -= LARGEST_COUNTED
+            return None
+        self.left -= len(rows) * len(kernel.parameters)
+        return rows
+
+
+@dataclass
+class KernelLint:
+    """The spaces of one kernel on sample problems. `path` leads to its declaration."""
+
+    kernel: Kernel
+    path: KeyPath
+    allowance: Allowance
+    sizes: list[SpaceSize] = field(default_factory=list)
+    spaces: list[tuple[Problem, Names, Rows]] = field(default_factory=list)  # those that could be counted
+
+    def findings(self, problems: Sequence[Problem]) -> Iterator[Remark]:
+        """Enumerate the spaces and yield what is suspicious."""
+        device = typical_device(self.kernel.backends[0])
+        reasons = {problem: self.kernel.why_not(problem, device) for problem in problems}
+        solved = [problem for problem, reason in reasons.items() if reason is None]
+        if not solved:
+            yield Remark((*self.path, "solves"), f"it solves none of {len(problems)} sample problems: "
+                                                  f"{reasons[problems[0]]}")
+            return
+        try:
+            for problem in solved:
+                self._enumerate(problem, device)
+        except ExpressionError as error:
+            yield Remark(self._blamed(str(error)), str(error), error=True)
+            return
+        yield from self._empty()
+        if any(len(rows) for _, _, rows in self.spaces):
+            yield from self._constraints()
+            yield from self._values()
+            yield from self._default()
+
+    def _enumerate(self, problem: Problem, device: Device) -> None:
+        names: dict[str, Any] = {**device.names(), **problem.names()}
+        resolved, needed = self.kernel.split_derived()
+        for name, expression in resolved:
+            names[name] = expression(names)
+        identity = tuple((name, names[name]) for name in needed)
+        rows = self.allowance.rows(self.kernel, identity)
+        self.sizes.append(SpaceSize(self.kernel.name, problem, None if rows is None else len(rows)))
+        if rows is not None:
+            self.spaces.append((problem, identity, rows))
+
+    def _blamed(self, message: str) -> KeyPath:
+        """The path of the expression that a message quotes."""
+        for part, texts in (("constraints", [constraint.expression.text for constraint in self.kernel.constraints]),
+                            ("solves", [constraint.expression.text for constraint in self.kernel.solves])):
+            for text in texts:
+                if repr(text[:80]) in message:
+                    return *self.path, part, text
+        return *self.path, *next((("derived", name) for name, expression in self.kernel.derived
+                                  if repr(expression.text[:80]) in message), ())
+
+    def _empty(self) -> Iterator[Remark]:
+        """Problems without a valid configuration."""
+        empty = [(problem, names) for problem, names, rows in self.spaces if not len(rows)]
+        if not empty:
+            return
+        problem, names = empty[0]
+        constraint = self._culprit(names)
+        path = self.path if constraint is None else (*self.path, "constraints", constraint.expression.text)
+        reason = "" if constraint is None else f": {constraint.expression.text!r:.80} excludes all"
+        if len(empty) == len(self.sizes):
+            yield Remark(path, f"no configuration is valid for any sample problem{reason}", error=True)
+        else:
+            yield Remark(path, f"no configuration is valid for {problem.key}{reason}; let `solves` exclude such "
+                                "problems")
+
+    def _culprit(self, names: Names) -> Constraint | None:
+        """The constraint that alone, or after those before it, excludes every configuration."""
+        tables = ValueTables(self.kernel, dict(names))
+        for constraint in self.kernel.constraints:
+            holds = tables.evaluate(constraint.expression)
+            if holds is not None and not np.any(holds):
+                return constraint
+        for count, constraint in enumerate(self.kernel.constraints, 1):
+            rows = self.allowance.rows(replace(self.kernel, constraints=self.kernel.constraints[:count]), names)
+            if rows is not None and not len(rows):
+                return constraint
+        return None
+
+    def _constraints(self) -> Iterator[Remark]:
+        """Constraints that hold for every combination of values, whatever the problem."""
+        for constraint in self.kernel.constraints:
+            verdicts = [ValueTables(self.kernel, dict(names)).evaluate(constraint.expression)
+                        for _, names, _ in self.spaces]
+            if all(verdict is not None and np.all(verdict) for verdict in verdicts):
+                yield Remark((*self.path, "constraints", constraint.expression.text),
+                              f"{constraint.expression.text!r:.80} excludes nothing for the sample problems")
+
+    def _values(self) -> Iterator[Remark]:
+        """Values that no valid configuration has, and parameters that are left with one value for every problem."""
+        if len(self.spaces) < len(self.sizes):
+            return  # the spaces that are too large to count may have them
+        for column, parameter in enumerate(self.kernel.parameters):
+            present = [np.unique(rows[:, column]) for _, _, rows in self.spaces if len(rows)]
+            path = (*self.path, "parameters", parameter.name)
+            if len(parameter.values) > 1 and max(map(len, present)) == 1:
+                yield Remark(path, f"{parameter.name} never matters: the constraints leave one value for each problem")
+                continue
+            reached = set(np.concatenate(present).tolist())
+            for index, value in enumerate(parameter.values):
+                if index not in reached:
+                    yield Remark((*path, "values", index) if reached else path,
+                                  f"no valid configuration has {parameter.name}={value} for the sample problems")
+
+    def _default(self) -> Iterator[Remark]:
+        """A default that is valid for no problem."""
+        default = [parameter.values.index(value) for parameter, (_, value) in zip(
+            self.kernel.parameters, self.kernel.default, strict=True)]
+        if len(self.spaces) == len(self.sizes) and not any(
+                (rows == default).all(axis=1).any() for _, _, rows in self.spaces):
+            text = " ".join(f"{name}={value}" for name, value in self.kernel.default)
+            yield Remark((*self.path, "default"), f"the default ({text}) is valid for no sample problem; the nearest "
+                                                   "valid configuration is the safe default")

@@ -1,0 +1,63 @@
+"""Library lint: checks a declared library on sample problems of its operations, or on given ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seqtune.errors import FormatError, MisuseError, ProblemError
+
+from ..libraries.library import Library
+from ..operations.operation import Operation
+from ..operations.table import operation
+from ..problem import Problem
+from .kernel_lint import Allowance, KernelLint
+from .name_lint import kernel_findings, operation_findings
+from .report import KeyPath, LintReport, Remark, SpaceSize
+from .sample_problems import sample_problems_of
+
+
+def lint(library: Library, problems: Sequence[Problem] = ()) -> LintReport:
+    """Lint a declared library that is in use, on `problems` or on sample problems of its operations.
+
+    Raises FormatError with the place of the first thing that cannot work, MisuseError if the library has no document.
+    """
+    document = library.document
+    if document is None:
+        raise MisuseError(f"the library {library.name} is not declared in a file")
+    kernels = {name: library.kernel(f"{library.name}.{name}") for name in document.kernels}
+    own = [work for work in library.operations.values() if isinstance(work, Operation)]
+    findings = list(operation_findings(document, own, kernels.values()))
+    sizes: list[SpaceSize] = []
+    samples = {name: _samples(library, name, problems) for name in dict.fromkeys(
+        [*(work.name for work in own), *(kernel.operation for kernel in kernels.values())])}
+    allowance = Allowance()
+    for name, kernel in kernels.items():
+        path: KeyPath = ("kernels", name)
+        findings += kernel_findings(kernel, document.kernels[name], path)
+        spaces = KernelLint(kernel, path, allowance)
+        if samples[kernel.operation]:
+            findings += spaces.findings(samples[kernel.operation])
+        sizes += spaces.sizes
+    wrong = next((finding for finding in findings if finding.error), None)
+    if wrong is not None:
+        raise FormatError(f"{library.place(wrong.path)}: {wrong.message}")
+    return LintReport(library.name, tuple(sizes), tuple(
+        (library.place(finding.path), finding.message) for finding in _distinct(findings)))
+
+
+def _samples(library: Library, name: str, problems: Sequence[Problem]) -> list[Problem]:
+    """The sample problems of an operation. Raises FormatError if its example is wrong."""
+    if problems:
+        return [problem for problem in problems if problem.type == name]
+    work = operation(name)
+    try:
+        return sample_problems_of(work)
+    except ProblemError as error:
+        if name not in library.operations:
+            raise
+        raise FormatError(f"{library.place(('operations', name, 'example'))}: the example {work.example!r:.80} is "
+                          f"refused: {error}") from None
+
+
+def _distinct(findings: Sequence[Remark]) -> list[Remark]:
+    return list(dict.fromkeys(findings))

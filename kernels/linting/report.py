@@ -1,0 +1,46 @@
+"""LintReport: the sizes of a library's spaces on sample problems, and findings with their places in its file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..problem import Problem
+
+KeyPath: TypeAlias = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something suspicious, or with `error` something that cannot work, at a path in the document."""
+
+    path: KeyPath
+    message: str
+    error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceSize:
+    """The number of valid configurations of a kernel for one problem; None if they were too many to count."""
+
+    kernel: str
+    problem: Problem
+    size: int | None
+
+    def to_json(self) -> dict[str, object]:
+        """A flat JSON object."""
+        return {"kernel": self.kernel, "problem": self.problem.key, "configurations": self.size}
+
+
+@dataclass(frozen=True, slots=True)
+class LintReport:
+    """The result of linting a library: `findings` are (place, message)."""
+
+    library: str
+    sizes: tuple[SpaceSize, ...]
+    findings: tuple[tuple[str, str], ...]
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object."""
+        return {"library": self.library, "spaces": [size.to_json() for size in self.sizes],
+                "findings": [{"place": place, "message": message} for place, message in self.findings]}
