@@ -40,11 +40,16 @@ class Data(Protocol):
     @property
     def devices(self) -> Mapping[str, Device]: ...
 
+    @property
+    def kernels(self) -> Mapping[str, Kernel]:
+        """The kernel families that the data set declares itself, by name, such as those of imported caches."""
 
-def measured_tasks(data: Data, held_out: bool, declared: Sequence[Kernel] = ()) -> list[MeasuredTask]:
+
+def measured_tasks(data: Data, held_out: bool) -> list[MeasuredTask]:
     """The tasks of the training part, or of the held-out part, sorted by problem. Raises FormatError.
 
-    A task is left out if no configuration of it ran. If `declared` kernels solve a problem, its task has only those.
+    A task is left out if no configuration of it ran. If kernels that the data set declares solve a problem, its task
+    has only those.
 
     A row is left out if its configuration is no longer in its space, if its kernel has another version today or no
     longer exists, or if its toolchain differs from the device's (if the device's facts name one). A warning is given
@@ -57,7 +62,7 @@ def measured_tasks(data: Data, held_out: bool, declared: Sequence[Kernel] = ()) 
     missing = [name for name in NEEDED if name not in frame.columns]
     if missing:
         raise FormatError(f"the data set has no column {missing[0]!r}; it needs {', '.join(NEEDED)}")
-    tasks, lost = [], list[str]()
+    tasks, lost, declared = [], list[str](), tuple(data.kernels.values())
     part = frame[frame["held_out"].astype(bool) == held_out]
     for (key, device_name), rows in part.groupby(["problem", "device"], sort=True, observed=True):
         name = str(device_name)

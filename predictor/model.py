@@ -103,6 +103,7 @@ class TrainingRequest:
     state: Path | None = None  # folder of an unfinished training, to resume it
     seed: int = 0
     minutes: float | None = None  # time limit of a retraining
+    force: bool = False  # train on data that look like noise
 
 
 @dataclass(frozen=True, slots=True)

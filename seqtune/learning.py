@@ -56,7 +56,8 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
 
     The kind of model follows from the data set. `extra` is the number of further problems that boosted trees label.
     `state` is a folder that keeps an unfinished training; the same call resumes it. `progress` is called after every
-    epoch, `say` for other steps. Raises MisuseError for wrong arguments and data that no model learns from.
+    epoch, `say` for other steps. The report on few problems has a cross-validation. `force` overwrites a checkpoint, and
+    trains on times that look like noise. Raises MisuseError for wrong arguments and data that no model learns from.
     """
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.predictor.model import TrainingRequest, learner
@@ -66,7 +67,7 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
         raise MisuseError(f"{state} is not a folder and cannot be created")
     dataset = read_dataset(data)
     check_measured(dataset.provenance, data)
-    request = TrainingRequest(epochs, extra, refit, None if state is None else Path(state), seed)
+    request = TrainingRequest(epochs, extra, refit, None if state is None else Path(state), seed, force=force)
     model, report = learner(dataset).train(dataset, request, progress, say)
     return Written(model.save(out), report)
 

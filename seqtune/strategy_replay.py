@@ -120,8 +120,7 @@ def recorded_spaces(data: Dataset, transfer: str | None = None, spaces: Sequence
     wanted = [key for name in devices for key in data.named(name)]
     if wanted and transfer != "leave-device-out":
         data = replace(data, rows=data.rows[data.rows["device"].isin(wanted)])
-    declared = tuple(data.kernels.values())
-    tasks = [measured for part in (False, True) for measured in measured_tasks(data, part, declared)]
+    tasks = [measured for part in (False, True) for measured in measured_tasks(data, part)]
     if not tasks:
         raise MisuseError(f"there is nothing to search: {_why_nothing(data)}")
     names = _names(tasks)

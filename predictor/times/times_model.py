@@ -44,12 +44,27 @@ class TimesModel(Checkpoint):
     @classmethod
     def train(cls, data: Dataset, request: TrainingRequest, progress: Callable[[Any], None] | None,
               say: Say) -> tuple[Self, dict[str, Any]]:
-        """Train a model; see `Model.train`. `progress` is called after every epoch."""
-        from .training import train
+        """Train a model; see `Model.train`. `progress` is called after every epoch.
+
+        The options follow from the number of problems; few problems are also cross-validated.
+        """
+        from seqtune.data.measured_tasks import measured_tasks
+
+        from .small.small_options import is_small, small_options
+        from .small.small_training import train_small
+        from .small.sufficiency import check_sufficient
+        from .training import train_tasks
+        from .training_examples import held_out_problems
         from .training_options import TrainingOptions
 
+        training, held_out = measured_tasks(data, held_out=False), held_out_problems(data)
+        check_sufficient(training, data)
         options = TrainingOptions(seed=request.seed, refit=request.refit, state=request.state)
-        checkpoint, report = train(data, _requested(options, request), progress)
+        if is_small(training):
+            options = _requested(small_options(training, options), request)
+            checkpoint, report = train_small(training, held_out, options, progress, say, request.force)
+        else:
+            checkpoint, report = train_tasks(training, held_out, _requested(options, request), progress)
         return cls.of(checkpoint), report
 
     def retrain(self, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,

@@ -54,12 +54,18 @@ def train(data: Data, options: TrainingOptions | None = None,
     are the refitting, the confidence model and the final trees. Raises MisuseError if the data set has no training
     problem.
     """
-    options = options or TrainingOptions()
     training = [measured for measured in measured_tasks(data, held_out=False) if measured.problem not in leave_out]
+    return train_tasks(training, held_out_problems(data), options, on_progress)
+
+
+def train_tasks(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
+                options: TrainingOptions | None = None,
+                on_progress: OnProgress | None = None) -> tuple[Checkpoint, dict[str, Any]]:
+    """Train as `train` does, on these tasks; no sampled problem is near one of `held_out`."""
+    options = options or TrainingOptions()
     if not training:
         raise MisuseError("the data set has no training problem that a kernel here solves; nothing to learn from")
     vocabulary = vocabulary_of(training)
-    held_out = held_out_problems(data)
     fitting, validation = split(training, options.validation, options.seed)
     model = _untrained(vocabulary, options)
     began = time.monotonic()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -70,6 +70,7 @@ class Data:
 
     frame: pd.DataFrame
     devices: dict[str, Device]
+    kernels: dict[str, Kernel] = field(default_factory=dict)
 
 
 def seconds(space: SearchSpace) -> np.ndarray:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from seqtune.kernels.device import Device
+    from seqtune.kernels.kernel import Kernel
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Rehearsal:
 
     frame: pd.DataFrame
     devices: Mapping[str, Device]
+    kernels: Mapping[str, Kernel]
 
     @classmethod
     def drawn(cls, data: Data, each: int, held_out: bool, seed: int,
@@ -43,7 +45,7 @@ class Rehearsal:
             order = np.random.default_rng([seed, len(problems)]).permutation(len(problems))
             chosen = {problems[index] for index in order[:each]}
             keep |= (part["device"] == device).to_numpy() & part["problem"].isin(chosen).to_numpy()
-        return cls(part[keep], data.devices)
+        return cls(part[keep], data.devices, data.kernels)
 
     def tasks(self) -> list[MeasuredTask]:
         """The measured tasks of these rows, sorted by problem."""

@@ -158,7 +158,7 @@ def _changing(former: Checkpoint, selection: Selection, rehearsal: Data) -> Rehe
     backends = {backend for kernel in kernels if not former.knows([kernel]) for backend in kernel.backends}
     devices = {name: device for name, device in rehearsal.devices.items()
                if device.key in retrained or device.backend in backends}
-    return Rehearsal(rehearsal.frame[rehearsal.frame["device"].isin(list(devices))], devices)
+    return Rehearsal(rehearsal.frame[rehearsal.frame["device"].isin(list(devices))], devices, rehearsal.kernels)
 
 
 def continued(ranker: Ranker | None, selection: Selection, options: RetrainingOptions) -> Trees | None:

@@ -1,0 +1,41 @@
+"""SmallOptions: the training's options for few problems, such as those of one kernel family on one device.
+
+Thirty problems with some dozen configurations each are 1,000 to 3,000 rows. The further problems that a teacher labels
+take most of a training's time with the usual options, and add nothing measurable here: the teacher knows only what the
+rows say (docs/results/small_data.md has the figures). A small network with many short epochs learns the same in a
+fraction of a minute. There is no validation part, since every problem counts: cross-validation judges instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from seqtune.kernels.task import MeasuredTask
+
+from ..training_options import TrainingOptions
+
+Options = TypeVar("Options", bound=TrainingOptions)
+
+SMALL = 150  # problems; from here on, a validation part of 12 % has enough problems to say something
+EPOCHS = 40
+LEAST_EXAMPLES = 1200  # seen in a training, in more epochs if there are fewer than 30 tasks
+
+
+def problems_of(tasks: Sequence[MeasuredTask]) -> int:
+    """The number of distinct problems."""
+    return len({measured.problem.key for measured in tasks})
+
+
+def is_small(tasks: Sequence[MeasuredTask]) -> bool:
+    """Return whether there are so few problems that these options suit them."""
+    return problems_of(tasks) < SMALL
+
+
+def small_options(tasks: Sequence[MeasuredTask], options: TrainingOptions) -> TrainingOptions:
+    """The options for these tasks; seed, threads and state are those of `options`."""
+    return replace(
+        options, epochs=max(EPOCHS, math.ceil(LEAST_EXAMPLES / len(tasks))), batch=8, extra=0, validation=0.0,
+        width=64, hidden=128, judge=96)

@@ -1,0 +1,80 @@
+"""SmallTraining: the whole way from few problems to a checkpoint that says how good it is.
+
+1. Data whose times have nothing to do with the configurations are refused (see `sufficiency`).
+2. A checkpoint is trained on all problems, with options for few of them.
+3. Cross-validation repeats the training without a fold of the problems; its figures become part of the checkpoint's
+   metrics. Ctrl-C there keeps the checkpoint and the finished folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from seqtune.errors import MisuseError
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import MeasuredTask
+
+from ...say import Say, silent
+from ...training.loop import OnProgress
+from ..checkpoint import Checkpoint
+from ..shares import OURS, EvaluationRow
+from ..training import train_tasks
+from ..training_options import TrainingOptions
+from .cross_validation import cross_validate
+from .folds import folds_of
+from .sufficiency import USEFUL, Relation, relation
+from .small_options import problems_of
+
+
+def train_small(training: Sequence[MeasuredTask], held_out: Sequence[Problem], options: TrainingOptions,
+                on_progress: OnProgress | None = None, say: Say = silent,
+                force: bool = False) -> tuple[Checkpoint, dict[str, Any]]:
+    """Train a checkpoint on few problems and cross-validate the training; return it and a report that JSON can hold.
+
+    Raises MisuseError if the times are unrelated to the configurations, unless `force` is set.
+    """
+    folds = folds_of(training, options.seed)
+    related = relation(folds)
+    remarks = list(_remarks(training, related))
+    if related.missing and not force:
+        raise MisuseError(f"{remarks[0]}; measure again on a quiet device, or train all the same (--force)")
+    checkpoint, report = train_tasks(training, held_out, options, on_progress)
+    report["relation"] = related.correlation
+    validated = None if report["interrupted"] else cross_validate(folds, options, say)
+    if validated is not None:
+        report["cross_validation"] = validated.to_json()
+        report["interrupted"] = validated.folds < validated.of
+        remarks += _compared(validated.rows())
+    report["remarks"] = remarks
+    for remark in remarks:
+        say(f"note: {remark}")
+    metrics = {name: value for name, value in report.items() if name != "history"}
+    return replace(checkpoint, metrics=metrics), report
+
+
+def _remarks(training: Sequence[MeasuredTask], related: Relation) -> list[str]:
+    """Sentences about the data that the user should see."""
+    remarks: list[str] = []
+    if related.doubtful:
+        how = "are unrelated to" if related.missing else "cannot be told from chance by"
+        remarks.append(f"the times {how} the configurations: the rank correlation on unseen problems is "
+                       f"{related.correlation:.2f}, and chance gives up to {2 * related.error:.2f}")
+    count = problems_of(training)
+    if count < USEFUL:
+        remarks.append(f"{count} problems; {USEFUL} give a useful predictor")
+    return remarks
+
+
+def _compared(shares: Sequence[EvaluationRow]) -> list[str]:
+    """Sentences about devices on which the first proposal is not clearly better than the safe default or random."""
+    remarks: list[str] = []
+    for row in shares:
+        if row.method in ("default", "random") and row.measured == 0 and row.low is not None and row.low <= 0:
+            ours = next(other for other in shares if (other.device, other.method, other.measured)
+                        == (row.device, OURS, 0))
+            name = "the safe default" if row.method == "default" else "a random configuration"
+            remarks.append(f"on {row.device} the first proposal reaches {ours.share:.2f} of the best speed and {name} "
+                           f"{row.share:.2f}: no clear gain")
+    return remarks
