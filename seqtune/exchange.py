@@ -27,8 +27,8 @@ def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, de
     """Read files of the format `source` (files, or folders of them) into one data set.
 
     `devices` gives what the files lack: one device for all of them, or MIOpen GPUs with their facts
-    (`gfx1201_32 compute_units=64`). `keys` names the arguments whose values are the key of a file of triton. Raises
-    MisuseError, FormatError.
+    (`gfx1201_32 compute_units=64`). `keys` names the arguments whose values are the key of a file of triton, or the
+    features of problems in Kernel Tuner's caches. Raises MisuseError, FormatError.
     """
     form = format_of(source, "read")
     assert form.read is not None

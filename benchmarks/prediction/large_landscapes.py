@@ -98,7 +98,7 @@ def recorded_gemm(folder: Path) -> LargeSpaces:
     if not path.is_file():
         raise MisuseError(f"{path} is missing: --recorded names a folder of recorded spaces")
     data = read_recorded(path)
-    tasks = [_on_gpu(measured.measured_only()) for measured in measured_tasks(data, False, list(data.kernels.values()))]
+    tasks = [_on_gpu(measured.measured_only()) for measured in measured_tasks(data, held_out=False)]
     return LargeSpaces("gemm_rtx", "recorded", lambda: [_partly(task) for task in tasks],
                        lambda: iter(tasks))
 

@@ -129,10 +129,8 @@ def to_dataset(files: Sequence[ForeignRecords], tool: str) -> Dataset:
             raise FormatError(f"{file.source} has more than {MOST_ROWS} configurations")
         name = plain_word(file.kernel)
         kernels[name] = _kernel(name, file, kernels.get(name))
-        device = file.facts or Device(f"{BACKEND}:{_plain(file.device)}", BACKEND,
-                                      _writable(file.vendor).lower() or "unknown", "none",
-                                      model=_writable(file.model))
-        problem = _problem(name, file)
+        device = file.facts or recorded_device(file.device, file.vendor, file.model)
+        problem = recorded_problem(name, file.sizes, file.features)
         devices[device.key], problems[problem.key] = device, problem
         frames.append(_frame(file, kernels[name], device.key, problem.key))
     rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=SCHEMA.names)
@@ -190,7 +188,8 @@ def _kernel(name: str, file: ForeignRecords, before: Kernel | None) -> Kernel:
 
 
 def _constraints(file: ForeignRecords) -> Iterable[Constraint]:
-    names = {*file.parameters, *_problem(plain_word(file.kernel), file).names()}
+    problem = recorded_problem(plain_word(file.kernel), file.sizes, file.features)
+    names = {*file.parameters, *problem.names()}
     for text in file.restrictions:
         try:
             constraint = Constraint.of(text, "a restriction of the kernel's author")
@@ -215,18 +214,22 @@ def _ordered(values: Sequence[Setting]) -> tuple[Setting, ...]:
     return tuple(sorted(numbers)) if len(numbers) == len(distinct) else tuple(distinct)
 
 
-def _problem(kernel: str, file: ForeignRecords) -> Problem:
-    features: dict[str, Value] = {**file.features, "kernel": kernel}
-    if file.features:
-        return Problem.make("recorded", **features)
-    sizes = file.sizes
+def recorded_device(name: str, vendor: str = "", model: str = "") -> Device:
+    """The device of another tool's records, of which only names are known."""
+    return Device(f"{BACKEND}:{_plain(name)}", BACKEND, _writable(vendor).lower() or "unknown", "none",
+                  model=_writable(model))
+
+
+def recorded_problem(kernel: str, sizes: Sequence[object], features: Mapping[str, Value]) -> Problem:
+    """The problem of a kernel, given by its plain name, from its sizes along the axes and further features."""
+    named: dict[str, Value] = {**features, "kernel": kernel}
     whole_sizes = [size for size in sizes
                    if isinstance(size, int) and not isinstance(size, bool) and abs(size) <= LARGEST_SIZE]
     if len(whole_sizes) == len(sizes) <= len(_AXES):
-        features |= zip(_AXES, whole_sizes, strict=False)
+        named |= zip(_AXES, whole_sizes, strict=False)
     else:
-        features["size"] = _plain(" ".join(map(str, sizes)))[:200]
-    return Problem.make("recorded", **features)
+        named["size"] = _plain(" ".join(map(str, sizes)))[:200]
+    return Problem.make("recorded", **named)
 
 
 def _frame(file: ForeignRecords, kernel: Kernel, device: str, problem: str) -> pd.DataFrame:

@@ -3,6 +3,9 @@
 A cache contains the kernel, the device, the problem's size, all values of all parameters, and the mean time or failure
 of each configuration. It does not contain the restrictions: the space has all combinations of the listed values, and
 configurations that are not in the cache count as not measured. A cache of an interrupted run lacks its last brackets.
+
+`--keys` names what is a feature of the problem, beside its size: a parameter with a single value in each cache, or an
+entry of the cache beside `tune_params`.
 """
 
 from __future__ import annotations
@@ -11,15 +14,18 @@ import gzip
 import io
 import json
 import math
+import re
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from seqtune.errors import FormatError, json_fault
+from seqtune.errors import FormatError, MisuseError, json_fault
 from seqtune.kernels.device import Device
 from seqtune.kernels.files import read_bounded
+from seqtune.kernels.operations.feature import Value
 
 from ..record import Measurement, Status
 from .foreign_records import (
@@ -29,14 +35,16 @@ from .foreign_records import (
     import_result,
     is_setting,
     milliseconds,
+    plain_word,
     setting,
     single_name,
 )
-from .format import Format, ImportResult
+from .format import Format, ImportResult, Reader
 
 LARGEST_FILE = 200_000_000  # bytes on disk
 LARGEST_CONTENT = 400_000_000  # bytes unpacked
 _GZIP = b"\x1f\x8b"
+_KEY = r"[A-Za-z_][A-Za-z_0-9]*"
 
 
 def read_json(path: Path, mend: bool = False) -> dict[str, Any]:
@@ -65,8 +73,11 @@ def read_json(path: Path, mend: bool = False) -> dict[str, Any]:
     return value
 
 
-def read_cache(path: Path, device: str | None = None) -> ForeignRecords:
-    """Read one cache; `device` replaces the file's name of the device. Raises FormatError."""
+def read_cache(path: Path, device: str | None = None, keys: Sequence[str] = ()) -> ForeignRecords:
+    """Read one cache; `device` replaces the file's name of the device, `keys` are features of the problem.
+
+    Raises FormatError.
+    """
     content = read_json(path, mend=True)
     entries, names = content.get("cache"), content.get("tune_params_keys")
     listed = content.get("tune_params", {})
@@ -76,13 +87,15 @@ def read_cache(path: Path, device: str | None = None) -> ForeignRecords:
         raise FormatError(f"{path} is no cache of Kernel Tuner's: it needs cache, tune_params_keys and tune_params")
     if len(set(names)) < len(names):
         raise FormatError(f"{path} names a parameter twice")
+    features = {key: _feature(path, key, content, listed) for key in keys}
+    names = [name for name in names if name not in features]
     sizes = content.get("problem_size", [])
     device_name = str(content.get("device_name") or "").strip()
     records = ForeignRecords(
         path.name, str(content.get("kernel_name") or path.name.partition(".")[0]),
         device or device_name or path.name.partition(".")[0],
         {name: [setting(value) for value in listed.get(name, [])] for name in names},
-        sizes if isinstance(sizes, list) else [sizes], model=device_name)
+        sizes if isinstance(sizes, list) else [sizes], model=device_name, features=features)
     for entry in entries.values():
         values = [entry.get(name) for name in names] if isinstance(entry, dict) else [None]
         if not all(map(is_setting, values)):
@@ -98,11 +111,29 @@ def read_cache(path: Path, device: str | None = None) -> ForeignRecords:
     return records
 
 
-def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResult:
-    return import_result([read_cache(file, single_name(devices)) for file in files], "kernel-tuner")
+def _feature(path: Path, key: str, content: Mapping[str, Any], listed: Mapping[str, Sequence[Any]]) -> Value:
+    """The value of a feature of a cache's problem. Raises FormatError if it has none, or several."""
+    if key in listed and len(listed[key]) != 1:
+        raise FormatError(f"{path}: the parameter {key[:40]} has {len(listed[key])} values; a key of problems has one "
+                          "in each cache")
+    value = listed[key][0] if key in listed else content.get(key)
+    if not is_setting(value):
+        raise FormatError(f"{path} has neither a parameter nor an entry {key[:40]!r} that is a number or a word")
+    return plain_word(value) if isinstance(value, str) else setting(value)
 
 
-KERNEL_TUNER = Format(("*.json", "*.json.gz"), read=_read, devices=1)
+def _read(files: Sequence[Path], devices: Sequence[str | Device], keys: Sequence[str] = ()) -> ImportResult:
+    return import_result([read_cache(file, single_name(devices), keys) for file in files], "kernel-tuner")
+
+
+def _named(keys: Sequence[str]) -> Reader:
+    wrong = next((key for key in keys if not re.fullmatch(_KEY, key)), None)
+    if wrong is not None or len(set(keys)) < len(keys):
+        raise MisuseError(f"--keys {','.join(keys)!r:.80} is not a list of different names")
+    return partial(_read, keys=tuple(keys))
+
+
+KERNEL_TUNER = Format(("*.json", "*.json.gz"), read=_read, devices=1, named=_named)
 
 
 def _row(settings: tuple[Any, ...], entry: Mapping[str, Any]) -> ForeignRecord | None:

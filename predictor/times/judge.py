@@ -9,6 +9,8 @@ Shapes: B sources, N configurations of each, T words, W width, D derived quantit
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -23,7 +25,9 @@ class Judge(nn.Module):
 
     def __init__(self, size: Dimensions) -> None:
         super().__init__()
-        self.quantity = nn.Linear(size.derived * RESOLVED_SIZE, size.judge)
+        with warnings.catch_warnings():  # about a layer without inputs, where no kernel has derived quantities
+            warnings.filterwarnings("ignore", "Initializing zero-element tensors")
+            self.quantity = nn.Linear(size.derived * RESOLVED_SIZE, size.judge)
         self.words = nn.Linear(size.width, size.judge, bias=False)
         self.problem = nn.Linear(size.width, 2 * size.judge)
         self.inner = nn.Linear(size.judge, size.judge)

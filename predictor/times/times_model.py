@@ -92,7 +92,32 @@ class TimesModel(Checkpoint):
         if request.queries is not None:
             return self._evaluate_live(data, methods, request.queries, progress, warn)
         with one_thread():
-            return evaluate(data, self, methods, progress=progress)
+            validated = None if _holds_out(data) else self._cross_validated(data, methods, progress, warn)
+            return evaluate(data, self, methods, progress=progress) if validated is None else validated
+
+    def _cross_validated(self, data: Dataset, methods: Sequence[str], progress: Say,
+                         warn: Say) -> Sequence[EvaluationRow] | None:
+        """The rows of a cross-validation of this checkpoint's training; None if it was another training or a large one.
+        """
+        from seqtune.data.measured_tasks import measured_tasks
+
+        from .evaluation import COUNTS
+        from .shares import OURS
+        from .small.cross_validation import cross_validate
+        from .small.folds import folds_of
+        from .small.small_options import is_small, options_of
+
+        training = measured_tasks(data, held_out=False)
+        options = options_of(self, training) if is_small(training) else None
+        if options is None:
+            return None
+        wanted = methods if OURS in methods else [OURS, *methods]
+        validated = cross_validate(folds_of(training, self.seed), options, progress, wanted, COUNTS)
+        if validated is None:
+            raise KeyboardInterrupt
+        warn(f"the data set holds out no problem, so the training of this checkpoint is repeated: "
+             f"{validated.description}")
+        return [row for row in validated.rows() if row.method in methods]
 
     def _evaluate_live(self, data: Dataset, methods: Sequence[str], queries: Sequence[tuple[Problem, Device]],
                        progress: Say, warn: Say) -> Sequence[EvaluationRow]:
@@ -118,6 +143,11 @@ class TimesModel(Checkpoint):
 def _requested(options: Options, request: TrainingRequest) -> Options:
     return replace(options, epochs=options.epochs if request.epochs is None else request.epochs,
                    extra=options.extra if request.extra_problems is None else request.extra_problems)
+
+
+def _holds_out(data: Dataset) -> bool:
+    """Return whether the data set holds out a problem of its rows."""
+    return bool(data.rows["problem"].isin(data.held_out).any())
 
 
 def _trained_on(data: Dataset, problems: Sequence[Problem]) -> set[Problem]:

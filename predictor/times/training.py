@@ -72,19 +72,18 @@ def train_tasks(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
     teacher = make_teacher(fitting, options)
     examples = make_examples(fitting, teacher, vocabulary, options, held_out)
     state = fit(model, vocabulary, examples, validation, options, on_progress, began=began)
+    about = describe_tasks(training)
     report: dict[str, Any] = {
-        "problems": len({measured.problem.key for measured in training}),
-        "devices": sorted({measured.device.name for measured in training}),
+        "problems": about["problems"], "devices": about["devices"],
         "cases": len(fitting), "validation_cases": len(validation), "lessons": len(examples),
-        "measurements": int(sum(measured.known.sum() for measured in training)),
+        "measurements": about["measurements"],
         "parameters": sum(tensor.numel() for tensor in model.parameters()),
         "epochs": state.epoch, "best_epoch": state.best_epoch, "kept_epoch": state.best_epoch or state.epoch,
         "interrupted": state.interrupted,
         "validation_share": state.history[state.best_epoch - 1]["share"] if validation else None,
         "teacher_share": _teacher_share(teacher, validation), "history": state.history,
     }
-    provenance = {"trained_on": {name: report[name] for name in ("problems", "devices", "measurements")},
-                  "options": describe(options)}
+    provenance = {"trained_on": about, "options": describe(options)}
     checkpoint = Checkpoint.of_model(state.kept.eval(), vocabulary, provenance, {}, options.seed, _ranker(teacher))
     if validation and teacher is not None:
         checkpoint = _chosen(checkpoint, state, [measured.measured_only() for measured in validation], report)
@@ -105,6 +104,13 @@ def train_tasks(training: Sequence[MeasuredTask], held_out: Sequence[Problem],
         report["interrupted"] = True
     report["seconds"] = time.monotonic() - began
     return replace(checkpoint, metrics={name: value for name, value in report.items() if name != "history"}), report
+
+
+def describe_tasks(tasks: Sequence[MeasuredTask]) -> dict[str, Any]:
+    """The data of a training in few words, for its checkpoint: numbers of problems and measurements, and devices."""
+    return {"problems": len({measured.problem.key for measured in tasks}),
+            "devices": sorted({measured.device.name for measured in tasks}),
+            "measurements": int(sum(measured.known.sum() for measured in tasks))}
 
 
 def _chosen(best: Checkpoint, state: TrainingState[Translator], judged: Sequence[MeasuredTask],

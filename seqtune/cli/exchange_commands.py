@@ -25,7 +25,8 @@ def import_(
              "'gfx1201_32 compute_units=64'.")] = None,
     keys: Annotated[str | None, typer.Option(
         "--keys", metavar="NAME,...", show_default=False,
-        help="For triton: the names of the autotuner's key arguments, in order.")] = None,
+        help="For triton: the names of the autotuner's key arguments, in order. For kernel-tuner: parameters with one "
+             "value, or entries of the caches, that are features of the problem.")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:

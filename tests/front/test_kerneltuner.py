@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from seqtune.errors import MisuseError, UnavailableError
-from seqtune.kerneltuner import search, space_of, strategy
+from seqtune import exchange
+from seqtune.data.dataset import Dataset
+from seqtune.data.measured_tasks import measured_tasks
+from seqtune.errors import CheckpointError, FormatError, MisuseError, UnavailableError
+from seqtune.kerneltuner import search, space_of, strategy, warm_start
+from seqtune.predictor.times.training import train_tasks
 from seqtune.tuner.strategies.local import Local
+from seqtune.tuner.strategies.portfolio import Portfolio
 from seqtune.tuner.strategies.random import Random
-from tests.support.recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, milliseconds, write_cache
+from seqtune.warm_start import WarmStart
+from tests.support.learning.short_training import QUICK
+from tests.support.recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, cache, milliseconds, write_cache
 
 INSTALLED = importlib.util.find_spec("kernel_tuner") is not None
 
@@ -88,17 +98,108 @@ def test_what_cannot_be_had_is_said() -> None:
             strategy("random")
 
 
+SIZES = (100, 200, 400, 800, 1600, 3200)
+
+
+def caches(folder: Path, size: object = None) -> list[Path]:
+    """Caches of one kernel for problems of several sizes; `fixed` is the width of the problem's rows."""
+    paths = []
+    for number in SIZES:
+        content = cache()
+        content["problem_size"] = [number, 480] if size is None else size
+        content["tune_params"] = {**VALUES, "fixed": [number]}
+        for entry in content["cache"].values():
+            entry["fixed"] = number
+        paths.append(folder / f"{number}.json")
+        paths[-1].write_text(json.dumps(content))
+    return paths
+
+
+def runner(width: int, kernel: str = "toy") -> Any:
+    """The part of Kernel Tuner's runner that says what is tuned."""
+    return SimpleNamespace(kernel_options={"kernel_name": kernel, "problem_size": (width, 480)},
+                           dev=SimpleNamespace(name="The Fast One"))
+
+
+class NewSearchspace(Searchspace):
+    """The space of a problem that no cache holds, with a value that no cache has."""
+
+    tune_params = {**VALUES, "tile": [*VALUES["tile"], 8], "fixed": [1000]}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.list = [(block, tile, order, 1000) for block, tile, order, _ in self.list] + [(32, 8, 1, 1000)]
+
+
+@pytest.fixture(name="checkpoint", scope="module")
+def _checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("caches")
+    exchange.import_data("kernel-tuner", caches(folder), folder / "caches.parquet", keys=("fixed",))
+    tasks = measured_tasks(Dataset.read(folder / "caches.parquet"), held_out=False)
+    assert tasks[0].problem.key == "recorded fixed=100 kernel=toy size_x=100 size_y=480"
+    assert [parameter.name for parameter in tasks[0].task.kernels[0].parameters] == ["block", "tile", "order"]
+    trained, _ = train_tasks(tasks, [], replace(QUICK, epochs=2, validation=0.0, confidence=False))
+    return trained.save(folder / "checkpoint")
+
+
+def test_a_checkpoint_of_caches_proposes_first_and_then_the_search_goes_on(checkpoint: Path) -> None:
+    func: Any = CostFunc(None)
+    func.runner = runner(1000)
+    warm = warm_start("portfolio", checkpoint, proposals=3)
+    assert warm is not None
+    space = NewSearchspace()
+    proposed = warm.proposals(space.tune_params, space.list, func.runner)
+    assert len(proposed) == 3
+    search(func, space, Portfolio, warm=warm)
+    assert [dict(zip(VALUES, called, strict=True)) for called in func.called[:3]] == [
+        {**settings, "fixed": 1000} for settings in proposed]
+    assert func.called[0] == (64, 2, 1, 1000)  # the best in every cache
+    assert len(set(func.called)) == len(func.called) > 3
+
+
+def test_what_a_search_is_about_can_be_named(checkpoint: Path) -> None:
+    space, nothing = NewSearchspace(), SimpleNamespace()
+    for problem in ({"size_x": 1000, "size_y": 480}, "size_x=1000 size_y=480"):
+        warm = WarmStart(checkpoint, problem, "toy", "The Fast One", count=2)
+        assert len(warm.proposals(space.tune_params, space.list, nothing)) == 2
+    with pytest.raises(MisuseError, match="no feature 'depth' of problems; it knows fixed, kernel, size_x, size_y"):
+        WarmStart(checkpoint, {"depth": 3}).proposals(space.tune_params, space.list, runner(1000))
+    with pytest.raises(MisuseError, match="does not know the kernel 'other'; it knows toy"):
+        WarmStart(checkpoint, kernel="other")
+    with pytest.raises(MisuseError, match="has the parameters block tile order, tune_kernel got block tile"):
+        WarmStart(checkpoint).proposals({"block": [16], "tile": [1, 2]}, [(16, 1)], runner(1000))
+    with pytest.raises(MisuseError, match="knows no configuration of this search space"):
+        WarmStart(checkpoint).proposals({**space.tune_params, "tile": [8, 16]}, [(32, 8, 1, 1000)], runner(1000))
+
+
+def test_a_warm_start_that_cannot_be_is_refused_before_the_search(checkpoint: Path, tmp_path: Path) -> None:
+    with pytest.raises(MisuseError, match="the strategy random ignores a checkpoint's proposals"):
+        warm_start("random", checkpoint)
+    with pytest.raises(MisuseError, match="name one"):
+        warm_start("portfolio", None, kernel="toy")
+    with pytest.raises(CheckpointError, match="knows no kernel of imported caches"):
+        warm_start("portfolio", "default")
+    with pytest.raises(FormatError, match="the parameter block has 4 values"):
+        exchange.import_data("kernel-tuner", caches(tmp_path), tmp_path / "out.parquet", keys=("block",))
+    with pytest.raises(FormatError, match="has neither a parameter nor an entry 'depth'"):
+        exchange.import_data("kernel-tuner", caches(tmp_path), tmp_path / "out.parquet", keys=("depth",))
+    with pytest.raises(MisuseError, match="is not a list of different names"):
+        exchange.import_data("kernel-tuner", caches(tmp_path), tmp_path / "out.parquet", keys=("fixed", "fixed"))
+
+
 @pytest.mark.filterwarnings("ignore:None of the tunable parameters specify thread block dimensions")
 @pytest.mark.skipif(not INSTALLED, reason="Kernel Tuner is not installed (it is in the extra `dev`)")
-def test_kernel_tuner_searches_by_our_strategies_in_simulation_mode(tmp_path: Path) -> None:
+def test_kernel_tuner_searches_by_our_strategies_in_simulation_mode(checkpoint: Path, tmp_path: Path) -> None:
     from kernel_tuner import tune_kernel
 
     path = write_cache(tmp_path / "cache.json")
-    for name, trials in (("random", 6), ("portfolio", 12)):
+    for chosen, trials in ((strategy("random", seed=3), 6), (strategy("portfolio", seed=3), 12),
+                           (strategy("portfolio", checkpoint=checkpoint), 9)):
         results, _ = tune_kernel(
             "toy", "__global__ void something() {}", (640, 480), [], VALUES, lang="CUDA", restrictions=RESTRICTIONS,
-            strategy=strategy(name, seed=3), strategy_options={"max_fevals": trials}, cache=str(path),
-            simulation_mode=True, quiet=True)
+            strategy=chosen, strategy_options={"max_fevals": trials}, cache=str(path), simulation_mode=True, quiet=True)
         found = [tuple(result[parameter] for parameter in VALUES) for result in results]
         assert len(found) == len(set(found)) == trials
         assert set(found) <= set(CONFIGURATIONS)
+    proposed = WarmStart(checkpoint, "size_x=640 size_y=480 fixed=7", "toy").proposals(VALUES, CONFIGURATIONS, None)
+    assert found[:8] == [(*(settings[name] for name in ("block", "tile", "order")), 7) for settings in proposed]

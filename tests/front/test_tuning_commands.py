@@ -27,21 +27,22 @@ def test_tuning_is_resumed_and_its_journal_becomes_a_data_set_a_checkpoint_and_a
         run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal, data, made = tmp_path / "journal.sqlite", tmp_path / "data.parquet", tmp_path / "made"
     problems = tmp_path / "problems.csv"
-    problems.write_text("type,m,n,k\n" + "".join(f"gemm,{m},32,16\n" for m in (8, 12, 16, 24, 32, 48)))
+    problems.write_text("type,m,n,k\n" + "".join(f"gemm,{m},32,16\n" for m in (8, 12, 16, 24, 32, 48, 80)))
     arguments = ["tune", "--problems", str(problems), "--trials", "12", "--seed", "3", "--journal", str(journal)]
     first = run(*arguments)
-    assert [one["measured"] for one in first["results"]] == [12] * 6
+    assert [one["measured"] for one in first["results"]] == [12] * 7
     again = run(*arguments)
-    assert [one["measured"] for one in again["results"]] == [0] * 6
+    assert [one["measured"] for one in again["results"]] == [0] * 7
     assert [one["best"] for one in again["results"]] == [one["best"] for one in first["results"]]
 
     held_out = tmp_path / "held_out.txt"
     held_out.write_text("gemm m=24 n=32 k=16\ngemm m=48 n=32 k=16\n")
     report = run("export", "--journal", str(journal), "--out", str(data), "--hold-out", str(held_out))
-    assert report["problems"] == 6
+    assert report["problems"] == 7
     assert Dataset.read(data).provenance == {"journal": "journal.sqlite"}  # no name of a machine or path
     report = run("train", str(data), "--out", str(made), "--epochs", "2", "--extra", "0")
-    assert (report["problems"], report["epochs"]) == (4, 2)
+    assert (report["problems"], report["epochs"]) == (5, 2)
+    assert {row["method"] for row in report["cross_validation"]["shares"]} >= {"seqtune", "trees", "default"}
     table = run("evaluate", str(data), "--checkpoint", str(made), "--methods", "seqtune,random,default")["rows"]
     assert {(row["method"], row["measured"]) for row in table} == {
         (method, count) for method in ("seqtune", "random", "default") for count in (0, 3, 5)}

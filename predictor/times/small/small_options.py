@@ -9,15 +9,14 @@ fraction of a minute. There is no validation part, since every problem counts: c
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from seqtune.kernels.task import MeasuredTask
 
+from ..checkpoint import Checkpoint
+from ..training import describe_tasks
 from ..training_options import TrainingOptions
-
-Options = TypeVar("Options", bound=TrainingOptions)
 
 SMALL = 150  # problems; from here on, a validation part of 12 % has enough problems to say something
 EPOCHS = 40
@@ -39,3 +38,15 @@ def small_options(tasks: Sequence[MeasuredTask], options: TrainingOptions) -> Tr
     return replace(
         options, epochs=max(EPOCHS, math.ceil(LEAST_EXAMPLES / len(tasks))), batch=8, extra=0, validation=0.0,
         width=64, hidden=128, judge=96)
+
+
+def options_of(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask]) -> TrainingOptions | None:
+    """The options with which a checkpoint was trained on these tasks; None if it was trained on others."""
+    if checkpoint.former is not None or checkpoint.provenance.get("trained_on") != describe_tasks(tasks):
+        return None
+    options, trained = small_options(tasks, TrainingOptions(seed=checkpoint.seed)), checkpoint.provenance["options"]
+    if not isinstance(trained, Mapping):
+        return None
+    epochs, extra = trained.get("epochs"), trained.get("extra")
+    return replace(options, epochs=epochs if isinstance(epochs, int) else options.epochs,
+                   extra=extra if isinstance(extra, int) else options.extra)

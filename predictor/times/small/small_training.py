@@ -24,8 +24,8 @@ from ..training import train_tasks
 from ..training_options import TrainingOptions
 from .cross_validation import cross_validate
 from .folds import folds_of
-from .sufficiency import USEFUL, Relation, relation
 from .small_options import problems_of
+from .sufficiency import USEFUL, Relation, relation
 
 
 def train_small(training: Sequence[MeasuredTask], held_out: Sequence[Problem], options: TrainingOptions,

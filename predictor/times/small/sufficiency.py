@@ -43,8 +43,8 @@ def check_sufficient(tasks: Sequence[MeasuredTask], data: Data) -> None:
     if total < FEWEST:
         raise MisuseError(f"{total} problem{'s' * (total > 1)} to learn from; {advice}")
     if len(several) < FEWEST:
-        raise MisuseError(f"{len(several)} of {total} problems have more than one measured configuration; {advice}, each "
-                          "with some dozen configurations (seqtune tune --trials 50)")
+        raise MisuseError(f"{len(several)} of {total} problems have more than one measured configuration; {advice}, "
+                          "each with some dozen configurations (seqtune tune --trials 50)")
     if len(different) < FEWEST:
         raise MisuseError(f"{len(different)} of {total} problems have configurations of different times; {advice}")
     _check_features(tasks)
@@ -99,6 +99,6 @@ def relation(folds: Sequence[Fold]) -> Relation:
             ranks = [pd.Series(numbers).rank().to_numpy()
                      for numbers in (trees.predict(narrowed.task.spaces), narrowed.seconds)]
             if min(float(rank.std()) for rank in ranks) > 0:
-                total += (len(ranks[0]) - 1) * float(np.corrcoef(*ranks)[0, 1])
+                total += (len(ranks[0]) - 1) * float(np.corrcoef(ranks[0], ranks[1])[0, 1])
             weight += len(ranks[0]) - 1
     return Relation(total / weight, 1 / math.sqrt(weight)) if weight else Relation(0.0, math.inf)
