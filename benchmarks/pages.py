@@ -25,6 +25,7 @@ PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it f
     "agreement": "benchmarks.prediction.agreement:page",
     "large_spaces": "benchmarks.prediction.large_spaces:page",
     "hardness": "benchmarks.prediction.hardness:page",
+    "small_data": "benchmarks.prediction.small_data:page",
     "machines": "benchmarks.prediction.machines:page",
     "runtimes_left_out": "benchmarks.prediction.runtimes_left_out:page",
     "locked": "benchmarks.prediction.locked:page",

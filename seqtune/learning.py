@@ -79,10 +79,11 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
             minutes: float | None = None) -> Written:
     """Adapt a checkpoint to new records, and save the result as another checkpoint; other devices keep their answers.
 
-    `rehearse` is a data set of the old records (None: the shipped ones). After `minutes` (None: the kind of model
-    decides) the training stops with what it has learned. The report compares before and after on the held-out problems
-    of the new records and, with `scratch`, a model trained on these alone, which takes its own time. Old records are
-    judged only for devices whose answers can change. Raises MisuseError.
+    `rehearse` is a data set of the old records (None: the shipped ones, or nothing if the checkpoint knows none of their
+    kernels). After `minutes` (None: the kind of model decides) the training stops with what it has learned. The report
+    compares before and after on the held-out problems of the new records and, with `scratch`, a model trained on these
+    alone, which takes its own time. Old records are judged only for devices whose answers can change. Raises
+    MisuseError.
     """
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.predictor.model import TrainingRequest
@@ -90,15 +91,28 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     check_free(Path(out), force, checkpoint=True)
     if minutes is not None:
         check_positive("minutes", minutes)
-    new, old = read_dataset(data), read_dataset(rehearse)
+    new = read_dataset(data)
     check_measured(new.provenance, data)
-    check_measured(old.provenance, rehearse)
     model = load_checkpoint(checkpoint)
+    old = _without_rows(new) if rehearse is None and _is_foreign(model, new) else read_dataset(rehearse)
+    check_measured(old.provenance, rehearse)
     _check_learns(model, new, checkpoint, data)
     _check_learns(model, old, checkpoint, rehearse)
     request = TrainingRequest(epochs, extra, seed=seed, minutes=minutes)
     adapted, report = model.retrain(new, old, request, scratch, progress)
     return Written(adapted.save(out), report)
+
+
+def _is_foreign(model: Model, data: Dataset) -> bool:
+    """Return whether a model knows no kernel of the libraries whose records are shipped."""
+    from seqtune.predictor.model import shipped_learner
+
+    return not set(model.libraries) & set(load_checkpoint(shipped_learner(data)).libraries)
+
+
+def _without_rows(data: Dataset) -> Dataset:
+    """The data set without its rows."""
+    return replace(data, rows=data.rows[:0], devices={}, held_out=frozenset())
 
 
 def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, problems: object = None,
