@@ -79,10 +79,10 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
             minutes: float | None = None) -> Written:
     """Adapt a checkpoint to new records, and save the result as another checkpoint; other devices keep their answers.
 
-    `rehearse` is a data set of the old records (None: the shipped ones, or nothing if the checkpoint knows none of their
-    kernels). After `minutes` (None: the kind of model decides) the training stops with what it has learned. The report
-    compares before and after on the held-out problems of the new records and, with `scratch`, a model trained on these
-    alone, which takes its own time. Old records are judged only for devices whose answers can change. Raises
+    `rehearse` is a data set of the old records (None: the shipped ones, or nothing if the checkpoint knows none of
+    their kernels). After `minutes` (None: the kind of model decides) the training stops with what it has learned. The
+    report compares before and after on the held-out problems of the new records and, with `scratch`, a model trained on
+    these alone, which takes its own time. Old records are judged only for devices whose answers can change. Raises
     MisuseError.
     """
     from seqtune.data.formats.dataset_file import read_dataset

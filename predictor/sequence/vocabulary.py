@@ -261,8 +261,11 @@ class Vocabulary:
 
     def check(self, kernels: Iterable[Kernel]) -> None:
         """Raise CheckpointError with the first difference between installed kernels and those of the training."""
-        texts = self.differences(kernels)
+        wanted = tuple(kernels)
+        texts = self.differences(wanted)
         if texts:
+            if not {kernel.name.partition(".")[0] for kernel in wanted} & set(self.libraries):
+                texts[0] += f" (it knows kernels of {', '.join(self.libraries)})"
             more = f" (and {len(texts) - 1} more differences)" if len(texts) > 1 else ""
             raise CheckpointError(f"the checkpoint has another vocabulary: {texts[0]}{more}; "
                                   "retrain it, or choose another checkpoint")

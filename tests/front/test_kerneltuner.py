@@ -124,10 +124,9 @@ def runner(width: int, kernel: str = "toy") -> Any:
 class NewSearchspace(Searchspace):
     """The space of a problem that no cache holds, with a value that no cache has."""
 
-    tune_params = {**VALUES, "tile": [*VALUES["tile"], 8], "fixed": [1000]}
-
     def __init__(self) -> None:
         super().__init__()
+        self.tune_params = {**VALUES, "tile": [*VALUES["tile"], 8], "fixed": [1000]}
         self.list = [(block, tile, order, 1000) for block, tile, order, _ in self.list] + [(32, 8, 1, 1000)]
 
 
