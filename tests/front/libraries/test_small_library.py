@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -32,7 +32,7 @@ SIZES = (32, 48, 64, 96, 128, 192)
 def _seconds(problem: Problem, settings: dict[str, int | str], device: Device) -> float:
     """Times with an optimum that depends on the problem's size and on the device."""
     wanted = 32 if problem.size("n") > 80 and device is WIDE else 16
-    return 1e-6 * problem.size("n") * (1 + sum(abs(np.log2(int(value) / wanted)) for value in settings.values()) / 4)
+    return 1e-6 * problem.size("n") * (1 + sum(abs(math.log2(int(value) / wanted)) for value in settings.values()) / 4)
 
 
 def _write(path: Path, device: Device, sizes: Iterable[int] = SIZES, held_out: Iterable[int] = ()) -> Path:
