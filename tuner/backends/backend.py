@@ -38,6 +38,10 @@ class LaunchError(Exception):
         self.resources = resources
 
 
+class TimeLimit(LaunchError):
+    """A program ran longer than its library allows; becomes Status.TIMEOUT."""
+
+
 class DeviceLost(Exception):
     """The device can no longer be used by this process. The measuring worker exits; a new one measures the rest."""
 
@@ -100,6 +104,8 @@ class SeveralOutputs(Protocol):
 @runtime_checkable
 class SelfChecked(Protocol):
     """An executable that knows whether its last run was correct: a program that reports its error."""
+
+    run_allowance: float  # seconds that checking and timing may take even where `Options.run_seconds` is less
 
     def judgement(self) -> Judgement:
         """The judgement of the last run."""
@@ -187,6 +193,7 @@ BACKENDS: dict[str, str] = {
     "opencl": "seqtune.tuner.backends.opencl.backend:OpenCLBackend",
     "triton": "seqtune.tuner.backends.triton.backend:TritonBackend",
     "cuda": "seqtune.tuner.backends.cuda.backend:CudaBackend",
+    "command": "seqtune.tuner.backends.command.backend:CommandBackend",
 }
 
 

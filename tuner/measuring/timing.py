@@ -22,7 +22,7 @@ from seqtune.kernels.implementation import Array
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
 
-from ..backends.backend import Executable, Judgement, LaunchError, SelfChecked
+from ..backends.backend import Executable, Judgement, LaunchError, SelfChecked, TimeLimit
 from .expected_outputs import Expectation
 from .pace import Pace
 from .reference import make_operands, reference
@@ -110,6 +110,11 @@ def measured(executable: Executable, status: Status, samples: tuple[float, ...] 
              message: str = "", damaged: bool = False) -> Measurement:
     """The measurement of an executable, with the seconds of its build and its resources."""
     return Measurement(status, samples, error, executable.build_seconds, message, damaged, executable.resources)
+
+
+def _refused(executable: Executable, error: LaunchError) -> Measurement:
+    status = Status.TIMEOUT if isinstance(error, TimeLimit) else Status.RUNTIME
+    return measured(executable, status, message=one_line(error))
 
 
 def check(executable: Executable, operands: Operands, expected: Expectation) -> tuple[Measurement, float]:
@@ -209,7 +214,7 @@ def check_and_time(executable: Executable, operands: Operands, expected: Expecta
             if steady:
                 break
     except LaunchError as error:
-        return measured(executable, Status.RUNTIME, message=one_line(error))
+        return _refused(executable, error)
     return replace(measured(executable, Status.CORRECT, samples, checked.error),
                    disturbed=sampler.disturbed if steady else len(samples))
 
@@ -254,7 +259,7 @@ def time_in_rounds(executables: Sequence[Executable | None], operands: Operands,
             checked, first = check(executable, operands, expected)
             samplers[index] = Sampler(executable.time, options.sample_seconds, first, rounds)
         except LaunchError as error:
-            checked = measured(executable, Status.RUNTIME, message=one_line(error))
+            checked = _refused(executable, error)
         measurements.append(checked)
     samples: list[list[float]] = [[] for _ in executables]
     generator = np.random.default_rng(options.order_seed)
@@ -271,7 +276,7 @@ def time_in_rounds(executables: Sequence[Executable | None], operands: Operands,
                     executable.run()
                     samples[index].append(samplers[index].take(waiting))
                 except LaunchError as error:
-                    measurements[index] = measured(executable, Status.RUNTIME, message=one_line(error))
+                    measurements[index] = _refused(executable, error)
     return [
         replace(checked, samples=tuple(samples[index]), disturbed=samplers[index].disturbed)
         if checked is not None and checked.status is Status.CORRECT else checked

@@ -7,13 +7,14 @@
     worker: {ready: true, build_allowance: seconds} or {error: text}
     parent: {do: "measure", problem, kernel, configurations, options, best}
     worker: {preparing: text} before a default configuration runs whose outputs are the expected ones
-    worker: {prepared}, then for each configuration {built: true, resources} and {measurement}, then {done}
+    worker: {prepared}, then for each configuration {built: true, resources, allowance} and {measurement}, then {done}
     parent: {do: "compare", problem, entries: [[kernel, configuration]...], rounds, options}
-    worker: {prepared}, then {at: index, resources} before each step, then {compared: [measurement...]} and {done}
+    worker: {prepared}, then {at: index, resources, allowance} before each step, then {compared: [...]} and {done}
     parent: {do: "cancel"}                              the worker stops after the current configuration
     worker: {error: text}                               instead of {done}: the request itself is invalid
 
-`resources` are those of the executable (a ResourceUsage), or null where they are not known or it is not built yet.
+`resources` are those of the executable (a ResourceUsage), or null where they are not known or it is not built yet;
+`allowance` is the seconds that it may run even where the options allow less, for programs with limits of their own.
 
 From a missing reply the parent infers which configuration crashed or hung. The process ends when its input ends.
 """
@@ -51,6 +52,7 @@ from ..backends.backend import (
     DeviceLost,
     Executable,
     LaunchError,
+    SelfChecked,
     SelfCheckingBackend,
     build_executable,
     open_backend,
@@ -137,7 +139,7 @@ class Worker:
         executable = self._build(problem, configuration)
         if isinstance(executable, Measurement):
             return executable
-        self.send({"built": True, "resources": _resources(executable)})
+        self.send({"built": True, **_needs(executable)})
         try:
             return check_and_time(executable, operands, expected, options, best, self._pace)
         except DeviceLost:
@@ -152,14 +154,14 @@ class Worker:
         executables: list[Executable | None] = []
         failed: dict[int, Measurement] = {}
         for index, (name, settings) in enumerate(request["entries"]):
-            self.send({"at": index, "resources": None})
+            self.send({"at": index, **_needs(None)})
             result = self._build(problem, Configuration.of(name, settings))
             if isinstance(result, Measurement):
                 failed[index] = result
             executables.append(None if isinstance(result, Measurement) else result)
         try:
             timed = time_in_rounds(executables, operands, expected, request["rounds"], options, lambda index: self.send(
-                {"at": index, "resources": _resources(executables[index])}), self._pace)
+                {"at": index, **_needs(executables[index])}), self._pace)
         finally:
             for executable in executables:
                 if executable is not None:
@@ -219,9 +221,11 @@ def _use_planted(kernels: dict[str, str]) -> None:
         use(Library(home, {name: reference for name, reference in kernels.items() if homes[name] == home}))
 
 
-def _resources(executable: Executable | None) -> Message | None:
-    """The resources of an executable for a message."""
-    return None if executable is None or executable.resources is None else {**executable.resources.to_json()}
+def _needs(executable: Executable | None) -> Message:
+    """The resources and the time allowance of an executable for a message."""
+    resources = None if executable is None else executable.resources
+    return {"resources": None if resources is None else {**resources.to_json()},
+            "allowance": executable.run_allowance if isinstance(executable, SelfChecked) else 0.0}
 
 
 def _reason(error: Exception) -> str:

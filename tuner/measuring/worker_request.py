@@ -6,6 +6,7 @@ the request. The state of the request records which of these happened, so a call
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from enum import Enum
@@ -40,6 +41,7 @@ class Limits:
     prepare: float  # operands and reference
     build: float
     run: float
+    patience: float = math.inf  # upper limit of all
 
     @classmethod
     def of(cls, problem: Problem, options: Options, build_allowance: float = 0.0) -> Limits:
@@ -49,7 +51,11 @@ class Limits:
         run = options.run_seconds + FEWEST_LAUNCHES * launch
         prepare = START_SECONDS + Options().run_seconds + FEWEST_LAUNCHES * launch
         build = max(options.build_seconds, build_allowance)
-        return cls(min(prepare, options.patience), build, min(run, options.patience))
+        return cls(min(prepare, options.patience), build, min(run, options.patience), options.patience)
+
+    def run_with(self, allowance: float) -> float:
+        """The seconds to run for an executable that may take as long as `allowance`."""
+        return min(max(self.run, allowance), self.patience)
 
 
 class WorkerRequest:
@@ -93,7 +99,7 @@ class WorkerRequest:
         message = self._reply(self._limits.build)
         if message is not None and "built" in message:
             self._resources = _resources(message)
-            message = self._reply(self._limits.run)
+            message = self._reply(self._limits.run_with(message["allowance"]))
         if message is None:
             return None
         measurement = Measurement.from_json(message["measurement"])
@@ -105,13 +111,14 @@ class WorkerRequest:
 
     def comparison(self) -> list[Measurement] | None:
         """All measurements of a comparison; None if the request ended early."""
-        while (message := self._reply(max(self._limits.build, self._limits.run))) is not None:
+        allowance = 0.0
+        while (message := self._reply(max(self._limits.build, self._limits.run_with(allowance)))) is not None:
             if "compared" in message:
                 measurements = [Measurement.from_json(measurement) for measurement in message["compared"]]
                 self._worker.answered += len(measurements)
                 self.finish()
                 return measurements
-            self.entry, self._resources = message["at"], _resources(message)
+            self.entry, self._resources, allowance = message["at"], _resources(message), message["allowance"]
         return None
 
     def finish(self) -> None:

@@ -1,0 +1,148 @@
+"""A library's OpenCL kernels, from its file to the records: results are checked, and wrong kernels are survived."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import seqtune
+from seqtune.data.record import Measurement, Status
+from seqtune.errors import FormatError, SeqtuneError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.measuring.expected_outputs import prepare_arrays
+from seqtune.tuner.measuring.runner import Runner
+from seqtune.tuner.measuring.timing import Options
+from tests.support.libraries.stencil import write
+
+pytestmark = pytest.mark.device
+DEEDS = ("GOOD", "WRONG", "NAN", "UNWRITTEN", "AFTER", "ABORT", "LOOP", "COMPILE", "DIVERGE", "INTEGER")
+LIBRARY = """name = "wrong"
+[operations.twice]
+features = {n = "numbers"}
+inputs = {x = "n"}
+outputs = {y = "n", count = {shape = "4", dtype = "int32"}}
+reference = "reference:twice"
+[kernels.deeds]
+parameters = {DEED = [DEEDS], group = [4, 8]}
+constraints = ["n % group == 0"]
+[kernels.deeds.opencl]
+source = "twice.cl"
+entry = "twice"
+arguments = ["x", "y", "count", "int n"]
+global = ["n"]
+local = ["group"]
+""".replace("DEEDS", ", ".join(f'"{deed}"' for deed in DEEDS))
+SOURCE = """#include "deeds.h"
+__kernel void twice(__global const float *x, __global float *y, __global int *count, int n) {
+    int i = get_global_id(0);
+    if (i < 4) count[i] = i + (DEED == INTEGER);
+#if DEED == COMPILE
+    y[i] = nothing;
+#elif DEED == NAN
+    y[i] = NAN_OF(i);
+#elif DEED == AFTER
+    y[i] = 2 * x[i]; if (i == 0) y[n] = 0;
+#elif DEED == ABORT
+    *(__global int * volatile)16 = i;
+#elif DEED == LOOP
+    volatile int again = 1; while (again) ; y[i] = 0;
+#elif DEED == DIVERGE
+    if (i % 2) barrier(CLK_LOCAL_MEM_FENCE); y[i] = 2 * x[i] + 1;
+#elif DEED != UNWRITTEN
+    y[i] = 2 * x[i] + (DEED == WRONG);
+#endif
+}
+"""
+HEADER = "#pragma once\n#define NAN_OF(i) as_float(0x7fc00000 + i)\n" + "".join(
+    f"#define {deed} {number}\n" for number, deed in enumerate(DEEDS))
+REFERENCE = "def twice(x, n):\n    assert len(x) == n\n    return {'y': 2.0 * x, 'count': [0, 1, 2, 3]}\n"
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    reason = opencl.unavailable()
+    if reason is not None:
+        pytest.skip(reason)
+    return opencl.devices()[0]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, text in (("twice.cl", SOURCE), ("deeds.h", HEADER), ("reference.py", REFERENCE)):
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def measured(device: Device, *deeds: str) -> dict[str, Measurement]:
+    configurations = [Configuration("wrong.deeds", (("DEED", deed), ("group", 8))) for deed in deeds]
+    options = Options(samples=1, run_seconds=4.0)
+    with Runner(device) as runner:
+        return {str(configuration["DEED"]): measurement for configuration, measurement in runner.measure(
+            parse_problem("twice n=8"), configurations, options)}
+
+
+def test_wrong_kernels_become_records_and_the_search_goes_on(device: Device, folder: Path) -> None:
+    seqtune.use_library(write(folder, LIBRARY), allow_commands=True)
+    deeds = ("WRONG", "NAN", "UNWRITTEN", "AFTER", "ABORT", "LOOP", "COMPILE", "INTEGER", "GOOD")
+    results = measured(device, *deeds)
+    assert [result.status for result in results.values()] == [
+        *[Status.CORRECTNESS] * 4, Status.CRASH, Status.TIMEOUT, Status.COMPILE, Status.CORRECTNESS, Status.CORRECT]
+    assert "wrong result in y[" in results["WRONG"].message
+    assert "NaN in y[0], or part of it never written" in results["NAN"].message
+    assert "never written" in results["UNWRITTEN"].message
+    assert results["AFTER"].message == "wrote outside its buffer: y"
+    assert "twice.cl:6" in results["COMPILE"].message
+    assert "wrong result in count[0]: 1, expected 0" in results["INTEGER"].message
+    assert results["GOOD"].error == 0
+
+
+def test_without_a_reference_configurations_agree_with_the_default(device: Device, folder: Path) -> None:
+    text = LIBRARY.replace('reference = "reference:twice"\n', "")
+    seqtune.use_library(write(folder, text))
+    results = measured(device, "GOOD", "WRONG")
+    assert [result.status for result in results.values()] == [Status.CORRECT, Status.CORRECTNESS]
+
+
+def test_a_default_that_crashes_is_named(device: Device, folder: Path) -> None:
+    text = LIBRARY.replace('reference = "reference:twice"\n', "").replace(
+        "constraints", 'default = {DEED = "ABORT"}\nconstraints')
+    seqtune.use_library(write(folder, text))
+    with pytest.raises(SeqtuneError, match=r"because the default configuration of wrong\.deeds"):
+        measured(device, "GOOD")
+
+
+def test_expected_data_come_from_files(folder: Path) -> None:
+    text = LIBRARY.replace('reference = "reference:twice"', 'expected = {y = "y.npy", count = "count.npy"}').replace(
+        'inputs = {x = "n"}', 'inputs = {x = {shape = "n", values = "x.npy"}}')
+    x = np.arange(64, dtype=np.float32)
+    np.save(folder / "x.npy", x)
+    np.save(folder / "y.npy", 2 * x)
+    np.save(folder / "count.npy", np.arange(4))
+    seqtune.use_library(write(folder, text))
+    problem = parse_problem("twice n=64")
+    arrays, _ = prepare_arrays(problem)
+    assert (arrays["x"] == x).all()
+    results = operation("twice").results(problem, arrays)
+    assert results is not None
+    assert (results["y"] == 2 * x).all()
+    for array, message in ((np.zeros(65), r"y.npy has the shape \(65,\); \(64,\) is declared"),
+                           (np.array([{}] * 64), "y.npy is no array"), (np.zeros(10**6), "too many"),
+                           (np.array(["a"] * 64), "holds no numbers")):
+        np.save(folder / "y.npy", array, allow_pickle=True)
+        with pytest.raises(FormatError, match=message):
+            operation("twice").results(problem, arrays)
+
+
+def test_a_reference_that_fails_is_named_in_one_line(folder: Path) -> None:
+    (folder / "reference.py").write_text("def twice(x, n):\n    return {'y': x[1:] if n == 64 else 1 // 0}\n")
+    seqtune.use_library(write(folder, LIBRARY), allow_commands=True)
+    for size, message in ((64, "returns no 'count'"), (32, "failed: ZeroDivisionError")):
+        problem = parse_problem(f"twice n={size}")
+        with pytest.raises(SeqtuneError, match=f"reference:twice of twice {message}"):
+            operation("twice").results(problem, prepare_arrays(problem)[0])

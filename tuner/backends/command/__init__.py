@@ -1,0 +1,1 @@
+"""The command backend: kernels that are programs, which time themselves and print JSON."""

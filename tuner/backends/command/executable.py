@@ -1,0 +1,91 @@
+"""CommandExecutable: a program for one configuration, which times itself and reports its error or a checksum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from seqtune.kernels.calls.command_declaration import Command, CommandDeclaration
+from seqtune.kernels.implementation import Array
+from seqtune.kernels.operations.operation import Operands
+from seqtune.kernels.resource_usage import ResourceUsage
+
+from ..backend import Judgement, LaunchError
+from .programs import Programs
+from .report import Report, read_report
+
+RUNS = 3  # of `timeout` seconds each, within which a configuration must be checked and timed
+
+
+class CommandExecutable:
+    """See `seqtune.tuner.backends.backend.Executable` and `SelfChecked`."""
+
+    resources: ResourceUsage | None = None
+
+    def __init__(self, programs: Programs, declaration: CommandDeclaration, command: Command, build_seconds: float,
+                 expected: Callable[[], float | str]) -> None:
+        """`expected` returns the checksum of the default configuration, or the reason why there is none."""
+        self.build_seconds = build_seconds
+        self.run_allowance = RUNS * declaration.timeout
+        self._programs, self._declaration, self._words, self._expected = programs, declaration, command.run, expected
+        self._report: Report | None = None
+        self._times: list[float] = []  # reported and not used yet
+
+    def load(self, operands: Operands) -> None:
+        """Do nothing: the program makes its own data."""
+
+    def poison(self) -> None:
+        """Forget the last report."""
+        self._report = None
+
+    def run(self) -> None:
+        """Run the program once. Raises LaunchError, TimeLimit."""
+        self.report()
+        if self._declaration.repeats == "ours":
+            self._times.clear()  # the first run was the warm-up
+
+    def report(self) -> Report:
+        """Run the program and read its report. Raises LaunchError, TimeLimit."""
+        folder: Path = self._declaration.folder
+        result = self._programs.run(self._words, folder, self._declaration.timeout, self._declaration.memory)
+        if result.code:
+            raise LaunchError(f"the program {result.reason()}")
+        self._report = read_report(result.output)
+        self._times += self._report.seconds
+        return self._report
+
+    def time(self, launches: int) -> float:
+        """The next reported time, multiplied; the program runs again when all are used. Raises LaunchError."""
+        if not self._times:
+            self.report()
+        return self._times.pop(0) * launches
+
+    def judgement(self) -> Judgement:
+        """Compare the reported error with the tolerance, or the checksum with that of the default configuration."""
+        report, allowed = self._report, self._declaration.tolerance
+        if report is None or (report.error is None and report.checksum is None):
+            return Judgement(None, 'the program reports neither "error" nor "checksum"')
+        if report.error is not None:
+            wrong = report.error > allowed
+            return Judgement(report.error, f"wrong result: the program reports the error {report.error:.2e}, allowed "
+                                           f"{allowed:.0e}" if wrong else "")
+        assert report.checksum is not None
+        expected = self._expected()
+        if isinstance(expected, str):
+            return Judgement(None, expected)
+        error = abs(report.checksum - expected) / (abs(expected) or 1.0)
+        return Judgement(error, f"wrong result: checksum {report.checksum}, expected {expected} (error {error:.2e}, "
+                                f"allowed {allowed:.0e})" if error > allowed else "")
+
+    def output(self) -> Array:
+        """An empty array: the program keeps its result."""
+        return np.empty(0, np.float32)
+
+    def overrun(self) -> str | None:
+        """Nothing is known about the program's memory."""
+        return None
+
+    def close(self) -> None:
+        """Do nothing: built files are kept for the next executables."""
