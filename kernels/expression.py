@@ -80,6 +80,13 @@ class Expression:
             return None
         return self._value(values, SMALL if any(isinstance(values.get(name), np.ndarray) for name in known) else PLAIN)
 
+    def bound(self, bounds: Mapping[str, float]) -> float:
+        """A bound of the integers that the evaluation computes, given bounds of the names (0 where they are missing).
+
+        It is infinite where it is not worth computing.
+        """
+        return self._most({name: bounds.get(name, 0.0) for name in self.names})
+
     def _most(self, bounds: Mapping[str, float]) -> float:
         """A bound of the integers that the evaluation computes, given bounds of the names."""
         if self._limit is None:

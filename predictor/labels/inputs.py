@@ -24,7 +24,7 @@ from ..sequence.numeric_codes import CODE_SIZE, codes
 Floats = NDArray[np.float32]
 
 _FORWARD = "direction == 'forward'"
-_HELPERS = (  # names for the expressions below
+HELPERS = (  # names for the expressions below
     ("in_h", f"x_h if {_FORWARD} else (out_h - 1) * stride_h + dilation_h * (r - 1) + 1 - 2 * pad_h"),
     ("in_w", f"x_w if {_FORWARD} else (out_w - 1) * stride_w + dilation_w * (s - 1) + 1 - 2 * pad_w"),
     ("read_c", f"c if {_FORWARD} else k"), ("write_c", f"k if {_FORWARD} else c"),
@@ -62,9 +62,9 @@ TWOS = (128, 256, 512, 1024)  # a number's code also shows divisibility by these
 CODE = CODE_SIZE + len(TWOS) + 1  # the last one: how often two divides the number
 MAGNITUDE_SIZE = len(MAGNITUDES) + len(FACTS) + len(SHARES)
 
-_PARSED = {name: Expression(text) for name, text in  # a helper replaces a size of the same name
+PARSED = {name: Expression(text) for name, text in  # a helper replaces a size of the same name
            (*((name, text) for sizes in SIZES.values() for name, text in sizes.items()), *MAGNITUDES.items(),
-            *_HELPERS)}
+            *HELPERS)}
 _MODULI = {"n": (3, 5), "read_c": (3, 5, 7, 12, 24), "write_c": (3, 5, 7, 12, 20, 24, 28), "read_w": (4, 14, 16, 64),
            "read_pixels": (4, 16, 32, 64), "write_pixels": (4, 16, 32, 64), "write_w": (4, 14, 16, 64)}
 _TWOS = ("n", "read_c_group", "write_c_group", "read_w", "read_pixels", "write_pixels", *SIZES["products"])
@@ -150,10 +150,10 @@ def _evaluated(problems: DistinctProblems, wanted: tuple[str, ...]) -> tuple[NDA
     columns = problems.columns
     names: dict[str, Any] = dict(columns.values)
     known: dict[str, Any] = dict(columns.known)
-    for name in dict.fromkeys((*(name for name, _ in _HELPERS), *wanted)):
+    for name in dict.fromkeys((*(name for name, _ in HELPERS), *wanted)):
         if name in columns.operation.by_name:
             continue
-        expression = _PARSED[name]
+        expression = PARSED[name]
         names[name] = np.broadcast_to(np.asarray(expression(names)), len(columns))
         known[name] = np.all([known[used] for used in expression.names], axis=0)
     values = np.stack([np.asarray(names[name], np.float64) for name in wanted], axis=1)

@@ -49,11 +49,11 @@ class ArrayTranslator:
         self._decoder = [ArrayLayer(tensors, f"decoder.{number}", size.heads, True) for number in range(size.depth)]
         first, *rest = (Linear.of(tensors, f"decoder.{number}.cross.pair") for number in range(size.depth))
         self._pairs = first.joined(*rest).after(tensors, "encoded")
-        self._input_vectors = centred(_vectors(tensors, "asked", vocabulary))
+        self._input_vectors = centred(target_vectors(tensors, "asked", vocabulary))
         self._position = centred(tensors["position.weight"])
-        target_vectors = _vectors(tensors, "answered", vocabulary)
-        self._target_vectors = target_vectors * tensors["decoded.weight"]
-        self._target_bias: Floats = target_vectors @ tensors["decoded.bias"] / np.float32(math.sqrt(size.width))
+        answered = target_vectors(tensors, "answered", vocabulary)
+        self._target_vectors = answered * tensors["decoded.weight"]
+        self._target_bias: Floats = answered @ tensors["decoded.bias"] / np.float32(math.sqrt(size.width))
 
     def start(self, queries: Sequence[tuple[Problem, Device]] | Queries,
               allowed: Allowed) -> tuple[ArrayDecoding, Scores]:
@@ -131,7 +131,7 @@ def _spans() -> list[tuple[int, int]]:
     return list(itertools.pairwise(ends))
 
 
-def _vectors(tensors: Tensors, name: str, vocabulary: Vocabulary) -> Floats:
+def target_vectors(tensors: Tensors, name: str, vocabulary: Vocabulary) -> Floats:
     """The vectors of all target words, (word, W), see `TargetVectors`."""
     group = tensors[f"{name}.group.weight"][vocabulary.target_groups()]
     code = Linear.of(tensors, f"{name}.code")(codes(vocabulary.target_values()))

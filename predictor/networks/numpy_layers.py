@@ -26,18 +26,18 @@ Tensors = Mapping[str, Floats]  # the state of a network by name
 
 # ln of the normal distribution function of -|x| as a polynomial of |x|; the first coefficient is that of |x|^5. It was
 # fitted so that the greatest error of gelu is least: 5e-7, which is the spacing of float32 numbers around 4.
-_TAIL = tuple(map(np.float32, (-0.0003280729636587605, 0.004910640277841955, -0.03592400208323824, -0.3188424656785892,
+GELU_TAIL = tuple(map(np.float32, (-0.0003280729636587605, 0.004910640277841955, -0.03592400208323824, -0.3188424656785892,
                                -0.7976653527835121, -0.6931732588960425)))
 
 
 def gelu(x: Floats) -> Floats:
     """x times the normal distribution function of x, with errors below 1e-6."""
     size = np.abs(x)
-    tail = size * _TAIL[0]
-    for coefficient in _TAIL[1:-1]:
+    tail = size * GELU_TAIL[0]
+    for coefficient in GELU_TAIL[1:-1]:
         tail += coefficient
         tail *= size
-    tail += _TAIL[-1]
+    tail += GELU_TAIL[-1]
     np.exp(tail, out=tail)
     tail *= size
     result: Floats = np.maximum(x, 0)

@@ -1,0 +1,125 @@
+"""CompiledPredictor: an exported C predictor, compiled and called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration, Setting
+from seqtune.kernels.problem import Problem
+from seqtune.predictor.c_source.c_file import CFile
+from seqtune.predictor.c_source.c_header import MOST_PROPOSALS
+from seqtune.predictor.c_source.c_names import NUMBER_FACTS, RATE_FACTS, WORD_FACTS, identifier
+
+UNKNOWN = -2**63
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic")
+
+
+def compiler() -> str | None:
+    """The path of the C compiler `cc`, or of the one that CC names; None if there is none."""
+    return shutil.which(os.environ.get("CC") or "cc")
+
+
+def compile_shared(source: Path, options: Sequence[str] = ("-O2",)) -> Path:
+    """Compile a predictor as a shared library beside its source."""
+    target, found = source.with_suffix(".so"), compiler()
+    assert found is not None
+    subprocess.run([found, *STRICT, *options, "-shared", "-fPIC", "-o", str(target), str(source), "-lm"], check=True,
+                   capture_output=True, text=True)
+    return target
+
+
+class _Setting(ctypes.Structure):
+    _fields_ = (("name", ctypes.c_char_p), ("word", ctypes.c_char_p), ("number", ctypes.c_int64))
+
+
+class CompiledPredictor:
+    """The functions of a compiled predictor. `written` is the file that was compiled."""
+
+    def __init__(self, library: Path, written: CFile) -> None:
+        self._library = ctypes.CDLL(str(library))
+        operations, extras, parameters = written.operations, written.extras, written.parameters
+        self._operations, self._extras = operations, extras
+        features = {work.name: _structure(f"_{identifier(work.name)}", [
+            (identifier(feature.name), ctypes.c_int if feature.choices else
+             ctypes.c_double if feature.number else ctypes.c_int64) for feature in work.features])
+            for work in operations}
+        union = type("_Of", (ctypes.Union,), {
+            "_fields_": [(identifier(name), structure) for name, structure in features.items()]})
+        self._problem = _structure("_Problem", [("operation", ctypes.c_int), ("of", union)])
+        self._device = _structure("_Device", [
+            *((name, ctypes.c_char_p) for name in WORD_FACTS),
+            *((_field(name), ctypes.c_int64) for name in NUMBER_FACTS),
+            *((name, ctypes.c_double) for name in RATE_FACTS),
+            *((identifier(name), ctypes.c_int64) for name in extras)])
+        configuration = _structure("_Configuration", [
+            ("kernel", ctypes.c_char_p), ("log_probability", ctypes.c_double), ("count", ctypes.c_int),
+            ("setting", _Setting * parameters)])
+        self._out = (configuration * MOST_PROPOSALS)()
+
+    def problem(self, problem: Problem) -> Any:
+        """The struct of a problem."""
+        number = [work.name for work in self._operations].index(problem.type)
+        struct = self._problem()
+        struct.operation = number
+        features = getattr(struct.of, identifier(problem.type))
+        by_name = self._operations[number].by_name
+        for name, value in problem.features:
+            feature = by_name[name]
+            if feature.choices:
+                raw: float = -1 if value is None else feature.choices.index(str(value))
+            elif feature.number:
+                raw = math.nan if value is None else float(value)
+            else:
+                raw = UNKNOWN if value is None else int(value)
+            setattr(features, identifier(name), raw)
+        return struct
+
+    def device(self, device: Device) -> Any:
+        """The struct of a device."""
+        struct, extra = self._device(), dict(device.extra)
+        for name in WORD_FACTS:
+            setattr(struct, name, str(getattr(device, name)).encode())
+        for name in NUMBER_FACTS:
+            setattr(struct, _field(name), getattr(device, _field(name)))
+        for name in RATE_FACTS:
+            setattr(struct, name, getattr(device, name))
+        for name in self._extras:
+            setattr(struct, identifier(name), extra.get(name, UNKNOWN))
+        return struct
+
+    def predict(self, problem: Any, device: Any, count: int) -> int:
+        """Call the function with structs; the result is the number of configurations or an error."""
+        return int(self._library.seqtune_predict(ctypes.byref(problem), ctypes.byref(device), self._out, count))
+
+    def propose(self, problem: Problem, device: Device, count: int) -> list[Configuration]:
+        """The best configurations; empty if the function returns an error."""
+        found = self.predict(self.problem(problem), self.device(device), count)
+        return [_configuration(self._out[row]) for row in range(max(found, 0))]
+
+    @property
+    def log_probabilities(self) -> list[float]:
+        """Those of the last proposals."""
+        return [row.log_probability for row in self._out]
+
+
+def _field(name: str) -> str:
+    return "vector_bits" if name == "vector_floats" else name
+
+
+def _structure(name: str, fields: Sequence[tuple[str, Any]]) -> Any:
+    return type(name, (ctypes.Structure,), {"_fields_": list(fields)})
+
+
+def _configuration(row: Any) -> Configuration:
+    settings: Mapping[str, Setting] = {
+        setting.name.decode(): setting.word.decode() if setting.word is not None else int(setting.number)
+        for setting in row.setting[:row.count]}
+    return Configuration.of(row.kernel.decode(), settings)

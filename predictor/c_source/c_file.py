@@ -1,0 +1,150 @@
+"""CFile: a predictor as one file of C99 and its header."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqtune.errors import MisuseError
+from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.operations.operation import Operation
+from seqtune.kernels.registry import is_registered, kernel, table
+
+from ..labels.checkpoint import LabelCheckpoint
+from ..labels.inputs import FACTS
+from ..networks.dimensions import Dimensions
+from ..networks.numpy_layers import GELU_TAIL
+from ..sequence.beam import WIDTH
+from ..sequence.vocabulary import BEGIN
+from ..times.checkpoint import Checkpoint
+from ..trees.ranker import PROPOSALS, TAU
+from .c_facts import FactTables
+from .c_header import MOST_PROPOSALS, header
+from .c_library import CLibrary
+from .c_weights import BASE, OFFSET, PANEL, STRING, Weights
+from .label_tables import OPERATION, LabelInputs, label_tables
+from .times_tables import times_tables
+
+_RUNTIME = Path(__file__).parent / "runtime"
+_BATCH = 48  # words that are scored together
+_START = """#include <math.h>
+#include <string.h>
+
+#if defined(__GNUC__)
+#define SQ_UNUSED __attribute__((unused))
+#else
+#define SQ_UNUSED
+#endif
+
+static double sq_nan(void) SQ_UNUSED;
+static double sq_nan(void) { return (double)NAN; }"""
+
+
+@dataclass(frozen=True)
+class CFile:
+    """The text of the file, which contains the header, and the header alone."""
+
+    source: str
+    header: str
+    report: Mapping[str, str | int]
+    operations: tuple[Operation, ...]  # in the order of their numbers
+    extras: tuple[str, ...]  # the last facts of the device's struct
+    parameters: int  # SEQTUNE_PARAMETERS
+
+
+def times_file(checkpoint: Checkpoint, libraries: Sequence[str] = ()) -> CFile:
+    """Write a translator of measured times with its judge. Its trees are left out.
+
+    `libraries` are those whose kernels are wanted, by default all. Raises MisuseError, CheckpointError, ExpressionError.
+    """
+    size, vocabulary = checkpoint.size, checkpoint.vocabulary
+    kernels = _wanted([kernel(name) for name in _registered(checkpoint)], libraries, checkpoint.libraries)
+    checkpoint.check_kernels(kernels)
+    library = CLibrary.of(vocabulary, kernels)
+    facts = FactTables(library)
+    tables, weights = facts.text(), times_tables(size, checkpoint.state, vocabulary)
+    usual = PROPOSALS if size.judge else WIDTH
+    constants = {
+        **_network_sizes(size, weights), "POSITIONS": facts.positions(), "DERIVED": size.derived,
+        "QUANTITIES": max(1, size.quantities), "USUAL": usual, "SUMS": size.width, "BEGIN_STAYS": 1}
+    answers = "the translator" + (" and its judge" if size.judge else "")
+    pieces = ["codes", "times_source", "times_words", "beam", "judge" if size.judge else "beam_order"]
+    model = """typedef struct {
+    float codes[SQ_POSITIONS * SQ_NUMBER_CODE], mean[SQ_WIDTH], quantities[SQ_QUANTITIES];
+    unsigned char have[SQ_TARGETS]; /* whether the word's vector is computed */
+    float vectors[SQ_TARGETS * SQ_WIDTH], asked[SQ_BEAM * (SQ_WIDTH + SQ_HIDDEN)], states[SQ_BEAM * SQ_WIDTH];
+    float rows[(SQ_FRESH + 1) * 6 * SQ_WIDTH], numbers[SQ_BATCH * (SQ_FRESH + 1) * 6];
+} sq_model;"""
+    missing = "" if checkpoint.ranker is None else (
+        "; the boosted trees of the checkpoint are left out: it answers as `evaluate` does with the method transformer")
+    return _file(library, constants, weights, tables, model, pieces, answers + missing, True)
+
+
+def labels_file(checkpoint: LabelCheckpoint, libraries: Sequence[str] = ()) -> CFile:
+    """Write a label translator. Its chains of boosted trees are left out. Raises as `times_file` does."""
+    size, vocabulary = checkpoint.size, checkpoint.vocabulary
+    kernels = _wanted([family for family in checkpoint.kernels().values() if family.operation == OPERATION], libraries,
+                      checkpoint.libraries)
+    library = CLibrary.of(vocabulary, kernels, FACTS)
+    inputs, weights = LabelInputs(library), label_tables(size, checkpoint.state, vocabulary)
+    constants = {**_network_sizes(size, weights), **inputs.sizes(), "USUAL": WIDTH, "SUMS": 1, "BEGIN_STAYS": 0}
+    constants["SLOTS"] = max(library.sizes()["SLOTS"], inputs.slots)
+    model = "typedef struct { float codes[SQ_MOST_SIZES * SQ_SIZE_CODE]; } sq_model;"
+    missing = "; the boosted trees of the checkpoint are left out" if checkpoint.chains else ""
+    pieces = ["codes", "labels_source", "labels_words", "beam", "beam_order"]
+    return _file(library, constants, weights, inputs.text(), model, pieces, f"the label translator{missing}", False)
+
+
+def _file(library: CLibrary, constants: Mapping[str, int | str], weights: Weights, tables: str, model: str,
+          pieces: Sequence[str], answers: str, tensors: bool) -> CFile:
+    names = ", ".join(written.kernel.name for written in library.kernels)
+    title = (f"Predicts tuning parameters of {names}. Made by seqtune from a checkpoint; what answers: {answers}.")
+    interface = header(title, library.operations, library.extras, library.parameters)
+    sizes = {**library.sizes(), **constants}
+    sizes["CANDIDATES"] = max(MOST_PROPOSALS * sizes["MOST_VALUES"], len(library.kernels))
+    sizes["DEEPEST"] = weights.deepest
+    if weights.deepest > 2048:
+        raise MisuseError(f"this checkpoint has a layer of {weights.deepest} inputs; in C there are at most 2048")
+    defines = "\n".join(f"#define SQ_{name} {value}" for name, value in sizes.items())
+    listed = library.text(tensors)  # last: it lists all words
+    parts = [interface, _START, defines, runtime("types"), runtime("arithmetic"), listed, runtime("space"),
+             weights.text(), runtime("math"), *weights.lines, tables, model, runtime("layers"),
+             *map(runtime, pieces), runtime("predict")]
+    source = "\n\n".join(part.strip() for part in parts) + "\n"
+    report = {"kernels": len(library.kernels), "weights": weights.quads * 4 * PANEL, "bytes": len(source),
+              "answers": answers}
+    return CFile(source, interface + "\n", report, tuple(library.operations), library.extras, library.parameters)
+
+
+def runtime(name: str) -> str:
+    """A part of the C code that is the same in every export."""
+    return (_RUNTIME / f"{name}.c").read_text(encoding="utf-8")
+
+
+def _network_sizes(size: Dimensions, weights: Weights) -> dict[str, int | str]:
+    head = size.width // size.heads
+    if head % PANEL or size.hidden % PANEL or size.judge % PANEL or size.judge > 2 * size.width:
+        raise MisuseError(f"this checkpoint has heads of {head}, blocks of {size.hidden} and a judge of {size.judge} "
+                          f"numbers; in C they are multiples of {PANEL}, and the judge at most two widths")
+    tail = {f"TAIL_{number}": f"{coefficient!s}f" for number, coefficient in enumerate(GELU_TAIL)}
+    return {"BASE": BASE, "STRING": STRING, "OFFSET": OFFSET, "BEAM": MOST_PROPOSALS, "BATCH": _BATCH, "WIDTH": size.width,
+            "HEADS": size.heads, "HIDDEN": size.hidden, "LAYERS": size.layers, "DEPTH": size.depth,
+            "TARGETS": size.targets, "NUMBER_CODE": size.code, "JUDGE": size.judge, "BEGIN": BEGIN, "TAU": TAU,
+            **tail}
+
+
+def _registered(checkpoint: Checkpoint) -> list[str]:
+    """The names of the vocabulary's kernels, in the order in which tasks have them."""
+    known = [declared.name for declared in checkpoint.vocabulary.kernels if is_registered(declared.name)]
+    ordered = [name for backend in checkpoint.vocabulary.backends for name in table(backend) if name in known]
+    return list(dict.fromkeys(ordered))
+
+
+def _wanted(kernels: Sequence[Kernel], libraries: Sequence[str], known: Sequence[str]) -> list[Kernel]:
+    wanted = [family for family in kernels if not libraries or family.name.partition(".")[0] in libraries]
+    missing = [name for name in libraries if name not in known]
+    if missing or not wanted:
+        raise MisuseError(f"the checkpoint knows no kernel of {missing[0] if missing else 'an installed library'!s:.40};"
+                          f" it knows those of {', '.join(known)}")
+    return wanted

@@ -1,0 +1,132 @@
+"""CLibrary: the kernels, operations and devices of an export, as functions and tables of C."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from seqtune.errors import MisuseError
+from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.operations.operation import Operation
+from seqtune.kernels.operations.table import operation
+
+from ..sequence.vocabulary import Vocabulary
+from .c_expression import Words
+from .c_header import constant
+from .c_kernel import CKernel
+from .c_names import NUMBER_FACTS, NameTable, OperationNames, device_names, literal
+from .c_reading import device_reader, operation_reader, problem_reader
+from .c_weights import whole_numbers
+
+CHECKS = 50_000_000  # of constraints in one prediction: about a second
+
+
+@dataclass
+class CLibrary:
+    """Everything of an export that the network does not need."""
+
+    vocabulary: Vocabulary
+    words: Words
+    extras: tuple[str, ...]
+    device: NameTable
+    works: Mapping[str, OperationNames]
+    kernels: Sequence[CKernel]
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary, kernels: Sequence[Kernel], facts: Sequence[str] = ()) -> CLibrary:
+        """Write the kernels, which the vocabulary knows; `facts` are further facts of devices that models read.
+
+        Raises MisuseError, ExpressionError.
+        """
+        words = Words()
+        words.number("")  # the word of an empty device
+        operations = [operation(name) for name in dict.fromkeys(kernel.operation for kernel in kernels)]
+        for work in operations:
+            if work.is_open:
+                raise MisuseError(f"problems of {work.name} have any features; in C they must be declared")
+        extras = _extras(vocabulary, kernels, operations, facts)
+        device = device_names(words, extras)
+        works = {work.name: OperationNames.of(work, device) for work in operations}
+        written = [CKernel.of(kernel, number, works[kernel.operation]) for number, kernel in enumerate(kernels)]
+        return cls(vocabulary, words, extras, device, works, written)
+
+    @property
+    def operations(self) -> list[Operation]:
+        """The operations, in the order of their numbers."""
+        return [work.operation for work in self.works.values()]
+
+    def sizes(self) -> dict[str, int]:
+        """The sizes that C code needs as constants, by their names without the prefix."""
+        fresh = [sum(self._column(kernel, name) == column for name in kernel.quantities if name in self._index)
+                 for kernel in self.kernels for column in range(-1, len(kernel.kernel.parameters))]
+        values = [len(parameter.values) for kernel in self.kernels for parameter in kernel.kernel.parameters]
+        return {
+            "SLOTS": max(table.slots for table in (self.device, *(work.table for work in self.works.values()),
+                                                   *(kernel.table for kernel in self.kernels))),
+            "PARAMETERS": self.parameters, "KERNELS": len(self.kernels), "FRESH": max(fresh, default=0),
+            "MOST_VALUES": max([*values, 1]), "LONGEST": self.parameters + 1, "MOST_CHECKS": CHECKS,
+            "MOST_QUANTITIES": max([1, *(len(kernel.quantities) for kernel in self.kernels)]),
+            "THREADS": self.device.number["threads"], "WORK_GROUP": self.device.number["max_work_group"]}
+
+    @property
+    def parameters(self) -> int:
+        """The number of parameters of the kernel that has most; 1 at least."""
+        return max([1, *(len(kernel.kernel.parameters) for kernel in self.kernels)])
+
+    @property
+    def _index(self) -> Mapping[str, int]:
+        return {name: index for index, name in enumerate(self.vocabulary.derived)}
+
+    def _column(self, kernel: CKernel, name: str) -> int:
+        return kernel.quantities[name][0]
+
+    def text(self, tensors: bool) -> str:
+        """The functions and tables; with `tensors`, the bytes of a problem's tensors are computed, too."""
+        readers = [operation_reader(work, tensors) for work in self.works.values()]
+        readers = [device_reader(self.device, self.extras), *readers, problem_reader(self.operations)]
+        functions = [function for kernel in self.kernels for function in kernel.functions]
+        tables = [kernel.values() for kernel in self.kernels]
+        tables += [self._words_of(kernel) for kernel in self.kernels]
+        tables += [self._quantities(kernel) for kernel in self.kernels]
+        words = ", ".join(map(literal, self.words.numbers))
+        return "\n\n".join([f"static const char *const sq_words[] = {{{words}, 0}};", *readers, *functions, *tables,
+                            self._table()])
+
+    def _words_of(self, kernel: CKernel) -> str:
+        """The target words of the values of each parameter."""
+        listed = self.vocabulary.value_words(kernel.kernel.name)
+        lines = [whole_numbers("uint16_t", f"sq_words_{kernel.number}_{column}", words.tolist())
+                 for column, words in enumerate(listed)]
+        names = ", ".join(f"sq_words_{kernel.number}_{column}" for column in range(len(listed))) or "0"
+        return "\n".join([*lines, f"static const uint16_t *const sq_words_{kernel.number}[] = {{{names}}};"])
+
+    def _quantities(self, kernel: CKernel) -> str:
+        """The numeric derived quantities that the vocabulary knows."""
+        rows = [f"{{{column}, {slot}, {int(kernel.table.names[name].kind == 'd')}, {self._index[name]}}}"
+                for name, (column, slot) in kernel.quantities.items() if name in self._index]
+        return f"static const sq_quantity sq_quantities_{kernel.number}[] = {{{', '.join(rows) or '{0, 0, 0, 0}'}}};"
+
+    def _table(self) -> str:
+        rows = []
+        for kernel in self.kernels:
+            number = kernel.number
+            known = sum(name in self._index for name in kernel.quantities)
+            rows.append(f"    {{{literal(kernel.kernel.name)}, {len(kernel.kernel.parameters)}, {known}, "
+                        f"{self.vocabulary.kernel(kernel.kernel.name)}, sq_parameters_{number}, "
+                        f"sq_quantities_{number}, sq_words_{number}, sq_solves_{number}, sq_check_{number}, "
+                        f"sq_resolve_{number}}}")
+        operations = [constant(self.works[kernel.kernel.operation].operation) for kernel in self.kernels]
+        return "\n".join([f"static const int sq_kernel_operations[] = {{{', '.join(operations)}}};",
+                          "static const sq_kernel sq_kernels[] = {", ",\n".join(rows), "};"])
+
+
+def _extras(vocabulary: Vocabulary, kernels: Sequence[Kernel], operations: Sequence[Operation],
+            facts: Sequence[str]) -> tuple[str, ...]:
+    """The facts of devices that only some devices have and that kernels or the model read, sorted by name."""
+    own = {"backend", *NUMBER_FACTS, "instruction_set", "architecture", "peak_gflops", "bandwidth_gbs"}
+    given = {work.name: {*work.by_name, *(name for name, _ in work.derived)} for work in operations}
+    wanted = {name.removeprefix("device.") for name in vocabulary.names if name.startswith("device.")} | set(facts)
+    for kernel in kernels:
+        wanted |= set(kernel.names_read()) - given[kernel.operation]
+        wanted |= {name for condition in kernel.solves for name in condition.expression.names} - given[kernel.operation]
+    return tuple(sorted(wanted - own))

@@ -1,0 +1,149 @@
+"""NameTable: the slots in which the C code keeps the values of features, derived sizes, device facts and parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from seqtune.kernels.expression import Expression
+from seqtune.kernels.operations.feature import Feature
+from seqtune.kernels.operations.operation import Operation
+
+from .c_expression import CExpression, CName, Words
+
+LARGEST_FACT = 2.0**40  # of whole numbers that describe a device; the C code refuses larger ones
+WORD_FACTS = ("backend", "instruction_set", "architecture")
+NUMBER_FACTS = ("threads", "compute_units", "vector_floats", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes",
+                "local_memory", "max_work_group")
+RATE_FACTS = ("peak_gflops", "bandwidth_gbs")  # no expression can name them
+
+_KEYWORDS = frozenset(
+    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
+    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while".split())
+
+
+def identifier(name: str) -> str:
+    """The name as an identifier of C."""
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"{plain}_" if plain in _KEYWORDS or not re.match(r"[A-Za-z_]", plain) else plain
+
+
+def comment(text: str) -> str:
+    """The text as the inside of a comment of C: one line, printable characters."""
+    line = " ".join(text.split()).replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
+    return re.sub(r"[^ -~]", "?", line)
+
+
+def literal(text: str) -> str:
+    """The text as a string literal of C."""
+    pieces = [character if " " <= character <= "~" and character not in '"\\?' else "".join(
+        f"\\{byte:03o}" for byte in character.encode()) for character in text]
+    return '"' + "".join(pieces) + '"'
+
+
+@dataclass
+class NameTable:
+    """Named values and their slots; a slot holds a whole number or word `i`, and a number `d`."""
+
+    words: Words
+    slots: int
+    names: dict[str, CName] = field(default_factory=dict)
+    number: dict[str, int] = field(default_factory=dict)  # the slot of each name
+
+    def copy(self) -> NameTable:
+        """A table that begins with the same names."""
+        return NameTable(self.words, self.slots, dict(self.names), dict(self.number))
+
+    def add(self, name: str, kind: str, bound: float = 0.0, wide: bool = False) -> int:
+        """Give a name a slot; a name that has one keeps it."""
+        slot = self.number.get(name)
+        if slot is None:
+            slot, self.slots = self.slots, self.slots + 1
+        known = self.names.get(name)
+        if known is not None and known.kind == "i":
+            bound, wide = max(bound, known.bound), wide or bool(known.wide)
+        self.number[name] = slot
+        text = f"s->d[{slot}]" if kind == "d" else f"s->i[{slot}]"
+        self.names[name] = CName(text, kind, bound, f"s->d[{slot}]" if wide else "", f"s->big[{slot}]" if wide else "")
+        return slot
+
+    def assign(self, name: str, expression: Expression) -> list[str]:
+        """The statements that compute a named value; the name gets a slot. Raises ExpressionError."""
+        written = CExpression.of(expression, self.names, self.words)
+        slot = self.add(name, written.kind, written.bound, bool(written.wide) and written.kind == "i")
+        target = self.names[name].text
+        if not written.wide:
+            return [f"{target} = {written.text};"]
+        if written.kind == "i":
+            return ["s->over = 0;", f"{target} = {written.text};", f"s->big[{slot}] = (unsigned char)s->over;",
+                    f"s->d[{slot}] = s->over ? {written.wide} : (double){target};"]
+        kept = f"if (s->over) {target} = {_cast(written)}{written.wide};"
+        return ["s->over = 0;", f"{target} = {written.text};", kept]
+
+    def refuse_unless(self, expression: Expression, refusal: str) -> list[str]:
+        """The statements that leave a function with `refusal` unless a condition holds. Raises ExpressionError."""
+        written = CExpression.of(expression, self.names, self.words)
+        if not written.wide:
+            return [f"if (!({written.text})) return {refusal};"]
+        return ["s->over = 0;", f"s->holds = ({written.text}) != 0;",
+                f"if (s->over) s->holds = ({written.wide}) != 0;", f"if (!s->holds) return {refusal};"]
+
+    def known(self, names: Iterable[str]) -> str:
+        """The condition that all these names have values."""
+        slots = [self.number[name] for name in dict.fromkeys(names)]
+        return " && ".join(f"s->known[{slot}]" for slot in slots) or "1"
+
+
+def _cast(written: CExpression) -> str:
+    return "(int64_t)" if written.kind == "w" else ""
+
+
+def device_names(words: Words, extras: Sequence[str]) -> NameTable:
+    """The names of a device's facts."""
+    table = NameTable(words, 0)
+    for name in WORD_FACTS:
+        table.add(name, "w")
+    for name in (*NUMBER_FACTS, *extras):
+        table.add(name, "i", LARGEST_FACT)
+    for name in RATE_FACTS:
+        table.add(f"device.{name}", "d")
+    return table
+
+
+def feature_kind(feature: Feature) -> str:
+    """The kind of a feature's values in C."""
+    return "w" if feature.choices else "d" if feature.number else "i"
+
+
+@dataclass
+class OperationNames:
+    """The names of an operation's problems on a device, and the statements that compute them."""
+
+    operation: Operation
+    table: NameTable
+    listed: tuple[str, ...]  # features and derived sizes in the order of `Problem.names`
+    derived: list[str]
+    rules: list[str]
+
+    @classmethod
+    def of(cls, operation: Operation, device: NameTable) -> OperationNames:
+        """Write an operation's derived sizes and rules. Raises ExpressionError."""
+        table = device.copy()
+        listed: dict[str, None] = {}
+        for feature in operation.features:
+            table.add(feature.name, feature_kind(feature), float(max(abs(feature.low), abs(feature.high))))
+            listed[feature.name] = None
+        lines: list[str] = []
+        for name, expression in operation.derived:
+            first = name not in listed
+            listed[name] = None
+            statements = table.assign(name, expression)
+            slot = table.number[name]
+            lines += [f"if ({'' if first else f'!s->known[{slot}] && '}{table.known(expression.names)}) {{",
+                      *(f"    {line}" for line in statements), f"    s->known[{slot}] = 1;", "}"]
+        rules: list[str] = []
+        for expression, reason in operation.rules:
+            rules += [f"if ({table.known(expression.names)}) {{ /* {comment(reason)} */",
+                      *(f"    {line}" for line in table.refuse_unless(expression, "SEQTUNE_ERROR_PROBLEM")), "}"]
+        return cls(operation, table, tuple(listed), lines, rules)

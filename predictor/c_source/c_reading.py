@@ -1,0 +1,147 @@
+"""The C code that reads problems and devices into slots: it checks ranges and rules, and computes derived sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from seqtune.errors import MisuseError
+from seqtune.kernels.element_types import ELEMENT_TYPES
+from seqtune.kernels.expression import Expression
+from seqtune.kernels.operations.feature import Feature
+from seqtune.kernels.operations.operation import Operation
+
+from .c_expression import CExpression
+from .c_header import constant
+from .c_names import LARGEST_FACT, NUMBER_FACTS, RATE_FACTS, WORD_FACTS, NameTable, OperationNames, identifier
+
+# The elements of the input, the weights and the output, as `Operation.operands` and `Operation.output` give them.
+TENSORS: Mapping[str, tuple[str, str, str]] = {
+    "conv2d": ("n * c * h * w", "k * c_per_group * r * s", "n * k * out_h * out_w"),
+    "gemm": ("m * k", "k * n", "m * n"),
+}
+
+
+def device_reader(table: NameTable, extras: Sequence[str]) -> str:
+    """The functions that make an empty device and read a device."""
+    lines = []
+    for name in WORD_FACTS:
+        slot = table.number[name]
+        lines += [f"if (!device->{name}) return SEQTUNE_ERROR_DEVICE;",
+                  f"s->i[{slot}] = sq_word(device->{name});", f"s->known[{slot}] = 1;"]
+    for name in (*NUMBER_FACTS, *extras):
+        slot, field = table.number[name], "vector_bits" if name == "vector_floats" else identifier(name)
+        if name in extras:
+            lines += [f"s->known[{slot}] = device->{field} != SEQTUNE_UNKNOWN;", f"if (s->known[{slot}]) {{"]
+        lines += [f"if (device->{field} < 0 || device->{field} > INT64_C({int(LARGEST_FACT)})) "
+                  "return SEQTUNE_ERROR_DEVICE;",
+                  f"s->i[{slot}] = device->{field}{' / 32' if name == 'vector_floats' else ''};"]
+        lines.append("}" if name in extras else f"s->known[{slot}] = 1;")
+    for name in RATE_FACTS:
+        slot = table.number[f"device.{name}"]
+        lines += [f"if (!(device->{name} >= 0 && device->{name} < HUGE_VAL)) return SEQTUNE_ERROR_DEVICE;",
+                  f"s->d[{slot}] = device->{name};", f"s->known[{slot}] = 1;"]
+    empty = [*(f'device->{name} = "";' for name in WORD_FACTS),
+             *(f"device->{identifier(name)} = SEQTUNE_UNKNOWN;" for name in extras)]
+    return "\n".join([
+        "/* The number of a word; -1 for a word that no expression names. */",
+        "static int64_t sq_word(const char *word) {", "    int number;",
+        "    for (number = 0; sq_words[number]; ++number) if (!strcmp(sq_words[number], word)) return number;",
+        "    return -1;", "}", "",
+        "void seqtune_device_init(seqtune_device *device) {", "    memset(device, 0, sizeof *device);",
+        *(f"    {line}" for line in empty), "}", "",
+        "static int sq_read_device(sq_state *s, const seqtune_device *device) {",
+        *(f"    {line}" for line in lines), "    return 0;", "}"])
+
+
+def operation_reader(work: OperationNames, tensors: bool) -> str:
+    """The functions that initialise and read the problems of one operation."""
+    name, table = identifier(work.operation.name), work.table
+    lines: list[str] = []
+    for feature in work.operation.features:
+        lines += _feature(feature, table)
+    body = [*lines, *work.derived, *work.rules, *(_tensors(work) if tensors else ())]
+    start = [f"features->{identifier(feature.name)} = {_default(feature)};" for feature in work.operation.features]
+    return "\n".join([
+        f"static void sq_init_{name}(seqtune_{name} *features) {{", *(f"    {line}" for line in start), "}", "",
+        f"static int sq_read_{name}(sq_state *s, const seqtune_{name} *features) {{",
+        *(f"    {line}" for line in body), "    return 0;", "}"])
+
+
+def problem_reader(operations: Sequence[Operation]) -> str:
+    """The functions that choose by the problem's operation."""
+    names = [(constant(operation), identifier(operation.name)) for operation in operations]
+    return "\n".join([
+        "int seqtune_problem_init(seqtune_problem *problem, seqtune_operation operation) {",
+        "    if (!problem) return SEQTUNE_ERROR_NULL;", "    memset(problem, 0, sizeof *problem);",
+        "    problem->operation = operation;", "    switch ((int)operation) {",
+        *(f"    case {number}: sq_init_{name}(&problem->of.{name}); return 0;" for number, name in names),
+        "    default: return SEQTUNE_ERROR_OPERATION;", "    }", "}", "",
+        "static int sq_read_problem(sq_state *s, const seqtune_problem *problem) {",
+        "    s->operation = (int)problem->operation;", "    switch (s->operation) {",
+        *(f"    case {number}: return sq_read_{name}(s, &problem->of.{name});" for number, name in names),
+        "    default: return SEQTUNE_ERROR_OPERATION;", "    }", "}"])
+
+
+def _feature(feature: Feature, table: NameTable) -> list[str]:
+    slot, field = table.number[feature.name], f"features->{identifier(feature.name)}"
+    if feature.choices:
+        words = ", ".join(str(table.words.number(choice)) for choice in feature.choices)
+        return [f"if ({field} != SEQTUNE_UNKNOWN_CHOICE) {{",
+                f"    static const int64_t words[] = {{{words}}};",
+                f"    if ({field} < 0 || {field} >= {len(feature.choices)}) return SEQTUNE_ERROR_PROBLEM;",
+                f"    s->i[{slot}] = words[{field}];", f"    s->known[{slot}] = 1;", "}"]
+    if feature.number:
+        return [f"if ({field} == {field}) {{ /* not NaN */",
+                f"    if (!({field} > 0 && {field} < HUGE_VAL)) return SEQTUNE_ERROR_PROBLEM;",
+                f"    s->d[{slot}] = {field};", f"    s->known[{slot}] = 1;", "}"]
+    return [f"if ({field} != SEQTUNE_UNKNOWN) {{",
+            f"    if ({field} < INT64_C({feature.low}) || {field} > INT64_C({feature.high})) "
+            "return SEQTUNE_ERROR_PROBLEM;",
+            f"    s->i[{slot}] = {field};", f"    s->known[{slot}] = 1;", "}"]
+
+
+def _default(feature: Feature) -> str:
+    if feature.choices:
+        known = isinstance(feature.default, str) and not feature.required
+        return str(feature.choices.index(str(feature.default))) if known else "SEQTUNE_UNKNOWN_CHOICE"
+    if feature.required or feature.default is None or isinstance(feature.default, str):
+        return "sq_nan()" if feature.number else "SEQTUNE_UNKNOWN"
+    return repr(float(feature.default)) if feature.number else f"INT64_C({feature.default})"
+
+
+def _tensors(work: OperationNames) -> list[str]:
+    """The statements that compute the bytes of input, weights and output; -1 where they are unknown."""
+    operation, table = work.operation, work.table
+    lines = ["s->tensor[0] = s->tensor[1] = s->tensor[2] = s->flop = -1;"]
+    if "flop" in table.number:
+        flop = table.names["flop"]
+        value = f"s->big[{table.number['flop']}] ? {flop.wide} : (double){flop.text}" if flop.wide else flop.text
+        lines.append(f"if ({table.known(['flop'])}) s->flop = {value if flop.wide else f'(double){value}'};")
+    if type(operation).operands is Operation.operands:
+        return lines
+    texts = TENSORS.get(operation.name)
+    if texts is None:
+        raise MisuseError(f"the sizes of {operation.name}'s tensors have no form in C; export a library with other "
+                          "operations")
+    expressions = [Expression(text) for text in texts]
+    needed = table.known(name for expression in expressions for name in expression.names)
+    lines.append(f"if ({needed}) {{")
+    lines.append(f"    double element = {_element(operation, table)};")
+    for number, expression in enumerate(expressions):
+        written = CExpression.of(expression, table.names, table.words)
+        lines += ["    s->over = 0;", f"    s->tensor[{number}] = (double)({written.text});"]
+        if written.wide:
+            lines.append(f"    if (s->over) s->tensor[{number}] = {written.wide};")
+        lines.append(f"    s->tensor[{number}] = element > 0 ? element * s->tensor[{number}] : -1;")
+    return [*lines, "}"]
+
+
+def _element(operation: Operation, table: NameTable) -> str:
+    """The bytes of an element; 0 for element types that no kernel stores."""
+    if "dtype" not in operation.by_name:
+        return "4"
+    slot = table.number["dtype"]
+    text = "0"
+    for name, element in ELEMENT_TYPES.items():
+        text = f"s->i[{slot}] == {table.words.number(name)} ? {element.size} : {text}"
+    return f"!s->known[{slot}] ? 4 : {text}"

@@ -1,0 +1,174 @@
+/* The beam search: the most probable valid configurations. */
+
+static int sq_before(const sq_hypothesis *parents, const sq_candidate *candidates, const sq_choice *a,
+                     const sq_choice *b) {
+    const sq_hypothesis *first = &parents[a->parent], *second = &parents[b->parent];
+    int space, other, column;
+    if (a->cost != b->cost) return a->cost < b->cost;
+    space = a->candidate < 0 ? first->space : candidates[a->candidate].space;
+    other = b->candidate < 0 ? second->space : candidates[b->candidate].space;
+    if (space != other) return space < other;
+    for (column = 0; column < SQ_PARAMETERS; ++column) {
+        int x = a->candidate >= 0 && column == first->length ? candidates[a->candidate].value : first->index[column];
+        int y = b->candidate >= 0 && column == second->length ? candidates[b->candidate].value : second->index[column];
+        if (x != y) return x < y;
+        if ((a->candidate >= 0 && column == first->length) || (b->candidate >= 0 && column == second->length)) break;
+    }
+    return 0;
+}
+
+/* Insert a choice into the sorted choices of at most `width`. */
+static int sq_insert(const sq_hypothesis *parents, const sq_candidate *candidates, sq_choice *choices, int count,
+                     int width, sq_choice choice) {
+    int place = count;
+    if (count == width && !sq_before(parents, candidates, &choice, &choices[count - 1])) return count;
+    if (count == width) place = --count;
+    while (place > 0 && sq_before(parents, candidates, &choice, &choices[place - 1])) {
+        choices[place] = choices[place - 1];
+        --place;
+    }
+    choices[place] = choice;
+    return count + 1;
+}
+
+/* The costs of the candidates of one hypothesis, from their scores. */
+static void sq_costs(const sq_hypothesis *hypothesis, sq_candidate *candidates, int count) {
+    double most = -HUGE_VAL, sum = 0;
+    int i;
+    for (i = 0; i < count; ++i) {
+        if (!(candidates[i].score > -1e9f)) candidates[i].score = -1e9f;
+        if (candidates[i].score > 1e9f) candidates[i].score = 1e9f;
+        if ((double)candidates[i].score > most) most = (double)candidates[i].score;
+    }
+    for (i = 0; i < count; ++i) sum += exp((double)candidates[i].score - most);
+    for (i = 0; i < count; ++i) candidates[i].cost = hypothesis->cost + (log(sum) - ((double)candidates[i].score - most));
+}
+
+static void sq_octaves(sq_state *s, const sq_kernel *kernel, int column, sq_candidate *candidate) {
+    int i, count = 0;
+    kernel->resolve(s, column);
+    for (i = 0; i < kernel->quantities; ++i)
+        if (kernel->quantity[i].column == column) candidate->octave[count++] = sq_octave(s, &kernel->quantity[i]);
+}
+
+static int sq_kernel_candidates(sq_state *s, sq_candidate *candidates) {
+    int space, count = 0;
+    for (space = 0; space < SQ_KERNELS; ++space) {
+        const sq_kernel *kernel = &sq_kernels[space];
+        int found;
+        if (sq_kernel_operations[space] != s->operation || !kernel->solves(s)) continue;
+        kernel->resolve(s, -1);
+        found = sq_count(s, kernel, -1, 0);
+        if (s->fault) return 0;
+        if (!found) continue;
+        candidates[count].parent = 0;
+        candidates[count].space = candidates[count].value = space;
+        candidates[count].word = kernel->word;
+        candidates[count].complete = found == 1;
+        candidates[count].score = 0;
+        sq_octaves(s, kernel, -1, &candidates[count++]);
+    }
+    return count;
+}
+
+static int sq_value_candidates(sq_state *s, const sq_hypothesis *hypothesis, int parent, sq_candidate *candidates) {
+    const sq_kernel *kernel = &sq_kernels[hypothesis->space];
+    int column = hypothesis->length, value, count = 0;
+    sq_load(s, kernel, hypothesis->index, column);
+    for (value = 0; value < kernel->parameter[column].count; ++value) {
+        int found = sq_count(s, kernel, column, value);
+        if (s->fault) return 0;
+        if (!found) continue;
+        candidates[count].parent = parent;
+        candidates[count].space = hypothesis->space;
+        candidates[count].value = value;
+        candidates[count].word = kernel->words[column][value];
+        candidates[count].complete = found == 1;
+        candidates[count].score = 0;
+        sq_octaves(s, kernel, column, &candidates[count++]);
+    }
+    return count;
+}
+
+/* Make the hypothesis that a choice stands for. */
+static void sq_make(sq_state *s, const sq_hypothesis *parent, const sq_candidate *candidate, int step,
+                    sq_hypothesis *made) {
+    const sq_kernel *kernel = &sq_kernels[candidate->space];
+    *made = *parent;
+    made->cost = candidate->cost;
+    made->space = candidate->space;
+    made->complete = candidate->complete;
+    made->word = candidate->word;
+    if (step > 0) made->index[made->length++] = (uint16_t)candidate->value;
+    if (made->complete) { /* the other values are the only ones that are valid */
+        sq_load(s, kernel, made->index, made->length);
+        if (step > 0) sq_count(s, kernel, made->length - 1, candidate->value);
+        else sq_count(s, kernel, -1, 0);
+        memcpy(made->index, s->first, sizeof made->index);
+    }
+}
+
+/* Search the best `width` configurations, most probable first; the result is their number, or an error. */
+static int sq_search(sq_work *w, sq_state *s, sq_hypothesis *beam, sq_hypothesis *other, sq_candidate *candidates,
+                     int width) {
+    sq_hypothesis *now = beam, *next = other;
+    int step, count = 1;
+    memset(now, 0, sizeof *now);
+    now->word = SQ_BEGIN;
+    sq_read_source(w, s);
+    for (step = 0; ; ++step) {
+        sq_choice choices[SQ_BEAM];
+        sq_hypothesis *swap;
+        int row, live = 0, total = 0, chosen = 0, space, begin, any = 0;
+        sq_hypothesis *last = next; /* the hypotheses that are not complete stand first, sorted by kernel */
+        for (space = 0; space < SQ_KERNELS; ++space)
+            for (row = 0; row < count; ++row)
+                if (!now[row].complete && now[row].space == space) last[live++] = now[row];
+        if (!live) break;
+        for (begin = live, row = 0; row < count; ++row) if (now[row].complete) last[begin++] = now[row];
+        next = now;
+        now = last;
+        for (row = 0; row < live; ++row)
+            total += step ? sq_value_candidates(s, &now[row], row, candidates + total)
+                          : sq_kernel_candidates(s, candidates);
+        if (s->fault) return s->fault == 2 ? SEQTUNE_ERROR_TOO_LARGE : SEQTUNE_ERROR_ARITHMETIC;
+        if (!total) return SEQTUNE_ERROR_NO_KERNEL;
+        any = total > live;
+        if (step || SQ_BEGIN_STAYS || any) {
+            int word = step - (step && !SQ_BEGIN_STAYS);
+            for (row = 0; row < live; ++row) now[row].path[word] = (uint16_t)row;
+            sq_inputs(w, now, live);
+            sq_decode_words(w, now, live, word, any);
+            if (any) sq_score(w, now, live, candidates, total, step - 1);
+        }
+        for (begin = 0; begin < total; begin = row) {
+            for (row = begin; row < total && candidates[row].parent == candidates[begin].parent; ++row) {}
+            sq_costs(&now[candidates[begin].parent], candidates + begin, row - begin);
+        }
+        for (row = 0; row < total; ++row) {
+            sq_choice choice = {0, 0, 0};
+            choice.parent = candidates[row].parent;
+            choice.candidate = row;
+            choice.cost = candidates[row].cost;
+            chosen = sq_insert(now, candidates, choices, chosen, width, choice);
+        }
+        for (row = live; row < count; ++row) {
+            sq_choice choice = {0, -1, 0};
+            choice.parent = row;
+            choice.cost = now[row].cost;
+            chosen = sq_insert(now, candidates, choices, chosen, width, choice);
+        }
+        for (row = 0; row < chosen; ++row) {
+            if (choices[row].candidate < 0) { next[row] = now[choices[row].parent]; continue; }
+            sq_make(s, &now[choices[row].parent], &candidates[choices[row].candidate], step, &next[row]);
+            sq_add_sums(w, now, &candidates[choices[row].candidate], step - 1, &next[row]);
+        }
+        if (s->fault) return SEQTUNE_ERROR_ARITHMETIC;
+        swap = now;
+        now = next;
+        next = swap;
+        count = chosen;
+    }
+    if (now != beam) memcpy(beam, now, (size_t)count * sizeof *beam);
+    return count;
+}

@@ -1,0 +1,37 @@
+/* The code of a number: flags, its magnitude, small numbers, and its remainders. */
+
+static void sq_code(double number, int known, float *out) {
+    static const double moduli[] = {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96};
+    double size, octave, centre;
+    int whole, i;
+    for (i = 0; i < SQ_NUMBER_CODE; ++i) out[i] = 0;
+    if (!known) { out[0] = 1; return; }
+    size = fabs(number);
+    if (size > 0x1p60) size = 0x1p60;
+    whole = size == floor(size) && size < 0x1p53;
+    out[1] = (float)whole;
+    out[2] = (float)(size == 0);
+    out[3] = (float)(number < 0);
+    out += 4;
+    if (size > 0) {
+        octave = log2(size > 0x1p-40 ? size : 0x1p-40);
+        out[0] = (float)(octave / 16);
+        for (centre = -14, i = 1; i <= 29; centre += 2, ++i) {
+            double away = octave - centre;
+            out[i] = away * away < 400 ? (float)exp(-(away * away) / 4) : 0.0f; /* e^-100 is 0 in 32 bits */
+        }
+    }
+    out += 30;
+    for (i = 0; i < 16; ++i) out[i] = (float)(size == i + 1);
+    out += 16;
+    if (!whole) return;
+    for (i = 0; i < 18; ++i) {
+        double remainder = fmod(size, moduli[i]), turn = 6.283185307179586 * remainder / moduli[i];
+        double rounded = ceil(size / moduli[i]) * moduli[i];
+        out[i] = (float)(remainder == 0);
+        out[18 + i] = (float)(remainder / moduli[i]);
+        out[36 + i] = (float)sin(turn);
+        out[54 + i] = (float)cos(turn);
+        out[72 + i] = (float)(size / (rounded > 1 ? rounded : 1));
+    }
+}

@@ -1,0 +1,61 @@
+/* The judge estimates log(time / best time) of whole configurations, up to a constant; it orders the beam's proposals. */
+
+static void sq_order(sq_work *w, sq_state *s, const sq_hypothesis *hypotheses, int count, double *posterior) {
+    float *sums = w->x, *hidden = w->parts, *next = w->unit, first[2 * SQ_JUDGE];
+    double least = 0, slowness[SQ_BEAM];
+    float numbers[SQ_BEAM][SQ_MOST_QUANTITIES][SQ_NUMBERS];
+    int row, i, q, n, space;
+    sq_apply(w, &sq_judge_problem, w->model.mean, 1, SQ_WIDTH, first, 2 * SQ_JUDGE, 0);
+    for (row = 0; row < count; ++row) {
+        const sq_kernel *kernel = &sq_kernels[hypotheses[row].space];
+        int words[SQ_PARAMETERS + 1], column;
+        words[0] = kernel->word;
+        for (column = 0; column < kernel->parameters; ++column)
+            words[column + 1] = kernel->words[column][hypotheses[row].index[column]];
+        sq_word_vectors(w, words, kernel->parameters + 1);
+    }
+    for (row = 0; row < count; ++row) {
+        const sq_kernel *kernel = &sq_kernels[hypotheses[row].space];
+        float *sum = sums + (long)row * SQ_WIDTH, *out = hidden + (long)row * SQ_JUDGE;
+        const float *vector = w->model.vectors + (long)kernel->word * SQ_WIDTH;
+        int column;
+        for (i = 0; i < SQ_WIDTH; ++i) sum[i] = vector[i];
+        for (column = 0; column < kernel->parameters; ++column) {
+            vector = w->model.vectors + (long)kernel->words[column][hypotheses[row].index[column]] * SQ_WIDTH;
+            for (i = 0; i < SQ_WIDTH; ++i) sum[i] += vector[i];
+        }
+        for (i = 0; i < SQ_JUDGE; ++i) out[i] = sq_judge_bias[i] + first[i];
+        sq_load(s, kernel, hypotheses[row].index, kernel->parameters);
+        for (q = 0; q < kernel->quantities; ++q)
+            sq_numbers(sq_octave(s, &kernel->quantity[q]), numbers[row][q]);
+    }
+    for (space = 0; space < SQ_KERNELS; ++space) { /* each row of weights is decoded once */
+        for (q = 0; q < sq_kernels[space].quantities; ++q) {
+            for (n = 0; n < SQ_NUMBERS; ++n) {
+                long index = (long)sq_kernels[space].quantity[q].index * SQ_NUMBERS + n;
+                int decoded = 0;
+                for (row = 0; row < count; ++row) {
+                    float number = numbers[row][q][n];
+                    if (hypotheses[row].space != space || number == 0.0f) continue;
+                    if (!decoded++) sq_row(w, &sq_judge_rows, index, SQ_JUDGE / SQ_PANEL, next);
+                    for (i = 0; i < SQ_JUDGE; ++i) hidden[(long)row * SQ_JUDGE + i] += number * next[i];
+                }
+            }
+        }
+    }
+    sq_apply(w, &sq_judge_words, sums, count, SQ_WIDTH, hidden, SQ_JUDGE, 1);
+    w->math->gelu(hidden, (long)count * SQ_JUDGE);
+    for (i = 0; i < 2; ++i) {
+        sq_apply(w, i ? &sq_judge_outer : &sq_judge_inner, hidden, count, SQ_JUDGE, next, SQ_JUDGE, 0);
+        if (!i)
+            for (row = 0; row < count; ++row)
+                for (n = 0; n < SQ_JUDGE; ++n) next[(long)row * SQ_JUDGE + n] += first[SQ_JUDGE + n];
+        w->math->gelu(next, (long)count * SQ_JUDGE);
+        for (n = 0; n < count * SQ_JUDGE; ++n) hidden[n] += next[n];
+    }
+    for (row = 0; row < count; ++row) {
+        slowness[row] = (double)(sq_dot(hidden + (long)row * SQ_JUDGE, sq_judge_slowness, SQ_JUDGE));
+        if (!row || slowness[row] < least) least = slowness[row];
+    }
+    for (row = 0; row < count; ++row) posterior[row] = -hypotheses[row].cost - (slowness[row] - least) / SQ_TAU;
+}

@@ -1,0 +1,35 @@
+/* Target words, whose vectors no problem changes. */
+
+static void sq_inputs(sq_work *w, const sq_hypothesis *hypotheses, int rows) {
+    int row;
+    for (row = 0; row < rows; ++row)
+        sq_row(w, &sq_input_rows, hypotheses[row].word, SQ_WIDTH / SQ_PANEL, w->x + row * SQ_WIDTH);
+}
+
+/* Score candidates, up to a constant for each hypothesis; `w->unit` holds the states of the hypotheses. */
+static void sq_score(sq_work *w, const sq_hypothesis *hypotheses, int rows, sq_candidate *candidates, int count,
+                     int column) {
+    float vector[SQ_WIDTH];
+    int i, j, row;
+    (void)hypotheses;
+    (void)rows;
+    (void)column;
+    for (row = 0; row < count; ++row) {
+        const float *state = w->unit + (long)candidates[row].parent * SQ_WIDTH;
+        float sum[SQ_PANEL] = {0}, total = 0;
+        sq_row(w, &sq_target_rows, candidates[row].word, SQ_WIDTH / SQ_PANEL, vector);
+        for (i = 0; i < SQ_WIDTH; i += SQ_PANEL)
+            for (j = 0; j < SQ_PANEL; ++j) sum[j] += state[i + j] * vector[i + j];
+        for (j = 0; j < SQ_PANEL; ++j) total += sum[j];
+        candidates[row].score = total + sq_target_bias[candidates[row].word];
+    }
+}
+
+static void sq_add_sums(const sq_work *w, const sq_hypothesis *hypotheses, const sq_candidate *candidate, int column,
+                        const sq_hypothesis *made) {
+    (void)w;
+    (void)hypotheses;
+    (void)candidate;
+    (void)column;
+    (void)made;
+}

@@ -1,0 +1,196 @@
+/* The encoder and the decoder of the transformer. The residual stream is centred, so layer norms only scale it. */
+
+#define SQ_PADDED ((SQ_POSITIONS + SQ_PANEL - 1) / SQ_PANEL * SQ_PANEL)
+#define SQ_HEAD (SQ_WIDTH / SQ_HEADS)
+#define SQ_ROWS_AT_ONCE (SQ_POSITIONS > SQ_BATCH ? SQ_POSITIONS : SQ_BATCH)
+#define SQ_PARTS (3 * SQ_WIDTH > SQ_HIDDEN ? 3 * SQ_WIDTH : SQ_HIDDEN)
+
+/* Scratch of one prediction. */
+typedef struct {
+    const sq_math *math;
+    int positions;                                                /* of the source sentence */
+    float x[SQ_ROWS_AT_ONCE * SQ_WIDTH], unit[SQ_ROWS_AT_ONCE * SQ_WIDTH];
+    float parts[SQ_ROWS_AT_ONCE * SQ_PARTS];
+    float scores[SQ_ROWS_AT_ONCE * SQ_PADDED];
+    float keys[SQ_DEPTH * SQ_HEADS * SQ_HEAD * SQ_PADDED];        /* of the source: layer, head, panel, number, position */
+    float values[SQ_DEPTH * SQ_POSITIONS * SQ_WIDTH];             /* of the source: layer, position */
+    float past[SQ_DEPTH * SQ_LONGEST * SQ_BEAM * 2 * SQ_WIDTH];   /* keys and values: layer, word, hypothesis */
+    sq_model model;
+} sq_work;
+
+static void sq_apply(const sq_work *w, const sq_linear *linear, const float *x, int rows, int stride, float *out,
+                     int out_stride, int add) {
+    sq_rows part;
+    if (!rows) return;
+    part.x = x;
+    part.out = out;
+    part.rows = rows;
+    part.x_stride = stride;
+    part.out_stride = out_stride;
+    part.add = add;
+    w->math->linear(linear, &part);
+}
+
+/* Read a row of a table: numbers of 16 times `panels`. */
+static void sq_row(const sq_work *w, const sq_table *table, long row, int panels, float *out) {
+    float numbers[SQ_FOUR];
+    int four, i, left;
+    for (four = 0; four < SQ_QUADS(panels); ++four) {
+        w->math->table(table->quad + row * SQ_QUADS(panels) + four, 1, numbers);
+        left = (panels - 4 * four) * SQ_PANEL;
+        for (i = 0; i < SQ_FOUR && i < left; ++i) out[four * SQ_FOUR + i] = numbers[i] * table->scale[row];
+    }
+}
+
+/* Subtract the mean of each row. */
+static void sq_centre(float *x, int rows) {
+    for (; rows > 0; --rows, x += SQ_WIDTH) {
+        float sum[SQ_PANEL] = {0}, mean = 0;
+        int i, j;
+        for (i = 0; i < SQ_WIDTH; i += SQ_PANEL) for (j = 0; j < SQ_PANEL; ++j) sum[j] += x[i + j];
+        for (j = 0; j < SQ_PANEL; ++j) mean += sum[j];
+        mean /= (float)SQ_WIDTH;
+        for (i = 0; i < SQ_WIDTH; ++i) x[i] -= mean;
+    }
+}
+
+/* Scale rows to length 1. */
+static void sq_unit(const float *x, int rows, float *out) {
+    for (; rows > 0; --rows, x += SQ_WIDTH, out += SQ_WIDTH) {
+        float sum[SQ_PANEL] = {0}, length = 1e-5f * (float)SQ_WIDTH;
+        int i, j;
+        for (i = 0; i < SQ_WIDTH; i += SQ_PANEL) for (j = 0; j < SQ_PANEL; ++j) sum[j] += x[i + j] * x[i + j];
+        for (j = 0; j < SQ_PANEL; ++j) length += sum[j];
+        length = sqrtf(length);
+        for (i = 0; i < SQ_WIDTH; ++i) out[i] = x[i] / length;
+    }
+}
+
+/* Copy the keys of a head into panels of 16 positions. */
+static void sq_turn(const float *keys, int positions, int stride, float *panels) {
+    int position, i;
+    for (position = 0; position < SQ_PADDED; ++position) {
+        float *out = panels + (long)(position / SQ_PANEL) * SQ_HEAD * SQ_PANEL + position % SQ_PANEL;
+        for (i = 0; i < SQ_HEAD; ++i)
+            out[i * SQ_PANEL] = position < positions ? keys[(long)position * stride + i] : 0.0f;
+    }
+}
+
+/* Attend from rows of queries of one head to the source; `panels` are its keys. */
+static void sq_attend(sq_work *w, const float *query, int query_stride, int rows, const float *panels,
+                      const float *values, int value_stride, float *out) {
+    sq_rows part;
+    int column, row;
+    part.x = query;
+    part.x_stride = query_stride;
+    part.rows = rows;
+    part.out_stride = SQ_PADDED;
+    part.add = 0;
+    for (column = 0; column < w->positions; column += SQ_PANEL) {
+        part.out = w->scores + column;
+        w->math->panel(&part, SQ_HEAD, panels + (long)column * SQ_HEAD, SQ_PANEL);
+    }
+    for (row = 0; row < rows; ++row) w->math->soften(w->scores + (long)row * SQ_PADDED, w->positions);
+    part.x = w->scores;
+    part.x_stride = SQ_PADDED;
+    part.out_stride = SQ_WIDTH;
+    for (column = 0; column < SQ_HEAD; column += SQ_PANEL) {
+        part.out = out + column;
+        w->math->panel(&part, w->positions, values + column, value_stride);
+    }
+}
+
+static void sq_feed(sq_work *w, const sq_layer *layer, int rows) {
+    sq_unit(w->x, rows, w->unit);
+    sq_apply(w, &layer->inner, w->unit, rows, SQ_WIDTH, w->parts, SQ_HIDDEN, 0);
+    w->math->gelu(w->parts, (long)rows * SQ_HIDDEN);
+    sq_apply(w, &layer->outer, w->parts, rows, SQ_HIDDEN, w->x, SQ_WIDTH, 1);
+}
+
+/* Encode the source in `w->x`; its states, scaled to length 1, remain in `w->unit`. */
+static void sq_encode(sq_work *w) {
+    int rows = w->positions, layer, head, position;
+    float *panels = w->keys; /* free until the decoder's keys are written */
+    for (layer = 0; layer < SQ_LAYERS; ++layer) {
+        sq_unit(w->x, rows, w->unit);
+        sq_apply(w, &sq_encoder[layer].words, w->unit, rows, SQ_WIDTH, w->parts, 3 * SQ_WIDTH, 0);
+        for (head = 0; head < SQ_HEADS; ++head) {
+            const float *query = w->parts + head * SQ_HEAD;
+            sq_turn(query + SQ_WIDTH, rows, 3 * SQ_WIDTH, panels);
+            sq_attend(w, query, 3 * SQ_WIDTH, rows, panels, query + 2 * SQ_WIDTH, 3 * SQ_WIDTH,
+                      w->unit + head * SQ_HEAD);
+        }
+        sq_apply(w, &sq_encoder[layer].out, w->unit, rows, SQ_WIDTH, w->x, SQ_WIDTH, 1);
+        sq_feed(w, &sq_encoder[layer], rows);
+    }
+    sq_unit(w->x, rows, w->unit);
+    for (layer = 0; layer < SQ_DEPTH; ++layer) {
+        sq_apply(w, &sq_pairs[layer], w->unit, rows, SQ_WIDTH, w->parts, 2 * SQ_WIDTH, 0);
+        for (head = 0; head < SQ_HEADS; ++head)
+            sq_turn(w->parts + head * SQ_HEAD, rows, 2 * SQ_WIDTH,
+                    w->keys + (long)(layer * SQ_HEADS + head) * SQ_HEAD * SQ_PADDED);
+        for (position = 0; position < rows; ++position)
+            memcpy(w->values + ((long)layer * SQ_POSITIONS + position) * SQ_WIDTH,
+                   w->parts + (long)position * 2 * SQ_WIDTH + SQ_WIDTH, SQ_WIDTH * sizeof(float));
+    }
+}
+
+static float *sq_pair(sq_work *w, int layer, int word, int hypothesis) {
+    return w->past + (((long)layer * SQ_LONGEST + word) * SQ_BEAM + hypothesis) * 2 * SQ_WIDTH;
+}
+
+/* Attend from the query of one hypothesis to its words so far; `path` names the hypotheses that read them. */
+static void sq_recall(sq_work *w, int layer, const float *query, const uint16_t *path, int words, float *out) {
+    float scores[SQ_HEADS][(SQ_LONGEST + SQ_PANEL - 1) / SQ_PANEL * SQ_PANEL];
+    int word, head, i, j;
+    for (word = 0; word < words; ++word) {
+        const float *keys = sq_pair(w, layer, word, path[word]);
+        for (head = 0; head < SQ_HEADS; ++head) {
+            float sum[SQ_PANEL] = {0}, total = 0;
+            for (i = head * SQ_HEAD; i < (head + 1) * SQ_HEAD; i += SQ_PANEL)
+                for (j = 0; j < SQ_PANEL; ++j) sum[j] += query[i + j] * keys[i + j];
+            for (j = 0; j < SQ_PANEL; ++j) total += sum[j];
+            scores[head][word] = total;
+        }
+    }
+    for (head = 0; head < SQ_HEADS; ++head) w->math->soften(scores[head], words);
+    for (i = 0; i < SQ_WIDTH; ++i) out[i] = 0;
+    for (word = 0; word < words; ++word) {
+        const float *values = sq_pair(w, layer, word, path[word]) + SQ_WIDTH;
+        for (head = 0; head < SQ_HEADS; ++head)
+            for (i = head * SQ_HEAD; i < (head + 1) * SQ_HEAD; ++i) out[i] += scores[head][word] * values[i];
+    }
+}
+
+/* Read one word for each hypothesis, whose vectors are in `w->x`, at position `word`. Their states, scaled to length 1,
+ * are then in `w->unit`; without `states`, only the keys and values that later words need are computed. */
+static void sq_decode_words(sq_work *w, const sq_hypothesis *hypotheses, int rows, int word, int states) {
+    int layer, row, head;
+    for (row = 0; row < rows; ++row) {
+        const float *position = sq_positions + (long)word * SQ_WIDTH;
+        int i;
+        for (i = 0; i < SQ_WIDTH; ++i) w->x[(long)row * SQ_WIDTH + i] += position[i];
+    }
+    for (layer = 0; layer < SQ_DEPTH; ++layer) {
+        sq_unit(w->x, rows, w->unit);
+        sq_apply(w, &sq_decoder[layer].words, w->unit, rows, SQ_WIDTH, w->parts, 3 * SQ_WIDTH, 0);
+        for (row = 0; row < rows; ++row)
+            memcpy(sq_pair(w, layer, word, row), w->parts + (long)row * 3 * SQ_WIDTH + SQ_WIDTH,
+                   2 * SQ_WIDTH * sizeof(float));
+        if (!states && layer == SQ_DEPTH - 1) return;
+        for (row = 0; row < rows; ++row)
+            sq_recall(w, layer, w->parts + (long)row * 3 * SQ_WIDTH, hypotheses[row].path, word + 1,
+                      w->unit + (long)row * SQ_WIDTH);
+        sq_apply(w, &sq_decoder[layer].out, w->unit, rows, SQ_WIDTH, w->x, SQ_WIDTH, 1);
+        sq_unit(w->x, rows, w->unit);
+        sq_apply(w, &sq_decoder[layer].cross_query, w->unit, rows, SQ_WIDTH, w->parts, SQ_WIDTH, 0);
+        for (head = 0; head < SQ_HEADS; ++head)
+            sq_attend(w, w->parts + head * SQ_HEAD, SQ_WIDTH, rows,
+                      w->keys + (long)(layer * SQ_HEADS + head) * SQ_HEAD * SQ_PADDED,
+                      w->values + (long)layer * SQ_POSITIONS * SQ_WIDTH + head * SQ_HEAD, SQ_WIDTH,
+                      w->unit + head * SQ_HEAD);
+        sq_apply(w, &sq_decoder[layer].cross_out, w->unit, rows, SQ_WIDTH, w->x, SQ_WIDTH, 1);
+        sq_feed(w, &sq_decoder[layer], rows);
+    }
+    sq_unit(w->x, rows, w->unit);
+}

@@ -1,0 +1,63 @@
+/* The public function. */
+
+typedef struct { sq_work work; sq_state state; sq_hypothesis beam[SQ_BEAM], other[SQ_BEAM];
+                 sq_candidate candidates[SQ_CANDIDATES]; } sq_scratch;
+
+int seqtune_predict_in(void *scratch, size_t bytes, const seqtune_problem *problem, const seqtune_device *device,
+                       seqtune_configuration *out, int count) {
+    sq_scratch *all = scratch;
+    double ordered[SQ_BEAM], total = 0, most;
+    int found, row, rank, order[SQ_BEAM];
+    if (!scratch || !problem || !device || !out) return SEQTUNE_ERROR_NULL;
+    if (count < 1 || count > SEQTUNE_MOST) return SEQTUNE_ERROR_COUNT;
+    if (bytes < sizeof *all || (uintptr_t)scratch % sizeof(double)) return SEQTUNE_ERROR_SCRATCH;
+    all->state.fault = 0;
+    all->state.left = SQ_MOST_CHECKS;
+    memset(all->state.big, 0, sizeof all->state.big);
+    memset(all->state.known, 0, sizeof all->state.known);
+    memset(all->state.index, 0, sizeof all->state.index);
+    memset(all->state.first, 0, sizeof all->state.first);
+    found = sq_read_device(&all->state, device);
+    if (!found) found = sq_read_problem(&all->state, problem);
+    if (!found && all->state.fault) found = SEQTUNE_ERROR_ARITHMETIC;
+    if (found) return found;
+    all->work.math = sq_best_math();
+    found = sq_search(&all->work, &all->state, all->beam, all->other, all->candidates,
+                      count > SQ_USUAL ? count : SQ_USUAL);
+    if (found < 0) return found;
+    sq_order(&all->work, &all->state, all->beam, found, ordered);
+    for (row = 0; row < found; ++row) { /* stable, most probable first */
+        for (rank = row; rank > 0 && ordered[order[rank - 1]] < ordered[row]; --rank) order[rank] = order[rank - 1];
+        order[rank] = row;
+    }
+    most = ordered[order[0]];
+    for (row = 0; row < found; ++row) total += exp(ordered[row] - most);
+    for (row = 0, most += log(total); row < found; ++row) ordered[row] -= most;
+    for (row = 0, total = 0; row < found; ++row) total += exp(-all->beam[row].cost);
+    if (found > count) found = count;
+    for (rank = 0; rank < found; ++rank) {
+        const sq_hypothesis *best = &all->beam[order[rank]];
+        const sq_kernel *kernel = &sq_kernels[best->space];
+        int column;
+        memset(&out[rank], 0, sizeof out[rank]);
+        out[rank].kernel = kernel->name;
+        out[rank].count = kernel->parameters;
+        out[rank].log_probability = ordered[order[rank]] + log(total);
+        for (column = 0; column < kernel->parameters; ++column) {
+            const sq_parameter *parameter = &kernel->parameter[column];
+            int64_t value = parameter->values[best->index[column]];
+            out[rank].setting[column].name = parameter->name;
+            if (parameter->is_word) out[rank].setting[column].word = sq_words[value];
+            else out[rank].setting[column].number = value;
+        }
+    }
+    return found;
+}
+
+int seqtune_predict(const seqtune_problem *problem, const seqtune_device *device, seqtune_configuration *out,
+                    int count) {
+    union { sq_scratch all; double aligned; } scratch;
+    return seqtune_predict_in(&scratch, sizeof scratch, problem, device, out, count);
+}
+
+size_t seqtune_scratch_bytes(void) { return sizeof(sq_scratch); }

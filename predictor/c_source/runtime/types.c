@@ -1,0 +1,52 @@
+/* Types of tables and of the state of a query. */
+
+typedef struct { int in, out; long quad; const float *scale, *bias; } sq_linear;
+typedef struct { long quad; const float *scale; } sq_table;
+typedef struct { sq_linear words, out, cross_query, cross_out, inner, outer; } sq_layer;
+typedef struct { const char *name; const int64_t *values; int count, slot, is_word; } sq_parameter;
+typedef struct { int column, slot, number, index; } sq_quantity;
+typedef struct { int name, kind, slot; } sq_fact;
+typedef struct { int fact, word, number; } sq_word_pair;
+
+typedef struct { /* values by slot: whole numbers and words `i`, numbers `d`; `big`: more than 64 bits, so it is in `d` */
+    int operation, over, fault, holds, completions;
+    long left; /* checks of constraints until the prediction is given up */
+    int64_t i[SQ_SLOTS];
+    double d[SQ_SLOTS], tensor[3], flop;
+    unsigned char big[SQ_SLOTS], known[SQ_SLOTS];
+    uint16_t index[SQ_PARAMETERS + 1], first[SQ_PARAMETERS + 1];
+} sq_state;
+
+typedef struct {
+    const char *name;
+    int parameters, quantities, word;
+    const sq_parameter *parameter;
+    const sq_quantity *quantity;
+    const uint16_t *const *words; /* the target words of the values of each parameter */
+    int (*solves)(sq_state *);
+    uint32_t (*check)(sq_state *, int), (*resolve)(sq_state *, int);
+} sq_kernel;
+
+typedef struct { /* the beginning of a sentence */
+    double cost; /* - log-probability */
+    int space, length, complete, word;
+    uint16_t index[SQ_PARAMETERS + 1], path[SQ_LONGEST + 1];
+    float sums[SQ_SUMS];
+} sq_hypothesis;
+
+typedef struct { /* a word that may follow a hypothesis */
+    double cost;
+    int parent, space, value, word, complete;
+    float score, octave[SQ_FRESH + 1];
+} sq_candidate;
+
+typedef struct { int parent, candidate; double cost; } sq_choice; /* candidate -1: the parent itself, complete */
+
+struct sq_rows;
+typedef struct {
+    void (*linear)(const sq_linear *, const struct sq_rows *);
+    void (*panel)(const struct sq_rows *, int, const float *, int);
+    void (*gelu)(float *, long);
+    void (*soften)(float *, int);
+    void (*table)(long, int, float *);
+} sq_math;

@@ -1,0 +1,80 @@
+"""The network of a translator of measured times as tables of C."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..networks.dimensions import Dimensions
+from ..networks.numpy_layers import ArrayLayer, Floats, Linear, Tensors, centred, gelu
+from ..sequence.vocabulary import Vocabulary
+from ..times.arrays.word_vectors import RESOLVED_SIZE, described_arrays
+from .c_weights import Weights, floats
+
+
+def network_tables(size: Dimensions, tensors: Tensors, pair_names: str) -> Weights:
+    """Declare the encoder, the decoder and the keys and values of the source, which all translators have."""
+    weights = Weights()
+    weights.layers("sq_encoder", [ArrayLayer(tensors, f"encoder.{number}", size.heads, False)
+                                  for number in range(size.layers)], False)
+    weights.layers("sq_decoder", [ArrayLayer(tensors, f"decoder.{number}", size.heads, True)
+                                  for number in range(size.depth)], True)
+    initial = [weights.initial(f"sq_pairs_{number}", Linear.of(tensors, pair_names.format(number)).after(
+        tensors, "encoded")) for number in range(size.depth)]
+    weights.lines.append("static const sq_linear sq_pairs[] = {\n    " + ",\n    ".join(initial) + "\n};")
+    weights.lines.append(floats("sq_positions", centred(tensors["position.weight"])))
+    return weights
+
+
+def times_tables(size: Dimensions, tensors: Tensors, vocabulary: Vocabulary) -> Weights:
+    """Declare all weights of a translator of measured times."""
+    weights = network_tables(size, tensors, "decoder.{}.cross.pair")
+    weights.table("sq_name_rows", tensors["source.name.weight"])
+    weights.table("sq_word_rows", tensors["source.word.weight"])
+    for name in ("code", "mix"):
+        weights.linear(f"sq_source_{name}", Linear.of(tensors, f"source.{name}"))
+    scale = 1 / math.sqrt(size.width)
+    _target_words(weights, tensors, vocabulary)
+    weights.table("sq_quantity_rows", tensors["settled.quantity"].reshape(-1, size.width))
+    weights.linear("sq_read_resolved", Linear.of(tensors, "settled.read"))
+    outer = Linear.of(tensors, "settled.answer.2")
+    inward = Linear(np.ascontiguousarray(outer.weight.T), np.zeros(size.hidden, np.float32)).times(scale)
+    weights.linear("sq_ask", Linear.of(tensors, "settled.ask").joined(inward).after(tensors, "decoded"))
+    weights.linear("sq_answer", Linear.of(tensors, "settled.answer.0"))
+    weights.lines += [
+        floats("sq_state_gain", tensors["decoded.weight"]),
+        floats("sq_state_offset", tensors["decoded.bias"] * np.float32(scale)),
+        floats("sq_encoded_gain", tensors["encoded.weight"] * np.float32(math.sqrt(size.width))),
+        floats("sq_encoded_offset", tensors["encoded.bias"])]
+    if size.judge:
+        _judge(weights, tensors, size)
+    return weights
+
+
+def _target_words(weights: Weights, tensors: Tensors, vocabulary: Vocabulary) -> None:
+    """The parts of the target words' vectors that no problem changes (see `WordVectors`)."""
+    described = described_arrays(vocabulary)
+    group = tensors["target.group.weight"][described["target.groups"]]
+    inputs = Linear.of(tensors, "target.code")(described["target.codes"]) + group
+    mix = Linear.of(tensors, "target.mix")
+    base: Floats = tensors["target.word.weight"] + group
+    numeric = described["target.values"] > 0
+    weights.table("sq_base_rows", np.where(numeric[:, None], base, base + mix(gelu(inputs))))
+    weights.table("sq_input_rows", inputs)
+    weights.lines.append(floats("sq_target_values", described["target.values"]))
+    fit = np.ascontiguousarray(tensors["target.fit.weight"].T)
+    weights.linear("sq_fits", Linear(fit, np.zeros(fit.shape[1], np.float32)), bias=False)
+    weights.linear("sq_target_mix", mix)
+
+
+def _judge(weights: Weights, tensors: Tensors, size: Dimensions) -> None:
+    quantity = Linear.of(tensors, "judge.quantity")
+    assert len(quantity.weight) == size.derived * RESOLVED_SIZE
+    weights.table("sq_judge_rows", quantity.weight)
+    words = np.ascontiguousarray(tensors["judge.words.weight"].T)
+    weights.linear("sq_judge_words", Linear(words, np.zeros(words.shape[1], np.float32)), bias=False)
+    for name in ("problem", "inner", "outer"):
+        weights.linear(f"sq_judge_{name}", Linear.of(tensors, f"judge.{name}"))
+    weights.lines += [floats("sq_judge_bias", quantity.bias),
+                      floats("sq_judge_slowness", Linear.of(tensors, "judge.slowness").weight[:, 0])]
