@@ -40,6 +40,7 @@ PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it f
     "end_to_end": "benchmarks.kernels.end_to_end:page",
     "latency": "benchmarks.speed.latency:page",
     "miopen_latency": "benchmarks.speed.miopen_latency:page",
+    "c_predictor": "benchmarks.speed.c_predictor:page",
     "search": "benchmarks.search.recorded:page",
     "search_transfer": "benchmarks.search.recorded:transfer_page",
     "across": "benchmarks.search.across:page",

@@ -14,6 +14,7 @@ from seqtune.predictor.say import Say
 
 from .errors import MisuseError
 from .inputs import as_problem, check_folder, check_free, check_journal, load_checkpoint, warned
+from .predictor_code import CODE, code_writer
 from .results import Written
 
 if TYPE_CHECKING:
@@ -52,19 +53,21 @@ def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, de
 def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None = None,
            data: str | Path | None = None, predictions: str | Path | None = None, device: Device | str | None = None,
            problem: object = None, hold_out: str | Sequence[str] = (), checkpoint: str | Path | None = None,
-           serving: ServingRequest | None = None, force: bool = False) -> Written:
+           serving: ServingRequest | None = None, libraries: Sequence[str] = (), force: bool = False) -> Written:
     """Write the records of a journal (None: the default one) or of a data set in another format.
 
     `hold_out` names problem sets that no model may learn from. `predictions` is a file of lines that `predict --json`
     printed. For MIOpen's formats, `data` or else `checkpoint` provides the rows of its solvers' tables. For vLLM and
     SGLang, `out` is a folder, `serving` says which files are wanted, and `checkpoint` predicts their content (None: the
-    predictor that answers for Triton). Raises MisuseError for arguments that the format does not take.
+    predictor that answers for Triton). The formats of `seqtune.predictor_code` write a checkpoint as code, with the
+    kernels of `libraries` alone, if any are named. Raises MisuseError for arguments that the format does not take.
     """
-    from seqtune.data.formats.format import ExportRequest
+    from seqtune.data.formats.format import ExportRequest, Format
     from seqtune.data.journal import default_path
     from seqtune.data.serving.request import ServingRequest
 
-    chosen = format_of(form, "write")
+    code = form in CODE
+    chosen = Format((), write=code_writer(form, checkpoint, libraries, force)) if code else format_of(form, "write")
     assert chosen.write is not None
     arguments = {"journal": journal, "data": data, "predictions": predictions, "device": device, "problem": problem,
              "hold_out": hold_out}
@@ -73,7 +76,7 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
                   if (value := getattr(serving or standard, part.name)) != getattr(standard, part.name)}
     for name, value in arguments.items():
         if name not in chosen.takes and value is not None and value != ():
-            taken = ", ".join(map(_option, chosen.takes))
+            taken = ", ".join(map(_option, chosen.takes or ("checkpoint", "library")))
             raise MisuseError(f"{_option(name)} is not for --format {form}, which takes {taken}")
     source = None
     if "journal" in chosen.takes and data is None:

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,6 @@ from benchmarks.common.report import markdown, processor
 from seqtune.data.shipped_machines import shipped_devices
 from seqtune.errors import FormatError, KernelError, MisuseError
 from seqtune.kernels.device import Device
-from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
@@ -209,5 +207,4 @@ def _quantiles(times: Sequence[float]) -> dict[str, float | None]:
 
 
 if __name__ == "__main__":
-    assert operation("conv2d")
     run_program("c_predictor", main)

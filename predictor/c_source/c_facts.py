@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from seqtune.tuner.cost_models.machine_ratios import CACHES, RATIOS, TENSORS
 
 from ..sequence.source_facts import RATIO_NAMES
-from ..sequence.vocabulary import UNKNOWN, Vocabulary
+from ..sequence.vocabulary import UNKNOWN
 from .c_library import CLibrary
 from .c_names import NUMBER_FACTS, RATE_FACTS, WORD_FACTS, NameTable
 
@@ -121,7 +121,8 @@ static double sq_machine_ratio(const sq_state *s, int ratio) {{
     }}
     switch (ratio - {tensors}) {{
     case 0:
-        moved = s->tensor[0] < 0 ? -1 : s->tensor[0] + s->tensor[1] + s->tensor[2];
+        moved = s->tensor[0] + s->tensor[1] + s->tensor[2];
+        if (s->tensor[0] < 0 || s->tensor[1] < 0 || s->tensor[2] < 0) return -1;
         if (work < 0 || !(moved > 0) || !(bandwidth > 0)) return -1;
         return sq_ratio(work / moved, peak / bandwidth);
     case 1: return sq_ratio(work, peak * 1e3);

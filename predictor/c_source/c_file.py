@@ -56,7 +56,8 @@ class CFile:
 def times_file(checkpoint: Checkpoint, libraries: Sequence[str] = ()) -> CFile:
     """Write a translator of measured times with its judge. Its trees are left out.
 
-    `libraries` are those whose kernels are wanted, by default all. Raises MisuseError, CheckpointError, ExpressionError.
+    `libraries` are those whose kernels are wanted, by default all.
+    Raises MisuseError, CheckpointError, ExpressionError.
     """
     size, vocabulary = checkpoint.size, checkpoint.vocabulary
     kernels = _wanted([kernel(name) for name in _registered(checkpoint)], libraries, checkpoint.libraries)
@@ -66,7 +67,7 @@ def times_file(checkpoint: Checkpoint, libraries: Sequence[str] = ()) -> CFile:
     tables, weights = facts.text(), times_tables(size, checkpoint.state, vocabulary)
     usual = PROPOSALS if size.judge else WIDTH
     constants = {
-        **_network_sizes(size, weights), "POSITIONS": facts.positions(), "DERIVED": size.derived,
+        **_network_sizes(size), "POSITIONS": facts.positions(), "DERIVED": size.derived,
         "QUANTITIES": max(1, size.quantities), "USUAL": usual, "SUMS": size.width, "BEGIN_STAYS": 1}
     answers = "the translator" + (" and its judge" if size.judge else "")
     pieces = ["codes", "times_source", "times_words", "beam", "judge" if size.judge else "beam_order"]
@@ -88,7 +89,7 @@ def labels_file(checkpoint: LabelCheckpoint, libraries: Sequence[str] = ()) -> C
                       checkpoint.libraries)
     library = CLibrary.of(vocabulary, kernels, FACTS)
     inputs, weights = LabelInputs(library), label_tables(size, checkpoint.state, vocabulary)
-    constants = {**_network_sizes(size, weights), **inputs.sizes(), "USUAL": WIDTH, "SUMS": 1, "BEGIN_STAYS": 0}
+    constants = {**_network_sizes(size), **inputs.sizes(), "USUAL": WIDTH, "SUMS": 1, "BEGIN_STAYS": 0}
     constants["SLOTS"] = max(library.sizes()["SLOTS"], inputs.slots)
     model = "typedef struct { float codes[SQ_MOST_SIZES * SQ_SIZE_CODE]; } sq_model;"
     missing = "; the boosted trees of the checkpoint are left out" if checkpoint.chains else ""
@@ -101,9 +102,9 @@ def _file(library: CLibrary, constants: Mapping[str, int | str], weights: Weight
     names = ", ".join(written.kernel.name for written in library.kernels)
     title = (f"Predicts tuning parameters of {names}. Made by seqtune from a checkpoint; what answers: {answers}.")
     interface = header(title, library.operations, library.extras, library.parameters)
-    sizes = {**library.sizes(), **constants}
-    sizes["CANDIDATES"] = max(MOST_PROPOSALS * sizes["MOST_VALUES"], len(library.kernels))
-    sizes["DEEPEST"] = weights.deepest
+    own = library.sizes()
+    sizes = {**own, **constants, "DEEPEST": weights.deepest,
+             "CANDIDATES": max(MOST_PROPOSALS * own["MOST_VALUES"], len(library.kernels))}
     if weights.deepest > 2048:
         raise MisuseError(f"this checkpoint has a layer of {weights.deepest} inputs; in C there are at most 2048")
     defines = "\n".join(f"#define SQ_{name} {value}" for name, value in sizes.items())
@@ -112,8 +113,8 @@ def _file(library: CLibrary, constants: Mapping[str, int | str], weights: Weight
              weights.text(), runtime("math"), *weights.lines, tables, model, runtime("layers"),
              *map(runtime, pieces), runtime("predict")]
     source = "\n\n".join(part.strip() for part in parts) + "\n"
-    report = {"kernels": len(library.kernels), "weights": weights.quads * 4 * PANEL, "bytes": len(source),
-              "answers": answers}
+    report: dict[str, str | int] = {"kernels": len(library.kernels), "weights": weights.quads * 4 * PANEL,
+                                    "bytes": len(source), "answers": answers}
     return CFile(source, interface + "\n", report, tuple(library.operations), library.extras, library.parameters)
 
 
@@ -122,15 +123,15 @@ def runtime(name: str) -> str:
     return (_RUNTIME / f"{name}.c").read_text(encoding="utf-8")
 
 
-def _network_sizes(size: Dimensions, weights: Weights) -> dict[str, int | str]:
+def _network_sizes(size: Dimensions) -> dict[str, int | str]:
     head = size.width // size.heads
     if head % PANEL or size.hidden % PANEL or size.judge % PANEL or size.judge > 2 * size.width:
         raise MisuseError(f"this checkpoint has heads of {head}, blocks of {size.hidden} and a judge of {size.judge} "
                           f"numbers; in C they are multiples of {PANEL}, and the judge at most two widths")
     tail = {f"TAIL_{number}": f"{coefficient!s}f" for number, coefficient in enumerate(GELU_TAIL)}
-    return {"BASE": BASE, "STRING": STRING, "OFFSET": OFFSET, "BEAM": MOST_PROPOSALS, "BATCH": _BATCH, "WIDTH": size.width,
-            "HEADS": size.heads, "HIDDEN": size.hidden, "LAYERS": size.layers, "DEPTH": size.depth,
-            "TARGETS": size.targets, "NUMBER_CODE": size.code, "JUDGE": size.judge, "BEGIN": BEGIN, "TAU": TAU,
+    return {"BASE": BASE, "STRING": STRING, "OFFSET": OFFSET, "BEAM": MOST_PROPOSALS, "BATCH": _BATCH,
+            "WIDTH": size.width, "HEADS": size.heads, "HIDDEN": size.hidden, "LAYERS": size.layers, "DEPTH": size.depth,
+            "TARGETS": size.targets, "NUMBER_CODE": size.code, "JUDGE": size.judge, "BEGIN": BEGIN, "TAU": str(TAU),
             **tail}
 
 
@@ -145,6 +146,6 @@ def _wanted(kernels: Sequence[Kernel], libraries: Sequence[str], known: Sequence
     wanted = [family for family in kernels if not libraries or family.name.partition(".")[0] in libraries]
     missing = [name for name in libraries if name not in known]
     if missing or not wanted:
-        raise MisuseError(f"the checkpoint knows no kernel of {missing[0] if missing else 'an installed library'!s:.40};"
-                          f" it knows those of {', '.join(known)}")
+        name = missing[0] if missing else "an installed library"
+        raise MisuseError(f"the checkpoint knows no kernel of {name!s:.40}; it knows those of {', '.join(known)}")
     return wanted

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import textwrap
 from collections.abc import Sequence
 
 from seqtune.kernels.operations.feature import Feature
@@ -24,8 +26,8 @@ ERRORS = (
 )
 
 _FACTS = {
-    "backend": "such as \\\"llvm\\\" or \\\"opencl\\\"", "instruction_set": "\\\"avx512\\\", \\\"opencl-c-1.2\\\"",
-    "architecture": "\\\"znver5\\\", \\\"gfx906\\\"", "threads": "CPU threads used, 0 on a GPU",
+    "backend": "such as 'llvm' or 'opencl'", "instruction_set": "'avx512', 'opencl-c-1.2'",
+    "architecture": "'znver5', 'gfx906'", "threads": "CPU threads used, 0 on a GPU",
     "compute_units": "cores, or units of a GPU", "vector_bits": "of the widest register",
     "vector_registers": "number of them", "l1_bytes": "of one core's cache; 0: not known", "l2_bytes": "the same",
     "l3_bytes": "of the cache that all share", "local_memory": "bytes that a work-group shares",
@@ -36,7 +38,7 @@ _FACTS = {
 def header(title: str, operations: Sequence[Operation], extras: Sequence[str], parameters: int) -> str:
     """The text of the header."""
     parts = [
-        f"/* {comment(title)} */",
+        "/* " + "\n * ".join(textwrap.wrap(comment(title), 115)) + " */",
         "#ifndef SEQTUNE_PREDICTOR_H\n#define SEQTUNE_PREDICTOR_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n"
         '#ifdef __cplusplus\nextern "C" {\n#endif',
         "/* A whole number that is not known, and a choice that is not known. A number is not known if it is NaN. */\n"
@@ -66,7 +68,8 @@ def _operations(operations: Sequence[Operation]) -> str:
 
 def _problem(operation: Operation) -> str:
     name = identifier(operation.name)
-    enums = [f"enum {{ {', '.join(_choices(operation, feature))} }};"
+    used: set[str] = set()
+    enums = [f"enum {{ {', '.join(_choices(operation, feature, used))} }};"
              for feature in operation.features if feature.choices]
     lines = []
     for feature in operation.features:
@@ -77,9 +80,15 @@ def _problem(operation: Operation) -> str:
     return "\n".join([*enums, "typedef struct {", *lines, f"}} seqtune_{name};"])
 
 
-def _choices(operation: Operation, feature: Feature) -> list[str]:
-    return [f"{constant(operation)}_{identifier(feature.name).upper()}_{identifier('x' + choice)[1:].upper()}"
-            for choice in feature.choices]
+def _choices(operation: Operation, feature: Feature, used: set[str]) -> list[str]:
+    """The constants of a feature's choices; different choices may look alike in C, so a number tells them apart."""
+    names = []
+    for choice in feature.choices:
+        name = f"{constant(operation)}_{identifier(feature.name).upper()}_{identifier('x' + choice)[1:].upper()}"
+        names.append(next(candidate for number in itertools.count(1)
+                          if (candidate := name if number == 1 else f"{name}_{number}") not in used))
+        used.add(names[-1])
+    return names
 
 
 def _union(operations: Sequence[Operation]) -> str:
@@ -128,6 +137,14 @@ void seqtune_device_init(seqtune_device *device);
  * seqtune_scratch_bytes(), from the stack. */
 int seqtune_predict(const seqtune_problem *problem, const seqtune_device *device, seqtune_configuration *out,
                     int count);
+
+/* For example:
+ *     seqtune_problem problem;
+ *     seqtune_device device;
+ *     seqtune_configuration best;
+ *     seqtune_problem_init(&problem, ...);  then the sizes: problem.of.NAME.SIZE = ...
+ *     seqtune_device_init(&device);         then its facts: device.backend = ...
+ *     if (seqtune_predict(&problem, &device, &best, 1) == 1) use best.kernel and best.setting */
 
 /* The same with the caller's scratch memory, aligned for a double, which need not be initialised. */
 int seqtune_predict_in(void *scratch, size_t bytes, const seqtune_problem *problem, const seqtune_device *device,

@@ -38,6 +38,9 @@ class CKernel:
                               f"{MOST_PARAMETERS}")
         solves = _solves(kernel, number, work.table)  # the names of problem and device alone
         table = work.table.copy()
+        for name in (*kernel.by_name, *(name for name, _ in kernel.derived)):  # a slot of its own
+            table.names.pop(name, None)
+            table.number.pop(name, None)
         for parameter in kernel.parameters:
             words = [isinstance(value, str) for value in parameter.values]
             if any(words) and not all(words):

@@ -18,9 +18,10 @@ NUMBER_FACTS = ("threads", "compute_units", "vector_floats", "vector_registers",
                 "local_memory", "max_work_group")
 RATE_FACTS = ("peak_gflops", "bandwidth_gbs")  # no expression can name them
 
-_KEYWORDS = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while".split())
+_KEYWORDS = frozenset((
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern",
+    "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed",
+    "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while"))
 
 
 def identifier(name: str) -> str:

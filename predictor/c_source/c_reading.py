@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
 
 from seqtune.errors import MisuseError
 from seqtune.kernels.element_types import ELEMENT_TYPES
 from seqtune.kernels.expression import Expression
-from seqtune.kernels.operations.feature import Feature
+from seqtune.kernels.libraries.declared_operation import DeclaredOperation
+from seqtune.kernels.operations.feature import LARGEST_TENSOR, Feature
 from seqtune.kernels.operations.operation import Operation
 
 from .c_expression import CExpression
@@ -110,30 +112,61 @@ def _default(feature: Feature) -> str:
 
 
 def _tensors(work: OperationNames) -> list[str]:
-    """The statements that compute the bytes of input, weights and output; -1 where they are unknown."""
-    operation, table = work.operation, work.table
+    """The statements that compute the FLOP and the bytes of input, weights and output; -1 where they are unknown."""
+    table = work.table
     lines = ["s->tensor[0] = s->tensor[1] = s->tensor[2] = s->flop = -1;"]
     if "flop" in table.number:
         flop = table.names["flop"]
         value = f"s->big[{table.number['flop']}] ? {flop.wide} : (double){flop.text}" if flop.wide else flop.text
         lines.append(f"if ({table.known(['flop'])}) s->flop = {value if flop.wide else f'(double){value}'};")
-    if type(operation).operands is Operation.operands:
+    sizes = _sizes(work.operation)
+    if not sizes:
         return lines
+    needed = table.known(name for expression, _ in sizes for name in expression.names)
+    lines += [f"if ({needed}) {{", f"    double element = {_element(work.operation, table)}, size[3] = {{-1, -1, -1}};"]
+    lines += ["    int valid = element > 0;"]
+    for expression, number in sizes:
+        written = CExpression.of(expression, table.names, table.words)
+        lines += ["    s->over = 0;", f"    s->size = (double)({written.text});"]
+        if written.wide:
+            lines.append(f"    if (s->over) s->size = {written.wide};")
+        if number is None:
+            lines.append(f"    valid = valid && s->size > 0 && s->size <= {LARGEST_TENSOR}.0 "
+                         "&& s->size == floor(s->size);")
+        else:
+            lines.append(f"    size[{number}] = element * s->size;")
+    return [*lines, "    if (valid) memcpy(s->tensor, size, sizeof size);", "}"]
+
+
+def _sizes(operation: Operation) -> list[tuple[Expression, int | None]]:
+    """The elements of the input, the weights and the output, by their numbers, and (None) axes that must be valid."""
+    if isinstance(operation, DeclaredOperation):
+        return _declared_sizes(operation)
+    if type(operation).operands is Operation.operands:
+        return []
     texts = TENSORS.get(operation.name)
     if texts is None:
         raise MisuseError(f"the sizes of {operation.name}'s tensors have no form in C; export a library with other "
                           "operations")
-    expressions = [Expression(text) for text in texts]
-    needed = table.known(name for expression in expressions for name in expression.names)
-    lines.append(f"if ({needed}) {{")
-    lines.append(f"    double element = {_element(operation, table)};")
-    for number, expression in enumerate(expressions):
-        written = CExpression.of(expression, table.names, table.words)
-        lines += ["    s->over = 0;", f"    s->tensor[{number}] = (double)({written.text});"]
-        if written.wide:
-            lines.append(f"    if (s->over) s->tensor[{number}] = {written.wide};")
-        lines.append(f"    s->tensor[{number}] = element > 0 ? element * s->tensor[{number}] : -1;")
-    return [*lines, "}"]
+    return [(Expression(text), number) for number, text in enumerate(texts)]
+
+
+def _declared_sizes(operation: DeclaredOperation) -> list[tuple[Expression, int | None]]:
+    if not operation.document.outputs:
+        return []
+    sizes: list[tuple[Expression, int | None]] = []
+    output = next(iter(operation.document.outputs))
+    for array in (*operation.document.inputs, output):
+        tree = ast.parse(operation.shapes[array].text, mode="eval").body
+        axes = [f"({ast.unparse(axis)})" for axis in tree.elts] if isinstance(tree, ast.Tuple) else []
+        product = " * ".join(axes) or "1"
+        sizes += [(Expression(text), None) for text in (*axes, product)]
+        number = {"x": 0, "weights": 1}.get(array) if array in operation.document.inputs else None
+        if number is not None:
+            sizes.append((Expression(product), number))
+        if array == output:
+            sizes.append((Expression(product), 2))
+    return sizes
 
 
 def _element(operation: Operation, table: NameTable) -> str:

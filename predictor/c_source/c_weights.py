@@ -23,7 +23,7 @@ PANEL = 16  # columns that are computed together
 STRING = 21  # fours of rows in one string literal: 21 * 192 = 4032 characters
 _SHIFT = BASE**3 // 2  # of whole numbers, so that they are positive
 _DIGITS = FIRST * (BASE**2 + BASE + 1)
-OFFSET = (_DIGITS + _SHIFT) // BASE * BASE  # of a weight's characters; a multiple of the base, so that few digits have it
+OFFSET = (_DIGITS + _SHIFT) // BASE * BASE  # of a weight's characters; a multiple of the base
 LARGEST = BASE**3 // 2 - BASE  # magnitude of a weight's whole number
 
 

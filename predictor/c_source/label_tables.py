@@ -57,7 +57,8 @@ class LabelInputs:
         known = self._table.known(expression.names)
         old = self._table.names.pop(name, None), self._table.number.pop(name, None)
         if name in expression.names:  # a size of its own former value
-            assert old[0] is not None and old[1] is not None
+            assert old[0] is not None
+            assert old[1] is not None
             self._table.names[name], self._table.number[name] = old[0], old[1]
         statements = self._table.assign(name, expression)
         self._lines += [f"holds = {known};", "if (holds) {", *(f"    {line}" for line in statements), "}",

@@ -26,8 +26,8 @@ Tensors = Mapping[str, Floats]  # the state of a network by name
 
 # ln of the normal distribution function of -|x| as a polynomial of |x|; the first coefficient is that of |x|^5. It was
 # fitted so that the greatest error of gelu is least: 5e-7, which is the spacing of float32 numbers around 4.
-GELU_TAIL = tuple(map(np.float32, (-0.0003280729636587605, 0.004910640277841955, -0.03592400208323824, -0.3188424656785892,
-                               -0.7976653527835121, -0.6931732588960425)))
+GELU_TAIL = tuple(map(np.float32, (-0.0003280729636587605, 0.004910640277841955, -0.03592400208323824,
+                                   -0.3188424656785892, -0.7976653527835121, -0.6931732588960425)))
 
 
 def gelu(x: Floats) -> Floats:

@@ -22,22 +22,26 @@ AllowCommands = Annotated[bool, typer.Option(
 
 
 def with_libraries(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options --library and --allow-commands: it runs when the libraries are in use."""
+    """The command with the options --library and --allow-commands: it runs when the libraries are in use.
+
+    A parameter `libraries` of the command receives their names.
+    """
     signature = inspect.signature(command, eval_str=True)
 
     @functools.wraps(command)
     def run(*, library: list[str] | None, allow_commands: bool, **given: Any) -> None:
+        names: list[str] = []
         if library:
             from ..library import use_library
 
-            for name in library:
-                use_library(name, allow_commands=allow_commands)
+            names = [use_library(name, allow_commands=allow_commands).name for name in library]
         elif allow_commands:
             raise MisuseError("--allow-commands is for a library that --library names")
-        command(**given)
+        command(**given, **({"libraries": tuple(names)} if takes_names else {}))
 
+    takes_names = "libraries" in signature.parameters
     more = {"library": (Libraries, None), "allow_commands": (AllowCommands, False)}
-    parameters = [*signature.parameters.values(), *(
+    parameters = [*(parameter for name, parameter in signature.parameters.items() if name != "libraries"), *(
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         for name, (annotation, default) in more.items())]
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ import typer
 
 from seqtune.data.formats.table import described
 
+from ..predictor_code import described_code
 from .application import AsJson, Force, JournalPath, answer, app
 from .arguments import parts
 
@@ -44,7 +45,7 @@ def export(
     out: Annotated[Path, typer.Option("--out", help="The file to write; for vLLM and SGLang the folder.")],
     journal: JournalPath = None,
     form: Annotated[str, typer.Option(
-        "--format", metavar="FORMAT", help=f"{described('write')}.")] = "parquet",
+        "--format", metavar="FORMAT", help=f"{described('write')}; {described_code()}.")] = "parquet",
     data: Annotated[Path | None, typer.Option(
         "--data", help="A data set with the configurations, instead of a journal or predictions.",
         show_default=False)] = None,
@@ -56,7 +57,8 @@ def export(
     checkpoint: Annotated[str | None, typer.Option(
         "--checkpoint", metavar="FOLDER_OR_NAME",
         help="For --predictions without --data: the checkpoint with the tables of MIOpen's kernels. For vLLM and "
-             "SGLang: the predictor.  [default: miopen; the one that answers for the GPU]", show_default=False)] = None,
+             "SGLang: the predictor. For c and onnx: what is written, with the kernels of --library alone.  "
+             "[default: miopen; the one that answers for the GPU; default]", show_default=False)] = None,
     problem: Annotated[str | None, typer.Option(
         "--problem", help="For T4: the problem of the trials, in quotes.", show_default=False)] = None,
     hold_out: Annotated[list[str] | None, typer.Option(
@@ -78,8 +80,10 @@ def export(
         help="vLLM, SGLang: numbers of tokens to tune for.  [default: 1 to 4096, as their own tuners]")] = None,
     force: Force = False,
     as_json: AsJson = False,
+    libraries: tuple[str, ...] = (),
 ) -> None:
-    """Write records as a data set (Parquet) or for other tuners (T4), or configurations for MIOpen, vLLM or SGLang."""
+    """Write records as a data set (Parquet) or for other tuners (T4), configurations for MIOpen, vLLM or SGLang, or a
+    trained predictor as C."""
     from seqtune.data.serving.request import ServingRequest, token_counts
 
     from .. import api
@@ -87,5 +91,6 @@ def export(
 
     serving = ServingRequest(model_config, missing_from, tp, ep, dtype, triton_version, token_counts(tokens))
     report = api.export(out, form, journal=journal, data=data, predictions=predictions, device=device, problem=problem,
-                        hold_out=hold_out or (), checkpoint=checkpoint, serving=serving, force=force).to_json()
+                        hold_out=hold_out or (), checkpoint=checkpoint, serving=serving, libraries=libraries,
+                        force=force).to_json()
     answer(report) if as_json else tables.report(report)

@@ -94,7 +94,7 @@ SQ_INLINE void sq_decode(long quad, int count, float *out) {
 #define SQ_6(f) SQ_5(f) f(5)
 #define SQ_7(f) SQ_6(f) f(6)
 #define SQ_8(f) SQ_7(f) f(7)
-#define SQ_BLOCK(count) case count: { \
+#define SQ_BLOCK(count) case count: if (count <= most) { \
         SQ_##count(SQ_ROW) \
         for (lane = 0; lane < SQ_PANEL; lane += SQ_LANES) { \
             SQ_##count(SQ_ZERO) \
@@ -104,7 +104,7 @@ SQ_INLINE void sq_decode(long quad, int count, float *out) {
             } \
             SQ_##count(SQ_STORE) \
         } \
-        break; }
+    } break;
 
 static const float sq_zeros[SQ_PANEL] = {0};
 

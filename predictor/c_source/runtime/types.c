@@ -12,7 +12,7 @@ typedef struct { /* values by slot: whole numbers and words `i`, numbers `d`; `b
     int operation, over, fault, holds, completions;
     long left; /* checks of constraints until the prediction is given up */
     int64_t i[SQ_SLOTS];
-    double d[SQ_SLOTS], tensor[3], flop;
+    double d[SQ_SLOTS], tensor[3], flop, size;
     unsigned char big[SQ_SLOTS], known[SQ_SLOTS];
     uint16_t index[SQ_PARAMETERS + 1], first[SQ_PARAMETERS + 1];
 } sq_state;

@@ -1,0 +1,65 @@
+"""Predictor code: the formats in which `seqtune export` writes a trained predictor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import MisuseError
+from .inputs import check_free, load_checkpoint
+
+if TYPE_CHECKING:
+    from seqtune.data.formats.format import ExportRequest
+
+CODE: Mapping[str, str] = {  # name of the format -> the meaning of its files
+    "c": "a trained predictor as one C99 file with its header",
+}
+
+
+def described_code() -> str:
+    """The formats and their meanings, as one line for a help text."""
+    return "; ".join(f"{name}: {meaning}" for name, meaning in CODE.items())
+
+
+def code_writer(form: str, checkpoint: str | Path | None, libraries: Sequence[str],
+                force: bool) -> Callable[[ExportRequest, Path], dict[str, Any]]:
+    """The function that writes a checkpoint to a path.
+
+    Without a checkpoint it writes that of the library, or else the shipped one. Only the kernels of `libraries` are
+    written, if any are named.
+    """
+    def write(request: ExportRequest, out: Path) -> dict[str, Any]:
+        return _write_c(checkpoint or _usual(libraries), libraries, out, force)
+
+    return write
+
+
+def _write_c(checkpoint: str | Path, libraries: Sequence[str], out: Path, force: bool) -> dict[str, Any]:
+    from seqtune.kernels.files import write_whole
+    from seqtune.predictor.c_source.c_file import labels_file, times_file
+    from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+    from seqtune.predictor.times.checkpoint import Checkpoint
+
+    if out.suffix != ".c":
+        raise MisuseError(f"{out} is not the name of a C file; choose one that ends with .c")
+    header = out.with_suffix(".h")
+    check_free(header, force)
+    model = load_checkpoint(checkpoint)
+    if isinstance(model, LabelCheckpoint):
+        written = labels_file(model, libraries)
+    elif isinstance(model, Checkpoint):
+        written = times_file(model, libraries)
+    else:
+        raise MisuseError(f"{checkpoint} is a {type(model).__name__}, which has no form in C; train a checkpoint")
+    write_whole(header, written.header)
+    write_whole(out, written.source)
+    return {"header": str(header), **written.report}
+
+
+def _usual(libraries: Sequence[str]) -> str | Path:
+    """The checkpoint of the only library, if it has one, or else the shipped one for it."""
+    from seqtune.kernels.libraries.table import library_in_use
+
+    own = library_in_use(libraries[0]).checkpoint if len(libraries) == 1 else None
+    return own or ("miopen" if tuple(libraries) == ("miopen",) else "default")

@@ -1,0 +1,176 @@
+"""Exported predictors compile strictly, answer as Python does, and survive any input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.common.compiled_predictor import CompiledPredictor, compile_shared
+from benchmarks.common.miopen_problems import draw, gpus
+from seqtune.errors import KernelError, MisuseError
+from seqtune.kernels.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.sampler import sample_problems
+from seqtune.kernels.task import Task
+from seqtune.predictor.c_source.c_file import CFile, labels_file, times_file
+from seqtune.predictor.labels.checkpoint import LabelCheckpoint
+from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.checkpoint_parts import parts_of
+from tests.support.c_programs import CPU, needs_compiler, run_program, small_checkpoint
+
+LARGEST_SOURCE = 6_000_000  # bytes
+
+# Problems and devices of random bytes, and with random features that are nearly valid.
+FUZZ = """
+#include <stdio.h>
+static uint64_t fuzz_state = 88172645463325252u;
+static uint64_t fuzz(void) {
+    fuzz_state ^= fuzz_state << 13; fuzz_state ^= fuzz_state >> 7; fuzz_state ^= fuzz_state << 17;
+    return fuzz_state;
+}
+static void fuzz_bytes(void *to, size_t size) {
+    unsigned char *bytes = to; size_t i;
+    for (i = 0; i < size; ++i) bytes[i] = (unsigned char)(fuzz() >> 20);
+}
+int main(void) {
+    static const char *const words[] = {"llvm", "opencl", "miopen", "", "avx2", "gfx906", "a word that nobody knows"};
+    int round, good = 0, refused = 0;
+    for (round = 0; round < ROUNDS; ++round) {
+        seqtune_problem problem; seqtune_device device; seqtune_configuration out[SEQTUNE_MOST];
+        int found, i, count = 1 + (int)(fuzz() % SEQTUNE_MOST);
+        if (seqtune_problem_init(&problem, (seqtune_operation)(fuzz() % 8 ? fuzz() % 2 : 9))) refused++;
+        seqtune_device_init(&device);
+        if (problem.operation == SEQTUNE_CONV2D) {
+            seqtune_conv2d *conv = &problem.of.conv2d;
+            conv->n = 1 + (int64_t)(fuzz() % 3); conv->c = 1 + (int64_t)(fuzz() % 99);
+            conv->k = 1 + (int64_t)(fuzz() % 99);
+            conv->h = conv->w = 1 + (int64_t)(fuzz() % 60); conv->r = 1 + (int64_t)(fuzz() % 5); conv->s = conv->r;
+            conv->pad_h = (int64_t)(fuzz() % 3); conv->pad_w = (int64_t)(fuzz() % 3);
+            conv->layout = (int)(fuzz() % 4) - 1; conv->stride_w = 1 + (int64_t)(fuzz() % 2);
+        } else {
+            problem.of.gemm.m = (int64_t)(fuzz() % 300); problem.of.gemm.n = 1 + (int64_t)(fuzz() % 300);
+            problem.of.gemm.k = 1 + (int64_t)(fuzz() % 300);
+        }
+        if (fuzz() % 4 == 0) fuzz_bytes((char *)&problem.of + fuzz() % sizeof problem.of / 8 * 8, 8);
+        device.threads = (int64_t)(fuzz() % 9); device.compute_units = (int64_t)(fuzz() % 9);
+        device.vector_bits = (int64_t)(fuzz() % 6) * 128; device.vector_registers = (int64_t)(fuzz() % 65);
+        device.l1_bytes = (int64_t)(fuzz() % 70000); device.l2_bytes = (int64_t)(fuzz() >> fuzz() % 60);
+        device.peak_gflops = (double)(fuzz() % 1000); device.bandwidth_gbs = (double)(fuzz() % 100);
+        if (fuzz() % 32 == 0) fuzz_bytes(&problem, sizeof problem);
+        if (fuzz() % 32 == 0) fuzz_bytes(&device, sizeof device);
+        device.backend = words[fuzz() % 7]; device.instruction_set = words[fuzz() % 7];
+        device.architecture = fuzz() % 50 ? words[fuzz() % 7] : 0;
+        if (fuzz() % 2) device.backend = words[FIRST];
+        if (fuzz() % 50 == 0) count = (int)(fuzz() % 100) - 50;
+        found = seqtune_predict(&problem, &device, out, count);
+        if ((found > 0 && found > count) || found == 0 || found < SEQTUNE_ERROR_TOO_LARGE) return 1;
+        if (found < 0) refused++; else good++;
+        for (i = 0; i < found; ++i) if (!out[i].kernel || out[i].count < 0) return 2;
+    }
+    if (seqtune_predict(0, 0, 0, 1) != SEQTUNE_ERROR_NULL) return 3;
+    printf("%d %d\\n", good, refused);
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def small() -> Checkpoint:
+    return small_checkpoint(CPU)
+
+
+@pytest.fixture(scope="module")
+def written(small: Checkpoint) -> CFile:
+    return times_file(small)
+
+
+def queries(count: int) -> Iterator[tuple[Problem, Device]]:
+    generator = np.random.default_rng(11)
+    for problem in (*sample_problems("conv2d", count, 4), *sample_problems("gemm", count // 2, 4)):
+        yield problem, replace(CPU, threads=int(generator.integers(1, 4)), peak_gflops=float(generator.integers(0, 99)))
+
+
+def compiled(written: CFile, folder: Path, *options: str) -> CompiledPredictor:
+    source = folder / "predictor.c"
+    source.write_text(written.source)
+    return CompiledPredictor(compile_shared(source, options), written)
+
+
+@needs_compiler
+@pytest.mark.parametrize("options", [("-O1",), ("-O1", "-DSEQTUNE_PORTABLE")])
+def test_c_proposes_what_python_proposes(small: Checkpoint, written: CFile, tmp_path: Path,
+                                         options: tuple[str, ...]) -> None:
+    predictor = compiled(written, tmp_path, *options)
+    for problem, device in queries(12):
+        expected = small.propose([Task.of(problem, device)], 5)[0]
+        assert predictor.propose(problem, device, 5) == [candidate.configuration for candidate in expected]
+        logs = [candidate.log_probability for candidate in expected]
+        assert predictor.log_probabilities[:len(logs)] == pytest.approx(logs, abs=1e-3)
+    assert predictor.propose(problem, replace(CPU, backend="cuda"), 5) == []
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_the_shipped_checkpoint_in_c_proposes_what_its_transformer_proposes(tmp_path: Path) -> None:
+    checkpoint = Checkpoint.load("default")
+    written = times_file(checkpoint, ["llvm"])
+    assert len(written.source) < LARGEST_SOURCE
+    assert "trees of the checkpoint are left out" in str(written.report["answers"])
+    predictor, part = compiled(written, tmp_path, "-O1"), parts_of(checkpoint)["transformer"]
+    for problem, device in queries(8):
+        assert predictor.propose(problem, device, 5) == [
+            candidate.configuration for candidate in part.propose([Task.of(problem, device)], 5)[0]]
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_a_label_translator_in_c_proposes_what_it_proposes_in_python(tmp_path: Path) -> None:
+    checkpoint = LabelCheckpoint.load("miopen")
+    written = labels_file(checkpoint)
+    assert len(written.source) < LARGEST_SOURCE
+    predictor, alone, generator = compiled(written, tmp_path, "-O1"), replace(checkpoint, chains={}), \
+        np.random.default_rng(5)
+    solved = 0
+    for _, problem in draw(60, generator).problems():
+        device = gpus()[int(generator.integers(len(gpus())))]
+        answers = predictor.propose(problem, device, 5)
+        try:
+            task = checkpoint.task(problem, device)
+        except KernelError:
+            assert answers == []
+            continue
+        assert answers == [candidate.configuration for candidate in alone.propose([task], 5)[0]]
+        solved += 1
+    assert solved > 10
+
+
+@needs_compiler
+@pytest.mark.parametrize("options", [("-O0",), ("-O1", "-DSEQTUNE_PORTABLE")])
+def test_random_structs_do_no_harm(written: CFile, tmp_path: Path, options: tuple[str, ...]) -> None:
+    source = tmp_path / "fuzz.c"
+    fuzz = FUZZ.replace("ROUNDS", "400").replace("FIRST", "0")
+    source.write_text(written.source + fuzz)
+    good, refused = map(int, run_program(source, "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+                                         *options).split())
+    assert good > 20
+    assert refused > 20
+
+
+def test_checkpoints_that_c_cannot_hold_are_refused(small: Checkpoint) -> None:
+    with pytest.raises(MisuseError, match="heads of 8"):
+        times_file(replace(small, size=replace(small.size, heads=4)))
+    with pytest.raises(MisuseError, match="knows no kernel of cuda"):
+        times_file(small, ["cuda"])
+
+
+@needs_compiler
+def test_the_header_alone_is_enough_for_a_caller(written: CFile, tmp_path: Path) -> None:
+    (tmp_path / "predictor.h").write_text(written.header)
+    caller = tmp_path / "caller.c"
+    caller.write_text('#include "predictor.h"\nint main(void) { seqtune_device device; (void)sizeof device; '
+                      "return SEQTUNE_CONV2D_DTYPE_FP32; }\n")
+    run_program(caller)

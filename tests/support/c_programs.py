@@ -1,0 +1,43 @@
+"""C programs of tests: the compiler, and small checkpoints that C can hold."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.common.compiled_predictor import STRICT, compiler
+from seqtune.kernels.device import Device
+from seqtune.kernels.registry import kernel, table
+from seqtune.predictor.sequence.vocabulary import Vocabulary
+from seqtune.predictor.times.checkpoint import Checkpoint
+from seqtune.predictor.times.translator import Translator
+
+CPU = Device("llvm:avx2:2", "llvm", "znver3", "avx2", threads=2, compute_units=2, vector_bits=256, vector_registers=16,
+             l1_bytes=32768, l2_bytes=524288, l3_bytes=1 << 24, peak_gflops=90.0, bandwidth_gbs=20.0)
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler: cc is not found, and CC names none")
+
+
+def small_checkpoint(device: Device, judge: int = 32) -> Checkpoint:
+    """A checkpoint with random weights whose rows are not a multiple of four panels."""
+    families = [kernel(name) for name in table(device.backend)]
+    vocabulary = Vocabulary.build(families, [device])
+    torch.manual_seed(5)
+    model = Translator.of(vocabulary, width=32, layers=2, decoder_layers=1, heads=2, hidden=48, judge=judge)
+    return Checkpoint.of_model(model, vocabulary)
+
+
+def run_program(source: Path, *options: str) -> str:
+    """Compile a program strictly, run it and return what it prints; a sanitizer's complaint fails the test."""
+    program, found = source.with_suffix(""), compiler()
+    assert found is not None
+    built = subprocess.run([found, *STRICT, *options, "-o", str(program), str(source), "-lm"], capture_output=True,
+                           text=True, check=False)
+    if built.returncode and "sanitize" in built.stderr:
+        pytest.skip("the C compiler has no sanitizers")
+    assert built.returncode == 0, built.stderr[:2000]
+    ran = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)
+    assert ran.returncode == 0, ran.stderr[:2000]
+    return ran.stdout
