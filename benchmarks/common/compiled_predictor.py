@@ -106,7 +106,7 @@ class CompiledPredictor:
 
     @property
     def log_probabilities(self) -> list[float]:
-        """Those of the last proposals."""
+        """The log-probabilities of the last proposals."""
         return [row.log_probability for row in self._out]
 
 
