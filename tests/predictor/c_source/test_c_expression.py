@@ -12,7 +12,7 @@ from seqtune.kernels.expression import Expression
 from seqtune.predictor.c_source.c_expression import Words
 from seqtune.predictor.c_source.c_file import runtime
 from seqtune.predictor.c_source.c_names import NameTable
-from tests.support.c_programs import needs_compiler, run_program
+from tests.support.learning.c_programs import needs_compiler, run_program
 
 TEXTS = (
     "a // b", "a % b", "-a // b", "a / b", "a // 3 * 3 + a % 3 - a", "a ** 2 - b ** 3", "2 ** -2 * a", "a < b <= c",

@@ -20,7 +20,7 @@ from seqtune.predictor.c_source.c_file import CFile, labels_file, times_file
 from seqtune.predictor.labels.checkpoint import LabelCheckpoint
 from seqtune.predictor.times.checkpoint import Checkpoint
 from seqtune.predictor.times.checkpoint_parts import parts_of
-from tests.support.c_programs import CPU, needs_compiler, run_program, small_checkpoint
+from tests.support.learning.c_programs import CPU, needs_compiler, run_program, small_checkpoint
 
 LARGEST_SOURCE = 6_000_000  # bytes
 

@@ -8,7 +8,7 @@ import pytest
 
 import seqtune
 from seqtune.errors import MisuseError
-from tests.support.c_programs import CPU, small_checkpoint
+from tests.support.learning.c_programs import CPU, small_checkpoint
 
 
 @pytest.fixture(scope="module")
