@@ -59,6 +59,7 @@ class _Declaration(_Part):
 
 class _File(_Part):
     kernels: list[_Declaration] = Field(min_length=1)
+    libraries: list[object] = []  # printed for people, not read
 
 
 def to_json(kernel: Kernel) -> dict[str, object]:

@@ -34,6 +34,7 @@ from .exchange import export, import_data
 from .families import check_allowed, check_runnable, compile_check, kernel_json, kernels, lint_library
 from .inputs import as_device, as_problem, as_problems, check_positive, check_share, load_checkpoint
 from .learning import calibrate, evaluate, read_measurements, retrain, train
+from .library import libraries
 from .proposals import checkpoint_for, doubt_about, predictor_for, propose, seeds_for, slowness_for
 from .results import CompileReport, Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport, duration
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BulkAnswer", "CompileReport", "Demonstration", "Devices", "Prediction", "Proposal", "Tuned", "TuningReport",
     "calibrate", "compile_check", "demo", "devices", "evaluate", "export", "import_data", "kernel_json", "kernels",
-    "lint_library", "predict", "predict_many", "retrain", "train", "tune",
+    "libraries", "lint_library", "predict", "predict_many", "retrain", "train", "tune",
 ]
 
 DEFAULT_TRIALS = 200  # of a search without a budget

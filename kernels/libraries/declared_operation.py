@@ -24,6 +24,7 @@ from .library_files import inside
 
 RESERVED = ("type", "name", "count")  # columns of a CSV file of problems that are no features
 TYPICAL_SIZE = 256  # of a required whole number in an example, where its bounds allow that
+STEPS = (1, 8, 32, 32)  # sizes are drawn as multiples of these: tiles divide most sizes that people use
 LARGEST_DRAWN = 4096  # of a whole number without an upper bound, in random problems
 
 
@@ -230,6 +231,6 @@ def _drawn(feature: Feature, generator: np.random.Generator) -> Value:
     high = min(feature.high, max(LARGEST_DRAWN, 16 * feature.low)) if feature.high >= LARGEST_TENSOR else feature.high
     if feature.low < 1:
         return int(generator.integers(feature.low, min(high, LARGEST_NUMBER - 1), endpoint=True))
-    return min(high, round(math.exp(generator.uniform(math.log(feature.low), math.log(high)))))
-
-
+    size = min(high, round(math.exp(generator.uniform(math.log(feature.low), math.log(high)))))
+    step = int(generator.choice(STEPS))
+    return max(size - size % step, feature.low) if size >= 2 * step else size

@@ -16,7 +16,7 @@ from .document_part import CName, DocumentPart, ExpressionText, FamilyName, Lowe
 from .run_sections import CommandSection, InputDocument, OutputDocument, SourceSection
 
 MOST_NAMES = 200  # features, parameters, derived quantities or conditions of one declaration
-MOST_KERNELS = 1000
+MOST_KERNELS = 200
 MOST_OPERATIONS = 100
 
 _WORD = spelled("[A-Za-z0-9_.,:+-]+", "a word of letters, digits and _.,:+-")

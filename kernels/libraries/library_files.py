@@ -26,6 +26,8 @@ def read_regular(path: Path, most: int) -> bytes:
             content = file.read(most + 1)
     except OSError as error:
         raise FormatError(f"cannot read {path}: {reason(error)}") from None
+    except ValueError:  # a NUL in the name
+        raise FormatError(f"{str(path)!r:.80} is no path") from None
     if len(content) > most:
         raise FormatError(f"{path} has more than {most} bytes")
     return content

@@ -21,6 +21,9 @@ _QUOTED = re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}|"(?:[^"\\\n]|\\.)*"|\'\'\'.*?\'{
 _SCALAR = re.compile(r"[^,\]}#\n]*")
 
 
+DEEPEST = 12  # parts of a path that are told apart; a document has fewer
+
+
 class Positions:
     """The offsets of keys and values in a TOML text, by path; `table` is what tomllib read from the text."""
 
@@ -80,7 +83,8 @@ class Positions:
             match = _QUOTED.match(self.text, offset) or _BARE_KEY.match(self.text, offset)
             assert match is not None
             name = match[0] if match[0][0] not in "\"'" else next(iter(tomllib.loads(f"{match[0]} = 0")))
-            path = (*path, name)
+            if len(path) < DEEPEST:
+                path = (*path, name)
             self.keys.setdefault(path, offset if begin is None else begin)
             if path in self._tables:
                 path = (*path, self._tables[path])
@@ -95,7 +99,7 @@ class Positions:
 
     def _value(self, path: KeyPath, offset: int) -> int:
         """Read a value; return the offset after it."""
-        self.values[path] = offset
+        self.values.setdefault(path, offset)
         if self.text.startswith(("[", "{"), offset):
             return self._items(path, offset)
         return self._skip(_QUOTED if self.text[offset] in "\"'" else _SCALAR, offset)
@@ -105,7 +109,8 @@ class Positions:
         array, number = self.text[offset] == "[", 0
         offset = self._skip(_BLANK, offset + 1)
         while self.text[offset] not in "]}":
-            offset = self._value((*path, number), offset) if array else self._pair(path, offset)
+            item = (*path, number) if len(path) < DEEPEST else path
+            offset = self._value(item, offset) if array else self._pair(path, offset)
             number += 1
             offset = self._skip(_BLANK, offset)
             if self.text.startswith(",", offset):

@@ -15,7 +15,8 @@ from .library import Library
 from .library_files import read_regular
 from .positions import Positions
 
-LARGEST_DOCUMENT = 1_000_000  # bytes
+LARGEST_DOCUMENT = 250_000  # bytes
+MOST_DOTS = 100  # in a line: tomllib's time grows with the square of the parts of a dotted key
 _DIGITS = re.compile(r"[0-9_]{4000}")
 FILE_NAME = "library.toml"  # in a folder that is named instead of a file
 
@@ -54,6 +55,9 @@ def _text(file: Path) -> str:
 
 def _table(file: Path, text: str) -> dict[str, Any]:
     """The content of a TOML text. Raises FormatError with line and column."""
+    for number, words in enumerate(text.split("\n"), 1):
+        if words.count(".") > MOST_DOTS:
+            raise FormatError(f"{file}:{number}:1: the line has more than {MOST_DOTS} dots")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -65,5 +69,5 @@ def _table(file: Path, text: str) -> dict[str, Any]:
     except RecursionError:
         raise FormatError(f"{file}:1:1: not TOML: nested too deeply") from None
     except ValueError:  # Python's limit
-        line = next((number for number, words in enumerate(text.split("\n"), 1) if _DIGITS.search(words)), 1)
+        line = next((at for at, words in enumerate(text.split("\n"), 1) if _DIGITS.search(words)), 1)
         raise FormatError(f"{file}:{line}:1: not TOML: a number has too many digits") from None

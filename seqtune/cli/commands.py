@@ -71,8 +71,13 @@ def kernels(
         raise typer.Exit(0 if report.passed else 1)
     if (sample, seed) != (SAMPLE, 0):
         raise MisuseError("--sample and --seed are for --compile")
-    result = api.kernels(*(words or ()))
-    answer({"kernels": [api.kernel_json(kernel) for kernel in result]}) if as_json else kernel_tables.kernels(result)
+    result, listed = api.kernels(*(words or ())), () if words else api.libraries()
+    if as_json:
+        answer({"kernels": [api.kernel_json(kernel) for kernel in result],
+                **({"libraries": [library.to_json() for library in listed]} if listed else {})})
+    else:
+        kernel_tables.libraries(listed)
+        kernel_tables.kernels(result)
 
 
 @app.command(context_settings=PROBLEM_WORDS, epilog=(

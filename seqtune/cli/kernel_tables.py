@@ -12,7 +12,19 @@ if TYPE_CHECKING:
     from seqtune.kernels.linting.report import LintReport
     from seqtune.tuner.compile_check import FamilyCheck
 
+    from ..library import ListedLibrary
     from ..results import CompileReport
+
+
+def libraries(listed: Sequence[ListedLibrary]) -> None:
+    """Print where each library comes from, whether it is in use, and its number of kernels."""
+    if not listed:
+        return
+    table = _table("library", "from", "in use", "kernels", right=("kernels",))
+    for library in listed:
+        table.add_row(library.name, library.origin, "yes" if library.in_use else f"--library {library.name}",
+                      str(len(library.kernels)) if library.kernels else "-")
+    _out.print(table)
 
 
 def kernels(families: Sequence[Kernel]) -> None:
@@ -20,7 +32,8 @@ def kernels(families: Sequence[Kernel]) -> None:
     from ..families import included
 
     for kernel in families:
-        _out.print(f"{kernel.name} (version {kernel.version}): {kernel.meaning or kernel.operation}", markup=False)
+        _out.print(f"{kernel.name} (version {kernel.version}{_origin(kernel)}): {kernel.meaning or kernel.operation}",
+                   markup=False)
         for condition in kernel.solves:
             _out.print(f"  solves {kernel.operation} where {condition.expression.text}: {condition.reason}",
                        markup=False)
@@ -46,6 +59,15 @@ def linted(report: LintReport) -> None:
         _out.print(f"{place}: {message}", markup=False, soft_wrap=True)
     if not report.findings:
         _out.print(f"nothing suspicious in the library {report.library}", markup=False)
+
+
+def _origin(kernel: Kernel) -> str:
+    """The place that a kernel comes from, unless it is ours."""
+    from seqtune.kernels.libraries.table import IN_USE, library_in_use
+
+    home = kernel.name.partition(".")[0]
+    origin = library_in_use(home).origin if home in IN_USE else "seqtune"
+    return "" if origin == "seqtune" else f", from {origin}"
 
 
 def compiled(report: CompileReport) -> None:
