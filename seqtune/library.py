@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqtune.kernels.libraries.installed import installed_library, installed_names
 from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.shared import use_with_modules
 from seqtune.kernels.libraries.table import IN_USE, LIBRARIES, libraries_in_use, library_in_use
@@ -34,6 +33,8 @@ class ListedLibrary:
 
 def libraries() -> tuple[ListedLibrary, ...]:
     """The libraries in use, then those that can be named (--library). Code of other packages is not imported."""
+    from seqtune.kernels.libraries.installed import installed_names  # its imports take 20 ms
+
     used = [ListedLibrary(library.name, library.origin, True, tuple(library.table)) for library in libraries_in_use()]
     names = {library.name for library in used}
     ours = [ListedLibrary(name, "seqtune", False, tuple(_ours(name).table)) for name in LIBRARIES if name not in names]
@@ -86,6 +87,8 @@ def _library(library: str | Path | Library | LibraryDocument, folder: Path | Non
         from seqtune.kernels.libraries.reading import read_library
 
         return read_library(name, allowed)
+    from seqtune.kernels.libraries.installed import installed_library
+
     installed = installed_library(name)
     if installed is None:
         raise MisuseError(f"no library {name!r:.200}: no such file, and no package with such a library is installed "

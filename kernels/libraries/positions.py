@@ -69,6 +69,7 @@ class Positions:
         begin, array = offset, self.text.startswith("[[", offset)
         path, offset = self._key((), self._skip(_SPACE, offset + 1 + array), begin)
         if array:
+            path = path[:-1] if isinstance(path[-1], int) else path  # another table, not the one before
             number = self._tables[path] = self._tables.get(path, -1) + 1
             self.keys.setdefault(path, begin)
             path = (*path, number)

@@ -14,6 +14,7 @@ from ..accelerators import described
 from ..device import Device
 from ..enumeration import enumerate_rows
 from ..kernel import Constraint, Kernel
+from ..libraries.declared_kernel import device_facts
 from ..problem import Problem
 from ..row_index import Rows
 from ..spaces.value_tables import ValueTables
@@ -130,8 +131,13 @@ class KernelLint:
         return None
 
     def _constraints(self) -> Iterator[Remark]:
-        """Constraints that hold for every combination of values, whatever the problem."""
+        """Constraints that hold for every combination of values, whatever the problem.
+
+        Those that read facts of the device are left out: another device may have lower limits.
+        """
         for constraint in self.kernel.constraints:
+            if not device_facts().isdisjoint(constraint.expression.names):
+                continue
             verdicts = [ValueTables(self.kernel, dict(names)).evaluate(constraint.expression)
                         for _, names, _ in self.spaces]
             if all(verdict is not None and np.all(verdict) for verdict in verdicts):

@@ -1,0 +1,91 @@
+"""Linting: remarks about a library that works but hides something, each with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seqtune.errors import FormatError
+from seqtune.kernels.libraries.reading import read_library
+from seqtune.kernels.libraries.table import use
+from seqtune.kernels.linting.library_lint import lint
+from seqtune.kernels.linting.report import LintReport
+from seqtune.kernels.problem_sets.parse import parse_problem
+from tests.support.libraries.stencil import write
+
+LIBRARY = """name = "odd"
+
+[operations.work]
+features = {n = "size", threads = {default = 4}}
+derived = {flop = "2 * n", cells = "n * n"}
+example = "work n=512"
+
+[kernels.odd]
+parameters = {block = [16, 32, 1024], M_PI = [1, 2], loop = [0, 1], only = [1, 2]}
+derived = {area = "block * block"}
+constraints = [
+    "block < 1000",
+    "block >= 16",
+    "only == 1",
+    "block <= max_work_group",
+    "n >= 4",
+]
+default = {block = 1024}
+backends = ["opencl"]
+
+[kernels.none]
+parameters = {block = [16, 32]}
+solves = {"n > 1000000" = "large problems only"}
+backends = ["opencl"]
+"""
+
+
+def _lint(folder: Path, text: str, *problems: str) -> LintReport:
+    library = read_library(write(folder, text))
+    use(library)
+    return lint(library, [parse_problem(problem) for problem in problems])
+
+
+def test_remarks_have_the_place_of_what_is_suspicious(tmp_path: Path) -> None:
+    report = _lint(tmp_path, LIBRARY)
+    path = tmp_path / "library.toml"
+    remarks = {place.removeprefix(f"{path}:"): message for place, message in report.findings}
+    expected = {
+        "4:25": "threads hides the device's fact", "5:28": "nothing reads cells",
+        "10:12": "nothing but models reads area", "13:5": "'block >= 16' excludes nothing",
+        "9:32": "no valid configuration has block=1024", "9:76": "only never matters",
+        "16:5": "no configuration is valid for work n=1: 'n >= 4' excludes all", "18:11": "the default (block=1024",
+        "23:10": "it solves none of 8 sample problems: odd.none: large problems only"}
+    assert {place: message[:len(expected.get(place, ""))] for place, message in remarks.items()} == expected
+    assert report.to_json()["library"] == "odd"
+
+
+def test_given_problems_are_used_instead_of_sample_problems(tmp_path: Path) -> None:
+    report = _lint(tmp_path, LIBRARY, "work n=2000000", "work n=64")
+    assert [(size.kernel, size.problem.key, size.size) for size in report.sizes] == [
+        ("odd.odd", "work n=2000000", 8), ("odd.odd", "work n=64", 8), ("odd.none", "work n=2000000", 2)]
+
+
+def test_the_constraint_that_leaves_nothing_after_others_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"library.toml:16:5: no configuration .*: 'block \* M_PI > 40' excludes all"):
+        _lint(tmp_path, LIBRARY.replace('"n >= 4"', '"block * M_PI > 40"').replace('"only == 1"', '"block < 20"'))
+
+
+def test_a_source_that_reads_a_parameter_under_another_name_is_not_remarked(tmp_path: Path) -> None:
+    text = """name = "defines"
+[operations.work]
+features = {n = "size"}
+outputs = {y = "n"}
+[kernels.k]
+parameters = {block = [1, 2], wide = [1, 2], depth = [1, 2], lost = [1, 2]}
+derived = {area = "block * 2"}
+[kernels.k.opencl]
+text = "kernel void k(global float* y) { y[get_global_id(0)] = depth * AREA; }"
+entry = "k"
+arguments = ["y"]
+global = ["n // wide"]
+defines = {AREA = "area"}
+"""
+    assert [message for _, message in _lint(tmp_path, text).findings] == [
+        "the kernel does not read lost: neither its source nor its launch names it"]
