@@ -56,9 +56,9 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
 
     The kind of model follows from the data set. `extra` is the number of further problems that boosted trees label.
     `state` is a folder that keeps an unfinished training; the same call resumes it. `progress` is called after every
-    epoch, `say` for other steps. If there are few problems, the report has a cross-validation. `force` overwrites a
-    checkpoint, and trains on times that look like noise. Raises MisuseError for wrong arguments and for data that no
-    model learns from.
+    epoch (after some, if there are few problems), `say` for other steps. With few problems, the report has a
+    cross-validation. `force` overwrites a checkpoint, and trains on times that look like noise. Raises MisuseError for
+    wrong arguments and for data that no model learns from.
     """
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.predictor.model import TrainingRequest, learner

@@ -25,7 +25,7 @@ from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.tuner.measuring.contest import Contest, retest_log_share
 
 from ..model import Predictor
-from ..trees.cost_trees import Trees
+from ..trees.cost_trees import Trees, TreesOptions
 from .baselines import BASELINES, random_log_share
 from .checkpoint_parts import parts_of
 from .shares import DRAWS, OURS, EvaluationRow, Outcome, rows
@@ -127,13 +127,15 @@ def check_methods(methods: Sequence[str]) -> None:
 
 
 def fitted(training: Sequence[MeasuredTask], checkpoint: Predictor | None, methods: Sequence[str],
-           progress: Callable[[str], None] = lambda step: None) -> dict[str, Predictor]:
+           progress: Callable[[str], None] = lambda step: None,
+           options: TreesOptions | None = None) -> dict[str, Predictor]:
     """Fit the methods to measured training tasks; return them by name. `random` is not fitted and is left out.
 
-    The method `trees` is the trees of the checkpoint; trees are fitted for it only if the checkpoint has none.
+    The method `trees` is the trees of the checkpoint; trees (with `options`) are fitted for it only if the checkpoint
+    has none.
     """
     check_methods(methods)
-    trees = cache(lambda: Trees(training))  # two methods may use them
+    trees = cache(lambda: Trees(training, options))  # two methods may use them
     parts = parts_of(checkpoint)
     predictors: dict[str, Predictor] = {}
     for name in methods:

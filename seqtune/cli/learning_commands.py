@@ -41,7 +41,10 @@ def train(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model on a data set. Ctrl-C keeps the best so far."""
+    """Train a model on a data set; few problems are cross-validated. Ctrl-C keeps the best so far.
+
+    Data from which nothing can be learned are refused; --force trains all the same on times that look like noise.
+    """
     from .. import api
     from . import progress, tables
 

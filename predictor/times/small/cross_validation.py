@@ -87,7 +87,7 @@ def _outcomes(fold: Fold, options: TrainingOptions, methods: Sequence[str], coun
     if report["interrupted"]:
         raise KeyboardInterrupt
     known = [measured for measured in fold.judged if not checkpoint.vocabulary.differences(measured.task.kernels)]
-    predictors = fitted(fold.fitting, checkpoint, methods)
+    predictors = fitted(fold.fitting, checkpoint, methods, options=replace(options.trees, threads=options.threads))
     return replayed(known, predictors, methods, counts)
 
 

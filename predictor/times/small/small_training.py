@@ -17,7 +17,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import MeasuredTask
 
 from ...say import Say, silent
-from ...training.loop import OnProgress
+from ...training.loop import OnProgress, Progress
 from ..checkpoint import Checkpoint
 from ..shares import OURS, EvaluationRow
 from ..training import train_tasks
@@ -26,6 +26,8 @@ from .cross_validation import cross_validate
 from .folds import folds_of
 from .small_options import problems_of
 from .sufficiency import USEFUL, Relation, relation
+
+SHOWN = 10  # epochs that are reported
 
 
 def train_small(training: Sequence[MeasuredTask], held_out: Sequence[Problem], options: TrainingOptions,
@@ -40,7 +42,7 @@ def train_small(training: Sequence[MeasuredTask], held_out: Sequence[Problem], o
     remarks = list(_remarks(training, related))
     if related.missing and not force:
         raise MisuseError(f"{remarks[0]}; measure again on a quiet device, or train all the same (--force)")
-    checkpoint, report = train_tasks(training, held_out, options, on_progress)
+    checkpoint, report = train_tasks(training, held_out, options, _thinned(on_progress, options.epochs))
     report["relation"] = related.correlation
     validated = None if report["interrupted"] else cross_validate(folds, options, say)
     if validated is not None:
@@ -52,6 +54,19 @@ def train_small(training: Sequence[MeasuredTask], held_out: Sequence[Problem], o
         say(f"note: {remark}")
     metrics = {name: value for name, value in report.items() if name != "history"}
     return replace(checkpoint, metrics=metrics), report
+
+
+def _thinned(on_progress: OnProgress | None, epochs: int) -> OnProgress | None:
+    """Report about SHOWN of the epochs, which take a tenth of a second each."""
+    if on_progress is None:
+        return None
+    every = max(1, round(epochs / SHOWN))
+
+    def thinned(progress: Progress) -> None:
+        if progress.epoch % every == 0 or progress.epoch == progress.epochs:
+            on_progress(progress)
+
+    return thinned
 
 
 def _remarks(training: Sequence[MeasuredTask], related: Relation) -> list[str]:
