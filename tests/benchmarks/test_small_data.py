@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.prediction.small_data import COUNTS, METHODS, Runs, drawn, page, rows_of
+from benchmarks.prediction.small_data import COUNTS, METHODS, Runs, drawn, page, rows_of, summary
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import FormatError
 from seqtune.kernels.problem_sets.similarity import near
@@ -36,7 +36,7 @@ def test_the_page_says_where_a_simple_method_is_better() -> None:
     for trees, claim in ((-0.5, "No simple method is significantly better"),
                          (-0.01, "better than seqtune: toy (trees)")):
         runs = [_run("toy", seed, trees) for seed in range(2)]
-        written = page({**about, "rows": rows_of(runs), "runs": runs})
+        written = page({**about, "rows": rows_of(runs), "runs": [summary(run) for run in runs]})
         assert claim in written.claim
         assert "| toy | 0.887 | 0.887 | 3 | 9 | - |" in written.tables
 
