@@ -14,6 +14,7 @@ from .fault import DocumentFault, KeyPath
 from .library import Library
 from .library_files import read_regular
 from .positions import Positions
+from .t1.t1_file import t1_content, t1_document
 
 LARGEST_DOCUMENT = 250_000  # bytes
 MOST_DOTS = 100  # in a line: tomllib's time grows with the square of the parts of a dotted key
@@ -22,13 +23,15 @@ FILE_NAME = "library.toml"  # in a folder that is named instead of a file
 
 
 def read_library(path: str | Path, allowed: bool = False) -> Library:
-    """Read a library from a TOML file, or from the `library.toml` of a folder. Raises FormatError with line and column.
+    """Read a library from a TOML file, the `library.toml` of a folder, or a T1 file (.json). Raises FormatError.
 
     Its code and its commands run only if they are `allowed`.
     """
     file = Path(path)
     file = file / FILE_NAME if file.is_dir() else file
     text = _text(file)
+    if file.suffix.lower() == ".json":
+        return _read_t1(file, text, allowed)
     table = _table(file, text)
     positions = Positions(text, table)
 
@@ -41,6 +44,15 @@ def read_library(path: str | Path, allowed: bool = False) -> Library:
                                 allowed=allowed, place=place)
     except DocumentFault as fault:
         raise FormatError(f"{place(fault.path)}: {fault}") from None
+
+
+def _read_t1(file: Path, text: str, allowed: bool) -> Library:
+    """The library of a T1 file. Raises FormatError with the keys that lead to a mistake."""
+    try:
+        document = parse_document(t1_document(t1_content(text), file.stem))
+        return declared_library(document, file.resolve().parent, origin=str(file), allowed=allowed)
+    except FormatError as error:
+        raise FormatError(f"{file}: {error}") from None
 
 
 def _text(file: Path) -> str:

@@ -1,0 +1,170 @@
+"""T1 files of Kernel Tuner and BAT are read as they are, and run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seqtune
+from seqtune.data.record import Status
+from seqtune.errors import FormatError
+from seqtune.kernels.calls.call_declaration import CallDeclaration, code_for
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.libraries.reading import read_library
+from seqtune.kernels.libraries.t1.value_lists import size_text, value_list
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.registry import kernel
+from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.measuring.runner import Runner
+from seqtune.tuner.measuring.timing import Options
+
+DEVICE = Device("opencl:x", "opencl", "a", "b", max_work_group=1024, local_memory=1 << 16)
+SOURCE = """__kernel void scale(__global float *out, __global const float *in, float factor, int n) {
+    for (int t = 0; t < tile; t++) {
+        int i = (get_group_id(0) * tile + t) * block_size_x + get_local_id(0);
+        if (i < n) out[i] = in[i] * factor + (bad ? 1.0f : 0.0f);
+    }
+}
+"""
+
+
+def argument(name: str, kind: str, **more: Any) -> dict[str, Any]:
+    return {"Name": name, "Type": "float", "MemoryType": kind, **more}
+
+
+def t1(**specification: Any) -> dict[str, Any]:
+    """A file as Kernel Tuner's: the space is written in Python, sizes in grid divisors."""
+    parameters = [("block_size_x", "[16*i for i in range(1, 5) if i != 3]", 32),
+                  ("tile", "[1] + [2**i for i in (1, 2)]", 2), ("bad", "[0, 1]", 0)]
+    return {
+        "General": {"BenchmarkName": "GEMM", "OutputFormat": "JSON"},
+        "ConfigurationSpace": {
+            "TuningParameters": [{"Name": name, "Type": "int", "Values": values, "Default": default}
+                                 for name, values, default in parameters],
+            "Conditions": [{"Expression": "tile == 1 or block_size_x*tile <= 128 and tile in [1, 2, 4]",
+                            "Parameters": ["block_size_x", "tile"]}]},
+        "Budget": [{"Type": "ConfigurationCount", "BudgetValue": 10}],
+        "KernelSpecification": {
+            "Language": "OpenCL", "CompilerOptions": ["-cl-fast-relaxed-math"], "KernelName": "scale",
+            "KernelFile": "scale.cl", "GlobalSizeType": "OpenCL", "LocalSize": {"X": "block_size_x", "Y": "1", "Z": 1},
+            "GlobalSize": {"X": "1000 // tile"}, "ProblemSize": [1000], "GridDivX": ["block_size_x", "tile"],
+            "SharedMemory": 0, "Stream": None, "Arguments": [
+                argument("out", "Vector", AccessType="WriteOnly", FillType="Constant", FillValue=0.0, Output=1,
+                         Size="ProblemSize[0]"),
+                argument("in", "Vector", AccessType="ReadOnly", FillType="Random", FillValue=1.0, Size=1000),
+                argument("factor", "Scalar", FillValue=2.5),
+                {"Name": "n", "Type": "int32", "MemoryType": "Scalar", "FillValue": 1000}], **specification}}
+
+
+def write_t1(folder: Path, content: Any) -> Path:
+    (folder / "scale.cl").write_text(SOURCE)
+    path = folder / "scale.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_parameters_restrictions_and_launch_are_those_of_the_file(tmp_path: Path) -> None:
+    library = seqtune.use_library(write_t1(tmp_path, t1()))
+    assert library.name == "GEMM"
+    family = kernel("GEMM.scale")
+    assert [(parameter.name, parameter.values) for parameter in family.parameters] == [
+        ("block_size_x", (16, 32, 64)), ("tile", (1, 2, 4)), ("bad", (0, 1))]
+    assert dict(family.default) == {"block_size_x": 32, "tile": 2, "bad": 0}
+    problem = parse_problem("t1_gemm")
+    space = SearchSpace(family, problem, DEVICE)
+    assert len(space) == 2 * (9 - 1)  # all but 64 * 4
+    declaration = code_for(family, "opencl")
+    assert isinstance(declaration, CallDeclaration)
+    tensors = operation("t1_gemm").tensors(problem)
+    call = declaration.call(problem, DEVICE, space.default, tensors.names())
+    assert call.steps[0].global_size == (32 * 16, 1, 1)  # ceil(1000 / 64) groups
+    assert call.steps[0].local_size == (32, 1, 1)
+    assert set(call.source.options) >= {"-Dblock_size_x=32", "-Dtile=2", "-Dkernel_tuner=1", "-DGRID_SIZE_X=16",
+                                        "-cl-fast-relaxed-math"}
+    assert tensors.outputs["out"].shape == (1000,)
+
+
+def test_without_divisors_the_global_size_counts_groups_or_work_items(tmp_path: Path) -> None:
+    for kind, size in (("CUDA", (500 * 32,)), ("OpenCL", (512,))):
+        content = t1(GlobalSizeType=kind, GridDivX=[], ProblemSize=None)
+        arguments = content["KernelSpecification"]["Arguments"]
+        arguments[0] = argument("out", "Vector", AccessType="ReadWrite", FillType="Constant", Size=1000)
+        library = read_library(write_t1(tmp_path, content))
+        declaration = code_for(library.kernel("GEMM.scale"), "opencl")
+        assert isinstance(declaration, CallDeclaration)
+        configuration = Configuration("GEMM.scale", (("block_size_x", 32), ("tile", 2), ("bad", 0)))
+        call = declaration.call(parse_problem("gemm m=1 n=1 k=1"), DEVICE, configuration, ("in_", "out"))
+        assert call.steps[0].global_size[:1] == size
+
+
+def test_a_file_for_cuda_gives_shared_memory_and_vector_types(tmp_path: Path) -> None:
+    content = t1(Language="CUDA", SharedMemory="4*block_size_x", CompilerOptions=["-std=c++11"], Arguments=[
+        {"Name": "x", "Type": "float4", "MemoryType": "Vector", "AccessType": "ReadOnly", "FillType": "Generator",
+         "DataSource": "i", "Size": "max(block_size_x)"},
+        {"Name": "y", "Type": "double", "MemoryType": "Vector", "AccessType": "ReadWrite", "FillType": "Constant",
+         "FillValue": 0, "Size": 8}])
+    library = read_library(write_t1(tmp_path, content))
+    declaration = code_for(library.kernel("GEMM.scale"), "cuda")
+    assert isinstance(declaration, CallDeclaration)
+    work = library.operations["t1_gemm"]
+    assert not isinstance(work, str)
+    assert [argument.kind for argument in declaration.arguments] == ["buffer", "buffer", "local"]
+    assert work.tensors(parse_problem("gemm m=1 n=1 k=1")).inputs["x"].shape == (4 * 64,)
+
+
+@pytest.mark.device
+def test_a_file_is_run_and_its_results_are_compared_with_the_default(tmp_path: Path) -> None:
+    if (reason := opencl.unavailable()) is not None:
+        pytest.skip(reason)
+    seqtune.use_library(write_t1(tmp_path, t1()))
+    configurations = [Configuration("GEMM.scale", (("block_size_x", 64), ("tile", 2), ("bad", bad))) for bad in (0, 1)]
+    with Runner(opencl.devices()[0]) as runner:
+        good, bad = runner.measure(parse_problem("t1_gemm"), configurations, Options(samples=1))
+    assert good[1].status is Status.CORRECT
+    assert bad[1].status is Status.CORRECTNESS
+
+
+@pytest.mark.parametrize(("text", "values"), [
+    ("[1, 2, 4]", [1, 2, 4]), ("(8, 16)", [8, 16]), ("list(range(1, 9))", list(range(1, 9))), ("range(3)", [0, 1, 2]),
+    ("[1, 2, 4, 8, 16] + list(range(32, 128+1, 32))", [1, 2, 4, 8, 16, 32, 64, 96, 128]),
+    ("[2**i for i in range(0, 6)]", [1, 2, 4, 8, 16, 32]), ("[i for i in range(1, 10+1) if i % 5 == 0]", [5, 10]),
+    ("['a', 'b']", ["a", "b"]), ("[0.5, 1.0]", ["0.5", 1]), ("[True, False]", [1, 0])])
+def test_values_are_computed_without_executing_the_text(text: str, values: list[int | str]) -> None:
+    assert value_list(text) == values
+
+
+@pytest.mark.parametrize("text", [
+    "__import__('os').system('true')", "[open('x')]", "range(10**12)", "[i for i in range(10**9)]", "[1] * 10**9",
+    "[x for x in [1] for y in [2]]", "[" * 500, "range(1, 2, 0)", "1", "", "[9**9**9]"])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(FormatError):
+        value_list(text)
+
+
+def test_sizes_may_name_the_problem_and_the_largest_value() -> None:
+    assert size_text("ProblemSize[1]+max(w)-1", {"w": [3, 5]}, (8, 9)) == "9+5-1"
+    with pytest.raises(FormatError, match="1 axes"):
+        size_text("ProblemSize[1]", {}, (8,))
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ("[", "not JSON"), ("[" * 100_000, "not JSON"), ("{}", "not a T1 file"), (t1(Language="Vulkan"), "is not run here"),
+    (t1(KernelFile="../scale.cl"), "leads out of the library's"), (t1(KernelFile="no.cl"), "there is no 'no.cl'"),
+    (t1(CompilerOptions=["-I/etc"]), "is not allowed"), (t1(ProblemSize=[0]), "ProblemSize"),
+    (t1(LocalSize={"X": "open(1)"}), "open"), (t1(LocalSize={"X": "nowhere"}), "unknown name 'nowhere'"),
+    (t1(Arguments=[argument("x", "Texture")]), "is not Vector, Scalar or Local"),
+    (t1(Arguments=[{"Type": "quad", "MemoryType": "Scalar"}]), "'quad' is not known"),
+    (t1(Arguments=[argument("x", "Vector", FillType="BinaryRaw", Size=4)]), "is not read here"),
+    (t1(Arguments=7), "must be a list")])
+def test_mistakes_are_one_line_with_the_name_of_the_file(tmp_path: Path, content: Any, message: str) -> None:
+    with pytest.raises(FormatError) as refusal:
+        read_library(write_t1(tmp_path, content))
+    assert message in str(refusal.value)
+    assert "scale.json" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
