@@ -31,7 +31,7 @@ from .bulk import BulkAnswer, predict_many
 from .device_evidence import device_evidence
 from .errors import FormatError, MisuseError, SeqtuneError
 from .exchange import export, import_data
-from .families import check_allowed, check_runnable, compile_check, kernel_json, kernels, lint_library
+from .families import check_allowed, check_memory, check_runnable, compile_check, kernel_json, kernels, lint_library
 from .inputs import as_device, as_problem, as_problems, check_positive, check_share, load_checkpoint
 from .learning import calibrate, evaluate, read_measurements, retrain, train
 from .library import libraries
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BulkAnswer", "CompileReport", "Demonstration", "Devices", "Prediction", "Proposal", "Tuned", "TuningReport",
-    "calibrate", "compile_check", "demo", "devices", "evaluate", "export", "import_data", "kernel_json", "kernels",
-    "libraries", "lint_library", "predict", "predict_many", "retrain", "train", "tune",
+    "calibrate", "check_memory", "compile_check", "demo", "devices", "evaluate", "export", "import_data", "kernel_json",
+    "kernels", "libraries", "lint_library", "predict", "predict_many", "retrain", "train", "tune",
 ]
 
 DEFAULT_TRIALS = 200  # of a search without a budget

@@ -20,6 +20,7 @@ from .results import CompileReport
 
 if TYPE_CHECKING:
     from seqtune.kernels.linting.report import LintReport
+    from seqtune.tuner.memory_check.check import MemoryReport
 
 
 def kernels(*named: str | Path) -> tuple[Kernel, ...]:
@@ -59,6 +60,19 @@ def lint_library(path: str | Path, problems: str | Path | None = None) -> LintRe
 
     library = use_library(path)
     return lint(library, problem_set(problems) if problems is not None else ())
+
+
+def check_memory(path: str | Path, sample: int | None = None, progress: Say = silent) -> MemoryReport:
+    """Run some OpenCL configurations of a library's file under Oclgrind, which finds races and stray accesses.
+
+    Raises FormatError, MisuseError, and UnavailableError where Oclgrind is not installed.
+    """
+    from seqtune.tuner.memory_check.check import SAMPLE
+    from seqtune.tuner.memory_check.check import check_memory as check
+
+    from .library import use_library
+
+    return check(use_library(path), SAMPLE if sample is None else sample, progress=progress)
 
 
 def compile_check(device: Device | str, words: Sequence[str] = (), sample: int = 200, seed: int = 0,

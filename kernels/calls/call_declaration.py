@@ -153,13 +153,19 @@ class Sections:
 
 
 def code_for(kernel: Kernel, backend: str) -> object:
-    """The code of a kernel for a backend: its implementation, or the section for the backend. Raises KernelError."""
+    """The code of a kernel for a backend: its implementation, or the section for the backend.
+
+    A backend without a section of its name gets the kernel's only section, if the kernel names the backend. Raises
+    KernelError.
+    """
     code: object = implementation_of(kernel)
     if not isinstance(code, Sections):
         return code
-    if backend not in code.by_backend:
-        raise KernelError(f"{kernel.name} runs on {', '.join(code.by_backend)}, not on {backend}")
-    return code.by_backend[backend]
+    if backend in code.by_backend:
+        return code.by_backend[backend]
+    if backend in kernel.backends and len(code.by_backend) == 1:
+        return next(iter(code.by_backend.values()))
+    raise KernelError(f"{kernel.name} runs on {', '.join(code.by_backend)}, not on {backend}")
 
 
 def whole(expression: Expression, values: Mapping[str, Any], most: int) -> int:

@@ -48,8 +48,12 @@ def kernels(
         "--compile", metavar="DEVICE", show_default=False,
         help="Compile random configurations for this GPU, present or not, and check the declarations.")] = None,
     sample: Annotated[int, typer.Option(
-        "--sample", min=1, max=100_000, help="With --compile: configurations of each family.")] = SAMPLE,
+        "--sample", min=1, max=100_000,
+        help="With --compile or --check-memory (there 20 by default): configurations of each family.")] = SAMPLE,
     seed: Seed = 0,
+    memory: Annotated[bool, typer.Option(
+        "--check-memory", help="With a library to check: run OpenCL kernels under Oclgrind, which finds races and "
+                               "accesses beside buffers.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show kernel families: the problems they solve, their parameters and constraints. Or check a library's file."""
@@ -58,6 +62,13 @@ def kernels(
     from . import kernel_tables, progress
 
     refuse_options(words or [])
+    if memory:
+        if not words or compile_for is not None or problems is not None or not is_library_file(words):
+            raise MisuseError("--check-memory is for a library to check: name its file")
+        with progress.spinner() as say:
+            checked = api.check_memory(words[0], None if sample == SAMPLE else sample, say)
+        answer(checked.to_json()) if as_json else kernel_tables.memory(checked)
+        raise typer.Exit(0 if checked.passed else 1)
     if words and compile_for is None and is_library_file(words):
         linted = api.lint_library(words[0], problems)
         answer(linted.to_json()) if as_json else kernel_tables.linted(linted)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.kernel import Kernel
     from seqtune.kernels.linting.report import LintReport
     from seqtune.tuner.compile_check import FamilyCheck
+    from seqtune.tuner.memory_check.check import MemoryReport
 
     from ..library import ListedLibrary
     from ..results import CompileReport
@@ -68,6 +69,18 @@ def _origin(kernel: Kernel) -> str:
     home = kernel.name.partition(".")[0]
     origin = library_in_use(home).origin if home in IN_USE else "seqtune"
     return "" if origin == "seqtune" else f", from {origin}"
+
+
+def memory(report: MemoryReport) -> None:
+    """Print a line for every race or stray access, and those configurations that could not be judged."""
+    for finding in report.findings.values():
+        where = finding.line or finding.kernel
+        _out.print(f"{where}: {finding.what} ({finding.kernel} {finding.settings} on {finding.problem})", markup=False,
+                   soft_wrap=True)
+    for line in report.unfinished:
+        _out.print(f"not judged: {line}", markup=False, soft_wrap=True)
+    _out.print(f"{report.ran} configurations of the library {report.library} ran under Oclgrind, "
+               f"{len(report.findings)} findings", markup=False)
 
 
 def compiled(report: CompileReport) -> None:

@@ -122,9 +122,14 @@ class CallingBackend(Protocol):
 class CalledExecutable:
     """A built call with its buffers; see `seqtune.tuner.backends.backend.Executable` and `SeveralOutputs`."""
 
-    def __init__(self, driver: CallDriver, call: Call, tensors: Tensors) -> None:
-        """Build the call, allocate its buffers and launch it once on zeros. Raises BuildError, LaunchError."""
+    def __init__(self, driver: CallDriver, call: Call, tensors: Tensors, *, margin: int = MARGIN,
+                 warm: bool = True) -> None:
+        """Build the call, allocate its buffers and, if `warm`, launch it once on zeros. Raises BuildError, LaunchError.
+
+        `margin` is bytes of canary on each side of a buffer; 0 is for devices that check the bounds themselves.
+        """
         begin = time.perf_counter()
+        self._margin = margin
         self._driver, self._tensors, self._timer = driver, tensors, driver.timer(self._enqueue)
         self._starts: dict[str, NDArray[Any]] = {}  # output -> its contents before a run
         self._types: dict[str, str] = {}  # buffer -> number type
@@ -135,10 +140,11 @@ class CalledExecutable:
         self.resources = driver.resources(program, call)
         try:
             self._allocate(call)
-            addresses = {name: driver.address(buffer, MARGIN, self._sizes[name])
+            addresses = {name: driver.address(buffer, margin, self._sizes[name])
                          for name, buffer in self._whole.items()}
             self._steps = [driver.launcher(program, call.entry, step, addresses) for step in call.steps]
-            self.run()  # some drivers compile at the first launch
+            if warm:
+                self.run()  # some drivers compile at the first launch
         except BaseException:
             self.close()
             raise
@@ -153,8 +159,8 @@ class CalledExecutable:
             self._types[workspace.name] = workspace.dtype
             self._sizes[workspace.name] = max(workspace.size, self._sizes.get(workspace.name, 0))
         for name, size in self._sizes.items():
-            self._whole[name] = self._driver.allocate(size + 2 * MARGIN)
-            self._driver.fill(self._whole[name], 0, 0, size + 2 * MARGIN)
+            self._whole[name] = self._driver.allocate(max(1, size + 2 * self._margin))
+            self._driver.fill(self._whole[name], 0, 0, size + 2 * self._margin)
 
     def load(self, operands: Operands) -> None:
         """Copy the inputs into the buffers, and keep the contents of outputs for `poison`."""
@@ -164,17 +170,17 @@ class CalledExecutable:
                 self._write(name, array)
 
     def _write(self, name: str, array: NDArray[Any]) -> None:
-        self._driver.write(self._whole[name], MARGIN, np.ascontiguousarray(array, numpy_type(self._types[name])))
+        self._driver.write(self._whole[name], self._margin, np.ascontiguousarray(array, numpy_type(self._types[name])))
 
     def poison(self) -> None:
         """Poison outputs and workspaces, reset outputs that have contents, and reset the canaries."""
         for name, size in self._sizes.items():
             byte, buffer = _byte(self._types[name]), self._whole[name]
             if name in self._tensors.inputs:
-                self._driver.fill(buffer, 0, byte, MARGIN)
-                self._driver.fill(buffer, MARGIN + size, byte, MARGIN)
+                self._driver.fill(buffer, 0, byte, self._margin)
+                self._driver.fill(buffer, self._margin + size, byte, self._margin)
             else:
-                self._driver.fill(buffer, 0, byte, size + 2 * MARGIN)
+                self._driver.fill(buffer, 0, byte, size + 2 * self._margin)
                 if name in self._starts:
                     self._write(name, self._starts[name])
         self._driver.finish()
@@ -198,7 +204,7 @@ class CalledExecutable:
 
     def _read(self, name: str, tensor: Tensor) -> NDArray[Any]:
         array = np.empty(tensor.shape, numpy_type(tensor.dtype))
-        self._driver.read(self._whole[name], MARGIN, array)
+        self._driver.read(self._whole[name], self._margin, array)
         return array
 
     def output(self) -> Array:
@@ -208,9 +214,9 @@ class CalledExecutable:
 
     def overrun(self) -> str | None:
         """The name of a buffer that was written outside its bounds since `poison`, or None."""
-        margin = np.empty(MARGIN, np.uint8)
+        margin = np.empty(self._margin, np.uint8)
         for name, size in self._sizes.items():
-            for begin in (0, MARGIN + size):
+            for begin in (0, self._margin + size) if self._margin else ():
                 self._driver.read(self._whole[name], begin, margin)
                 if (margin != _byte(self._types[name])).any():
                     return name

@@ -64,7 +64,9 @@ class OpenCLCalls:
                 self._cl.enqueue_fill_buffer(self._queue, buffer, np.uint8(byte), offset, size)
 
     def address(self, buffer: Any, offset: int, size: int) -> Any:
-        """A sub-buffer."""
+        """A sub-buffer, or the buffer itself at its beginning."""
+        if not offset:
+            return buffer
         with self._checked():
             return buffer.get_sub_region(offset, max(1, size))
 
