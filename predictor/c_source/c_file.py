@@ -28,6 +28,8 @@ from .times_tables import times_tables
 
 _RUNTIME = Path(__file__).parent / "runtime"
 _BATCH = 48  # words that are scored together
+# name, bytes of a vector, rows whose sums the registers hold, and the instructions that a function may use
+_VARIANTS = (("any", 16, 2, ""), ("avx2", 32, 4, "avx2"), ("avx512", 64, 8, "avx512f,avx512bw,avx512dq,avx512vl"))
 _START = """#include <math.h>
 #include <string.h>
 
@@ -110,12 +112,24 @@ def _file(library: CLibrary, constants: Mapping[str, int | str], weights: Weight
     defines = "\n".join(f"#define SQ_{name} {value}" for name, value in sizes.items())
     listed = library.text(tensors)  # last: it lists all words
     parts = [interface, _START, defines, runtime("types"), runtime("arithmetic"), listed, runtime("space"),
-             weights.text(), runtime("math"), *weights.lines, tables, model, runtime("layers"),
+             weights.text(), _math(), *weights.lines, tables, model, runtime("layers"),
              *map(runtime, pieces), runtime("predict")]
     source = "\n\n".join(part.strip() for part in parts) + "\n"
     report: dict[str, str | int] = {"kernels": len(library.kernels), "weights": weights.quads * 4 * PANEL,
                                     "bytes": len(source), "answers": answers}
     return CFile(source, interface + "\n", report, tuple(library.operations), library.extras, library.parameters)
+
+
+def _math() -> str:
+    """The matrix products in variants for different processors: bytes of a vector, rows together, target."""
+    kernels, texts = runtime("math_kernels"), [runtime("math_start")]
+    for name, size, rows, target in _VARIANTS:
+        begin, end = ("", "") if not target else ("#if SQ_X86\n", "#endif\n")
+        attribute = f' __attribute__((target("{target}")))' if target else ""
+        texts.append(f"{begin}#define SQ_VARIANT {name}\n#define SQ_BYTES {size}\n#define SQ_ROWS_TOGETHER {rows}\n"
+                     f"#define SQ_TARGET{attribute}\n\n{kernels}#undef SQ_VARIANT\n#undef SQ_BYTES\n"
+                     f"#undef SQ_ROWS_TOGETHER\n#undef SQ_TARGET\n{end}")
+    return "\n".join([*texts, runtime("math_choice")])
 
 
 def runtime(name: str) -> str:

@@ -149,7 +149,7 @@ def test_a_label_translator_in_c_proposes_what_it_proposes_in_python(tmp_path: P
 
 
 @needs_compiler
-@pytest.mark.parametrize("options", [("-O0",), ("-O1", "-DSEQTUNE_PORTABLE")])
+@pytest.mark.parametrize("options", [pytest.param(("-O0",), marks=pytest.mark.slow), ("-O1", "-DSEQTUNE_PORTABLE")])
 def test_random_structs_do_no_harm(written: CFile, tmp_path: Path, options: tuple[str, ...]) -> None:
     source = tmp_path / "fuzz.c"
     fuzz = FUZZ.replace("ROUNDS", "400").replace("FIRST", "0")
