@@ -162,7 +162,7 @@ def page(results: Results) -> Page:
          "almost equally probable, they may change places.",
          "The C predictors contain the translator and its judge, or the label translator. Boosted trees, which the "
          "shipped checkpoints also ask, are left out on both sides.",
-         "One prediction of `default` computes about 80 million floating-point operations: the source has 44 positions, "
+         "A prediction of `default` takes about 80 million floating-point operations: the source has 44 positions, "
          "and the beam 16 hypotheses."))
 
 
