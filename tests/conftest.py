@@ -26,6 +26,18 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 shift_seeds()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The default journal is one of the tests: the user's may be in use, and its records would change answers."""
+    before = os.environ.get("XDG_DATA_HOME")
+    os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
+    yield
+    if before is None:
+        del os.environ["XDG_DATA_HOME"]
+    else:
+        os.environ["XDG_DATA_HOME"] = before
+
+
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine seems quiet to this process: tests run beside others, and their results must not depend on those."""
