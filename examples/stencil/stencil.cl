@@ -5,7 +5,6 @@
 #define WIDTH (tile_x + 2 * depth)
 #define HEIGHT (tile_y + 2 * depth)
 
-__attribute__((reqd_work_group_size(group_x, group_y, 1)))
 __kernel void heat(__global const float *x, __global float *y, __global float *workspace, int rows, int columns,
                    int launch, int launches)
 {
