@@ -25,6 +25,7 @@ from tests.support.documentation import (
     run_command,
     snippets,
     text_of,
+    write_files,
     write_inputs,
 )
 
@@ -39,6 +40,7 @@ def test_the_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "user"))
     write_inputs()
+    write_files(page)
     names: dict[str, object] = {"__name__": "page"}
     for snippet in snippets(page):
         if snippet.language == "python" and not snippet.shown_by:

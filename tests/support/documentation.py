@@ -29,6 +29,8 @@ DOCS = ROOT / "docs"
 GENERATED = {"reference/command-line.md": command_line.page, "reference/errors.md": errors.page}
 SHELL = ("bash", "console", "sh")
 _BLOCK = re.compile(r"(?:<!-- shown by: (?P<shown>[^ ]+) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
+_FILE = re.compile(r"<!-- file: (?P<name>[\w.-]+) -->\n```\w+\n(?P<text>.*?)^```$", re.M | re.S)
+_PROBLEMS = 6  # rows of a page's CSV that are enough to run its commands
 _FEW = "gemm m=16 n=64 k=64\nconv2d c=16 size=14 k=16 filter=3 pad=1\n"  # stands for whole networks
 _HELD_OUT = "gemm m=64 n=512 k=256\n"
 _LIMITS = {"--trials": 4, "--total": 6, "--seconds": 0.3, "--top": 3}
@@ -85,6 +87,15 @@ def write_inputs() -> None:
     for name in ("gfx906_60.db.bz2", "other.db.bz2"):
         perf_db(folder / name, LABELS)
     (folder / "gfx906_60.HIP.fdb.txt.bz2").write_bytes(bz2.compress(NEW_FIND.encode()))
+
+
+def write_files(page: str) -> None:
+    """Write the files that a page shows in full into the current folder; of a CSV only the first rows."""
+    for shown in _FILE.finditer(text_of(page)):
+        lines = shown["text"].splitlines()
+        if shown["name"].endswith(".csv"):
+            lines = lines[:1 + _PROBLEMS]
+        Path(shown["name"]).write_text("\n".join(lines) + "\n")
 
 
 def run_command(words: Sequence[str]) -> None:
@@ -149,6 +160,8 @@ def shortened(arguments: Sequence[str]) -> list[str]:
                   for word in (option, str(_LIMITS[option]))]
     if words[0] == "tune" and not {"--trials", "--seconds", "--total"} & set(words):
         words += ["--trials", "4"]
+    if words[0] in ("train", "retrain") and "--epochs" not in words:
+        words += ["--epochs", "2"]
     if words[0] == "replay":
         words += ["--repeats", "2", "--jobs", "1"]
     return words
