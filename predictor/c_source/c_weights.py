@@ -71,6 +71,8 @@ class Weights:
         if rows.shape[1] % PANEL:
             raise MisuseError(f"this checkpoint has rows of {rows.shape[1]} numbers; in C they are multiples of "
                               f"{PANEL}")
+        if not len(rows):
+            rows = np.zeros((1, rows.shape[1]), np.float32)  # C has no empty arrays; nothing looks it up
         scale = _scale(np.abs(rows).max(axis=1))
         quad = self._add(_numbers(rows, scale[:, None]).reshape(len(rows), -1, PANEL))
         self.lines += [floats(f"{name}_scale", scale),
