@@ -111,6 +111,7 @@ class Kernel:
     version: int = 1  # increase it when the generated code changes: records of other versions are ignored
     prior: tuple[Constraint, ...] = ()  # further constraints, of the kernel's own tuner; not needed for validity
     implementation: object = None  # its code, or the code's "module:attribute" (see `implementation_of`); None: none
+    default_for: Expression | None = None  # the problems for which a task's safe default is this kernel's
     by_name: Mapping[str, Parameter] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -125,18 +126,19 @@ class Kernel:
            derived: Iterable[tuple[str, str]] = (), solves: Iterable[tuple[str, str]] = (),
            constraints: Iterable[tuple[str, str]] = (), prior: Iterable[tuple[str, str]] = (),
            default: Mapping[str, Setting], version: int = 1, implementation: object = None,
-           backends: Sequence[str] = ()) -> Kernel:
+           backends: Sequence[str] = (), default_for: str | None = None) -> Kernel:
         """Declare a kernel family. Every declaration gives the arguments in this order.
 
         `derived` are (name, expression); `solves`, `constraints` and `prior` are (expression, reason); all are text.
-        The default of `backends` is the part of the name before the dot. Raises ExpressionError.
+        The default of `backends` is the part of the name before the dot. `default_for` is for libraries that choose
+        between their kernels by the problem: it names features and facts of devices. Raises ExpressionError.
         """
         conditions = {field: tuple(Constraint.of(text, reason) for text, reason in given)
                       for field, given in (("solves", solves), ("constraints", constraints), ("prior", prior))}
         return cls(name, operation, tuple(backends) or (name.partition(".")[0],), tuple(parameters),
                    conditions["constraints"], tuple(default.items()), meaning, conditions["solves"],
                    tuple((name, Expression(text)) for name, text in derived), version, conditions["prior"],
-                   implementation)
+                   implementation, None if default_for is None else Expression(default_for))
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         """The reason why this kernel does not solve the problem on the device, or None if it does."""

@@ -19,10 +19,14 @@ def names() -> tuple[str, ...]:
 def table(backend: str) -> tuple[str, ...]:
     """The names of the kernel families that run on a backend, library by library.
 
-    No family of a library for another backend is imported.
+    No family of a library for another backend is imported. A library that is compared with no other one leaves out
+    their families for its operations.
     """
-    return tuple(name for library in _libraries_for(backend) for name in library.table
-                 if backend in library.kernel(name).backends)
+    libraries = _libraries_for(backend)
+    taken = {library.kernel(name).operation for library in libraries if library.alone for name in library.table}
+    return tuple(name for library in libraries for name in library.table
+                 if backend in (family := library.kernel(name)).backends
+                 and (library.alone or family.operation not in taken))
 
 
 def _libraries_for(backend: str) -> list[Library]:

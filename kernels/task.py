@@ -111,9 +111,16 @@ class Task:
 
     @property
     def default(self) -> Configuration:
-        """The safe default of the first kernel, in table order. Raises KernelError if there is none."""
+        """The safe default of the kernel that its library takes for the problem, else of the first one, in table order.
+
+        Raises KernelError if there is none.
+        """
         if not self.spaces:
             raise KernelError(f"no kernel solves {self.problem.brief()} on {self.device.name}")
+        for space in self.spaces:
+            condition = space.kernel.default_for
+            if condition is not None and condition({**self.device.names(), **self.problem.names()}):
+                return space.default
         return self.spaces[0].default
 
     def narrowed(self, keep: NDArray[np.bool_]) -> Task:

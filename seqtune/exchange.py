@@ -86,7 +86,8 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
     request = ExportRequest(
         source, None if data is None else Path(data), None if predictions is None else Path(predictions), device,
         None if problem is None else as_problem(problem), (hold_out,) if isinstance(hold_out, str) else tuple(hold_out),
-        lambda: load_checkpoint(checkpoint or "miopen").tables, serving, _proposer(checkpoint), force)
+        lambda: load_checkpoint(checkpoint or "miopen").tables, serving, _proposer(checkpoint),
+        _driver_facts, force)
     return Written(Path(out), chosen.write(request, Path(out)))
 
 
@@ -101,6 +102,13 @@ def _proposer(checkpoint: str | Path | None) -> Propose:
         return list(propose(Task.of(problem, device), checkpoint or answers_for(device.backend), count))
 
     return proposals
+
+
+def _driver_facts(device: Device) -> Mapping[str, str | int]:
+    """The names that a device's OpenCL driver tells, where the device is here; otherwise none."""
+    from seqtune.tuner.backends.opencl.discovery import driver_facts
+
+    return driver_facts(device.name) if device.backend == "opencl" else {}
 
 
 def _left_out(reports: Sequence[Mapping[str, Any]]) -> str:

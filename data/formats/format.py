@@ -38,6 +38,7 @@ class ExportRequest:
     tables: Callable[[], Mapping[str, Sequence[str]]] = field(default=dict)  # a checkpoint's tables: rows by solver
     serving: ServingRequest | None = None  # the files of a server to predict
     propose: Propose | None = None  # a model's proposals
+    driver_facts: Callable[[Device], Mapping[str, str | int]] = field(default=lambda device: {})  # if it is here
     force: bool = False  # replace files in a folder
 
 

@@ -34,6 +34,7 @@ class Library:
     meaning: str = ""
     backends: tuple[str, ...] = ()  # that its kernels may run on; empty: each kernel says so itself
     runs: bool = True  # False: another program runs its kernels, which are only predicted here
+    alone: bool = False  # in use, it replaces other libraries' kernels for the operations that it solves
     checkpoint: str | None = None  # name or folder of the checkpoint that answers for its kernels
     folder: Path | None = None  # of its files
     document: LibraryDocument | None = None  # that declares it, where one does

@@ -25,7 +25,8 @@ def message_of(library: Library) -> dict[str, Any]:
         raise MisuseError(f"library {library.name!r}: name {unnamed} as 'module:attribute', so that other processes "
                           "can import it")
     return {**shared, "kernels": dict(library.table), "operations": dict(library.operations),
-            "backends": list(library.backends), "runs": library.runs}
+            "backends": list(library.backends), "runs": library.runs, "alone": library.alone,
+            "checkpoint": library.checkpoint}
 
 
 def of_message(message: dict[str, Any]) -> Library:
@@ -37,7 +38,8 @@ def of_message(message: dict[str, Any]) -> Library:
         return declared_library(parse_document(message["document"]), folder, origin=message["origin"],
                                 own_modules=message["own_modules"], allowed=message["allowed"])
     return Library(message["name"], message["kernels"], message["operations"], backends=tuple(message["backends"]),
-                   runs=message["runs"], folder=folder, allowed=message["allowed"], origin=message["origin"])
+                   runs=message["runs"], alone=message["alone"], checkpoint=message["checkpoint"], folder=folder,
+                   allowed=message["allowed"], origin=message["origin"])
 
 
 def use_with_modules(library: Library) -> None:

@@ -18,6 +18,7 @@ LIBRARIES: dict[str, str] = {
     "cuda": "seqtune.kernels.cuda.library:LIBRARY",
     "triton": "seqtune.kernels.triton.library:LIBRARY",
     "miopen": "seqtune.kernels.miopen.library:LIBRARY",
+    "clblast": "seqtune.kernels.clblast.library:LIBRARY",
 }
 ALWAYS = ("llvm", "opencl", "cuda", "triton", "miopen")  # in use without being named
 # The libraries in use, in the order of use; an entry is resolved when it is needed.

@@ -42,7 +42,8 @@ def import_(
 
 @app.command(epilog="Example: seqtune export --out records.parquet")
 def export(
-    out: Annotated[Path, typer.Option("--out", help="The file to write; for vLLM and SGLang the folder.")],
+    out: Annotated[Path, typer.Option(
+        "--out", help="The file to write; for vLLM, SGLang and the JSON of CLBlast the folder.")],
     journal: JournalPath = None,
     form: Annotated[str, typer.Option(
         "--format", metavar="FORMAT", help=f"{described('write')}; {described_code()}.")] = "parquet",
@@ -52,15 +53,15 @@ def export(
     predictions: Annotated[Path | None, typer.Option(
         "--predictions", help="For MIOpen: lines that `predict --json` printed.", show_default=False)] = None,
     device: Annotated[str | None, typer.Option(
-        "--device", help="For MIOpen: the GPU. For T4: the device of the trials. For vLLM and SGLang: the GPU as "
-                         "torch.cuda.get_device_name() prints it.", show_default=False)] = None,
+        "--device", help="For MIOpen: the GPU. For T4 and CLBlast: the device of the trials. For vLLM and SGLang: the "
+                         "GPU as torch.cuda.get_device_name() prints it.", show_default=False)] = None,
     checkpoint: Annotated[str | None, typer.Option(
         "--checkpoint", metavar="FOLDER_OR_NAME",
         help="For --predictions without --data: the checkpoint with the tables of MIOpen's kernels. For vLLM and "
              "SGLang: the predictor. For c and onnx: what is written, with the kernels of --library alone.  "
              "[default: miopen; the one that answers for the GPU; default]", show_default=False)] = None,
     problem: Annotated[str | None, typer.Option(
-        "--problem", help="For T4: the problem of the trials, in quotes.", show_default=False)] = None,
+        "--problem", help="For T4 and CLBlast: the problem of the trials, in quotes.", show_default=False)] = None,
     hold_out: Annotated[list[str] | None, typer.Option(
         "--hold-out", metavar="SET_OR_FILE", help="Problems that no model may learn from.", show_default=False)] = None,
     model_config: Annotated[Path | None, typer.Option(

@@ -176,7 +176,7 @@ def test_folders_are_small() -> None:
 
 # Rooms whose modules answer the same queries: for a platform, for an operation, for one source of knowledge.
 # `backends/backend.py` may stand beside `backends/llvm/backend.py` and `backends/opencl/backend.py`.
-PARALLEL = ("llvm", "opencl", "command", "cuda", "triton", "miopen", "operations", "times", "labels")
+PARALLEL = ("llvm", "opencl", "command", "cuda", "triton", "miopen", "clblast", "operations", "times", "labels")
 
 
 @pytest.mark.parametrize("floor", FLOORS)

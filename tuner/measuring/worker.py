@@ -33,7 +33,7 @@ from collections.abc import Callable
 from typing import Any
 
 from seqtune.data.record import Measurement, Status
-from seqtune.errors import SeqtuneError, one_line
+from seqtune.errors import SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.libraries.library import Library
@@ -127,6 +127,8 @@ class Worker:
             return Measurement(Status.COMPILE, message=one_line(error))
         except LaunchError as error:
             return Measurement(Status.RUNTIME, message=one_line(error), resources=error.resources)
+        except UnavailableError:  # a library that is not installed: no configuration can run
+            raise
         except SeqtuneError as error:
             return Measurement(Status.CONSTRAINTS, message=one_line(error))
         except DeviceLost:

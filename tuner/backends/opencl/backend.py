@@ -18,12 +18,13 @@ from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch, implementation_of
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
-from ..backend import BuildError, LaunchError, wall_clock
+from ..backend import BuildError, Executable, LaunchError, wall_clock
 from .calls import OpenCLCalls
 from .discovery import devices, handle, load, unavailable
 from .group_limits import GroupLimits
@@ -32,6 +33,8 @@ from .reference_work import OpenCLReferenceWork
 
 __all__ = ["OpenCLBackend", "OpenCLExecutable", "devices", "unavailable"]
 
+# name of an installed library that computes on OpenCL queues -> "module:attribute" of its Executable
+LIBRARIES = {"clblast": "seqtune.tuner.backends.clblast.executable:CLBlastExecutable"}
 CANARY = np.uint32(0x7FC0CAFE)  # a NaN that no kernel computes
 MARGIN = 1024  # floats of canary on each side of every buffer; a multiple of any device's alignment
 
@@ -66,6 +69,13 @@ class OpenCLBackend:
             executable.close()
             raise
         executable.build_seconds = time.perf_counter() - begin
+        return executable
+
+    def call_library(self, name: str, problem: Problem, configuration: Configuration) -> Executable:
+        """Make an executable that calls a library of LIBRARIES. Raises BuildError, LaunchError or UnavailableError."""
+        factory = resolve(LIBRARIES[name])
+        assert callable(factory)
+        executable: Executable = factory(self, problem, configuration)
         return executable
 
     @cached_property

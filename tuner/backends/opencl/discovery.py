@@ -72,6 +72,17 @@ def handle(name: str) -> Any:
     return _discover().devices[name][1]
 
 
+def driver_facts(name: str) -> dict[str, str | int]:
+    """The names by which the driver of a device and its platform call themselves; empty if the device is not here."""
+    if unavailable() is not None or name not in _discover().devices:
+        return {}
+    handle, kinds = _discover().devices[name][1], load().device_type
+    return {"device": handle.name, "device_vendor": handle.vendor,
+            "device_type": "CPU" if handle.type & kinds.CPU else "GPU" if handle.type & kinds.GPU else "accelerator",
+            "device_core_clock": handle.max_clock_frequency, "platform_vendor": handle.platform.vendor,
+            "platform_version": handle.platform.version}
+
+
 @lru_cache(maxsize=1)
 def _discover() -> Discovery:
     """Discover the devices once per process, because opening all platforms and measuring takes seconds."""

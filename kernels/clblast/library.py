@@ -1,0 +1,12 @@
+"""The library `clblast`: the kernels of the installed CLBlast, which only --library clblast brings into use."""
+
+from __future__ import annotations
+
+from ..libraries.library import Library
+
+KERNELS: dict[str, str] = {
+    "clblast.xgemm": "seqtune.kernels.clblast.xgemm:KERNEL",
+    "clblast.xgemm_direct": "seqtune.kernels.clblast.xgemm_direct:KERNEL",
+}
+LIBRARY = Library("clblast", KERNELS, meaning="matrix products of CLBlast, with parameters set for each call",
+                  backends=("opencl",), checkpoint="clblast", alone=True)
