@@ -1,4 +1,7 @@
-"""Predictor code: the formats in which `seqtune export` writes a trained predictor."""
+"""Predictor code: the formats in which `seqtune export` writes a trained predictor.
+
+The help text of `export` names them, so nothing heavy is imported here.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import MisuseError
-from .inputs import check_free, load_checkpoint
 
 if TYPE_CHECKING:
     from seqtune.data.formats.format import ExportRequest
@@ -40,6 +42,8 @@ def _write_c(checkpoint: str | Path, libraries: Sequence[str], out: Path, force:
     from seqtune.predictor.c_source.c_file import labels_file, times_file
     from seqtune.predictor.labels.checkpoint import LabelCheckpoint
     from seqtune.predictor.times.checkpoint import Checkpoint
+
+    from .inputs import check_free, load_checkpoint
 
     if out.suffix != ".c":
         raise MisuseError(f"{out} is not the name of a C file; choose one that ends with .c")
