@@ -48,10 +48,11 @@ def is_registered(name: str) -> bool:
 
 
 def check_allowed(family: Kernel) -> None:
-    """Check that code of the family's library may run, if running the family takes any. Raises MisuseError."""
+    """Check that the code that running the family takes may run: its own, and its operation's. Raises MisuseError."""
     home = family.name.partition(".")[0]
-    if home in IN_USE:
-        library_in_use(home).check_allowed(family)
+    for library in libraries_in_use():
+        if library.name == home or family.operation in library.operations:
+            library.check_allowed(family)
 
 
 def can_run(backend: str) -> bool:

@@ -25,9 +25,10 @@ MOST_LAUNCHES = 10_000
 ONCE = Expression("1")
 LARGEST_SIZE = 2**63 - 1  # of work-items along an axis
 LARGEST_BYTES = 1 << 40  # of a workspace; devices have less
-_OPTIONS = {  # beginnings of the options that a library may pass to the compiler; none of them reads a file
-    "opencl": ("-cl-", "-D", "-U", "-w", "-Werror"),
-    "cuda": ("-D", "-U", "-w", "-O", "-std=", "--std=", "-use_fast_math", "--use_fast_math", "-fmad=", "--fmad=",
+_WARNINGS = ("-w", "-Werror")
+_OPTIONS = {  # beginnings of the other options that a library may pass to the compiler; none of them reads a file
+    "opencl": ("-cl-", "-D", "-U"),
+    "cuda": ("-D", "-U", "-O", "-std=", "--std=", "-use_fast_math", "--use_fast_math", "-fmad=", "--fmad=",
              "-ftz=", "--ftz=", "-prec-div=", "--prec-div=", "-prec-sqrt=", "--prec-sqrt=", "-maxrregcount=",
              "--maxrregcount=", "-lineinfo", "--generate-line-info", "-default-device", "--default-device",
              "-extra-device-vectorization", "--extra-device-vectorization")}
@@ -192,7 +193,8 @@ def checked_options(language: str, options: Iterable[str]) -> tuple[str, ...]:
     """The compiler's options. Raises FormatError for one that could read a file or is not known to be harmless."""
     allowed, checked = _OPTIONS[language], tuple(options)
     for option in checked:
-        if not option.startswith(allowed) or any(letter.isspace() or letter in "\"'\\`" for letter in option):
-            raise FormatError(f"the compiler's option {option!r:.60} is not allowed; those that begin with "
-                              f"{' '.join(allowed)} are (files beside the source are found without -I)")
+        harmless = option in _WARNINGS or option.startswith(allowed)
+        if not harmless or any(letter.isspace() or letter in "\"'\\`" for letter in option):
+            raise FormatError(f"the compiler's option {option!r:.60} is not allowed; {' '.join(_WARNINGS)} and those "
+                              f"that begin with {' '.join(allowed)} are (files beside the source are found without -I)")
     return checked

@@ -1,7 +1,7 @@
 """Includes: the text of a source with the files of the library's folder that it includes in their places.
 
-Compilers then read no file: not beside the source, and not elsewhere. Marks (`#line`) keep the names and lines of the
-files for the compiler's messages.
+Compilers then read only their own headers, by relative names: other forms of including a file are refused. Marks
+(`#line`) keep the names and lines of the files for the compiler's messages.
 """
 
 from __future__ import annotations
@@ -15,15 +15,21 @@ from seqtune.errors import FormatError
 MOST_INCLUDES = 100
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
+# A directive that reads a file, in any spelling: with the digraph or trigraph of #, after a comment, or before one that
+# hides its name.
+_DIRECTIVE = re.compile(r"(?:^|\r|\*/)[ \t\v\f]*(?:#|%:|\?\?=)[ \t\v\f]*(?:/\*|include|import|embed)", re.MULTILINE)
+_SPLICE = re.compile(r"(?:\\|\?\?/)[ \t]*(?:\r\n?|\n)")  # a line that goes on in the next one
+_PLAIN = re.compile(r'[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)')
 
 
-def with_includes(name: str, read: Callable[[str], str | None], most: int) -> str:
-    """The text of a source file of at most `most` characters.
+def with_includes(name: str, read: Callable[[str], str | None], most: int, text: str | None = None) -> str:
+    """The text of a source file of at most `most` characters, or such a `text` that is in no file of its own.
 
     `read` returns the text of a file by its path in the folder, or None if there is none: then the line stays for the
     compiler. Raises FormatError if a path leads out of the folder, or the text becomes too large.
     """
-    return _Reader(read, most).text(name, ())
+    reader = _Reader(read, most)
+    return reader.text(name, ()) if text is None else reader.expanded(name, text, ())
 
 
 class _Reader:
@@ -38,9 +44,10 @@ class _Reader:
         text = self._read(name)
         if text is None:
             raise FormatError(f"there is no {name!r:.80} in the library's folder")
-        return self._expanded(name, text, parents)
+        return self.expanded(name, text, parents)
 
-    def _expanded(self, name: str, text: str, parents: tuple[str, ...]) -> str:
+    def expanded(self, name: str, text: str, parents: tuple[str, ...]) -> str:
+        _check_directives(name, text)
         if name in self._once:
             return ""
         if _ONCE.search(text):
@@ -65,7 +72,19 @@ class _Reader:
             raise FormatError(f"{parents[0]!r:.80} includes {path!r:.80} within itself, or more than {MOST_INCLUDES} "
                               "files")
         text = self._read(path)
-        return None if text is None else self._expanded(path, text, parents)
+        return None if text is None else self.expanded(path, text, parents)
+
+
+def _check_directives(name: str, text: str) -> None:
+    """Check that a source includes files in the plain form alone. Raises FormatError."""
+    spliced, replaced = _SPLICE.sub("", text), set(_INCLUDE.findall(text))
+    for directive in _DIRECTIVE.finditer(spliced):
+        plain = _PLAIN.match(spliced, directive.start())
+        file, header = (None, "") if plain is None else plain.groups(default="")
+        if plain is None or (file and file not in replaced) or header.startswith("/") or ".." in header:
+            line = spliced[directive.start():].strip().partition("\n")[0]
+            raise FormatError(f"{name!r:.80} includes a file by {line!r:.60}; write #include \"file\" or #include "
+                              "<file> on a line of its own")
 
 
 def mark(line: int, name: str) -> str:

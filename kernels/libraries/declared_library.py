@@ -23,7 +23,9 @@ from .foreign_code import check_reference, reference_in
 from .library import Library
 from .library_files import LARGEST_SOURCE, exists_inside, inside, read_regular, source_text
 
+LARGEST_SOURCES = 10_000_000  # characters of all sources of a library, which every worker receives
 LARGEST_PROGRAM = 100_000_000  # bytes of a file whose content is part of a version
+LARGEST_PROGRAMS = 1_000_000_000  # bytes of all such files, read in two seconds
 
 
 def parse_document(content: object) -> LibraryDocument:
@@ -84,7 +86,7 @@ def _solved(document: LibraryDocument, kernel: KernelDocument, operations: dict[
 
 def _with_sources(document: LibraryDocument, folder: Path | None) -> LibraryDocument:
     """The document with the text of every source file in it, so that all processes see the same text."""
-    kernels = {}
+    kernels, size = {}, 0
     for name, kernel in document.kernels.items():
         sections = {}
         for backend, section in (("opencl", kernel.opencl), ("cuda", kernel.cuda)):
@@ -93,17 +95,20 @@ def _with_sources(document: LibraryDocument, folder: Path | None) -> LibraryDocu
             path = ("kernels", name, backend)
             if section.text is None and section.source is None:
                 raise DocumentFault(path, "it lacks 'source' (a file) or 'text'")
-            if section.text is None and section.source is not None:
-                with found_at(*path, "source"):
-                    text = with_includes(section.source, partial(_text_if_there, folder), LARGEST_SOURCE)
-                sections[backend] = section.model_copy(update={"text": text})
+            with found_at(*path, "source" if section.text is None else "text"):
+                text = with_includes(section.source or f"{name}.{backend}", partial(_text_if_there, folder),
+                                     LARGEST_SOURCE, section.text)
+                size += len(text)
+                if size > LARGEST_SOURCES:
+                    raise FormatError(f"the sources of all kernels have more than {LARGEST_SOURCES} characters")
+            sections[backend] = section.model_copy(update={"text": text})
         kernels[name] = kernel.model_copy(update=sections) if sections else kernel
     return document.model_copy(update={"kernels": kernels})
 
 
 def _text_if_there(folder: Path | None, name: str) -> str | None:
     """The text of a source file in the folder; None if there is no such file. Raises FormatError."""
-    return source_text(folder, name) if exists_inside(folder, name) else None
+    return source_text(folder, name) if folder is not None and exists_inside(folder, name) else None
 
 
 class _Code:
@@ -113,7 +118,9 @@ class _Code:
                  place: Callable[[KeyPath], str]) -> None:
         self.library, self.folder, self.own_modules, self.place = library, folder, own_modules, place
         self.places: dict[str, str] = {}  # operation or full name of a kernel -> place of what runs code
-        self.files: dict[str, dict[str, str]] = {}  # the same -> file -> digest
+        self.files: dict[str, dict[str, str]] = {}  # the same -> path in the folder -> digest
+        self._digests: dict[Path, str] = {}
+        self._size = 0  # bytes of all files with a digest
 
     def of_operation(self, name: str, document: OperationDocument) -> str | None:
         """The importable reference of an operation. Raises DocumentFault."""
@@ -177,5 +184,11 @@ class _Code:
             self._digest(owner, inside(self.folder, word))
 
     def _digest(self, owner: str, file: Path) -> None:
-        content = read_regular(file, LARGEST_PROGRAM)
-        self.files.setdefault(owner, {})[file.name] = hashlib.sha256(content).hexdigest()
+        """Note the digest of a file in the folder. Raises FormatError."""
+        assert self.folder is not None
+        if file not in self._digests:
+            content = read_regular(file, min(LARGEST_PROGRAM, LARGEST_PROGRAMS - self._size))
+            self._digests[file] = hashlib.sha256(content).hexdigest()
+            self._size += len(content)
+        path = file.relative_to(self.folder.resolve()).as_posix()
+        self.files.setdefault(owner, {})[path] = self._digests[file]

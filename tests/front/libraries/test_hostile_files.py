@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import time
@@ -102,6 +103,42 @@ def test_a_large_source_is_refused_before_it_is_read(tmp_path: Path, capsys: pyt
     with path.open("r+b") as file:
         file.truncate(1 << 30)
     assert "1073741824 bytes" in _refused(path, capsys)
+
+
+def test_many_large_sources_and_programs_are_read_in_bounded_time(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = HEAD.partition("[kernels")[0]
+    (tmp_path / "k.cl").write_text(" " * 990_000)
+    sources = "".join(f"[kernels.k{number}]\nparameters = {{a = [1]}}\n[kernels.k{number}.opencl]\n"
+                      'source = "k.cl"\nentry = "k"\nglobal = ["n"]\n' for number in range(100))
+    assert "more than 10000000 characters" in _refused(_write(tmp_path, head + sources), capsys)
+    for number in range(30):
+        with (tmp_path / f"data{number}").open("wb") as file:
+            file.truncate(100_000_000)
+    words = ", ".join(f'"data{number}"' for number in range(30))
+    programs = "".join(f"[kernels.k{number}]\nparameters = {{a = [1]}}\n[kernels.k{number}.command]\n"
+                       f'run = ["cat", {words}]\n' for number in range(50))
+    assert "bytes; at most 0 are read" in _refused(_write(tmp_path, head + programs), capsys)
+
+
+@pytest.mark.parametrize("line", [
+    '#include "{}"', "#include <{}>", '#/**/include "{}"', '/* */ #include "{}"', '%:include "{}"', '#inc\\\nlude "{}"',
+    '#define FILE "{}"\n#include FILE', '??=include "{}"', '#include_next "{}"', '#include <../{}>',
+    '//\r#include "{}"'])
+@pytest.mark.parametrize("form", ["source", "text"])
+def test_no_source_includes_a_file_from_elsewhere(
+        line: str, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    secret = tmp_path / "secret.h"
+    secret.write_text("private")
+    home = tmp_path / "home"
+    home.mkdir()
+    source = line.format(secret) + "\nkernel void k() {}\n"
+    (home / "k.cl").write_bytes(source.encode())
+    value = '"k.cl"' if form == "source" else json.dumps(source)
+    error = _refused(_write(home, HEAD.replace('backends = ["fake"]', "parameters = {a = [1]}") + (
+        f'[kernels.k.opencl]\n{form} = {value}\nentry = "k"\nglobal = ["n"]\n')), capsys)
+    assert "library.toml:7:" in error
+    assert "private" not in error
 
 
 def test_devices_pipes_and_folders_are_no_libraries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from seqtune.errors import FormatError, KernelError, MisuseError, ProblemError
@@ -17,7 +18,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem, read_problems
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.problem_sets.similarity import near
-from seqtune.kernels.registry import is_registered, kernel, kernels_for, names, table
+from seqtune.kernels.registry import check_allowed, is_registered, kernel, kernels_for, names, table
 from seqtune.kernels.space import SearchSpace
 from tests.support.libraries.stencil import STENCIL, write
 from tests.support.synthetic import WIDE
@@ -92,6 +93,27 @@ def test_a_version_follows_what_runs_and_not_what_is_allowed(tmp_path: Path) -> 
     source.write_text("kernel void stencil() { }")
     assert version(text) != first
     assert version(text.replace("default = {block_x = 32}", "default = {block_x = 32}\nversion = 7")) == 7
+
+
+def test_a_version_follows_files_of_one_name_in_two_folders(tmp_path: Path) -> None:
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+        np.save(tmp_path / folder / "x.npy", np.zeros(4, np.float32))
+    text = STENCIL.replace('inputs = {x = "n, n"}', 'inputs = {x = {shape = "n, n", values = "first/x.npy"}, '
+                           'z = {shape = "n, n", values = "second/x.npy"}}')
+    version = read_library(write(tmp_path, text)).kernel("stencil.tiled").version
+    np.save(tmp_path / "first" / "x.npy", np.ones(4, np.float32))
+    assert read_library(write(tmp_path, text)).kernel("stencil.tiled").version != version
+
+
+def test_the_code_of_an_operation_needs_permission_for_kernels_of_other_libraries(tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text("raise RuntimeError('this code ran')\n")
+    use(read_library(write(tmp_path, STENCIL.replace("outputs =", 'reference = "code:run"\noutputs ='))))
+    other = LibraryDocument(name="other", kernels={"k": KernelDocument.model_validate({
+        "operation": "stencil", "parameters": {"tile": [1, 2]}, "backends": ["fake"]})})
+    use(declared_library(other))
+    with pytest.raises(MisuseError, match=r"reference runs code of the library stencil; .* --allow-commands"):
+        check_allowed(kernel("other.k"))
 
 
 def test_a_source_travels_as_text(tmp_path: Path) -> None:
