@@ -126,7 +126,8 @@ class CallDeclaration:
         for launch in range(launches):
             values[LAUNCH] = launch
             steps.append(self._step(values, named))
-        return Call(KernelSource(self.text, self._options(configuration, values)), self.entry, tuple(steps))
+        text = self._defines(configuration, values) + self.text
+        return Call(KernelSource(text, self.options), self.entry, tuple(steps))
 
     def _step(self, values: Mapping[str, Any], buffers: Mapping[str, str]) -> CallStep:
         sizes = tuple(whole(size, values, LARGEST_SIZE) for size in self.sizes)
@@ -136,9 +137,13 @@ class CallDeclaration:
         arguments = (argument.argument(index, values, buffers) for index, argument in enumerate(self.arguments))
         return CallStep(tuple(arguments), sizes, local)
 
-    def _options(self, configuration: Configuration, values: Mapping[str, Any]) -> tuple[str, ...]:
+    def _defines(self, configuration: Configuration, values: Mapping[str, Any]) -> str:
+        """The lines that define parameters and others.
+
+        They stand in the text, since options (-D) would rename arguments in the compiler's own headers as well.
+        """
         defines = {**dict(configuration.settings), **{name: text(values) for name, text in self.defines}}
-        return (*(checked_define(name, value) for name, value in defines.items()), *self.options)
+        return "".join(f"#define {name} {checked_word(name, value)}\n" for name, value in defines.items())
 
 
 @dataclass(frozen=True)
@@ -181,12 +186,12 @@ def whole(expression: Expression, values: Mapping[str, Any], most: int) -> int:
     return value
 
 
-def checked_define(name: str, value: Any) -> str:
-    """The option that defines a macro. Raises FormatError if its value cannot be one word of a command line."""
+def checked_word(name: str, value: Any) -> str:
+    """The value of a macro as text. Raises FormatError if it is not one word."""
     text = str(int(value)) if isinstance(value, bool) else str(value)
     if not text or any(letter.isspace() or letter in "\"'\\`$;&|<>" or not letter.isprintable() for letter in text):
         raise FormatError(f"{text!r:.60} cannot be the value of the macro {name}")
-    return f"-D{name}={text}"
+    return text
 
 
 def checked_options(language: str, options: Iterable[str]) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -57,5 +59,9 @@ def scalar(dtype: str, value: Any) -> NDArray[Any]:
         limits = np.iinfo(kind)
         if not limits.min <= value <= limits.max:
             raise FormatError(f"{value} does not fit into {dtype} ({limits.min} to {limits.max})")
-        value = int(value)
-    return np.array(value, kind)
+        return np.array(int(value), kind)
+    with np.errstate(over="ignore"):
+        array = np.array(math.inf if abs(value) > sys.float_info.max else value, kind)
+    if not np.isfinite(array):
+        raise FormatError(f"{value!r:.40} is not a number that {dtype} can hold")
+    return array

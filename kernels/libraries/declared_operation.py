@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from seqtune.errors import ExpressionError, FormatError, ProblemError
 
 from ..calls.contents import DRAWN, read_array
+from ..calls.number_types import scalar
 from ..calls.reference_results import reference_results
 from ..expression import Expression
 from ..operations.feature import LARGEST_NUMBER, LARGEST_TENSOR, Feature, Value
@@ -206,6 +207,8 @@ def _check_arrays(document: OperationDocument, folder: Path | None) -> None:
         for array, declared in arrays.items():
             with found_at(part, array, "values"):
                 contents_of(declared.values, folder)
+                if isinstance(declared.values, int | float):
+                    scalar(declared.dtype, declared.values)  # raises if the type cannot hold it
     for array in document.outputs:
         if array in document.inputs:
             raise DocumentFault(("outputs", array, KEY), f"{array!r} is the name of an input, too")

@@ -47,9 +47,9 @@ def kernels(
     compile_for: Annotated[str | None, typer.Option(
         "--compile", metavar="DEVICE", show_default=False,
         help="Compile random configurations for this GPU, present or not, and check the declarations.")] = None,
-    sample: Annotated[int, typer.Option(
-        "--sample", min=1, max=100_000,
-        help="With --compile or --check-memory (there 20 by default): configurations of each family.")] = SAMPLE,
+    sample: Annotated[int | None, typer.Option(
+        "--sample", min=1, max=100_000, show_default=False,
+        help=f"With --compile or --check-memory: configurations of each family.  [default: {SAMPLE}; 20]")] = None,
     seed: Seed = 0,
     memory: Annotated[bool, typer.Option(
         "--check-memory", help="With a library to check: run OpenCL kernels under Oclgrind, which finds races and "
@@ -62,11 +62,13 @@ def kernels(
     from . import kernel_tables, progress
 
     refuse_options(words or [])
+    if (seed and compile_for is None) or (sample is not None and compile_for is None and not memory):
+        raise MisuseError("--seed is for --compile; --sample is for --compile and --check-memory")
     if memory:
         if not words or compile_for is not None or problems is not None or not is_library_file(words):
             raise MisuseError("--check-memory is for a library to check: name its file")
         with progress.spinner() as say:
-            checked = api.check_memory(words[0], None if sample == SAMPLE else sample, say)
+            checked = api.check_memory(words[0], sample, say)
         answer(checked.to_json()) if as_json else kernel_tables.memory(checked)
         raise typer.Exit(0 if checked.passed else 1)
     if words and compile_for is None and is_library_file(words):
@@ -77,11 +79,9 @@ def kernels(
         raise MisuseError("--problems is for a library to check: name its file")
     if compile_for is not None:
         with progress.spinner() as say:
-            report = api.compile_check(compile_for, words or (), sample, seed, say)
+            report = api.compile_check(compile_for, words or (), SAMPLE if sample is None else sample, seed, say)
         answer(report.to_json()) if as_json else kernel_tables.compiled(report)
         raise typer.Exit(0 if report.passed else 1)
-    if (sample, seed) != (SAMPLE, 0):
-        raise MisuseError("--sample and --seed are for --compile")
     result, listed = api.kernels(*(words or ())), () if words else api.libraries()
     if as_json:
         answer({"kernels": [api.kernel_json(kernel) for kernel in result],

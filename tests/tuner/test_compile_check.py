@@ -157,7 +157,8 @@ def test_the_command_reports_and_fails_where_a_family_fails(
     (["one.json", "two.json"], "one file of kernels is read at a time"),
     (["cuda.gemm", "two.json"], "no kernel family 'two.json'"),
     (["cuda.gem"], "no kernel family and no file 'cuda.gem'"),
-    (["--sample", "3"], "--sample and --seed are for --compile"),
+    (["--sample", "3"], "--sample is for --compile and --check-memory"),
+    (["--seed", "1"], "--seed is for --compile"),
     (["--no-such-option"], "no option '--no-such-option'")])
 def test_misuse_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kernels", *words]) == 2
