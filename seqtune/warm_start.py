@@ -73,8 +73,8 @@ class WarmStart:
         lacking = next((name for name in names if name not in values), None)
         fixed = {name: setting(_plain(column[0])) for name, column in values.items() if len(column) == 1}
         known = self._feature_names()
-        strange = [name for name in values if name not in names and not (name in fixed and name in known)]
-        if lacking is not None or strange:
+        unknown = [name for name in values if name not in names and not (name in fixed and name in known)]
+        if lacking is not None or unknown:
             raise MisuseError(f"the checkpoint's kernel {declaration.name} has the parameters {' '.join(names)}, "
                               f"tune_kernel got {' '.join(values)}")
         problem = self._problem(declaration, options, {name: fixed[name] for name in fixed if name not in names}, known)
@@ -92,14 +92,14 @@ class WarmStart:
 
     def _declaration(self, options: Any) -> Declaration:
         """The checkpoint's kernel: the one that was named, Kernel Tuner's, or the only one. Raises MisuseError."""
-        told = self.kernel or (options.get("kernel_name") if isinstance(options, Mapping) else None)
-        name = plain_word(str(told))
-        if told is not None and name in self._declared:
+        given = self.kernel or (options.get("kernel_name") if isinstance(options, Mapping) else None)
+        name = plain_word(str(given))
+        if given is not None and name in self._declared:
             return self._declared[name]
         if self.kernel is None and len(self._declared) == 1:
             return next(iter(self._declared.values()))
-        raise MisuseError(f"the checkpoint knows the kernels {', '.join(self._declared)}, not {told}; name one "
-                          "(kernel=)")
+        raise MisuseError(f"the checkpoint knows the kernels {', '.join(self._declared)}, not {given}; name "
+                          "one of them (kernel=)")
 
     def _feature_names(self) -> set[str]:
         """The features of problems that the checkpoint knows."""

@@ -59,8 +59,8 @@ class CommandDeclaration:
 
     def names(self) -> tuple[str, ...]:
         """The names that stand in braces, `output` left out."""
-        found = (name for word in (*self.build, *self.run) for name in _NAME.findall(word))
-        return tuple(dict.fromkeys(name for name in found if name != OUTPUT))
+        names = (name for word in (*self.build, *self.run) for name in _NAME.findall(word))
+        return tuple(dict.fromkeys(name for name in names if name != OUTPUT))
 
     def command(self, problem: Problem, device: Device, configuration: Configuration) -> Command:
         """The words of a configuration. Raises FormatError, ExpressionError."""

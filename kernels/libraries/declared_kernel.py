@@ -51,20 +51,19 @@ def declared_kernel(library: str, name: str, document: KernelDocument, operation
         raise DocumentFault(("parameters", clash, KEY), f"{clash!r} is the name of a feature or size of "
                                                         f"{operation.name}, too")
     facts = device_facts() if set(backends) <= set(OWN_BACKENDS) else None
-    any_name = operation.is_open or facts is None
-    outside = None if any_name else problem_names | (facts or set())
-    solves = tuple(Constraint(expression_of(text, outside, "solves", text), reason)
+    names = None if operation.is_open or facts is None else problem_names | facts  # None: any
+    solves = tuple(Constraint(expression_of(text, names, "solves", text), reason)
                    for text, reason in document.solves.items())
-    inside = None if outside is None else outside | set(document.parameters)
-    derived = _derived(document, problem_names, inside)
-    everything = None if inside is None else inside | {quantity for quantity, _ in derived}
-    constraints = tuple(Constraint(expression_of(text, everything, "constraints", text), reason)
+    names = None if names is None else names | set(document.parameters)
+    derived = _derived(document, problem_names, names)
+    names = None if names is None else names | {quantity for quantity, _ in derived}
+    constraints = tuple(Constraint(expression_of(text, names, "constraints", text), reason)
                         for text, reason in document.constraints.items())
     version = document.version or _digest(document, operation, files or {})
     kernel = Kernel(f"{library}.{name}", operation.name, backends, parameters, constraints, _default(document),
                     document.meaning or operation.meaning, solves, derived, version, implementation=implementation)
     return kernel if implementation is not None else replace(
-        kernel, implementation=run_code(kernel, document, operation, folder, everything))
+        kernel, implementation=run_code(kernel, document, operation, folder, names))
 
 
 @lru_cache(maxsize=1)
@@ -87,10 +86,10 @@ def _parameter(name: str, document: KernelDocument) -> Parameter:
 
 
 def _derived(document: KernelDocument, problem_names: set[str],
-             inside: set[str] | None) -> tuple[tuple[str, Expression], ...]:
+             known: set[str] | None) -> tuple[tuple[str, Expression], ...]:
     """The derived quantities, each over the names before it. Raises DocumentFault."""
     derived: list[tuple[str, Expression]] = []
-    names = None if inside is None else set(inside)
+    names = None if known is None else set(known)
     for name, text in document.derived.items():
         if name in document.parameters or name in problem_names:
             kind = "parameter" if name in document.parameters else "feature or size of the operation"

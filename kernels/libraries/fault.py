@@ -14,7 +14,6 @@ KeyPath: TypeAlias = tuple[str | int, ...]  # keys and indices from the top of t
 
 KEY = "[key]"  # pydantic's mark: the last key itself is wrong, not its value
 
-
 _WANTED = {  # what pydantic expects, in TOML's words
     "model_type": "a table", "model_attributes_type": "a table", "dict_type": "a table", "list_type": "an array",
     "string_type": "a text", "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number",

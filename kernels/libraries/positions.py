@@ -19,8 +19,6 @@ _SPACE = re.compile(r"[ \t]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _QUOTED = re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}|"(?:[^"\\\n]|\\.)*"|\'\'\'.*?\'{3,5}|\'[^\'\n]*\'', re.DOTALL)
 _SCALAR = re.compile(r"[^,\]}#\n]*")
-
-
 DEEPEST = 12  # parts of a path that are told apart; a document has fewer
 
 

@@ -1,4 +1,4 @@
-"""Reading of libraries from files."""
+"""Reading: makes a Library from a TOML file, from a folder that has one, or from a T1 file."""
 
 from __future__ import annotations
 
@@ -80,6 +80,6 @@ def _table(file: Path, text: str) -> dict[str, Any]:
                           ) from None
     except RecursionError:
         raise FormatError(f"{file}:1:1: not TOML: nested too deeply") from None
-    except ValueError:  # Python's limit
+    except ValueError:  # Python reads at most 4300 digits
         line = next((at for at, words in enumerate(text.split("\n"), 1) if _DIGITS.search(words)), 1)
         raise FormatError(f"{file}:{line}:1: not TOML: a number has too many digits") from None

@@ -1,4 +1,4 @@
-"""Shared libraries: those in use as messages to other processes, which use them, too."""
+"""Messages that carry the libraries in use to other processes, which then use them, too."""
 
 from __future__ import annotations
 

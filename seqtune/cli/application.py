@@ -16,7 +16,7 @@ from ..errors import MisuseError
 
 Libraries = Annotated[list[str] | None, typer.Option(
     "--library", metavar="FILE_OR_NAME", show_default=False,
-    help="A library of kernels: a TOML file, or the name of an installed one. May be given several times.")]
+    help="A library of kernels: a TOML or T1 file, or the name of one (see `seqtune kernels`). May be repeated.")]
 AllowCommands = Annotated[bool, typer.Option(
     "--allow-commands", help="Let the Python code and the commands that a library's file names run.")]
 

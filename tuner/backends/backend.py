@@ -168,10 +168,8 @@ class Backend(Protocol):
 
 
 def build_executable(backend: Backend, problem: Problem, kernel: Kernel, configuration: Configuration) -> Executable:
-    """Build an executable of any kernel: by its implementation if that makes its own,
-    by the declared call, or by the backend.
-
-    Raises BuildError or LaunchError.
+    """Build an executable of any kernel: by its implementation if that makes its own, by the declared call, or by the
+    backend. Raises BuildError or LaunchError.
     """
     code = None if kernel.implementation is None else code_for(kernel, backend.device.backend)
     if isinstance(code, ExecutableFactory):

@@ -20,7 +20,7 @@ from .t1_arguments import DeclaredArrays, declared_arrays
 from .t1_fields import Fields
 from .value_lists import parameter_value, value_list
 
-LANGUAGES = {"opencl": "opencl", "cuda": "cuda"}
+LANGUAGES = ("opencl", "cuda")
 AXES = ("X", "Y", "Z")
 _NOT_LETTERS = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -43,8 +43,8 @@ def t1_document(content: Mapping[str, Any], stem: str) -> dict[str, Any]:
     """The document of a T1 file, as TOML would give it. `stem` names a library without a name. Raises DocumentFault."""
     file = Fields(content)
     specification = file.part("KernelSpecification")
-    language = LANGUAGES.get(specification.text("Language").lower())
-    if language is None:
+    language = specification.text("Language").lower()
+    if language not in LANGUAGES:
         raise specification.fault("Language", f"{specification.text('Language')!r:.20} is not run here; OpenCL and "
                                               "CUDA are")
     name = file.part("General").text("BenchmarkName", specification.text("BenchmarkName", stem))
@@ -132,7 +132,7 @@ def _groups(specification: Fields, language: str, local: Sequence[str], problem:
     sizes = [specification.part("GlobalSize").text(axis, "1") for axis in AXES]
     if specification.text("GlobalSizeType", language).lower() == "cuda":
         return sizes
-    return [f"ceil_div({size}, {wide})" for size, wide in zip(sizes, local, strict=True)]
+    return [f"ceil_div({size}, {width})" for size, width in zip(sizes, local, strict=True)]
 
 
 def _is_number(value: object) -> bool:

@@ -73,7 +73,7 @@ def _remarks(training: Sequence[MeasuredTask], related: Relation) -> list[str]:
     """Sentences about the data that the user should see."""
     remarks: list[str] = []
     if related.doubtful:
-        how = "are unrelated to" if related.missing else "cannot be told from chance by"
+        how = "are unrelated to" if related.missing else "cannot be distinguished from chance by"
         remarks.append(f"the times {how} the configurations: the rank correlation on unseen problems is "
                        f"{related.correlation:.2f}, and chance gives up to {2 * related.error:.2f}")
     count = problems_of(training)
