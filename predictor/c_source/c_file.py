@@ -28,6 +28,7 @@ from .times_tables import times_tables
 
 _RUNTIME = Path(__file__).parent / "runtime"
 _BATCH = 48  # words that are scored together
+_ROWS_OF_BEAM = 8  # hypotheses that are decoded together: AVX-512 computes 8 rows at once
 # name, bytes of a vector, rows whose sums the registers hold, and the instructions that a function may use
 _VARIANTS = (("any", 16, 2, ""), ("avx2", 32, 4, "avx2"), ("avx512", 64, 8, "avx512f,avx512bw,avx512dq,avx512vl"))
 _START = """#include <math.h>
@@ -143,7 +144,7 @@ def _network_sizes(size: Dimensions) -> dict[str, int | str]:
         raise MisuseError(f"this checkpoint has heads of {head}, blocks of {size.hidden} and a judge of {size.judge} "
                           f"numbers; in C they are multiples of {PANEL}, and the judge at most two widths")
     tail = {f"TAIL_{number}": f"{coefficient!s}f" for number, coefficient in enumerate(GELU_TAIL)}
-    return {"BASE": BASE, "STRING": STRING, "OFFSET": OFFSET, "BEAM": MOST_PROPOSALS, "BATCH": _BATCH,
+    return {"BASE": BASE, "STRING": STRING, "OFFSET": OFFSET, "BEAM": MOST_PROPOSALS, "BATCH": _BATCH, "ROWS_OF_BEAM": _ROWS_OF_BEAM,
             "WIDTH": size.width, "HEADS": size.heads, "HIDDEN": size.hidden, "LAYERS": size.layers, "DEPTH": size.depth,
             "TARGETS": size.targets, "NUMBER_CODE": size.code, "JUDGE": size.judge, "BEGIN": BEGIN, "TAU": str(TAU),
             **tail}

@@ -108,6 +108,46 @@ static void sq_make(sq_state *s, const sq_hypothesis *parent, const sq_candidate
     }
 }
 
+/* Write the candidates that follow `rows` hypotheses from `begin` on, with their costs; the result is their number.
+ * Where only one word can follow, its probability is 1 without a score. */
+static int sq_follow(sq_work *w, sq_state *s, sq_hypothesis *now, int begin, int rows, sq_candidate *candidates,
+                     int step) {
+    int row, end, total = 0, scored = 0, several = 0, word = step - (step && !SQ_BEGIN_STAYS);
+    for (row = 0; row < rows; ++row) { /* those that several words can follow move to the front */
+        int found = step ? sq_value_candidates(s, &now[begin + row], begin + row, candidates + total)
+                         : sq_kernel_candidates(s, candidates);
+        if (s->fault) return 0;
+        if (found > 1) {
+            sq_hypothesis moved = now[begin + row];
+            int i;
+            if (several < row) {
+                sq_candidate single[SQ_ROWS_OF_BEAM];
+                memcpy(single, candidates + scored, (size_t)(total - scored) * sizeof *single);
+                memmove(candidates + scored, candidates + total, (size_t)found * sizeof *candidates);
+                memcpy(candidates + scored + found, single, (size_t)(total - scored) * sizeof *single);
+                memmove(&now[begin + several + 1], &now[begin + several], (size_t)(row - several) * sizeof *now);
+                now[begin + several] = moved;
+                for (i = scored; i < scored + found; ++i) candidates[i].parent = begin + several;
+                for (i = scored + found; i < total + found; ++i) ++candidates[i].parent;
+            }
+            ++several;
+            scored += found;
+        }
+        total += found;
+    }
+    for (row = 0; row < rows; ++row) now[begin + row].path[word] = (uint16_t)(begin + row);
+    if (step || SQ_BEGIN_STAYS || several) {
+        sq_inputs(w, now + begin, rows);
+        sq_decode_words(w, now + begin, rows, word, begin, several);
+        if (several) sq_score(w, now, begin, several, candidates, scored, step - 1);
+    }
+    for (row = 0; row < total; row = end) {
+        for (end = row; end < total && candidates[end].parent == candidates[row].parent; ++end) {}
+        sq_costs(&now[candidates[row].parent], candidates + row, end - row);
+    }
+    return total;
+}
+
 /* Search the best `width` configurations, most probable first; the result is their number, or an error. */
 static int sq_search(sq_work *w, sq_state *s, sq_hypothesis *beam, sq_hypothesis *other, sq_candidate *candidates,
                      int width) {
@@ -119,45 +159,36 @@ static int sq_search(sq_work *w, sq_state *s, sq_hypothesis *beam, sq_hypothesis
     for (step = 0; ; ++step) {
         sq_choice choices[SQ_BEAM];
         sq_hypothesis *swap;
-        int row, live = 0, total = 0, chosen = 0, space, begin, any = 0;
-        sq_hypothesis *last = next; /* the hypotheses that are not complete stand first, sorted by kernel */
-        for (space = 0; space < SQ_KERNELS; ++space)
-            for (row = 0; row < count; ++row)
-                if (!now[row].complete && now[row].space == space) last[live++] = now[row];
+        int row, live = 0, total = 0, chosen = 0, begin, rows;
+        for (row = 0; row < count; ++row) if (!now[row].complete) next[live++] = now[row];
         if (!live) break;
-        for (begin = live, row = 0; row < count; ++row) if (now[row].complete) last[begin++] = now[row];
-        next = now;
-        now = last;
-        for (row = 0; row < live; ++row)
-            total += step ? sq_value_candidates(s, &now[row], row, candidates + total)
-                          : sq_kernel_candidates(s, candidates);
-        if (s->fault) return s->fault == 2 ? SEQTUNE_ERROR_TOO_LARGE : SEQTUNE_ERROR_ARITHMETIC;
-        if (!total) return SEQTUNE_ERROR_NO_KERNEL;
-        any = total > live;
-        if (step || SQ_BEGIN_STAYS || any) {
-            int word = step - (step && !SQ_BEGIN_STAYS);
-            for (row = 0; row < live; ++row) now[row].path[word] = (uint16_t)row;
-            sq_inputs(w, now, live);
-            sq_decode_words(w, now, live, word, any);
-            if (any) sq_score(w, now, live, candidates, total, step - 1);
-        }
-        for (begin = 0; begin < total; begin = row) {
-            for (row = begin; row < total && candidates[row].parent == candidates[begin].parent; ++row) {}
-            sq_costs(&now[candidates[begin].parent], candidates + begin, row - begin);
-        }
-        for (row = 0; row < total; ++row) {
-            sq_choice choice = {0, 0, 0};
-            choice.parent = candidates[row].parent;
-            choice.candidate = row;
-            choice.cost = candidates[row].cost;
-            chosen = sq_insert(now, candidates, choices, chosen, width, choice);
-        }
+        for (begin = live, row = 0; row < count; ++row) if (now[row].complete) next[begin++] = now[row];
+        swap = now;
+        now = next; /* hypotheses that are not complete stand first, most probable first */
+        next = swap;
         for (row = live; row < count; ++row) {
             sq_choice choice = {0, -1, 0};
             choice.parent = row;
             choice.cost = now[row].cost;
             chosen = sq_insert(now, candidates, choices, chosen, width, choice);
         }
+        for (begin = 0; begin < live; begin += rows) {
+            int fresh;
+            /* costs only rise: what follows a hypothesis that costs more than all choices cannot be chosen */
+            for (rows = 0; rows < SQ_ROWS_OF_BEAM && begin + rows < live; ++rows)
+                if (chosen == width && now[begin + rows].cost > choices[width - 1].cost) break;
+            if (!rows) break;
+            fresh = sq_follow(w, s, now, begin, rows, candidates + total, step);
+            if (s->fault) return s->fault == 2 ? SEQTUNE_ERROR_TOO_LARGE : SEQTUNE_ERROR_ARITHMETIC;
+            for (row = total, total += fresh; row < total; ++row) {
+                sq_choice choice = {0, 0, 0};
+                choice.parent = candidates[row].parent;
+                choice.candidate = row;
+                choice.cost = candidates[row].cost;
+                chosen = sq_insert(now, candidates, choices, chosen, width, choice);
+            }
+        }
+        if (!total) return SEQTUNE_ERROR_NO_KERNEL;
         for (row = 0; row < chosen; ++row) {
             if (choices[row].candidate < 0) { next[row] = now[choices[row].parent]; continue; }
             sq_make(s, &now[choices[row].parent], &candidates[choices[row].candidate], step, &next[row]);

@@ -6,16 +6,17 @@ static void sq_inputs(sq_work *w, const sq_hypothesis *hypotheses, int rows) {
         sq_row(w, &sq_input_rows, hypotheses[row].word, SQ_WIDTH / SQ_PANEL, w->x + row * SQ_WIDTH);
 }
 
-/* Score candidates, up to a constant for each hypothesis; `w->unit` holds the states of the hypotheses. */
-static void sq_score(sq_work *w, const sq_hypothesis *hypotheses, int rows, sq_candidate *candidates, int count,
-                     int column) {
+/* Score candidates, up to a constant for each hypothesis; `w->unit` holds the states of `rows` hypotheses, which begin
+ * with number `first`. */
+static void sq_score(sq_work *w, const sq_hypothesis *hypotheses, int first, int rows, sq_candidate *candidates,
+                     int count, int column) {
     float vector[SQ_WIDTH];
     int i, j, row;
     (void)hypotheses;
     (void)rows;
     (void)column;
     for (row = 0; row < count; ++row) {
-        const float *state = w->unit + (long)candidates[row].parent * SQ_WIDTH;
+        const float *state = w->unit + (long)(candidates[row].parent - first) * SQ_WIDTH;
         float sum[SQ_PANEL] = {0}, total = 0;
         sq_row(w, &sq_target_rows, candidates[row].word, SQ_WIDTH / SQ_PANEL, vector);
         for (i = 0; i < SQ_WIDTH; i += SQ_PANEL)

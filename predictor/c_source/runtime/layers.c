@@ -162,9 +162,10 @@ static void sq_recall(sq_work *w, int layer, const float *query, const uint16_t 
     }
 }
 
-/* Read one word for each hypothesis, whose vectors are in `w->x`, at position `word`. Their states, scaled to length 1,
- * are then in `w->unit`; without `states`, only the keys and values that later words need are computed. */
-static void sq_decode_words(sq_work *w, const sq_hypothesis *hypotheses, int rows, int word, int states) {
+/* Read one word for each hypothesis, whose vectors are in `w->x`, at position `word`; `first` is the number of the first
+ * one. The states of the first `states` of them, scaled to length 1, are then in `w->unit`; of the others, only the keys
+ * and values that later words need are computed. */
+static void sq_decode_words(sq_work *w, const sq_hypothesis *hypotheses, int rows, int word, int first, int states) {
     int layer, row, head;
     for (row = 0; row < rows; ++row) {
         const float *position = sq_positions + (long)word * SQ_WIDTH;
@@ -175,9 +176,10 @@ static void sq_decode_words(sq_work *w, const sq_hypothesis *hypotheses, int row
         sq_unit(w->x, rows, w->unit);
         sq_apply(w, &sq_decoder[layer].words, w->unit, rows, SQ_WIDTH, w->parts, 3 * SQ_WIDTH, 0);
         for (row = 0; row < rows; ++row)
-            memcpy(sq_pair(w, layer, word, row), w->parts + (long)row * 3 * SQ_WIDTH + SQ_WIDTH,
+            memcpy(sq_pair(w, layer, word, first + row), w->parts + (long)row * 3 * SQ_WIDTH + SQ_WIDTH,
                    2 * SQ_WIDTH * sizeof(float));
-        if (!states && layer == SQ_DEPTH - 1) return;
+        if (layer == SQ_DEPTH - 1) rows = states;
+        if (!rows) return;
         for (row = 0; row < rows; ++row)
             sq_recall(w, layer, w->parts + (long)row * 3 * SQ_WIDTH, hypotheses[row].path, word + 1,
                       w->unit + (long)row * SQ_WIDTH);

@@ -29,22 +29,13 @@ SQ_INLINE void SQ_NAME(decode)(long quad, int count, float *out) {
         for (q = 0; q < run; ++q, digits += 3 * SQ_FOUR, out += SQ_FOUR) {
 #if SQ_VECTORS
           for (j = 0; j < SQ_FOUR; j += SQ_BYTES) {
-            int i;
             SQ_NAME(two) a = *(const SQ_NAME(two) *)(digits + j), b = *(const SQ_NAME(two) *)(digits + SQ_FOUR + j);
             SQ_NAME(two) even = (a & 255) * SQ_BASE + (b & 255) - SQ_MIDDLE, odd = (a >> 8) * SQ_BASE + (b >> 8) - SQ_MIDDLE;
             SQ_NAME(four) c = *(const SQ_NAME(four) *)(digits + 2 * SQ_FOUR + j);
-            SQ_NAME(whole) first[4], last[4];
-            first[0] = (SQ_NAME(whole))((SQ_NAME(four))even << 16) >> 16;
-            first[1] = (SQ_NAME(whole))((SQ_NAME(four))odd << 16) >> 16;
-            first[2] = (SQ_NAME(whole))even >> 16;
-            first[3] = (SQ_NAME(whole))odd >> 16;
-            last[0] = (SQ_NAME(whole))(c & 255);
-            last[1] = (SQ_NAME(whole))(c >> 8 & 255);
-            last[2] = (SQ_NAME(whole))(c >> 16 & 255);
-            last[3] = (SQ_NAME(whole))(c >> 24);
-            for (i = 0; i < 4; ++i)
-                SQ_PUT(out + i * SQ_PANEL + j / 4) = __builtin_convertvector(first[i], SQ_NAME(vector)) * (float)SQ_BASE
-                                                     + __builtin_convertvector(last[i], SQ_NAME(vector));
+            SQ_WEIGHTS(0, (SQ_NAME(whole))((SQ_NAME(four))even << 16) >> 16, c & 255)
+            SQ_WEIGHTS(1, (SQ_NAME(whole))((SQ_NAME(four))odd << 16) >> 16, c >> 8 & 255)
+            SQ_WEIGHTS(2, (SQ_NAME(whole))even >> 16, c >> 16 & 255)
+            SQ_WEIGHTS(3, (SQ_NAME(whole))odd >> 16, c >> 24)
           }
 #else
             for (j = 0; j < SQ_FOUR; ++j) {

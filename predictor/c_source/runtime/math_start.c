@@ -37,6 +37,10 @@ typedef struct sq_rows { /* rows of the product x @ weights: out[row] = x[row] @
 
 static const float sq_zeros[SQ_PANEL] = {0};
 
+#define SQ_WEIGHTS(row, first, last) /* a row, given its first two digits as one number, and its last digit */ \
+    SQ_PUT(out + row * SQ_PANEL + j / 4) = \
+        __builtin_convertvector(first, SQ_NAME(vector)) * (float)SQ_BASE \
+        + __builtin_convertvector((SQ_NAME(whole))(last), SQ_NAME(vector));
 #define SQ_ZERO(r) SQ_NAME(vector) a##r = SQ_FLOATS(sq_zeros);
 #define SQ_STEP(r) a##r += x##r[k] * weights;
 #define SQ_ROW(r) const float *x##r = rows->x + (long)(row + r) * rows->x_stride;

@@ -126,9 +126,10 @@ static void sq_sums(sq_work *w, const sq_hypothesis *hypotheses, const sq_candid
     }
 }
 
-/* Score candidates, up to a constant for each hypothesis; `w->unit` holds the states of the hypotheses. */
-static void sq_score(sq_work *w, const sq_hypothesis *hypotheses, int rows, sq_candidate *candidates, int count,
-                     int column) {
+/* Score candidates, up to a constant for each hypothesis; `w->unit` holds the states of `rows` hypotheses, which begin
+ * with number `first`. */
+static void sq_score(sq_work *w, const sq_hypothesis *hypotheses, int first, int rows, sq_candidate *candidates,
+                     int count, int column) {
     float *asked = w->model.asked, *states = w->model.states;
     int begin, row, i, part;
     sq_apply(w, &sq_ask, w->unit, rows, SQ_WIDTH, asked, SQ_WIDTH + SQ_HIDDEN, 0);
@@ -143,14 +144,14 @@ static void sq_score(sq_work *w, const sq_hypothesis *hypotheses, int rows, sq_c
         sq_sums(w, hypotheses, candidates + begin, part, column, w->unit);
         for (row = 0; row < part; ++row) {
             const float *vector = w->model.vectors + (long)words[row] * SQ_WIDTH;
-            const float *query = asked + (long)candidates[begin + row].parent * (SQ_WIDTH + SQ_HIDDEN);
+            const float *query = asked + (long)(candidates[begin + row].parent - first) * (SQ_WIDTH + SQ_HIDDEN);
             for (i = 0; i < SQ_WIDTH; ++i) w->unit[(long)row * SQ_WIDTH + i] += vector[i] + query[i];
         }
         w->math->gelu(w->unit, (long)part * SQ_WIDTH);
         sq_apply(w, &sq_answer, w->unit, part, SQ_WIDTH, w->parts, SQ_HIDDEN, 0);
         w->math->gelu(w->parts, (long)part * SQ_HIDDEN);
         for (row = 0; row < part; ++row) {
-            int parent = candidates[begin + row].parent;
+            int parent = candidates[begin + row].parent - first;
             candidates[begin + row].score =
                 sq_dot(states + parent * SQ_WIDTH, w->model.vectors + (long)words[row] * SQ_WIDTH, SQ_WIDTH)
                 + sq_dot(asked + (long)parent * (SQ_WIDTH + SQ_HIDDEN) + SQ_WIDTH, w->parts + (long)row * SQ_HIDDEN,
