@@ -78,6 +78,7 @@ def times_file(checkpoint: Checkpoint, libraries: Sequence[str] = ()) -> CFile:
     float codes[SQ_POSITIONS * SQ_NUMBER_CODE], mean[SQ_WIDTH], quantities[SQ_QUANTITIES];
     unsigned char have[SQ_TARGETS]; /* whether the word's vector is computed */
     float vectors[SQ_TARGETS * SQ_WIDTH], asked[SQ_BEAM * (SQ_WIDTH + SQ_HIDDEN)], states[SQ_BEAM * SQ_WIDTH];
+    const sq_quantity *resolved; /* the first one of those whose weights are in `rows` */
     float rows[(SQ_FRESH + 1) * 6 * SQ_WIDTH], numbers[SQ_BATCH * (SQ_FRESH + 1) * 6];
 } sq_model;"""
     missing = "" if checkpoint.ranker is None else (
@@ -106,14 +107,14 @@ def _file(library: CLibrary, constants: Mapping[str, int | str], weights: Weight
     title = (f"Predicts tuning parameters of {names}. Made by seqtune from a checkpoint; what answers: {answers}.")
     interface = header(title, library.operations, library.extras, library.parameters)
     own = library.sizes()
-    sizes = {**own, **constants, "DEEPEST": weights.deepest,
+    sizes = {**own, **constants, "DEEPEST": weights.deepest, "KEPT": max(1, weights.kept),
              "CANDIDATES": max(MOST_PROPOSALS * own["MOST_VALUES"], len(library.kernels))}
     if weights.deepest > 2048:
         raise MisuseError(f"this checkpoint has a layer of {weights.deepest} inputs; in C there are at most 2048")
     defines = "\n".join(f"#define SQ_{name} {value}" for name, value in sizes.items())
     listed = library.text(tensors)  # last: it lists all words
     parts = [interface, _START, defines, runtime("types"), runtime("arithmetic"), listed, runtime("space"),
-             weights.text(), _math(), *weights.lines, tables, model, runtime("layers"),
+             weights.text(), _math(), *weights.lines, weights.kept_table(), tables, model, runtime("layers"),
              *map(runtime, pieces), runtime("predict")]
     source = "\n\n".join(part.strip() for part in parts) + "\n"
     report: dict[str, str | int] = {"kernels": len(library.kernels), "weights": weights.quads * 4 * PANEL,

@@ -20,6 +20,7 @@ from ..networks.numpy_layers import ArrayLayer, Floats, Linear
 BASE = 92  # digits are the characters 35 (#) to 126 (~)
 FIRST = 35
 PANEL = 16  # columns that are computed together
+MOST_KEPT = 400_000  # weights that are decoded once: 1.6 MB of the caller's stack
 STRING = 21  # fours of rows in one string literal: 21 * 192 = 4032 characters
 _SHIFT = BASE**3 // 2  # of whole numbers, so that they are positive
 _DIGITS = FIRST * (BASE**2 + BASE + 1)
@@ -47,12 +48,14 @@ class Weights:
     quads: int = 0
     lines: list[str] = field(default_factory=list)
     deepest: int = 1  # rows of the deepest matrix
+    kept: int = 0  # weights that a prediction decodes once, because it uses them for every word
+    kept_runs: list[tuple[int, int]] = field(default_factory=list)  # (first four rows, number of fours)
 
-    def linear(self, name: str, linear: Linear, bias: bool = True) -> None:
-        """Declare a linear map."""
-        self.lines.append(f"static const sq_linear {name} = {self.initial(name, linear, bias)};")
+    def linear(self, name: str, linear: Linear, bias: bool = True, keep: bool = False) -> None:
+        """Declare a linear map; `keep` one that is applied to every word."""
+        self.lines.append(f"static const sq_linear {name} = {self.initial(name, linear, bias, keep)};")
 
-    def initial(self, name: str, linear: Linear, bias: bool = True) -> str:
+    def initial(self, name: str, linear: Linear, bias: bool = True, keep: bool = False) -> str:
         """The initial value of a linear map, whose arrays are declared under this name."""
         inside, outside = linear.weight.shape
         if outside % PANEL:
@@ -64,7 +67,12 @@ class Weights:
         self.lines.append(floats(f"{name}_scale", scale))
         if bias:
             self.lines.append(floats(f"{name}_bias", linear.bias))
-        return f"{{{inside}, {outside}, {quad}, {name}_scale, {f'{name}_bias' if bias else '0'}}}"
+        count, kept = self.quads - quad, -1
+        if keep and self.kept + count * 4 * PANEL <= MOST_KEPT:
+            kept = self.kept
+            self.kept += count * 4 * PANEL
+            self.kept_runs.append((quad, count))
+        return f"{{{inside}, {outside}, {quad}, {kept}, {name}_scale, {f'{name}_bias' if bias else '0'}}}"
 
     def table(self, name: str, rows: Floats) -> None:
         """Declare a table (row, number) that is looked up by row."""
@@ -80,17 +88,22 @@ class Weights:
 
     def layers(self, name: str, layers: Sequence[ArrayLayer], cross: bool) -> None:
         """Declare the layers of the encoder or, with `cross` attention, of the decoder."""
-        empty = "{0, 0, 0, 0, 0}"
+        empty = "{0, 0, 0, -1, 0, 0}"
         texts = []
         for number, layer in enumerate(layers):
             maps: Mapping[str, Linear] = {
                 "words": layer.words, "out": layer.out, **(
                     {"cross_query": layer.cross_query, "cross_out": layer.cross_out} if cross else {}),
                 "inner": layer.inner, "outer": layer.outer}
-            initial = {part: self.initial(f"{name}_{number}_{part}", linear) for part, linear in maps.items()}
+            initial = {part: self.initial(f"{name}_{number}_{part}", linear, keep=cross) for part, linear in maps.items()}
             texts.append("    {" + ",\n     ".join(initial.get(part, empty) for part in (
                 "words", "out", "cross_query", "cross_out", "inner", "outer")) + "}")
         self.lines.append(f"static const sq_layer {name}[] = {{\n" + ",\n".join(texts) + "\n};")
+
+    def kept_table(self) -> str:
+        """The rows that a prediction decodes once; the last run is empty."""
+        runs = ", ".join(f"{{{quad}, {count}}}" for quad, count in [*self.kept_runs, (0, 0)])
+        return f"static const sq_run sq_kept_runs[] = {{{runs}}};"
 
     def text(self) -> str:
         """The string literals with all digits."""

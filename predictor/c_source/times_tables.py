@@ -37,11 +37,12 @@ def times_tables(size: Dimensions, tensors: Tensors, vocabulary: Vocabulary) -> 
     scale = 1 / math.sqrt(size.width)
     _target_words(weights, tensors, vocabulary)
     weights.table("sq_quantity_rows", tensors["settled.quantity"].reshape(-1, size.width))
-    weights.linear("sq_read_resolved", Linear.of(tensors, "settled.read"))
+    weights.linear("sq_read_resolved", Linear.of(tensors, "settled.read"), keep=True)
     outer = Linear.of(tensors, "settled.answer.2")
     inward = Linear(np.ascontiguousarray(outer.weight.T), np.zeros(size.hidden, np.float32)).times(scale)
-    weights.linear("sq_ask", Linear.of(tensors, "settled.ask").joined(inward).after(tensors, "decoded"))
-    weights.linear("sq_answer", Linear.of(tensors, "settled.answer.0"))
+    weights.linear("sq_ask", Linear.of(tensors, "settled.ask").joined(inward).after(tensors, "decoded"),
+                   keep=True)
+    weights.linear("sq_answer", Linear.of(tensors, "settled.answer.0"), keep=True)
     weights.lines += [
         floats("sq_state_gain", tensors["decoded.weight"]),
         floats("sq_state_offset", tensors["decoded.bias"] * np.float32(scale)),
@@ -64,8 +65,8 @@ def _target_words(weights: Weights, tensors: Tensors, vocabulary: Vocabulary) ->
     weights.table("sq_input_rows", inputs)
     weights.lines.append(floats("sq_target_values", described["target.values"]))
     fit = np.ascontiguousarray(tensors["target.fit.weight"].T)
-    weights.linear("sq_fits", Linear(fit, np.zeros(fit.shape[1], np.float32)), bias=False)
-    weights.linear("sq_target_mix", mix)
+    weights.linear("sq_fits", Linear(fit, np.zeros(fit.shape[1], np.float32)), bias=False, keep=True)
+    weights.linear("sq_target_mix", mix, keep=True)
 
 
 def _judge(weights: Weights, tensors: Tensors, size: Dimensions) -> None:

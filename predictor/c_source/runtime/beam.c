@@ -156,6 +156,7 @@ static int sq_search(sq_work *w, sq_state *s, sq_hypothesis *beam, sq_hypothesis
     memset(now, 0, sizeof *now);
     now->word = SQ_BEGIN;
     sq_read_source(w, s);
+    sq_keep(w);
     for (step = 0; ; ++step) {
         sq_choice choices[SQ_BEAM];
         sq_hypothesis *swap;

@@ -1,5 +1,31 @@
 /* The judge estimates log(time / best time) of whole configurations, up to a constant; it orders the beam's proposals. */
 
+/* Add what the quantities of one kernel's configurations add. */
+static void sq_judge_quantities(sq_work *w, const sq_hypothesis *hypotheses, int count, int space,
+                                float (*numbers)[SQ_MOST_QUANTITIES][SQ_NUMBERS], float *hidden) {
+    float *weights = w->unit;
+    sq_rows part;
+    int q, n, column, begin, end;
+    part.x_stride = SQ_MOST_QUANTITIES * SQ_NUMBERS;
+    part.out_stride = SQ_JUDGE;
+    part.add = 1;
+    for (q = 0; q < sq_kernels[space].quantities; ++q) {
+        for (n = 0; n < SQ_NUMBERS; ++n)
+            sq_row(w, &sq_judge_rows, (long)sq_kernels[space].quantity[q].index * SQ_NUMBERS + n, SQ_JUDGE / SQ_PANEL,
+                   weights + (long)n * SQ_JUDGE);
+        for (begin = 0; begin < count; begin = end) {
+            for (end = begin; end < count && (hypotheses[end].space == space) == (hypotheses[begin].space == space);) ++end;
+            if (hypotheses[begin].space != space) continue;
+            part.x = numbers[begin][q];
+            part.rows = end - begin;
+            for (column = 0; column < SQ_JUDGE; column += SQ_PANEL) {
+                part.out = hidden + (long)begin * SQ_JUDGE + column;
+                w->math->panel(&part, SQ_NUMBERS, weights + column, SQ_JUDGE);
+            }
+        }
+    }
+}
+
 static void sq_order(sq_work *w, sq_state *s, const sq_hypothesis *hypotheses, int count, double *posterior) {
     float *sums = w->x, *hidden = w->parts, *next = w->unit, first[2 * SQ_JUDGE];
     double least = 0, slowness[SQ_BEAM];
@@ -29,19 +55,11 @@ static void sq_order(sq_work *w, sq_state *s, const sq_hypothesis *hypotheses, i
         for (q = 0; q < kernel->quantities; ++q)
             sq_numbers(sq_octave(s, &kernel->quantity[q]), numbers[row][q]);
     }
-    for (space = 0; space < SQ_KERNELS; ++space) { /* each row of weights is decoded once */
-        for (q = 0; q < sq_kernels[space].quantities; ++q) {
-            for (n = 0; n < SQ_NUMBERS; ++n) {
-                long index = (long)sq_kernels[space].quantity[q].index * SQ_NUMBERS + n;
-                int decoded = 0;
-                for (row = 0; row < count; ++row) {
-                    float number = numbers[row][q][n];
-                    if (hypotheses[row].space != space || number == 0.0f) continue;
-                    if (!decoded++) sq_row(w, &sq_judge_rows, index, SQ_JUDGE / SQ_PANEL, next);
-                    for (i = 0; i < SQ_JUDGE; ++i) hidden[(long)row * SQ_JUDGE + i] += number * next[i];
-                }
-            }
-        }
+    for (row = 0; row < count; ++row) { /* each row of weights is decoded once for each kernel */
+        int other;
+        space = hypotheses[row].space;
+        for (other = 0; other < row && hypotheses[other].space != space; ++other) {}
+        if (other == row) sq_judge_quantities(w, hypotheses, count, space, numbers, hidden);
     }
     sq_apply(w, &sq_judge_words, sums, count, SQ_WIDTH, hidden, SQ_JUDGE, 1);
     w->math->gelu(hidden, (long)count * SQ_JUDGE);

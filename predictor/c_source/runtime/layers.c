@@ -15,8 +15,16 @@ typedef struct {
     float keys[SQ_DEPTH * SQ_HEADS * SQ_HEAD * SQ_PADDED];        /* of the source: layer, head, panel, number, position */
     float values[SQ_DEPTH * SQ_POSITIONS * SQ_WIDTH];             /* of the source: layer, position */
     float past[SQ_DEPTH * SQ_LONGEST * SQ_BEAM * 2 * SQ_WIDTH];   /* keys and values: layer, word, hypothesis */
+    float kept[SQ_KEPT];                                          /* weights that are decoded once */
     sq_model model;
 } sq_work;
+
+static void sq_keep(sq_work *w) {
+    const sq_run *run;
+    float *out = w->kept;
+    for (run = sq_kept_runs; run->count; out += (long)run++->count * SQ_FOUR)
+        w->math->table(run->quad, run->count, out);
+}
 
 static void sq_apply(const sq_work *w, const sq_linear *linear, const float *x, int rows, int stride, float *out,
                      int out_stride, int add) {
@@ -28,6 +36,7 @@ static void sq_apply(const sq_work *w, const sq_linear *linear, const float *x, 
     part.x_stride = stride;
     part.out_stride = out_stride;
     part.add = add;
+    part.kept = linear->kept < 0 ? 0 : w->kept + linear->kept;
     w->math->linear(linear, &part);
 }
 

@@ -74,9 +74,11 @@ SQ_INLINE void SQ_NAME(linear_body)(const sq_linear *linear, const sq_rows *rows
     int column;
     for (column = 0; column < linear->out; column += SQ_PANEL) {
         sq_rows part = *rows;
+        long quad = (long)(column / SQ_PANEL) * SQ_QUADS(linear->in);
+        const float *weights = rows->kept ? rows->kept + quad * SQ_FOUR : panel;
         part.out += column;
-        SQ_NAME(decode)(linear->quad + (long)(column / SQ_PANEL) * SQ_QUADS(linear->in), SQ_QUADS(linear->in), panel);
-        SQ_NAME(panel_body)(&part, linear->in, panel, SQ_PANEL, linear->scale + column,
+        if (!rows->kept) SQ_NAME(decode)(linear->quad + quad, SQ_QUADS(linear->in), panel);
+        SQ_NAME(panel_body)(&part, linear->in, weights, SQ_PANEL, linear->scale + column,
                       linear->bias ? linear->bias + column : 0, most);
     }
 }

@@ -32,6 +32,7 @@ SQ_UNUSED static float sq_real(int32_t x) { float real; memcpy(&real, &x, sizeof
 typedef struct sq_rows { /* rows of the product x @ weights: out[row] = x[row] @ weights * scale + bias, or added to out */
     const float *x;
     float *out;
+    const float *kept; /* decoded weights of the linear map, or 0 */
     int rows, x_stride, out_stride, add;
 } sq_rows;
 

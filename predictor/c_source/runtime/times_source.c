@@ -53,5 +53,6 @@ static void sq_read_source(sq_work *w, sq_state *s) {
         if (slot == SQ_WORK_GROUP && value > 1024) value = 1024;
         w->model.quantities[i] = (float)value;
     }
+    w->model.resolved = 0;
     memset(w->model.have, 0, sizeof w->model.have);
 }

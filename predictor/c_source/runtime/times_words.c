@@ -61,12 +61,13 @@ static void sq_resolve_rows(sq_work *w, const sq_quantity *const *quantities, in
     int i, row, column, n;
     if (!count) return;
     for (i = 0; i < count; ++i) {
-        for (n = 0; n < SQ_NUMBERS; ++n)
+        for (n = 0; n < SQ_NUMBERS && w->model.resolved != quantities[0]; ++n)
             sq_row(w, &sq_quantity_rows, (long)quantities[i]->index * SQ_NUMBERS + n, SQ_WIDTH / SQ_PANEL,
                    w->model.rows + ((long)i * SQ_NUMBERS + n) * SQ_WIDTH);
         for (row = 0; row < rows; ++row)
             sq_numbers(candidates[row].octave[i], w->model.numbers + ((long)row * SQ_FRESH + i) * SQ_NUMBERS);
     }
+    w->model.resolved = quantities[0];
     part.x = w->model.numbers;
     part.rows = rows;
     part.x_stride = SQ_FRESH * SQ_NUMBERS;

@@ -1,6 +1,7 @@
 /* Types of tables and of the state of a query. */
 
-typedef struct { int in, out; long quad; const float *scale, *bias; } sq_linear;
+typedef struct { long quad; int count; } sq_run;
+typedef struct { int in, out; long quad, kept; const float *scale, *bias; } sq_linear;
 typedef struct { long quad; const float *scale; } sq_table;
 typedef struct { sq_linear words, out, cross_query, cross_out, inner, outer; } sq_layer;
 typedef struct { const char *name; const int64_t *values; int count, slot, is_word; } sq_parameter;
