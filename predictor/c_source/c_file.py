@@ -145,10 +145,10 @@ def _network_sizes(size: Dimensions) -> dict[str, int | str]:
         raise MisuseError(f"this checkpoint has heads of {head}, blocks of {size.hidden} and a judge of {size.judge} "
                           f"numbers; in C they are multiples of {PANEL}, and the judge at most two widths")
     tail = {f"TAIL_{number}": f"{coefficient!s}f" for number, coefficient in enumerate(GELU_TAIL)}
-    return {"BASE": BASE, "STRING": STRING, "OFFSET": OFFSET, "BEAM": MOST_PROPOSALS, "BATCH": _BATCH, "ROWS_OF_BEAM": _ROWS_OF_BEAM,
-            "WIDTH": size.width, "HEADS": size.heads, "HIDDEN": size.hidden, "LAYERS": size.layers, "DEPTH": size.depth,
-            "TARGETS": size.targets, "NUMBER_CODE": size.code, "JUDGE": size.judge, "BEGIN": BEGIN, "TAU": str(TAU),
-            **tail}
+    return {"BASE": BASE, "STRING": STRING, "OFFSET": OFFSET, "BEAM": MOST_PROPOSALS, "BATCH": _BATCH,
+            "ROWS_OF_BEAM": _ROWS_OF_BEAM, "WIDTH": size.width, "HEADS": size.heads, "HIDDEN": size.hidden,
+            "LAYERS": size.layers, "DEPTH": size.depth, "TARGETS": size.targets, "NUMBER_CODE": size.code,
+            "JUDGE": size.judge, "BEGIN": BEGIN, "TAU": str(TAU), **tail}
 
 
 def _registered(checkpoint: Checkpoint) -> list[str]:

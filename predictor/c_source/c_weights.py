@@ -95,7 +95,8 @@ class Weights:
                 "words": layer.words, "out": layer.out, **(
                     {"cross_query": layer.cross_query, "cross_out": layer.cross_out} if cross else {}),
                 "inner": layer.inner, "outer": layer.outer}
-            initial = {part: self.initial(f"{name}_{number}_{part}", linear, keep=cross) for part, linear in maps.items()}
+            initial = {part: self.initial(f"{name}_{number}_{part}", linear, keep=cross)
+                       for part, linear in maps.items()}
             texts.append("    {" + ",\n     ".join(initial.get(part, empty) for part in (
                 "words", "out", "cross_query", "cross_out", "inner", "outer")) + "}")
         self.lines.append(f"static const sq_layer {name}[] = {{\n" + ",\n".join(texts) + "\n};")

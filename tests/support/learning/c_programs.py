@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import torch
 
 from benchmarks.common.compiled_predictor import STRICT, compiler
 from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.registry import kernel, table
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.times.checkpoint import Checkpoint
@@ -22,7 +25,15 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler: c
 
 def small_checkpoint(device: Device, judge: int = 32) -> Checkpoint:
     """A checkpoint with random weights whose rows are not a multiple of four panels."""
-    families = [kernel(name) for name in table(device.backend)]
+    return _checkpoint([kernel(name) for name in table(device.backend)], device, judge)
+
+
+def library_checkpoint(library: Library, device: Device) -> Checkpoint:
+    """A checkpoint with random weights that knows the kernels of a declared library, which is in use."""
+    return _checkpoint([kernel(name) for name in library.kernels], device, 32)
+
+
+def _checkpoint(families: Sequence[Kernel], device: Device, judge: int) -> Checkpoint:
     vocabulary = Vocabulary.build(families, [device])
     torch.manual_seed(5)
     model = Translator.of(vocabulary, width=32, layers=2, decoder_layers=1, heads=2, hidden=48, judge=judge)

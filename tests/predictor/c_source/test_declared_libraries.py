@@ -1,0 +1,89 @@
+"""Checkpoints of declared libraries in C: odd libraries answer as they do in Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.common.compiled_predictor import CompiledPredictor, compile_shared
+from seqtune.errors import KernelError
+from seqtune.kernels.device import Device
+from seqtune.kernels.libraries.reading import read_library
+from seqtune.kernels.libraries.table import use
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.sampler import sample_problems
+from seqtune.kernels.task import Task
+from seqtune.predictor.c_source.c_file import times_file
+from tests.support.learning.c_programs import library_checkpoint, needs_compiler
+from tests.support.libraries.stencil import STENCIL, write
+
+GPU = Device("opencl:gpu", "opencl", "gfx1030", "opencl-c-1.2", compute_units=40, local_memory=65536,
+             max_work_group=1024, peak_gflops=9000.0, bandwidth_gbs=400.0)
+BARE = """name = "bare"
+[operations.fill]
+features = {n = "elements"}
+inputs = {x = "n"}
+outputs = {y = "n"}
+"""
+KERNEL = '[kernels.plain]\nparameters = {%s}\nbackends = ["opencl"]\n'
+OTHERS = """[operations.mix]
+features = {rows = "rows", columns = {meaning = "columns", default = 8, low = 1, high = 64}}
+rules = {"rows > columns" = "more rows than columns"}
+derived = {flop = "rows * columns"}
+inputs = {x = "rows, columns"}
+outputs = {y = "rows"}
+[kernels.one]
+operation = "fill"
+parameters = {block = [1, 2, 4, 8], order = ["forward", "back"]}
+constraints = {"block <= 2 or order == 'back'" = "long blocks go back"}
+backends = ["opencl"]
+[kernels.two]
+operation = "fill"
+parameters = {unroll = [1, 3, 5]}
+solves = {"n % 3 == 0" = "a multiple of three"}
+backends = ["opencl"]
+[kernels.three]
+operation = "mix"
+parameters = {tile = [1, 2, 4, 8, 16], step = [1, 2]}
+derived = {tiles = "ceil_div(rows, tile)"}
+constraints = {"tile * step <= columns" = "a tile has at most all columns"}
+backends = ["opencl"]
+"""
+LIBRARIES = {
+    "one parameter": BARE + KERNEL % "block = [1, 2, 4, 8, 16, 32]",
+    "one value": BARE + KERNEL % "block = [4]",
+    "one value among others": BARE + KERNEL % "width = [8], block = [1, 2, 4], depth = [1, 2, 3]",
+    "words only": BARE + KERNEL % 'order = ["forward", "back", "both"], memory = ["near", "far"]',
+    "several kernels and operations": BARE + OTHERS,
+    "derived quantities": STENCIL,
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("text", LIBRARIES.values(), ids=list(LIBRARIES))
+def test_a_declared_library_in_c_proposes_what_python_proposes(text: str, tmp_path: Path) -> None:
+    library = read_library(write(tmp_path, text))
+    use(library)
+    checkpoint = library_checkpoint(library, GPU)
+    written = times_file(checkpoint)
+    source = tmp_path / "predictor.c"
+    source.write_text(written.source)
+    predictor = CompiledPredictor(compile_shared(source, ("-O1",)), written)
+    solved = 0
+    for problem in problems(sorted(library.operations), 200):
+        answers = predictor.propose(problem, GPU, 5)
+        try:
+            task = Task.of(problem, GPU)
+        except KernelError:
+            assert answers == []
+            continue
+        assert answers == [candidate.configuration for candidate in checkpoint.propose([task], 5)[0]]
+        solved += 1
+    assert solved > 20
+
+
+def problems(operations: list[str], count: int) -> list[Problem]:
+    """Random problems of several operations."""
+    share = count // len(operations)
+    return [problem for name in operations for problem in sample_problems(name, share, 3)]
