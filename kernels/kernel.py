@@ -176,10 +176,6 @@ class Kernel:
         """The names of problem and device whose values must be known to build a space."""
         return _names_read(self)
 
-    def derived_for(self, names: tuple[str, ...]) -> tuple[tuple[str, Expression], ...]:
-        """The derived quantities of these names and those that they are computed from, in the order of declaration."""
-        return _derived_for(self, names)
-
 
 @lru_cache(maxsize=1024)
 def _split_derived(kernel: Kernel) -> tuple[tuple[tuple[str, Expression], ...], tuple[str, ...]]:
@@ -203,13 +199,3 @@ def _names_read(kernel: Kernel) -> tuple[str, ...]:
     derived = {name for name, _ in resolved}
     read = [name for _, expression in resolved for name in expression.names]
     return tuple(dict.fromkeys(name for name in (*read, *identity) if name not in derived))
-
-
-@lru_cache(maxsize=4096)
-def _derived_for(kernel: Kernel, names: tuple[str, ...]) -> tuple[tuple[str, Expression], ...]:
-    wanted, chosen = set(names), []
-    for name, expression in reversed(kernel.derived):
-        if name in wanted:
-            chosen.append((name, expression))
-            wanted.update(expression.names)
-    return tuple(reversed(chosen))

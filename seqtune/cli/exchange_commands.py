@@ -58,7 +58,7 @@ def export(
     checkpoint: Annotated[str | None, typer.Option(
         "--checkpoint", metavar="FOLDER_OR_NAME",
         help="For --predictions without --data: the checkpoint with the tables of MIOpen's kernels. For vLLM and "
-             "SGLang: the predictor. For c and onnx: what is written, with the kernels of --library alone.  "
+             "SGLang: the predictor. For c: what is written, with the kernels of --library alone.  "
              "[default: miopen; the one that answers for the GPU; default]", show_default=False)] = None,
     problem: Annotated[str | None, typer.Option(
         "--problem", help="For T4 and CLBlast: the problem of the trials, in quotes.", show_default=False)] = None,
