@@ -28,7 +28,7 @@ def reference_results(operation: str, code: str, arrays: Arrays, sizes: Mapping[
     try:
         function: Any = resolve(code)
         answer = function(**_wanted(function, {**sizes, **{name: array.copy() for name, array in arrays.items()}}))
-    except Exception as error:  # foreign code may raise anything
+    except (Exception, SystemExit) as error:  # foreign code may raise anything, and an exit would end the worker
         raise SeqtuneError(f"{where} failed: {one_line(f'{type(error).__name__}: {error}')}") from None
     if not isinstance(answer, Mapping):
         if len(outputs) != 1:

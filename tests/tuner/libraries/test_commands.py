@@ -106,6 +106,13 @@ def test_limits_hold(programs: Programs, tmp_path: Path) -> None:
         programs.run(("./missing",), tmp_path, 1.0, 10**9)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans to a process of choice")
+def test_a_child_in_a_session_of_its_own_is_killed_when_its_program_ends(programs: Programs, tmp_path: Path) -> None:
+    script = "import os, subprocess; print(subprocess.Popen(['sleep', '900'], start_new_session=True, stdout=-3).pid)"
+    result = programs.run((sys.executable, "-S", "-c", script), tmp_path, 20.0, 10**9)
+    assert not psutil.pid_exists(int(result.output))
+
+
 def test_a_kill_of_the_tuner_leaves_no_program_behind(tmp_path: Path) -> None:
     marker = f"8{os.getpid()}"  # seconds of sleep that nobody else asks for
     code = ("import pathlib; from seqtune.tuner.backends.command.programs import Programs; p = Programs();"

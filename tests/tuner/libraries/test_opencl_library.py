@@ -148,9 +148,10 @@ def test_expected_data_come_from_files(folder: Path) -> None:
 
 
 def test_a_reference_that_fails_is_named_in_one_line(folder: Path) -> None:
-    (folder / "reference.py").write_text("def twice(x, n):\n    return {'y': x[1:] if n == 64 else 1 // 0}\n")
+    (folder / "reference.py").write_text(
+        "def twice(x, n):\n    return {'y': x[1:] if n == 64 else __import__('sys').exit(3) if n == 66 else 1 // 0}\n")
     seqtune.use_library(write(folder, LIBRARY), allow_commands=True)
-    for size, message in ((64, "returns no 'count'"), (32, "failed: ZeroDivisionError")):
+    for size, message in ((64, "returns no 'count'"), (32, "failed: ZeroDivisionError"), (66, "failed: SystemExit: 3")):
         problem = parse_problem(f"twice n={size}")
         with pytest.raises(SeqtuneError, match=f"reference:twice of twice {message}"):
             operation("twice").results(problem, prepare_arrays(problem)[0])

@@ -19,6 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from seqtune.errors import one_line
 
 from ..backend import LaunchError, TimeLimit
@@ -28,6 +30,8 @@ _ERRORS_KEPT = 4 << 10  # bytes of standard error, the last ones
 _LARGEST_FILE = 1 << 30  # bytes that a program may write into one file
 _POLL = 0.05  # seconds between looks whether a program ended while another one holds its output open
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+_ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER
+_ADOPTED_SECONDS = 2.0  # for killing what a program left in other sessions, should that start more and more
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "HOME": "/nonexistent"}
 
 
@@ -54,6 +58,8 @@ class Programs:
     def __init__(self) -> None:
         self.private = Path(tempfile.mkdtemp(prefix="seqtune-command-"))
         self._prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+        if self._prctl is not None:
+            self._prctl(_ADOPT_ORPHANS, 1)  # a process that leaves its program's session becomes a child of this one
         self._guard = subprocess.Popen(
             [sys.executable, "-I", "-S", str(Path(__file__).with_name("guard.py")), str(self.private)],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -61,7 +67,7 @@ class Programs:
 
     def run(self, words: tuple[str, ...], folder: Path, seconds: float, memory: int) -> ProgramOutput:
         """Run a program in a folder. Raises LaunchError if it cannot start or prints too much, TimeLimit."""
-        parent = os.getpid()
+        parent, before = os.getpid(), _children()
 
         def limit() -> None:  # in the new process, before the program
             if self._prctl is not None:
@@ -86,6 +92,7 @@ class Programs:
             with suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)  # also what it started; before its number is free again
             process.wait()
+            _kill_adopted(before)
             self._tell("-", process.pid)
             for pipe in (process.stdout, process.stderr):
                 if pipe is not None:
@@ -102,6 +109,26 @@ class Programs:
         if self._guard.stdin is not None and not self._guard.stdin.closed:
             self._guard.stdin.close()
             self._guard.wait()
+
+
+def _children() -> set[int]:
+    """This process's children in other sessions than its own."""
+    numbers = set()
+    for child in psutil.Process().children():
+        with suppress(OSError):
+            if os.getsid(child.pid) != os.getsid(0):
+                numbers.add(child.pid)
+    return numbers
+
+
+def _kill_adopted(before: set[int]) -> None:
+    """Kill the children that were not there before: a program left them in sessions of their own."""
+    deadline = time.monotonic() + _ADOPTED_SECONDS
+    while (adopted := _children() - before) and time.monotonic() < deadline:
+        for number in adopted:
+            with suppress(OSError):
+                os.kill(number, signal.SIGKILL)
+                os.waitpid(number, 0)
 
 
 def _communicate(process: subprocess.Popen[bytes], seconds: float) -> tuple[bytes, bytes]:
