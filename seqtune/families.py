@@ -14,7 +14,7 @@ from seqtune.kernels.kernel import NAME, Kernel
 from seqtune.kernels.registry import is_registered, kernel, names, table
 from seqtune.predictor.say import Say, silent
 
-from .errors import MisuseError
+from .errors import FormatError, MisuseError
 from .inputs import as_device
 from .results import CompileReport
 
@@ -45,7 +45,20 @@ def is_library_file(words: Sequence[str]) -> bool:
     """Whether the words are one path of a file that declares a library, or of a folder with one."""
     if len(words) != 1 or is_registered(words[0]):
         return False
+    if words[0].lower().endswith(".json"):
+        return _is_t1_file(words[0])
     return words[0].endswith(".toml") or os.path.isfile(os.path.join(words[0], "library.toml"))
+
+
+def _is_t1_file(path: str) -> bool:
+    """Whether a JSON file is in T1, right or wrong, and not a file of kernels."""
+    from seqtune.kernels.libraries.library_files import read_regular
+    from seqtune.kernels.libraries.reading import LARGEST_DOCUMENT
+
+    try:
+        return b'"ConfigurationSpace"' in read_regular(Path(path), LARGEST_DOCUMENT)
+    except FormatError:
+        return False
 
 
 def lint_library(path: str | Path, problems: str | Path | None = None) -> LintReport:

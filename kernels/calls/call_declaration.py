@@ -57,7 +57,9 @@ class DeclaredArgument:
     def argument(self, index: int, values: Mapping[str, Any], buffers: Mapping[str, str]) -> Argument:
         """The argument with this index in the list of a launch. Raises ExpressionError, FormatError."""
         if self.kind == "buffer":
-            name = self.expression({**values, **buffers})
+            text = self.expression.text
+            is_name = text.isidentifier() and text not in values
+            name = text if is_name else self.expression({**values, **buffers})
             if name not in buffers:
                 raise FormatError(f"argument {self.expression.text!r:.60} names no input or output "
                                   f"(there are {', '.join(buffers) or 'none'}) and has no type (int n)")

@@ -8,6 +8,7 @@ from pathlib import Path
 from ..calls.call_declaration import LAUNCH, LAUNCHES, CallDeclaration, Sections
 from ..calls.command_declaration import CommandDeclaration
 from ..calls.includes import mark
+from ..calls.macros import without_definitions
 from ..kernel import Kernel
 from ..operations.operation import Operation
 from .declared_operation import DeclaredOperation
@@ -27,11 +28,11 @@ def run_code(kernel: Kernel, document: KernelDocument, operation: Operation, fol
             if isinstance(section, CommandSection):
                 sections[backend] = _command(section, kernel, operation, folder, names)
             else:
-                sections[backend] = _call(backend, section, kernel, operation, names)
+                sections[backend] = _call(backend, section, document, kernel, operation, names)
     return Sections(sections) if sections else None
 
 
-def _call(language: str, section: SourceSection, kernel: Kernel, operation: Operation,
+def _call(language: str, section: SourceSection, document: KernelDocument, kernel: Kernel, operation: Operation,
           names: Names) -> CallDeclaration:
     """A call in OpenCL C or CUDA C."""
     declared = isinstance(operation, DeclaredOperation)
@@ -39,8 +40,9 @@ def _call(language: str, section: SourceSection, kernel: Kernel, operation: Oper
         raise DocumentFault((), f"the operation {operation.name} declares no outputs, so nothing could be checked")
     assert section.text is not None  # `declared_library` has read it
     source = section.source or f"{kernel.name}.{'cl' if language == 'opencl' else 'cu'}"
+    text = without_definitions(section.text, {*document.parameters, *section.defines})
     call = CallDeclaration.of(
-        language, mark(1, source) + section.text, section.entry, section.arguments,
+        language, mark(1, source) + text, section.entry, section.arguments,
         global_size=section.global_, groups=section.groups, local=section.local, launches=section.launches,
         derived=kernel.derived, defines=section.defines, options=section.options)
     arrays = {*operation.document.inputs, *operation.document.outputs} if isinstance(

@@ -112,7 +112,9 @@ class KernelLint:
         path = self.path if constraint is None else (*self.path, "constraints", constraint.expression.text)
         reason = "" if constraint is None else f": {constraint.expression.text!r:.80} excludes all"
         if len(empty) == len(self.sizes):
-            yield Remark(path, f"no configuration is valid for any sample problem{reason}", error=True)
+            other = constraint is not None and not set(problem.names()).isdisjoint(constraint.expression.names)
+            yield Remark(path, f"no configuration is valid for any sample problem{reason}"
+                               f"{'; --problems counts those for yours' if other else ''}", error=not other)
         else:
             yield Remark(path, f"no configuration is valid for {problem.key}{reason}; let `solves` exclude such "
                                 "problems")

@@ -15,6 +15,7 @@ from ..problem_sets.parse import parse_problem
 
 DRAWN = 6  # problems
 MOST_DRAWS = 60  # tries, because many drawn problems may break the rules
+EQUAL_SIZES = (1024, 6720, 64)  # of all whole numbers: kernels for square problems have some; 6720 = 64 * 3 * 5 * 7
 
 
 def sample_problems_of(work: Operation) -> list[Problem]:
@@ -40,14 +41,18 @@ def example_of(work: Operation) -> Problem:
 
 
 def _suggested(work: Operation) -> list[Mapping[str, Value]]:
-    """Features at their lower bounds, then drawn ones; none for an operation without a sampler."""
+    """Features at their lower bounds, equal ones, then drawn ones; none for an operation without a sampler."""
     generator = np.random.default_rng(0)
-    lowest: dict[str, Value] = {
-        feature.name: feature.choices[0] if feature.choices else 1.0 if feature.number else feature.low
-        for feature in work.features if feature.required}
     if work.is_open:
         return []
+    regular = [_equal(work, size) for size in (0, *EQUAL_SIZES)]
     try:
-        return [lowest, *(work.draw(generator) for _ in range(MOST_DRAWS))]
+        return [*regular, *(work.draw(generator) for _ in range(MOST_DRAWS))]
     except ProblemError:
-        return [lowest]
+        return regular
+
+
+def _equal(work: Operation, size: int) -> dict[str, Value]:
+    """Required features, all whole numbers of this size or the nearest that their bounds allow."""
+    return {feature.name: feature.choices[0] if feature.choices else 1.0 if feature.number
+            else min(max(size, feature.low), feature.high) for feature in work.features if feature.required}
