@@ -45,7 +45,7 @@ def _suggested(work: Operation) -> list[Mapping[str, Value]]:
     generator = np.random.default_rng(0)
     if work.is_open:
         return []
-    regular = [_equal(work, size) for size in (0, *EQUAL_SIZES)]
+    regular: list[Mapping[str, Value]] = [_equal(work, size) for size in (0, *EQUAL_SIZES)]
     try:
         return [*regular, *(work.draw(generator) for _ in range(MOST_DRAWS))]
     except ProblemError:
