@@ -162,8 +162,8 @@ def page(results: Results) -> Page:
          "almost equally probable, they may change places.",
          "The C predictors contain the translator and its judge, or the label translator. Boosted trees, which the "
          "shipped checkpoints also ask, are left out on both sides.",
-         "A prediction of `default` takes about 80 million floating-point operations: the source has 44 positions, "
-         "and the beam 16 hypotheses."))
+         "A prediction of `default` takes at most about 80 million floating-point operations: the source has 44 "
+         "positions, and the beam 16 hypotheses."))
 
 
 def main() -> None:
