@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -214,7 +215,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     if replayed is None:
         discovery.check_present(target)
         check_allowed(target.backend, {problem.type for problem in wanted})
-    failed = dict.fromkeys(wanted, 0)
+    failures = {problem: Counter[str]() for problem in wanted}
     skipped: list[tuple[Problem, str]] = []
     if replayed is not None:
         skipped = [(problem, f"not recorded on {target.name}") for problem in wanted if problem not in replayed]
@@ -223,8 +224,10 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         Task.of(wanted[0], target, families)  # raises with the reason
 
     def note(step: TuningProgress) -> None:
-        failed[step.problem] += step.measurement.status is not Status.CORRECT and (
-            replayed is None or replayed.has(step.problem, step.configuration))
+        measurement = step.measurement
+        if measurement.status is not Status.CORRECT and (
+                replayed is None or replayed.has(step.problem, step.configuration)):
+            failures[step.problem][f"{measurement.status}: {measurement.message}"] += 1
         if progress is not None:
             progress(step)
 
@@ -246,7 +249,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         tasks = tasks_for(wanted, target, families, lambda problem, reason: skipped.append((problem, reason)))
         for result in (tune_all(tasks, records, measurer, Budget(trials, seconds), options) if total is None
                        else campaign(tasks, records, measurer, total, options)):
-            results.append(Tuned.of(result, failed[result.problem]))
+            results.append(Tuned.of(result, failures[result.problem]))
         return TuningReport(target, records.path if replayed is None else None, tuple(results), tuple(skipped),
                             None if replay is None else str(replay))
 

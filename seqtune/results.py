@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -221,15 +222,16 @@ class Tuned:
     space: int  # number of valid configurations
     confidence: float | None  # that the best beats the runner-up: 1 - p of a t-test over the finals
     best_resources: ResourceUsage | None = None  # that the best needs; None on the CPU
+    failure: str | None = None  # status and message of the most frequent failure
 
     @classmethod
-    def of(cls, result: TuningResult, failed: int) -> Tuned:
-        """The result of a search of which `failed` trials failed."""
+    def of(cls, result: TuningResult, failures: Counter[str]) -> Tuned:
+        """The result of a search with its failed trials, counted by status and message."""
         best, default = result.measurement, dict(result.finalists).get(result.default)
         return cls(result.problem, result.configuration, None if best is None else finite(best.seconds),
                    result.default, None if default is None else finite(default.seconds), result.done,
-                   result.done - result.resumed, failed, result.space, result.confidence,
-                   None if best is None else best.resources)
+                   result.done - result.resumed, failures.total(), result.space, result.confidence,
+                   None if best is None else best.resources, max(failures, key=failures.__getitem__, default=None))
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
@@ -241,9 +243,8 @@ class Tuned:
         if best is not None and self.best_resources is not None:
             best["resources"] = self.best_resources.to_json()
         return {"problem": self.problem.to_json(), "best": best,
-                "default": timed(self.default, self.default_seconds), "trials": self.trials,
-                "measured": self.measured, "failed": self.failed, "space": self.space,
-                "confidence": self.confidence}
+                "default": timed(self.default, self.default_seconds), "trials": self.trials, "measured": self.measured,
+                "failed": self.failed, "failure": self.failure, "space": self.space, "confidence": self.confidence}
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +260,7 @@ class TuningReport:
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
         return {"device": self.device.name, "journal": None if self.journal is None else str(self.journal),
-                "replayed": self.replayed,
-                "results": [result.to_json() for result in self.results],
+                "replayed": self.replayed, "results": [result.to_json() for result in self.results],
                 "skipped": [{"problem": problem.to_json(), "reason": reason} for problem, reason in self.skipped]}
 
 

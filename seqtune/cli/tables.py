@@ -171,6 +171,10 @@ def tuned(outcome: TuningReport) -> None:
                       "-" if result.confidence is None else f"{result.confidence:.0%}",
                       "-" if best is None else f"{best.kernel} {best.brief()}")
     _out.print(table)
+    for result in outcome.results:
+        if result.best is None and result.failure is not None:
+            _out.print(f"{result.problem.brief()}: nothing ran; the most frequent failure is {result.failure}",
+                       markup=False, soft_wrap=True)
     source = f"journal: {outcome.journal}" if outcome.replayed is None else (
         f"replayed from {outcome.replayed}, {outcome.device.name}: nothing was measured, and no journal is kept")
     _out.print(source, markup=False, soft_wrap=True)

@@ -135,3 +135,23 @@ def test_a_library_is_found_as_an_installed_distribution(tmp_path: Path) -> None
     assert result.returncode == 20, result.stderr
     assert "stencil.tiled (version" in result.stdout
     assert "the library 'broken' of stencils 1.2 cannot be loaded: AttributeError" in result.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no programs here")
+def test_a_search_in_which_nothing_runs_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "library.toml").write_text("""name = "broken"
+[operations.work]
+features = {n = "size"}
+[kernels.shell]
+parameters = {a = [1, 2]}
+[kernels.shell.command]
+run = ["/bin/sh", "-c", "echo 'no such tile' >&2; exit 3"]
+""")
+    words = ["tune", "work n=4", "--library", str(tmp_path / "library.toml"), "--allow-commands", "--device",
+             "command:cpu", "--trials", "2", "--journal", str(tmp_path / "journal.sqlite")]
+    assert main(words) == 0
+    assert "work n=4: nothing ran; the most frequent failure is runtime: " in capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    [result] = json.loads(capsys.readouterr().out)["results"]
+    assert (result["failed"], result["best"]) == (2, None)
+    assert "no such tile" in result["failure"]
