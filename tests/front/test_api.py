@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,6 @@ def test_the_resources_of_a_gpus_kernel_are_told_with_its_measurement_and_a_cpu_
         proposal = Proposal(good, 0.5, measurement).to_json()
         assert {name: value for name, value in proposal.items() if name == "resources"} == told
         result = TuningResult(planted.PROBLEM, good, measurement, good, ((good, measurement),), 3, 1, 400)
-        tuned = Tuned.of(result, failed=1).to_json()
+        tuned = Tuned.of(result, Counter({"crash: signal 6": 1})).to_json()
         assert tuned["best"] == {"kernel": good.kernel, "configuration": dict(good.settings), "seconds": 1.0, **told}
-        assert (tuned["trials"], tuned["measured"], tuned["failed"]) == (3, 2, 1)
+        assert (tuned["trials"], tuned["measured"], tuned["failed"], tuned["failure"]) == (3, 2, 1, "crash: signal 6")
