@@ -35,10 +35,13 @@ def replacing(path: str | Path, only_new: bool = False) -> Iterator[Path]:
 
     A reader sees the old file or the new one, even if the writer is killed. The new file gets the permissions of the
     file that it replaces, or those of any new file. A symbolic link is kept, and its target is replaced. With
-    `only_new`, a file that another process made in the meantime is not replaced. Raises SeqtuneError for any OSError.
+    `only_new`, a file that another process made in the meantime is not replaced. A device, a pipe or a folder is never
+    replaced. Raises SeqtuneError for these and for any OSError.
     """
     path = Path(path)
     target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        raise SeqtuneError(f"cannot write {path}: it is not a regular file")
     scratch = _scratch_of(target)
     try:
         yield scratch

@@ -91,3 +91,13 @@ def test_a_folder_that_cannot_be_written_is_one_line_before_the_work(tmp_path: P
     assert not os.listdir(tmp_path)
     with pytest.raises(SeqtuneError, match=r"^cannot write into .*missing: No such file or directory$"):
         check_writable(tmp_path / "missing")
+
+
+def test_a_link_to_a_pipe_is_refused_and_the_pipe_stays(tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "out.json"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    with pytest.raises(SeqtuneError, match="not a regular file"):
+        write_whole(link, "text")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "pipe"]
