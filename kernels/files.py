@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from seqtune.errors import FormatError, SeqtuneError, one_line
+from seqtune.errors import FormatError, MisuseError, SeqtuneError, one_line
 
 
 def reason(error: OSError) -> str:
@@ -63,6 +63,24 @@ def write_whole(path: str | Path, text: str) -> None:
     """Write a text file atomically, in UTF-8. Raises SeqtuneError."""
     with replacing(path) as scratch:
         scratch.write_text(text, encoding="utf-8")
+
+
+def write_together(texts: Mapping[Path, str]) -> None:
+    """Write text files, in UTF-8, to the disk beside their places first, then move them there. Makes their folders.
+
+    A writer that is killed while it moves them leaves complete files, but not all of them. Raises MisuseError if a
+    folder cannot be made, and SeqtuneError.
+    """
+    for folder in dict.fromkeys(path.parent for path in texts):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise MisuseError(f"cannot make the folder {folder}: {reason(error)}") from None
+    with ExitStack() as stack:
+        for path, text in texts.items():
+            scratch = stack.enter_context(replacing(path))
+            scratch.write_text(text, encoding="utf-8")
+            _flush(scratch)  # a full disk is found before the first file is moved
 
 
 def check_writable(folder: Path) -> None:

@@ -8,14 +8,13 @@ in alphabetical order and zeros.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from seqtune.errors import MisuseError
 from seqtune.kernels.device import Device
-from seqtune.kernels.files import replacing, write_whole
+from seqtune.kernels.files import write_together, write_whole
 
 from ..dataset import Dataset
 from ..journal import Journal
@@ -123,16 +122,7 @@ def _write_json(request: ExportRequest, out: Path) -> Report:
     existing = [path for path in texts if path.exists() or path.is_symlink()]
     if existing and not (request.force and all(path.is_file() for path in existing)):
         raise MisuseError(f"{existing[0]} exists; --force overwrites files")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise MisuseError(f"cannot make the folder {out}: {error.strerror}") from None
-    with ExitStack() as stack:
-        for path, text in texts.items():
-            with stack.enter_context(replacing(path)).open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
+    write_together(texts)
     return {"device": device.name, "files": [{"file": path.name, "entries": len(result.results)}
                                              for path, result in zip(texts, results, strict=True)]}
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 from seqtune.errors import FormatError, MisuseError, ProblemError
 from seqtune.kernels.device import Device
-from seqtune.kernels.files import replacing
+from seqtune.kernels.files import write_together
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
@@ -61,7 +59,7 @@ def _write(project: str, request: ExportRequest, out: Path) -> Report:
             rows.append({"file": path.name, "layer": file.use, "entries": len(table),
                          **({} if nearest_choices is None else {"from data": nearest})})
         facts = None if device is None else device.model
-    _write_all({targets[path]: text for path, text in texts.items()})
+    write_together({targets[path]: text for path, text in texts.items()})
     report: Report = {"files": rows}
     if left_out:
         report["left out"] = [{"file": name, "reason": reason} for name, reason in left_out.items()]
@@ -85,24 +83,6 @@ def _targets(paths: Iterable[Path], out: Path, force: bool) -> dict[Path, Path]:
         more = f" (and {len(existing) - 1} more)" if len(existing) > 1 else ""
         raise MisuseError(f"{existing[0]} exists{more}; --force overwrites files")
     return targets
-
-
-def _write_all(texts: dict[Path, str]) -> None:
-    """Write all files to the disk beside their places first, then move them there.
-
-    A writer that is killed while it moves them leaves complete files, but not all of them.
-    """
-    for folder in dict.fromkeys(path.parent for path in texts):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise MisuseError(f"cannot make the folder {folder}: {error.strerror}") from None
-    with ExitStack() as stack:
-        for path, text in texts.items():
-            with stack.enter_context(replacing(path)).open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())  # a full disk is found before the first file is moved
 
 
 def _version(project: str, file: TableFile, version: str | None) -> str | None:
