@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seqtune.errors import MisuseError
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 
 from ..dataset import Dataset
 from ..serving.request import Propose, ServingRequest
 
+NAME = "[A-Za-z_][A-Za-z_0-9]*"  # of a parameter or key
 Report = dict[str, Any]  # the user's report of a file, as flat JSON
 
 
@@ -43,6 +46,12 @@ class ExportRequest:
 
 
 Reader = Callable[[Sequence[Path], Sequence[str | Device]], ImportResult]
+
+
+def check_names(keys: Sequence[str]) -> None:
+    """Check that the user's `--keys` are different names, as Python writes names. Raises MisuseError."""
+    if len(set(keys)) < len(keys) or not all(re.fullmatch(NAME, key) for key in keys):
+        raise MisuseError(f"--keys {','.join(keys)!r:.80} is not a list of different names")
 
 
 @dataclass(frozen=True)

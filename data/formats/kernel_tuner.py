@@ -14,7 +14,6 @@ import gzip
 import io
 import json
 import math
-import re
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -22,7 +21,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from seqtune.errors import FormatError, MisuseError, json_fault
+from seqtune.errors import FormatError, json_fault
 from seqtune.kernels.device import Device
 from seqtune.kernels.files import read_bounded
 from seqtune.kernels.operations.feature import Value
@@ -39,12 +38,11 @@ from .foreign_records import (
     setting,
     single_name,
 )
-from .format import Format, ImportResult, Reader
+from .format import Format, ImportResult, Reader, check_names
 
 LARGEST_FILE = 200_000_000  # bytes on disk
 LARGEST_CONTENT = 400_000_000  # bytes unpacked
 _GZIP = b"\x1f\x8b"
-_KEY = r"[A-Za-z_][A-Za-z_0-9]*"
 
 
 def read_json(path: Path, mend: bool = False) -> dict[str, Any]:
@@ -127,9 +125,7 @@ def _read(files: Sequence[Path], devices: Sequence[str | Device], keys: Sequence
 
 
 def _named(keys: Sequence[str]) -> Reader:
-    wrong = next((key for key in keys if not re.fullmatch(_KEY, key)), None)
-    if wrong is not None or len(set(keys)) < len(keys):
-        raise MisuseError(f"--keys {','.join(keys)!r:.80} is not a list of different names")
+    check_names(keys)
     return partial(_read, keys=tuple(keys))
 
 

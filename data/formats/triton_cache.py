@@ -33,7 +33,7 @@ from .foreign_records import (
     plain_word,
     setting,
 )
-from .format import Format, ImportResult
+from .format import NAME, Format, ImportResult, check_names
 from .kernel_tuner import read_json
 
 MOST_FAULTS = 10  # damaged files that are named; all are counted
@@ -41,7 +41,6 @@ MOST_KEYS = 64  # entries of a key
 LONGEST_WORD = 60  # characters of an entry that is a word
 OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}  # of a triton.Config, with their defaults
 PLAIN = ("num_warps", "num_stages")  # always parameters; the other options only where a configuration sets them
-NAME = "[A-Za-z_][A-Za-z_0-9]*"  # of a parameter
 _TYPE = re.compile(r"(?:torch\.)?(?:float|bfloat|int|uint|complex|bool)\d*\w*")
 
 
@@ -196,9 +195,7 @@ def _numbered(files: list[ForeignRecords]) -> list[ForeignRecords]:
 
 
 def _named(keys: Sequence[str]) -> Any:
-    wrong = next((name for name in keys if not re.fullmatch(NAME, name)), None)
-    if wrong is not None or len(set(keys)) < len(keys):
-        raise MisuseError(f"--keys {','.join(keys)!r:.80} is not a list of different names")
+    check_names(keys)
     return partial(_read, keys=tuple(keys))
 
 
