@@ -61,6 +61,12 @@ def can_run(backend: str) -> bool:
                for name in library.table if backend in (family := library.kernel(name)).backends)
 
 
+def backends_for(operation: str) -> tuple[str, ...]:
+    """The backends of the kernel families that run here and solve problems of an operation, in table order."""
+    families = (family for family in map(kernel, names()) if family.operation == operation)
+    return tuple(dict.fromkeys(backend for family in families for backend in family.backends))
+
+
 def can_compile(device: Device) -> bool:
     """Whether a kernel family with an implementation is for the device."""
     families = map(kernel, table(device.backend))

@@ -21,7 +21,7 @@ from .device import Device
 from .enumeration import column_of
 from .kernel import Configuration, Kernel, Setting
 from .problem import Problem
-from .registry import kernel, table
+from .registry import backends_for, kernel, table
 from .row_index import Numbers, PrefixBorders, RowIndex, Rows
 from .spaces.row_values import RowValues
 from .spaces.skeleton import Names, valid_borders, valid_rows
@@ -257,5 +257,14 @@ def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | Non
         reasons = [reason for family in families if family.operation == problem.type
                    and (reason := family.why_not(problem, device)) is not None]
         raise KernelError(f"no kernel of {device.backend} solves {problem.brief()}: "
-                          f"{'; '.join(reasons) or f'there is none for {problem.type}'}")
+                          f"{'; '.join(reasons) or f'there is none for {problem.type}'}{_elsewhere(problem, families)}")
     return spaces
+
+
+def _elsewhere(problem: Problem, families: Sequence[Kernel]) -> str:
+    """Where the kernels of the problem's operation run, if none of these families is one of them."""
+    if any(family.operation == problem.type for family in families):
+        return ""
+    backends = backends_for(problem.type)
+    devices = " or ".join(f"--device {backend}:0" for backend in backends)
+    return f"; its kernels run on {', '.join(backends)} ({devices})" if backends else ""

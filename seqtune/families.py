@@ -89,11 +89,12 @@ def check_memory(path: str | Path, sample: int | None = None, progress: Say = si
 
 
 def compile_check(device: Device | str, words: Sequence[str] = (), sample: int = 200, seed: int = 0,
-                  progress: Say = silent) -> CompileReport:
+                  progress: Say = silent, libraries: Collection[str] = ()) -> CompileReport:
     """Compile `sample` random configurations of every kernel family of a device, which need not be here.
 
-    `words` name families, or describe a problem: then its configurations alone are compiled. Raises DeviceError,
-    KernelError, MisuseError, UnavailableError.
+    `words` name families, or describe a problem: then its configurations alone are compiled. Without words, the
+    families are those of the `libraries`, which are in use, or of all. Raises DeviceError, KernelError, MisuseError,
+    UnavailableError.
     """
     from seqtune.kernels.problem_sets.parse import parse_problem
     from seqtune.kernels.space import spaces_for
@@ -104,18 +105,24 @@ def compile_check(device: Device | str, words: Sequence[str] = (), sample: int =
     if problems:
         families = [space.kernel for space in spaces_for(problems[0], target)]
     else:
-        families = [kernel(name) for name in dict.fromkeys(words) or table(target.backend)]
+        families = [kernel(name) for name in dict.fromkeys(words) or _families_of(libraries, target.backend)]
     elsewhere = next((family for family in families if target.backend not in family.backends), None)
     if elsewhere is not None:
         raise MisuseError(f"{elsewhere.name} runs on {', '.join(elsewhere.backends)}, not on {target.backend}")
     families = [family for family in families if family.implementation is not None]
     if not families:
-        raise MisuseError(f"{' '.join(words)[:60] or target.name} has no code here that could be compiled")
+        raise MisuseError(f"{' '.join(words or libraries)[:60] or target.name} has no code here that could be compiled"
+                          + f" for {target.backend}" * bool(libraries))
     checks = check_families(families, target, sample, seed, problems, progress)
     if not checks:
         raise MisuseError(f"{', '.join(family.name for family in families) or 'no kernel family'} is not for "
                           f"{target.name} (seqtune kernels shows what a family solves)")
     return CompileReport(target, sample, seed, tuple(checks))
+
+
+def _families_of(libraries: Collection[str], backend: str) -> tuple[str, ...]:
+    """The families that run on a backend: of these libraries, or of all in use."""
+    return tuple(name for name in table(backend) if not libraries or name.partition(".")[0] in libraries)
 
 
 def check_runnable(families: Iterable[Kernel]) -> None:

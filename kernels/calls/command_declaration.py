@@ -57,17 +57,17 @@ class CommandDeclaration:
         """The work that a timing includes."""
         return "the part of the program that it times itself"
 
-    def names(self) -> tuple[str, ...]:
-        """The names that stand in braces, `output` left out."""
-        names = (name for word in (*self.build, *self.run) for name in _NAME.findall(word))
-        return tuple(dict.fromkeys(name for name in names if name != OUTPUT))
-
     def command(self, problem: Problem, device: Device, configuration: Configuration) -> Command:
         """The words of a configuration. Raises FormatError, ExpressionError."""
         values: dict[str, Any] = {**device.names(), **problem.names(), **dict(configuration.settings)}
         for name, expression in self.derived:
             values[name] = expression(values)
         return Command(filled(self.build, values), filled(self.run, values))
+
+
+def names_in(word: str) -> list[str]:
+    """The names that stand in braces in a word, `output` left out."""
+    return [name for name in _NAME.findall(word) if name != OUTPUT]
 
 
 def filled(words: Iterable[str], values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -18,17 +18,22 @@ from ..operations.tensor import Tensor
 Arrays = Mapping[str, NDArray[Any]]
 
 
+def named(operation: str, code: str) -> str:
+    """The reference of an operation in words, for messages; `code` is "module:function"."""
+    return f"the reference {code.rpartition('.')[2]} of {operation}"
+
+
 def reference_results(operation: str, code: str, arrays: Arrays, sizes: Mapping[str, Any],
                       outputs: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
     """The outputs by name that `module:function` computes. Raises SeqtuneError.
 
     The function gets as keywords those that it names: inputs, contents of outputs, features and derived sizes.
     """
-    where = f"the reference {code.rpartition('.')[2]} of {operation}"
+    where = named(operation, code)
     try:
         function: Any = resolve(code)
         answer = function(**_wanted(function, {**sizes, **{name: array.copy() for name, array in arrays.items()}}))
-    except (Exception, SystemExit) as error:  # foreign code may raise anything, and an exit would end the worker
+    except BaseException as error:  # foreign code may raise anything; a worker gets no KeyboardInterrupt from outside
         raise SeqtuneError(f"{where} failed: {one_line(f'{type(error).__name__}: {error}')}") from None
     if not isinstance(answer, Mapping):
         if len(outputs) != 1:

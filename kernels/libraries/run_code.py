@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from pathlib import Path
 
-from ..calls.call_declaration import LAUNCH, LAUNCHES, CallDeclaration, Sections
-from ..calls.command_declaration import CommandDeclaration
+from ..calls.call_declaration import (
+    LAUNCH,
+    LAUNCHES,
+    CallDeclaration,
+    DeclaredArgument,
+    Sections,
+    checked_options,
+)
+from ..calls.command_declaration import CommandDeclaration, names_in
 from ..calls.includes import mark
 from ..calls.macros import without_definitions
 from ..kernel import Kernel
 from ..operations.operation import Operation
-from .declared_operation import DeclaredOperation
+from .declared_operation import DeclaredOperation, expression_of
 from .document import KernelDocument
 from .fault import DocumentFault, found_at
 from .run_sections import CommandSection, SourceSection
@@ -39,6 +46,7 @@ def _call(language: str, section: SourceSection, document: KernelDocument, kerne
     if isinstance(operation, DeclaredOperation) and not operation.has_output:
         raise DocumentFault((), f"the operation {operation.name} declares no outputs, so nothing could be checked")
     assert section.text is not None  # `declared_library` has read it
+    _check_texts(language, section)
     source = section.source or f"{kernel.name}.{'cl' if language == 'opencl' else 'cu'}"
     text = without_definitions(section.text, {*document.parameters, *section.defines})
     call = CallDeclaration.of(
@@ -61,6 +69,22 @@ def _call(language: str, section: SourceSection, document: KernelDocument, kerne
     return call
 
 
+def _check_texts(language: str, section: SourceSection) -> None:
+    """Check every text by itself, so that a mistake is found in its line. Raises DocumentFault at its path."""
+    for index, argument in enumerate(section.arguments):
+        with found_at("arguments", index):
+            DeclaredArgument.of(argument)
+    for part, texts in (("global", section.global_), ("groups", section.groups), ("local", section.local)):
+        for index, text in enumerate(texts or ()):
+            expression_of(text, None, part, index)
+    expression_of(section.launches, None, "launches")
+    for name, text in section.defines.items():
+        expression_of(text, None, "defines", name)
+    for index, option in enumerate(section.options):
+        with found_at("options", index):
+            checked_options(language, [option])
+
+
 def _command(section: CommandSection, kernel: Kernel, operation: Operation, folder: Path | None,
              names: Names) -> CommandDeclaration:
     """A program."""
@@ -71,7 +95,9 @@ def _command(section: CommandSection, kernel: Kernel, operation: Operation, fold
     command = CommandDeclaration(
         folder, tuple(section.run), tuple(section.build or ()), section.repeats, section.timeout, section.memory,
         derived=kernel.derived, **({"tolerance": min(tolerances)} if tolerances else {}))
-    _check(command.names(), names, (), "run")
+    for part, words in (("build", command.build), ("run", command.run)):
+        for index, word in enumerate(words):
+            _check(names_in(word), names, (), part, index)
     return command
 
 

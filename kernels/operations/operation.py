@@ -75,6 +75,7 @@ class Operation:
     has_output: bool = True  # whether `output` has a shape to compare
     constant: str | None = None  # the operand that `Implementation.pack` prepares once, before the timing
 
+    results_by = ""  # the code that computes `results`, in words: a reference function may hang or end its process
     declares_tensors = False  # True: inputs and outputs have types and contents of their own (see `tensors`)
 
     # Sampling.

@@ -55,6 +55,7 @@ def kernels(
         "--check-memory", help="With a library to check: run OpenCL kernels under Oclgrind, which finds races and "
                                "accesses beside buffers.")] = False,
     as_json: AsJson = False,
+    libraries: tuple[str, ...] = (),
 ) -> None:
     """Show kernel families: the problems they solve, their parameters and constraints. Or check a library's file."""
     from .. import api
@@ -79,7 +80,8 @@ def kernels(
         raise MisuseError("--problems is for a library to check: name its file")
     if compile_for is not None:
         with progress.spinner() as say:
-            report = api.compile_check(compile_for, words or (), SAMPLE if sample is None else sample, seed, say)
+            report = api.compile_check(compile_for, words or (), SAMPLE if sample is None else sample, seed, say,
+                                       libraries)
         answer(report.to_json()) if as_json else kernel_tables.compiled(report)
         raise typer.Exit(0 if report.passed else 1)
     result, listed = api.kernels(*(words or ())), () if words else api.libraries()

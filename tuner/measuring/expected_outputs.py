@@ -131,11 +131,14 @@ def prepare_arrays(problem: Problem, seed: int = 0) -> tuple[Operands, Tensors]:
 
 def prepare_outputs(problem: Problem, arrays: Operands, tensors: Tensors, backend: Backend,
                     note: Callable[[str], None]) -> ExpectedOutputs:
-    """The expected outputs, by the operation or by the default configuration, which `note` announces.
+    """The expected outputs, by the operation or by the default configuration; `note` announces the code that runs.
 
     Raises SeqtuneError if the reference or the default configuration fails.
     """
-    results: Arrays | None = operation(problem.type).results(problem, arrays)
+    work = operation(problem.type)
+    if work.results_by:
+        note(work.results_by)
+    results: Arrays | None = work.results(problem, arrays)
     if results is None:
         results = _outputs_of_default(problem, arrays, tensors, backend, note)
     return ExpectedOutputs(results, tensors.outputs)
@@ -148,8 +151,7 @@ def _outputs_of_default(problem: Problem, arrays: Operands, tensors: Tensors, ba
     space = next((space for space in spaces if len(space)), None)
     if space is None:
         raise ProblemError(f"no kernel that runs on {backend.device.name} solves {problem.brief()}")
-    default = f"the default configuration of {space.kernel.name} ({space.default.brief()})"
-    note(default)
+    note(f"the default configuration of {space.kernel.name} ({space.default.brief()})")
     try:
         executable = build_executable(backend, problem, space.kernel, space.default)
         try:
@@ -162,5 +164,5 @@ def _outputs_of_default(problem: Problem, arrays: Operands, tensors: Tensors, ba
         finally:
             executable.close()
     except (BuildError, LaunchError, SeqtuneError) as error:
-        raise SeqtuneError(f"{problem.brief()}: there is nothing to compare with, because {default} failed: "
-                           f"{one_line(error)}") from None
+        raise SeqtuneError(f"{problem.brief()}: there is nothing to compare with, because the default configuration of "
+                           f"{space.kernel.name} failed: {one_line(error)} ({space.default.brief()})") from None

@@ -6,12 +6,13 @@
                                                         them; `backend` is null and `kernels` empty except in tests
     worker: {ready: true, build_allowance: seconds} or {error: text}
     parent: {do: "measure", problem, kernel, configurations, options, best}
-    worker: {preparing: text} before a default configuration runs whose outputs are the expected ones
+    worker: {preparing: text} before a reference or a default configuration computes the expected outputs
     worker: {prepared}, then for each configuration {built: true, resources, allowance} and {measurement}, then {done}
     parent: {do: "compare", problem, entries: [[kernel, configuration]...], rounds, options}
     worker: {prepared}, then {at: index, resources, allowance} before each step, then {compared: [...]} and {done}
     parent: {do: "cancel"}                              the worker stops after the current configuration
-    worker: {error: text}                               instead of {done}: the request itself is invalid
+    worker: {error: text, misuse: bool}                 instead of {done}: the request cannot be answered; `misuse`
+                                                        tells that the user's input is wrong
 
 `resources` are those of the executable (a ResourceUsage), or null where they are not known or it is not built yet;
 `allowance` is the seconds that it may run even where the options allow less, for programs with limits of their own.
@@ -21,7 +22,6 @@ From a missing reply the parent infers which configuration crashed or hung. The 
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import os
@@ -33,7 +33,7 @@ from collections.abc import Callable
 from typing import Any
 
 from seqtune.data.record import Measurement, Status
-from seqtune.errors import SeqtuneError, UnavailableError, one_line
+from seqtune.errors import MisuseError, SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.libraries.library import Library
@@ -59,9 +59,12 @@ from ..backends.backend import (
 )
 from .expected_outputs import Expectation, NoExpectation, prepare_arrays, prepare_outputs
 from .pace import Pace
+from .parent_death import die_with_parent
 from .timing import Options, check_and_time, measured, prepare, time_in_rounds
 
 Message = dict[str, Any]
+
+_LONGEST_ERROR = 1000  # characters: problem, kernel and configuration beside a compiler's message
 
 
 class Worker:
@@ -175,7 +178,7 @@ class Worker:
 def main() -> None:
     """Answer the requests on standard input until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent decides
-    _die_with_parent()
+    die_with_parent()
     channel = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # output of libraries goes to standard error, never into the protocol
 
@@ -213,7 +216,7 @@ def main() -> None:
             print(one_line(error), file=sys.stderr, flush=True)
             os._exit(1)
         except Exception as error:
-            send({"error": _reason(error)})
+            send({"error": _reason(error, _LONGEST_ERROR), "misuse": isinstance(error, MisuseError)})
 
 
 def _use_planted(kernels: dict[str, str]) -> None:
@@ -230,16 +233,9 @@ def _needs(executable: Executable | None) -> Message:
             "allowance": executable.run_allowance if isinstance(executable, SelfChecked) else 0.0}
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, longest: int = 300) -> str:
     """The message of an error in one line, with the name of its type unless seqtune raised it."""
-    return one_line(error if isinstance(error, SeqtuneError) else f"{type(error).__name__}: {error}")
-
-
-def _die_with_parent() -> None:
-    """End this process when the parent's thread ends, even if a hung driver holds the GIL. This works on Linux only."""
-    if sys.platform == "linux":
-        set_parent_death_signal = 1
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+    return one_line(error if isinstance(error, SeqtuneError) else f"{type(error).__name__}: {error}", longest)
 
 
 if __name__ == "__main__":

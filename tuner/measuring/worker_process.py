@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import seqtune
-from seqtune.errors import SeqtuneError, UnavailableError, one_line
+from seqtune.errors import MisuseError, SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.accelerators import BACKENDS as GPU_BACKENDS
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -95,7 +95,7 @@ class WorkerProcess:
     def receive(self, seconds: float) -> Message:
         """The next message, if it comes within `seconds`.
 
-        Raises WorkerLate, WorkerDied, or SeqtuneError with the error that the worker reports.
+        Raises WorkerLate, WorkerDied, or SeqtuneError (MisuseError for a wrong input) with the worker's message.
         """
         try:
             message = self._messages.get(timeout=seconds)
@@ -106,7 +106,7 @@ class WorkerProcess:
         if "error" in message:
             if self.answered == 0:
                 self.kill()
-            raise SeqtuneError(str(message["error"]))
+            raise (MisuseError if message.get("misuse") else SeqtuneError)(str(message["error"]))
         return message
 
     def kill(self) -> None:

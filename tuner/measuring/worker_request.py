@@ -71,7 +71,7 @@ class WorkerRequest:
         self.entry = -1  # index of the comparison's entry on which the worker is working
         self._worker, self._problem, self._limits, self._message = worker, problem, limits, message
         self._cause = ""
-        self._preparing = ""  # the default configuration that the worker runs to get the expected outputs
+        self._preparing = ""  # the reference or the default configuration that computes the expected outputs
         self._resources: ResourceUsage | None = None  # of the executable that the worker runs now
 
     def __enter__(self) -> WorkerRequest:
@@ -135,12 +135,13 @@ class WorkerRequest:
 
     def unprepared(self) -> SeqtuneError:
         """The error to raise if operands or reference cannot be made: no configuration is to blame."""
-        reason = self._cause or f"not within {self._limits.prepare:.0f} s"
+        limit = f"within {self._limits.prepare:.0f} s"
         if self._preparing:
+            outcome = f"ended its process ({self._cause})" if self._cause else f"did not end {limit}"
             return SeqtuneError(f"{self._problem.brief()}: there is nothing to compare with, because {self._preparing} "
-                                f"failed: {reason}")
-        return SeqtuneError(
-            f"the operands of {self._problem.brief()} cannot be prepared ({reason}): is it too large for this machine?")
+                                f"{outcome}")
+        return SeqtuneError(f"the operands of {self._problem.brief()} cannot be prepared "
+                            f"({self._cause or f'not {limit}'}): is it too large for this machine?")
 
     def _reply(self, seconds: float) -> Message | None:
         if self.state is not RequestState.UNDER_WAY:

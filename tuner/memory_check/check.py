@@ -7,9 +7,8 @@ import os
 import queue
 import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,10 +73,9 @@ def check_memory(checked: Library, sample: int = SAMPLE, seconds: float = SECOND
     families = [family for name in checked.table if _in_opencl(family := checked.kernel(name))]
     if not families:
         raise MisuseError(f"the library {checked.name} declares no kernel in OpenCL C")
-    report, begin = MemoryReport(checked.name), 0
+    report, begin, variables = MemoryReport(checked.name), 0, environment(path)
     while begin >= 0:
-        with tempfile.TemporaryDirectory(prefix="seqtune-oclgrind-") as folder:
-            begin = _simulate(path, Path(folder), families, sample, seconds, begin, report, progress)
+        begin = _simulate(variables, families, sample, seconds, begin, report, progress)
     return report
 
 
@@ -87,14 +85,14 @@ def _in_opencl(family: Kernel) -> bool:
         code_for(family, "opencl") is not None)
 
 
-def _simulate(path: Path, folder: Path, families: Sequence[Kernel], sample: int, seconds: float, begin: int,
+def _simulate(variables: Mapping[str, str], families: Sequence[Kernel], sample: int, seconds: float, begin: int,
               report: MemoryReport, progress: Callable[[str], None]) -> int:
     """Run configurations from number `begin` on. Returns the number at which to go on, or -1 at the end."""
     source = str(Path(seqtune.__file__).resolve().parent.parent)
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "seqtune.tuner.memory_check.simulation_process"], stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
-        env={**os.environ, **environment(path, folder),
+        env={**os.environ, **variables,
              "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))})
     assert process.stdin is not None
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()

@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..backends.opencl.vendors import VARIABLE, folder_of
+
 LIBRARY = "liboclgrind-rt-icd.so"
 FOLDERS = ("/usr/lib/oclgrind", "/usr/local/lib/oclgrind", "/usr/lib64/oclgrind", "/usr/local/lib", "/usr/lib",
            "/usr/lib/x86_64-linux-gnu/oclgrind", "/usr/lib/aarch64-linux-gnu/oclgrind")
 INSTALL = "Oclgrind is not installed (apt install oclgrind); set OCLGRIND_LIBRARY to the path of " + LIBRARY
 PLATFORM = "Oclgrind"
+LOG = "OCLGRIND_LOG"  # the variable that names the file of its messages
 _LINE = re.compile(r"At line (\d+)(?: \(column \d+\))? of (\S+?):?$")
 _ADDRESS = re.compile(r" address 0x[0-9a-f]+.*")
 _HEADS = ("Invalid ", "Read-write data race", "Write-write data race", "Work-group divergence", "Uninitialized ",
@@ -37,14 +40,13 @@ def library() -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def environment(path: Path, folder: Path) -> dict[str, str]:
-    """The variables for a process that finds the simulator alone and logs into `folder/log`.
+def environment(path: Path) -> dict[str, str]:
+    """The variables for a process that finds the simulator alone; the process sets LOG itself.
 
     Its optimiser leaves instructions (`freeze`) that the simulator lacks: kernels would write nothing.
     """
-    (folder / "oclgrind.icd").write_text(f"{path}\n")
-    return {"OCL_ICD_VENDORS": str(folder), "OCLGRIND_BUILD_OPTIONS": "-cl-opt-disable", "OCLGRIND_DATA_RACES": "1",
-            "OCLGRIND_LOG": str(folder / "log"), "OCLGRIND_MAX_ERRORS": "1000"}
+    return {VARIABLE: str(folder_of({"oclgrind.icd": f"{path}\n"})), "OCLGRIND_BUILD_OPTIONS": "-cl-opt-disable",
+            "OCLGRIND_DATA_RACES": "1", "OCLGRIND_MAX_ERRORS": "1000"}
 
 
 def strays(log: str) -> Iterator[Stray]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,8 @@ from ..backends.opencl.discovery import load
 from ..backends.opencl.group_limits import GroupLimits
 from ..backends.opencl.programs import build
 from ..measuring.expected_outputs import prepare_arrays
-from .oclgrind import PLATFORM
+from ..measuring.parent_death import die_with_parent
+from .oclgrind import LOG, PLATFORM
 
 SIZES = (8, 16, 17, 32, 33, 64, 100, 128, 256)  # of whole-number features in small problems: round and odd ones
 MOST_ELEMENTS = 300_000  # of all arrays of a problem: the simulator runs a million instructions a second
@@ -107,6 +108,7 @@ def chosen(families: list[Kernel], device: Device, sample: int) -> Iterator[tupl
 
 def main() -> None:
     """Answer the request on standard input."""
+    die_with_parent()
     channel = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what the simulator prints goes to standard error
 
@@ -115,7 +117,9 @@ def main() -> None:
 
     request = json.loads(sys.stdin.readline())
     use_messages(request["libraries"])
-    simulator, log, offset = Simulator(), Path(os.environ["OCLGRIND_LOG"]), 0
+    log = tempfile.TemporaryFile()  # noqa: SIM115 - has no name, so that a kill leaves no file behind
+    os.environ[LOG] = f"/dev/fd/{log.fileno()}"
+    simulator = Simulator()
     families = [kernel(name) for name in request["kernels"]]
     for index, (problem, family, configuration) in enumerate(chosen(families, simulator.device, request["sample"])):
         if index < request["begin"]:
@@ -126,9 +130,7 @@ def main() -> None:
             simulator.run(problem, family, configuration)
         except (BuildError, LaunchError, SeqtuneError) as failure:
             error = one_line(failure)
-        text = log.read_text(errors="replace") if log.exists() else ""
-        send(messages=text[offset:], error=error)
-        offset = len(text)
+        send(messages=log.read().decode(errors="replace"), error=error)  # those since the last run
     send(done=True)
 
 

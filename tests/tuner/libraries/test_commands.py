@@ -98,6 +98,8 @@ def test_limits_hold(programs: Programs, tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="more than 64 kB"):
         run("while :; do echo 1234567890; done")
     begin = time.monotonic()
+    with pytest.raises(LaunchError, match="more than 16 MB to standard error"):
+        run(f"{sys.executable} -S -c 'import sys; [sys.stderr.write(chr(88) * 10**6) for _ in range(10**6)]'")
     assert run("sleep 60 & echo started") == b"started\n"  # its child holds the output open
     assert time.monotonic() - begin < 5
     words = (sys.executable, "-S", "-c", "x = bytearray(2 * 10**9)")
@@ -117,7 +119,8 @@ def test_a_kill_of_the_tuner_leaves_no_program_behind(tmp_path: Path) -> None:
     marker = f"8{os.getpid()}"  # seconds of sleep that nobody else asks for
     code = ("import pathlib; from seqtune.tuner.backends.command.programs import Programs; p = Programs();"
             "print(p.private, flush=True);"
-            f"p.run(('/bin/sh', '-c', 'sleep {marker} & sleep {marker}'), pathlib.Path('/'), 900.0, 10**9)")
+            f"p.run(('/bin/sh', '-c', 'setsid sleep {marker} & sleep {marker} & sleep {marker}'), pathlib.Path('/'), "
+            "900.0, 10**9)")
     process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True,
                                env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert process.stdout is not None
@@ -127,7 +130,7 @@ def test_a_kill_of_the_tuner_leaves_no_program_behind(tmp_path: Path) -> None:
         return [other.pid for other in psutil.process_iter(["cmdline"]) if other.info["cmdline"] == ["sleep", marker]]
 
     deadline = time.monotonic() + 30
-    while len(sleepers()) < 2 and time.monotonic() < deadline:
+    while len(sleepers()) < 3 and time.monotonic() < deadline:
         time.sleep(0.02)
     process.kill()
     process.wait()

@@ -115,6 +115,8 @@ def test_kernels_are_compiled_for_a_gpu_that_is_not_here(path: Path, capsys: pyt
     assert main(words) == 0
     report = json.loads(capsys.readouterr().out)
     assert [(family["kernel"], family["compiled"]) for family in report["families"]] == [("gpu.plain", 3)]
+    assert main([word for word in words if word not in ("scale", "n=128")]) == 0  # the library's families alone
+    assert [family["kernel"] for family in json.loads(capsys.readouterr().out)["families"]] == ["gpu.plain"]
     (path.parent / "scale.cu").write_text(SOURCE.replace("part[threadIdx.x] = x[i];", "nonsense;"))
     assert main(words) == 1
     failure = json.loads(capsys.readouterr().out)["families"][0]["failures"][0]

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 import seqtune
@@ -12,6 +17,7 @@ from seqtune.__main__ import main
 from seqtune.tuner.memory_check import check, oclgrind
 from seqtune.tuner.memory_check.oclgrind import Stray, strays
 from tests.support.libraries.stencil import STENCIL, write
+from tests.support.paths import ROOT
 
 LIBRARY = """name = "sums"
 [operations.reversed]
@@ -91,6 +97,29 @@ def test_races_stray_writes_and_divergence_are_named(tmp_path: Path, capsys: pyt
     path.write_text(LIBRARY.replace("[0, 1, 2, 3]", "[0]"))
     assert main(["kernels", str(path), "--check-memory", "--sample", "2"]) == 0
     assert "0 findings" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(oclgrind.library() is None or sys.platform != "linux", reason="no Oclgrind, or not Linux")
+def test_a_kill_leaves_neither_files_nor_a_simulator_behind(tmp_path: Path) -> None:
+    (tmp_path / "groups.cl").write_text(SOURCE.replace("int i", "for (volatile int k = 0; deed == 0; k++) ; int i"))
+    path, temporary = write(tmp_path, LIBRARY), tmp_path / "temporary"
+    temporary.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "seqtune", "kernels", str(path), "--check-memory"], cwd=ROOT, stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)})
+    simulators: list[psutil.Process] = []
+    deadline = time.monotonic() + 60
+    while not any("oclgrind" in loaded.path for simulator in simulators for loaded in simulator.memory_maps()) and (
+            time.monotonic() < deadline):
+        time.sleep(0.02)
+        simulators = psutil.Process(process.pid).children()
+    process.kill()
+    process.wait()
+    while any(simulator.is_running() for simulator in simulators) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert simulators
+    assert not any(simulator.is_running() for simulator in simulators)
+    assert list(temporary.iterdir()) == []
 
 
 @pytest.mark.skipif(oclgrind.library() is None, reason="Oclgrind is not installed")

@@ -117,7 +117,7 @@ class CommandBackend:
         try:
             checksum = self.build(problem, kernel, default).report().checksum
         except (BuildError, LaunchError, SeqtuneError) as error:
-            return f"nothing to compare with: the default configuration ({default.brief()}) failed: {one_line(error)}"
+            return f"nothing to compare with: the default configuration failed: {one_line(error)} ({default.brief()})"
         return checksum if checksum is not None else "nothing to compare with: the default configuration reports none"
 
     def close(self) -> None:

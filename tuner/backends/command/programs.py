@@ -26,6 +26,7 @@ from seqtune.errors import one_line
 from ..backend import LaunchError, TimeLimit
 
 MOST_OUTPUT = 64 << 10  # bytes of standard output
+MOST_ERRORS = 16 << 20  # bytes of standard error: a compiler's warnings about a large program are less
 _ERRORS_KEPT = 4 << 10  # bytes of standard error, the last ones
 _LARGEST_FILE = 1 << 30  # bytes that a program may write into one file
 _POLL = 0.05  # seconds between looks whether a program ended while another one holds its output open
@@ -136,7 +137,7 @@ def _communicate(process: subprocess.Popen[bytes], seconds: float) -> tuple[byte
     assert process.stdout is not None
     assert process.stderr is not None
     deadline = time.monotonic() + seconds
-    output, errors = bytearray(), bytearray()
+    output, errors, said = bytearray(), bytearray(), 0
     with selectors.DefaultSelector() as selector:
         for pipe in (process.stdout, process.stderr):
             os.set_blocking(pipe.fileno(), False)
@@ -154,9 +155,12 @@ def _communicate(process: subprocess.Popen[bytes], seconds: float) -> tuple[byte
                 elif key.fileobj is process.stdout:
                     output += content
                 else:
-                    errors = (errors + content)[-_ERRORS_KEPT:]
+                    errors, said = (errors + content)[-_ERRORS_KEPT:], said + len(content)
             if len(output) > MOST_OUTPUT:
                 raise LaunchError(f"the program printed more than {MOST_OUTPUT >> 10} kB and was stopped")
+            if said > MOST_ERRORS:
+                raise LaunchError(f"the program printed more than {MOST_ERRORS >> 20} MB to standard error and was "
+                                  "stopped")
             if ended and not ready:
                 break
             ended = ended or _has_ended(process)

@@ -39,7 +39,7 @@ def prepare() -> None:
     libraries = installed()
     if VARIABLE in os.environ or not libraries:
         return
-    os.environ[VARIABLE] = str(_write(entries(libraries)))
+    os.environ[VARIABLE] = str(folder_of(entries(libraries)))
 
 
 def installed() -> dict[str, Path]:
@@ -81,8 +81,11 @@ def _library(file: Path) -> Path | None:
     return None
 
 
-def _write(texts: Mapping[str, str]) -> Path:
-    """Write the files into a folder of the user's cache that bears their digest, or into a temporary one."""
+def folder_of(texts: Mapping[str, str]) -> Path:
+    """Write `.icd` files (name -> text) into a folder of the user's cache that bears their digest.
+
+    Where that cannot be written, into a temporary folder, which is removed at the end of the process.
+    """
     digest = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()[:16]
     folder = Path(user_cache_dir("seqtune")) / "opencl-vendors" / digest
     try:

@@ -1,0 +1,108 @@
+"""Expected outputs that cannot be computed: the error names the reference or the kernel, and the cause."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import seqtune
+from seqtune.__main__ import main
+from seqtune.errors import KernelError, MisuseError, SeqtuneError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.task import Task
+from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.backends.opencl.programs import error_line
+from seqtune.tuner.measuring.runner import Runner
+from seqtune.tuner.measuring.timing import Options
+from tests.support.libraries.stencil import write
+
+LIBRARY = """name = "plain"
+[operations.double]
+features = {n = "numbers"}
+inputs = {x = "n, n"}
+outputs = {y = "n, n"}
+reference = "reference:run"
+[kernels.k]
+parameters = {width = [1, 2]}
+[kernels.k.opencl]
+source = "k.cl"
+entry = "k"
+arguments = ["x", "y"]
+global = ["n * n"]
+"""
+SOURCE = ("__kernel void k(__global const float *x, __global float *y) {"
+          "y[get_global_id(0)] = BODY(x[get_global_id(0)]);}")
+
+
+def measure(folder: Path, text: str = LIBRARY, body: str = "2 *", reference: str = "", problem: str = "double n=4",
+            patience: float = 60.0) -> None:
+    """Measure one configuration on the first OpenCL device."""
+    reason = opencl.unavailable()
+    if reason is not None:
+        pytest.skip(reason)
+    (folder / "k.cl").write_text(SOURCE.replace("BODY", body))
+    (folder / "reference.py").write_text(f"import os, time\ndef run(x):\n    {reference or 'return 2 * x'}\n")
+    seqtune.use_library(write(folder, text), allow_commands=True)
+    with Runner(opencl.devices()[0]) as runner:
+        list(runner.measure(parse_problem(problem), [Configuration("plain.k", (("width", 2),))],
+                            Options(samples=1, patience=patience)))
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(("reference", "message", "patience"), [
+    ("os._exit(3)", r"reference:run of double ended its process \(the worker died \(exit code 3\)", 60.0),
+    ("time.sleep(60)", "reference:run of double did not end within 2 s", 2.0),
+    ("raise KeyboardInterrupt", "reference:run of double failed: KeyboardInterrupt", 60.0)])
+def test_a_reference_that_hangs_or_ends_its_process_is_named(
+        tmp_path: Path, reference: str, message: str, patience: float) -> None:
+    with pytest.raises(SeqtuneError, match=message) as refusal:
+        measure(tmp_path, reference=reference, patience=patience)
+    assert "too large" not in str(refusal.value)
+
+
+@pytest.mark.device
+def test_a_problem_that_is_too_large_is_a_wrong_input(tmp_path: Path) -> None:
+    with pytest.raises(MisuseError, match="double: x is too large"):
+        measure(tmp_path, problem="double n=2147483647")
+
+
+@pytest.mark.device
+def test_the_default_configuration_s_error_comes_before_its_settings(tmp_path: Path) -> None:
+    long = ", ".join(f"a_long_name_of_a_parameter_{number} = [1234567890]" for number in range(20))
+    text = LIBRARY.replace('reference = "reference:run"\n', "").replace("width =", f"{long}, width =")
+    text = text.replace("[1, 2]}", "[1, 2]}\ndefault = {width = 1}")
+    with pytest.raises(SeqtuneError, match=r"plain\.k failed: .*use of undeclared identifier 'nothing'"):
+        measure(tmp_path, text, "nothing * ")
+
+
+@pytest.mark.device
+def test_a_program_that_does_not_link_names_the_missing_function(tmp_path: Path) -> None:
+    text = LIBRARY.replace('reference = "reference:run"\n', "")
+    with pytest.raises(SeqtuneError, match=r"does not link: .*missing"):
+        measure(tmp_path, text.replace('source = "k.cl"', "text = '''float missing(float x);\n"
+                                       + SOURCE.replace("BODY", "missing") + "'''"))
+
+
+@pytest.mark.parametrize(("message", "line"), [
+    ("clBuildProgram failed: X - X\n\nBuild on <pyopencl.Device 'a'>:\n\nno room\n(options: -w)", "no room"),
+    ("clBuildProgram failed: X - X\n\nBuild on <pyopencl.Device 'a'>:\n\n\n(options: -w)",
+     "clBuildProgram failed: X - X"),
+    ("clEnqueue failed: OUT_OF_RESOURCES", "clEnqueue failed: OUT_OF_RESOURCES"),
+    ("Build on <x>:\nerror: no symbol\nCannot find symbol f", "error: no symbol")])
+def test_the_first_line_of_a_build_log_is_told(message: str, line: str) -> None:
+    assert error_line(RuntimeError(message)) == line
+
+
+def test_a_device_without_a_kernel_for_the_operation_is_refused_with_those_that_have_one(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "k.cl").write_text(SOURCE)
+    path = write(tmp_path, LIBRARY.replace('reference = "reference:run"\n', ""))
+    seqtune.use_library(path)
+    device = Device("fake:0", "fake", "maker", "none")
+    with pytest.raises(KernelError, match=r"none for double; its kernels run on opencl \(--device opencl:0\)"):
+        Task.of(parse_problem("double n=4"), device)
+    assert main(["predict", "double", "n=4", "--device", "cuda:h200", "--library", str(path)]) == 2
+    assert "(--device opencl:0)" in capsys.readouterr().err
