@@ -12,6 +12,7 @@ from ..operations.table import operation
 from ..problem import Problem
 from .kernel_lint import Allowance, KernelLint
 from .name_lint import kernel_findings, operation_findings
+from .operand_names import operand_findings
 from .report import KeyPath, LintReport, Remark, SpaceSize
 from .sample_problems import sample_problems_of
 
@@ -34,6 +35,8 @@ def lint(library: Library, problems: Sequence[Problem] = ()) -> LintReport:
     for name, kernel in kernels.items():
         path: KeyPath = ("kernels", name)
         findings += kernel_findings(kernel, document.kernels[name], path)
+        if kernel.operation not in document.operations:
+            findings += operand_findings(document.kernels[name], operation(kernel.operation), path)
         spaces = KernelLint(kernel, path, allowance)
         if samples[kernel.operation]:
             findings += spaces.findings(samples[kernel.operation])

@@ -58,6 +58,8 @@ def kernel_findings(kernel: Kernel, document: KernelDocument, path: KeyPath) -> 
         if isinstance(section, SourceSection):
             yield from _redefined(document, section, (*path, backend), path)
             yield from _unused(document, section, kernel, path)
+            if section.entry not in {*_words(section), *document.parameters, *section.defines}:
+                yield Remark((*path, backend, "entry"), f"the source has no function {section.entry}")
 
 
 def _hidden(names: Iterable[str], path: KeyPath) -> Iterator[Remark]:
@@ -79,7 +81,7 @@ def _redefined(document: KernelDocument, section: SourceSection, home: KeyPath, 
 
 def _unused(document: KernelDocument, section: SourceSection, kernel: Kernel, path: KeyPath) -> Iterator[Remark]:
     """Parameters that neither the source nor an expression of the launch reads."""
-    read = _closure(kernel, _section_names(section)) | set(re.findall(r"[A-Za-z_]\w*", section.text or ""))
+    read = _closure(kernel, _section_names(section)) | _words(section)
     for name in document.parameters:
         if name not in read:
             yield Remark((*path, "parameters", name, KEY), f"the kernel does not read {name}: neither its source nor "
@@ -110,6 +112,11 @@ def _section_names(section: SourceSection) -> set[str]:
     texts = [*section.arguments, *section.defines.values(), section.launches, *(section.global_ or ()),
              *(section.groups or ()), *(section.local or ())]
     return {name for text in texts for name in re.findall(r"[A-Za-z_]\w*", text)}
+
+
+def _words(section: SourceSection) -> set[str]:
+    """The names in a source."""
+    return set(re.findall(r"[A-Za-z_]\w*", section.text or ""))
 
 
 def _closure(kernel: Kernel, names: set[str]) -> set[str]:

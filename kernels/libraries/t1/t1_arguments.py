@@ -42,8 +42,9 @@ def declared_arrays(specification: Fields, values: Mapping[str, Sequence[int | s
             continue
         if kind not in ("vector", "local"):
             raise argument.fault("MemoryType", f"{kind!r:.20} is not Vector, Scalar or Local")
+        size = argument.text("Size")
         with found_at(*argument.path, "Size"):
-            size = size_text(argument.text("Size"), values, problem)
+            size = size_text(size, values, problem)
         size = size if width == 1 else f"({size}) * {width}"
         if kind == "local":
             arrays.arguments.append(f"local {dtype} {size}")

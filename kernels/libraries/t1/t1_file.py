@@ -73,14 +73,13 @@ def _parameters(space: Fields) -> tuple[Values, dict[str, int | str]]:
     defaults: dict[str, int | str] = {}
     for parameter in space.parts("TuningParameters"):
         name, given = parameter.text("Name"), parameter.raw("Values")
+        text = "" if isinstance(given, list) else parameter.text("Values")
         with found_at(*parameter.path, "Values"):
-            listed = [parameter_value(value) for value in given] if isinstance(given, list) else value_list(
-                parameter.text("Values"))
+            listed = [parameter_value(value) for value in given] if isinstance(given, list) else value_list(text)
         values[name] = list(dict.fromkeys(listed))
-        if parameter.has("Default"):
-            default = parameter_value(parameter.raw("Default"))
-            if default in values[name]:
-                defaults[name] = default
+        default = parameter.raw("Default")
+        if isinstance(default, str | int | float) and parameter_value(default) in values[name]:
+            defaults[name] = parameter_value(default)
     return values, defaults
 
 
@@ -88,8 +87,9 @@ def _conditions(space: Fields) -> list[str]:
     """The restrictions, each once. Raises DocumentFault for one that is no expression."""
     conditions: dict[str, None] = {}
     for condition in space.parts("Conditions"):
+        text = condition.text("Expression")
         with found_at(*condition.path, "Expression"):
-            conditions.setdefault(Expression(condition.text("Expression")).text)
+            conditions.setdefault(Expression(text).text)
     return list(conditions)
 
 

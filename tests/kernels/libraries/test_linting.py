@@ -89,3 +89,29 @@ defines = {AREA = "area"}
 """
     assert [message for _, message in _lint(tmp_path, text).findings] == [
         "the kernel does not read lost: neither its source nor its launch names it"]
+
+
+FOREIGN = """name = "foreign"
+
+[kernels.product]
+operation = "gemm"
+parameters = {tile = [1, 2]}
+
+[kernels.product.opencl]
+text = "kernel void product(global float *c, global float *a, global float *b) { int t = tile; }"
+entry = "product"
+arguments = ["y", "x", "weights", "bias"]
+global = ["m", "n"]
+"""
+
+
+def test_arrays_that_an_operation_of_our_own_does_not_have_are_named_with_those_that_it_has(tmp_path: Path) -> None:
+    assert not [message for _, message in _lint(tmp_path, FOREIGN).findings if "array" in message]  # some have a bias
+    with pytest.raises(FormatError, match=r"library.toml:10:24: .*arguments.2: the operation gemm has no array 'b': "
+                                          r".*inputs x \(64, 128\), weights \(128, 256\) and the output y"):
+        _lint(tmp_path, FOREIGN.replace('"weights"', '"b"'))
+
+
+def test_an_entry_that_the_source_does_not_have_is_remarked(tmp_path: Path) -> None:
+    report = _lint(tmp_path, FOREIGN.replace('entry = "product"', 'entry = "produce"'))
+    assert "the source has no function produce" in [message for _, message in report.findings]

@@ -154,6 +154,12 @@ def test_sizes_may_name_the_problem_and_the_largest_value() -> None:
         size_text("ProblemSize[1]", {}, (8,))
 
 
+def test_a_default_that_is_no_value_of_the_parameter_is_ignored(tmp_path: Path) -> None:
+    content = t1()
+    content["ConfigurationSpace"]["TuningParameters"][0]["Default"] = [32]  # benchmark_hub has such a file
+    assert dict(read_library(write_t1(tmp_path, content)).kernel("GEMM.scale").default)["block_size_x"] == 16
+
+
 @pytest.mark.parametrize(("content", "message"), [
     ("[", "not JSON"), ("[" * 100_000, "not JSON"), ("{}", "not a T1 file"), (t1(Language="Vulkan"), "is not run here"),
     (t1(KernelFile="../scale.cl"), "leads out of the library's"), (t1(KernelFile="no.cl"), "there is no 'no.cl'"),
@@ -162,6 +168,8 @@ def test_sizes_may_name_the_problem_and_the_largest_value() -> None:
     (t1(Arguments=[argument("x", "Texture")]), "is not Vector, Scalar or Local"),
     (t1(Arguments=[{"Type": "quad", "MemoryType": "Scalar"}]), "'quad' is not known"),
     (t1(Arguments=[argument("x", "Vector", FillType="BinaryRaw", Size=4)]), "is not read here"),
+    (t1(Arguments=[argument("x", "Vector")]), "json: KernelSpecification.Arguments.0: it lacks 'Size'"),
+    (t1(Arguments=[argument("x", "Vector", Size=[4])]), "json: KernelSpecification.Arguments.0.Size: it is no text"),
     (t1(Arguments=7), "must be a list")])
 def test_mistakes_are_one_line_with_the_name_of_the_file(tmp_path: Path, content: Any, message: str) -> None:
     with pytest.raises(FormatError) as refusal:

@@ -59,8 +59,9 @@ class CudaCalls:
 
     def launcher(self, program: tuple[Any, Image], entry: str, step: CallStep,
                  addresses: Mapping[str, Any]) -> Callable[[], None]:
-        """A function that enqueues a step. Raises LaunchError."""
+        """A function that enqueues a step. Raises BuildError if the entry is missing, LaunchError."""
         module, image = program
+        entry = image.symbol(entry)
         phase = phase_of(entry, step)
         packed = packed_arguments(step, addresses)
         grid = check_launch(phase, image.resources[entry], len(packed), self._device)

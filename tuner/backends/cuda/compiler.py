@@ -40,11 +40,23 @@ class Image:
     cubin: bytes
     resources: dict[str, Resources]
 
+    def symbol(self, entry: str) -> str:
+        """The entry's name in the image, also of one without `extern "C"`: C++ writes _Z5scalePf for scale(float *).
+
+        Raises BuildError if there is no such entry, or several of the name.
+        """
+        if entry in self.resources:
+            return entry
+        prefix = f"_Z{len(entry)}{entry}"  # Itanium C++ ABI, section 5.1: a length, the name, the parameters' types
+        symbols = [name for name in self.resources if name.startswith(prefix)]
+        if len(symbols) == 1:
+            return symbols[0]
+        raise BuildError(f"the source has {len(symbols) or 'no'} entr{'ies' if symbols else 'y'} {entry!r:.60}; "
+                         f"it has {', '.join(self.resources)}")
+
     def phase(self, phase: Phase) -> CompiledPhase:
         """The needs of one phase. Raises BuildError if the image lacks its entry."""
-        if phase.entry not in self.resources:
-            raise BuildError(f"the source has no entry {phase.entry!r:.60}; it has {', '.join(self.resources)}")
-        needs = self.resources[phase.entry]
+        needs = self.resources[self.symbol(phase.entry)]
         return CompiledPhase(phase.entry, math.prod(phase.local_size), needs.most_threads, needs.registers,
                              needs.shared + phase.shared, needs.spill_stores + needs.spill_loads)
 
