@@ -18,6 +18,8 @@ import seqtune
 from seqtune.errors import MisuseError, SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.accelerators import BACKENDS as GPU_BACKENDS
 
+from ..confinement import confined_start
+
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 # Pins the threads of Intel's OpenCL runtime, unless the user decides otherwise. In some processes it does not do so by
 # itself; after a pause of 5 ms Linux then runs them on one CPU for several milliseconds.
@@ -50,9 +52,13 @@ class WorkerProcess:
         alone = {} if hello["device"]["backend"] in GPU_BACKENDS else dict.fromkeys(THREADS, "1")
         environment = {**PINNED, **os.environ, **alone,
                        "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))}
+        words = [sys.executable, "-P", "-m", "seqtune.tuner.measuring.worker"]
+        self._confined = confined_start.needs_confinement(hello)
+        if self._confined:
+            words, environment = confined_start.command(hello), confined_start.environment(environment)
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "seqtune.tuner.measuring.worker"], env=environment,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0)
+            words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0,
+            start_new_session=self._confined)
         self.alive = True
         threading.Thread(target=_listen, args=(self._process, self._messages), daemon=True).start()
         with suppress(WorkerDied):  # `open` finds it out
@@ -115,6 +121,9 @@ class WorkerProcess:
             return
         self.alive = False
         self._process.kill()
+        if self._confined:  # what it started cannot leave its group
+            with suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait()  # the listening thread closes the other pipe

@@ -1,0 +1,1 @@
+"""Confinement: what a worker that runs a stranger's kernels natively may still do on this machine (Linux)."""

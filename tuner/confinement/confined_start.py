@@ -1,0 +1,54 @@
+"""ConfinedStart: which measuring workers are confined, and the words and variables that start one."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_cache_dir
+
+_WORKER = "seqtune.tuner.measuring.confined_worker"
+_PASSED = ("PATH", "HOME", "USER", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME")
+_PASSED_GROUPS = ("LC_", "LANG", "XDG_", "OMP_", "OPENBLAS_", "MKL_", "POCL_", "OCL_", "OPENCL_", "SYCL_", "CL_CONFIG_",
+                  "PYOPENCL_")
+
+
+def needs_confinement(hello: Mapping[str, Any]) -> bool:
+    """Whether a worker with this first message runs native code of a file without the user's permission."""
+    device = hello["device"]
+    on_cpu = device["backend"] == "opencl" and device.get("threads", 0) > 0
+    return on_cpu and any("document" in library and not library["allowed"] for library in hello["libraries"])
+
+
+def command(hello: Mapping[str, Any]) -> list[str]:
+    """The words that start the worker."""
+    folders = [library["folder"] for library in hello["libraries"] if library["folder"] is not None]
+    return [sys.executable, "-P", "-m", _WORKER, str(_cache()), *folders]
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables that the worker gets: none that may hold a secret, and a compiler's cache of its own."""
+    passed = {name: value for name, value in variables.items()
+              if name in _PASSED or name.startswith(_PASSED_GROUPS)}
+    return {**passed, "POCL_CACHE_DIR": str(_cache()), "TMPDIR": str(_cache())}
+
+
+@lru_cache(maxsize=1)
+def _cache() -> Path:
+    """The folder for what confined workers compile: programs of other workers must not come from it."""
+    cache = Path(user_cache_dir("seqtune")) / "confined"
+    with suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+    if not os.access(cache, os.W_OK):
+        cache = Path(tempfile.mkdtemp(prefix="seqtune-confined-")) / "confined"
+        cache.mkdir()
+        atexit.register(shutil.rmtree, cache.parent, ignore_errors=True)
+    return cache
