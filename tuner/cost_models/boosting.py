@@ -10,6 +10,8 @@ import numpy as np
 import xgboost
 from numpy.typing import NDArray
 
+from .held_interrupts import HeldInterrupts
+
 RANKING = "rank:pairwise"
 
 
@@ -40,21 +42,37 @@ class Boosting:
              before: xgboost.Booster | None = None) -> xgboost.Booster:
         """Fit one booster. Shapes: `rows` (row, feature), `target` (row,), `weights` (row,), None for equal weights.
 
-        The trees of `before` come first, and the new ones are fitted to what they leave.
+        The trees of `before` come first, and the new ones are fitted to what they leave. An interrupt is delivered at
+        the end of a tree.
         """
         if before is None:
             return self.grow_several(rows, target, weights, 1)[0]
-        # not a QuantileDMatrix: thresholds of `before` need not be among its bins
-        matrix = xgboost.DMatrix(rows, target, weight=weights, nthread=self.threads)
-        return xgboost.train(self.settings, matrix, self.rounds, xgb_model=before)
+        with HeldInterrupts() as interrupts:
+            # not a QuantileDMatrix: thresholds of `before` need not be among its bins
+            matrix = xgboost.DMatrix(rows, target, weight=weights, nthread=self.threads)
+            return xgboost.train(self.settings, matrix, self.rounds, xgb_model=before,
+                                 callbacks=[_EndOfTree(interrupts)])
 
     def grow_several(self, rows: NDArray[np.float32], target: NDArray[Any], weights: NDArray[np.float64] | None,
                      count: int) -> list[xgboost.Booster]:
         """Fit `count` boosters on the same rows, with the seeds `seed`, `seed` + 1, ..."""
-        if self.objective == RANKING:
-            matrix = xgboost.DMatrix(rows, target, nthread=self.threads)
-            matrix.set_group([len(rows)])
-        else:
-            matrix = xgboost.QuantileDMatrix(rows, target, weight=weights, max_bin=self.bins, nthread=self.threads)
-        return [xgboost.train({**self.settings, "seed": self.seed + number}, matrix, self.rounds)
-                for number in range(count)]
+        with HeldInterrupts() as interrupts:
+            if self.objective == RANKING:
+                matrix = xgboost.DMatrix(rows, target, nthread=self.threads)
+                matrix.set_group([len(rows)])
+            else:
+                matrix = xgboost.QuantileDMatrix(rows, target, weight=weights, max_bin=self.bins, nthread=self.threads)
+            return [xgboost.train({**self.settings, "seed": self.seed + number}, matrix, self.rounds,
+                                  callbacks=[_EndOfTree(interrupts)]) for number in range(count)]
+
+
+class _EndOfTree(xgboost.callback.TrainingCallback):
+    """Delivers an interrupt that came while a tree was fitted; XGBoost calls this from Python."""
+
+    def __init__(self, interrupts: HeldInterrupts) -> None:
+        self._interrupts = interrupts
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        """Whether the training is to end before its last tree: never."""
+        self._interrupts.deliver()
+        return False
