@@ -56,13 +56,14 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from .journal import REPEATED, Journal
+from .json_content import parse_json
 from .machines import device_labels, named_devices, other_machines, separated
+from .parquet_file import open_parquet, read_columns
 from .provenance import joined
 from .record import Measurement, Record, Status
 from .shipped_machines import SHIPPED
 
 VERSION = 1
-LARGEST_FILE = 1 << 30  # bytes; a larger one is refused before it fills the memory
 MOST_ROWS = 20_000_000
 _WORD = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema([
@@ -131,16 +132,12 @@ class Dataset:
         """Read a data set from a Parquet file. Raises FormatError if the file is not Parquet or has another schema."""
         path = Path(path)
         try:
-            if path.stat().st_size > LARGEST_FILE:
-                raise FormatError(f"{path} is larger than {LARGEST_FILE >> 20} MiB")
-            file = pq.ParquetFile(path)
+            file = open_parquet(path, MOST_ROWS)
             metadata = (file.schema_arrow.metadata or {}).get(b"seqtune")
             if metadata is None:
                 raise FormatError(f"{path} is a Parquet file, but not a data set of seqtune "
                                   f"(columns {', '.join(file.schema_arrow.names)[:80]})")
-            if file.metadata.num_rows > MOST_ROWS:
-                raise FormatError(f"{path} has {file.metadata.num_rows} rows; at most {MOST_ROWS} are read")
-            facts = json.loads(metadata)
+            facts = parse_json(metadata, path)
             if not isinstance(facts, dict) or facts.get("version") != VERSION:
                 version = facts.get("version") if isinstance(facts, dict) else None
                 raise FormatError(f"{path} is a data set of version {version}; this seqtune reads version {VERSION}")
@@ -148,7 +145,7 @@ class Dataset:
             for name in SCHEMA.names:
                 if name not in present and name not in ADDED:
                     raise FormatError(f"{path} has no column {name}")
-            table = file.read(columns=present).cast(pa.schema([SCHEMA.field(name) for name in present]))
+            table = read_columns(path, file, present).cast(pa.schema([SCHEMA.field(name) for name in present]))
             frame = table.to_pandas().assign(**{name: ADDED[name] for name in SCHEMA.names if name not in present})
             devices = {str(key): Device.from_json(device) for key, device in facts["devices"].items()}
             problems = {str(key): Problem.from_json(problem) for key, problem in facts["problems"].items()}

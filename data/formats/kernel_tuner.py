@@ -10,22 +10,18 @@ entry of the cache beside `tune_params`.
 
 from __future__ import annotations
 
-import gzip
-import io
-import json
 import math
-import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from seqtune.errors import FormatError, json_fault
+from seqtune.errors import FormatError
 from seqtune.kernels.device import Device
-from seqtune.kernels.files import read_bounded
 from seqtune.kernels.operations.feature import Value
 
+from ..json_content import read_object
 from ..record import Measurement, Status
 from .foreign_records import (
     STATUSES,
@@ -40,43 +36,13 @@ from .foreign_records import (
 )
 from .format import Format, ImportResult, Reader, check_names
 
-LARGEST_FILE = 200_000_000  # bytes on disk
-LARGEST_CONTENT = 400_000_000  # bytes unpacked
-_GZIP = b"\x1f\x8b"
-
-
-def read_json(path: Path, mend: bool = False) -> dict[str, Any]:
-    """Read the object of a JSON file, compressed or not; `mend` adds missing last brackets. Raises FormatError."""
-    content = read_bounded(path, LARGEST_FILE)
-    if content.startswith(_GZIP):
-        try:
-            with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-                content = file.read(LARGEST_CONTENT + 1)
-        except (OSError, EOFError, zlib.error) as error:
-            raise FormatError(f"{path} is no sound gzip file: {error}") from None
-    if len(content) > LARGEST_CONTENT:
-        raise FormatError(f"{path} unpacks to more than {LARGEST_CONTENT // 1_000_000} MB")
-    try:
-        text = content.decode("utf-8").strip()
-        try:
-            value = json.loads(text)
-        except ValueError:
-            if not mend:
-                raise
-            value = json.loads(text.removesuffix(",") + "}}")
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path} is not JSON: {json_fault(error)}") from None
-    if not isinstance(value, dict):
-        raise FormatError(f"{path} holds no JSON object")
-    return value
-
 
 def read_cache(path: Path, device: str | None = None, keys: Sequence[str] = ()) -> ForeignRecords:
     """Read one cache; `device` replaces the file's name of the device, `keys` are features of the problem.
 
     Raises FormatError.
     """
-    content = read_json(path, mend=True)
+    content = read_object(path, mend=True)
     entries, names = content.get("cache"), content.get("tune_params_keys")
     listed = content.get("tune_params", {})
     if (not isinstance(entries, dict) or not isinstance(names, list) or not isinstance(listed, dict)

@@ -6,25 +6,30 @@ makes no sense is counted and left out.
 
 from __future__ import annotations
 
-import bz2
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from seqtune.errors import FormatError
-from seqtune.kernels.files import read_bounded
 
+from ..unpacking import lines, unpacked, unpacked_pieces
 from .miopen_terms import COLUMNS, NUMBERS_BEFORE, WORDS
 
 LARGEST_FILE = 200_000_000  # bytes on disk
-LARGEST_CONTENT = 1_000_000_000  # bytes unpacked
+LARGEST_TEXT = 400_000_000  # bytes unpacked; MIOpen's largest file has 54 million
+LARGEST_DATABASE = 150_000_000  # bytes unpacked, which are in memory twice; MIOpen's largest file has 19 million
 LARGEST_NUMBER = 1 << 40  # larger than any field of MIOpen's
-MOST_ROWS = 5_000_000
+# In one file; MIOpen's largest one has 174,000 problems with 410,000 items. All together they need less than 1 GB.
+MOST_PROBLEMS = 1_000_000
+MOST_LINES = 5_000_000  # empty and wrong ones included
+MOST_ITEMS = 2_000_000
+LONGEST_LINE = 100_000
 LEAST_SECONDS, MOST_SECONDS = 1e-12, 1e9
 LONGEST_WORD = 400
 _SQLITE = b"SQLite format 3\0"
@@ -53,37 +58,28 @@ class FindDb:
 
 def read(path: Path) -> PerfDb | FindDb:
     """Read a perf-db or a find-db, recognised by its content. Raises FormatError."""
-    content = _unpacked(path)
-    if content.startswith(_SQLITE):
-        return _sqlite(path, content)
-    if b"\0" in content[:4096]:
+    pieces = unpacked_pieces(path, LARGEST_FILE, LARGEST_TEXT)
+    first = next(pieces, b"")
+    if first.startswith(_SQLITE):
+        return _sqlite(path, unpacked(path, LARGEST_FILE, LARGEST_DATABASE))
+    if b"\0" in first[:4096]:
         raise FormatError(f"{path} is neither a data base nor a text of MIOpen's")
-    lines = content.decode("utf-8", errors="replace").splitlines()
-    del content
-    first = next((line for line in lines if line.strip()), "")
-    key, equals, rest = first.partition("=")
+    rows = _rows(path, chain((first,), pieces))
+    line = next(rows, "")
+    key, equals, rest = line.partition("=")
     if not equals or ":" not in rest:
-        raise FormatError(f"{path} is neither a data base nor a text of MIOpen's (it begins {first[:40]!r})")
-    return _perf_text(lines) if key.count("x") >= len(COLUMNS) - 1 and "-" not in key else _find_text(lines)
+        raise FormatError(f"{path} is neither a data base nor a text of MIOpen's (it begins {line[:40]!r})")
+    read_text = _perf_text if key.count("x") >= len(COLUMNS) - 1 and "-" not in key else _find_text
+    return read_text(path, chain((line,), rows))
 
 
-def _unpacked(path: Path) -> bytes:
-    content = read_bounded(path, LARGEST_FILE)
-    if not content.startswith(b"BZh"):
-        return content
-    unpacked = bytearray()
-    while content:  # parallel compressors write several streams
-        machine = bz2.BZ2Decompressor()
-        try:
-            unpacked += machine.decompress(content, LARGEST_CONTENT + 1 - len(unpacked))
-        except (OSError, ValueError) as error:
-            raise FormatError(f"{path} is no sound bz2 file: {error}") from None
-        if len(unpacked) > LARGEST_CONTENT:
-            raise FormatError(f"{path} unpacks to more than {LARGEST_CONTENT // 1_000_000} MB")
-        if not machine.eof:
-            raise FormatError(f"{path} is cut short")
-        content = machine.unused_data
-    return bytes(unpacked)
+def _rows(path: Path, pieces: Iterable[bytes]) -> Iterator[str]:
+    """The lines that are not empty."""
+    for number, line in enumerate(lines(pieces, LONGEST_LINE), 1):
+        if number > MOST_LINES:
+            raise FormatError(f"{path} has more than {MOST_LINES} lines")
+        if text := line.decode("utf-8", errors="replace").strip():
+            yield text
 
 
 def _sqlite(path: Path, content: bytes) -> PerfDb:
@@ -112,45 +108,58 @@ def _tables(path: Path, connection: sqlite3.Connection) -> PerfDb:
         if lacking is not None:
             raise FormatError(f"{path}: the table {table} has no column {lacking}")
     labels = PerfDb()
-    rows = connection.execute(f"SELECT id, {', '.join(COLUMNS)} FROM config LIMIT {MOST_ROWS}").fetchall()
     numbers = len(NUMBERS_BEFORE) + 1
-    if not all(_sound(column, index < numbers) for index, column in enumerate(zip(*rows, strict=True))):
-        sound_rows = [row for row in rows if all(_sound((value,), index < numbers) for index, value in enumerate(row))]
-        labels.skipped["a problem that is not made of numbers and words"] = len(rows) - len(sound_rows)
-        rows = sound_rows
-    indices = {row[0]: index for index, row in enumerate(rows)}
-    if rows:
-        labels.columns = dict(zip(COLUMNS, list(map(list, zip(*rows, strict=True)))[1:], strict=True))
-    for solver, config, params in connection.execute(f"SELECT solver, config, params FROM perf_db LIMIT {MOST_ROWS}"):
+    indices: dict[Any, int] = {}  # id -> index of the problem
+    for row in connection.execute(f"SELECT id, {', '.join(COLUMNS)} FROM config"):
+        if not _sound(row[:numbers], True) or not _sound(row[numbers:], False):
+            labels.skipped["a problem that is not made of numbers and words"] += 1
+            continue
+        indices[row[0]] = len(indices)
+        for name, value in zip(COLUMNS, row[1:], strict=True):
+            labels.columns[name].append(value)
+        _check_counts(path, len(indices), 0)
+    words: dict[str, str] = {}  # a data base can repeat a long word in few bytes
+    for solver, config, params in connection.execute("SELECT solver, config, params FROM perf_db"):
         if config not in indices:
             labels.skipped["a label without its problem"] += 1
         elif not isinstance(solver, str) or not isinstance(params, str) or max(len(solver), len(params)) > LONGEST_WORD:
             labels.skipped["a label that is not made of words"] += 1
         else:
-            labels.labels.append((indices[config], solver, params))
+            labels.labels.append((indices[config], words.setdefault(solver, solver), words.setdefault(params, params)))
+            _check_counts(path, 0, len(labels.labels))
     return labels
 
 
-def _sound(column: Sequence[Any], numbers: bool) -> bool:
+def _check_counts(path: Path, problems: int, items: int) -> None:
+    if problems > MOST_PROBLEMS or items > MOST_ITEMS:
+        raise FormatError(f"{path} has more than {MOST_PROBLEMS} problems or {MOST_ITEMS} items")
+
+
+def _sound(values: Sequence[Any], numbers: bool) -> bool:
+    """Whether the values are whole numbers, or short words."""
     if numbers:
-        return {type(value) for value in column} == {int} and max(map(abs, column)) < LARGEST_NUMBER
-    return {type(value) for value in column} == {str} and max(map(len, set(column))) <= 20
+        return all(type(value) is int and abs(value) < LARGEST_NUMBER for value in values)
+    return all(type(value) is str and len(value) <= 20 for value in values)
 
 
-def _lines(lines: list[str], skipped: Counter[str]) -> Iterator[tuple[str, list[str]]]:
+def _lines(path: Path, rows: Iterable[str], skipped: Counter[str]) -> Iterator[tuple[str, list[str]]]:
     """The keys of the lines, each with its items."""
-    for line in lines[:MOST_ROWS]:
-        key, equals, rest = line.strip().partition("=")
-        if equals and len(line) <= 100_000:
-            yield key, rest.split(";")
-        elif line.strip():
+    problems = count = 0
+    for line in rows:
+        key, equals, rest = line.partition("=")
+        if not equals or len(line) > LONGEST_LINE:
             skipped["a line without key=value"] += 1
+            continue
+        items = rest.split(";")
+        problems, count = problems + 1, count + len(items)
+        _check_counts(path, problems, count)
+        yield key, items
 
 
-def _perf_text(lines: list[str]) -> PerfDb:
+def _perf_text(path: Path, rows: Iterable[str]) -> PerfDb:
     labels = PerfDb()
     count = 0
-    for key, items in _lines(lines, labels.skipped):
+    for key, items in _lines(path, rows, labels.skipped):
         words = key.split("x")
         numbers = words[:len(NUMBERS_BEFORE)]
         if len(words) != len(COLUMNS) or not all(map(_NUMBER.fullmatch, numbers)):
@@ -186,11 +195,11 @@ _DEEP_ORDER = ("in_channels", "in_d", "in_h", "in_w", "fil_d", "fil_h", "fil_w",
 _FLAT_CONSTANTS = {"in_d": 1, "fil_d": 1, "out_d": 1, "pad_d": 0, "conv_stride_d": 0, "dilation_d": 0}
 
 
-def _find_text(lines: list[str]) -> FindDb:
+def _find_text(path: Path, rows: Iterable[str]) -> FindDb:
     times = FindDb()
     columns = times.columns
     count = 0
-    for key, items in _lines(lines, times.skipped):
+    for key, items in _lines(path, rows, times.skipped):
         flat = _FLAT_KEY.fullmatch(key)
         match = flat or _DEEP_KEY.fullmatch(key)
         layouts = set(match[match.re.groups - 3].split("-")) if match else set()

@@ -8,7 +8,6 @@ valid configurations without a row were not measured.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,11 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from seqtune.errors import FormatError, json_fault, one_line
+from seqtune.errors import FormatError, one_line
 from seqtune.kernels.device import Device
 from seqtune.kernels.files import read_bounded, reason
 
-from ..dataset import LARGEST_FILE, Dataset
+from ..dataset import Dataset
+from ..json_content import parse_json
+from ..parquet_file import open_parquet, read_columns, values_of
 from ..record import Status
 from .foreign_records import (
     MOST_ROWS,
@@ -40,8 +41,8 @@ from .format import Format, ImportResult
 SPACES = "spaces.json"
 MOST_RUNS = 1_000_000  # of one configuration
 LARGEST_SPACES = 10_000_000  # bytes
-_TYPES = {"device": pa.string(), "status": pa.string(), "time_ms": pa.float64(), "measured": pa.bool_(),
-          "n_runs": pa.float64(), "compile_ms": pa.float64()}
+_NUMBERS = {"time_ms": pa.float64(), "measured": pa.bool_(),
+            "n_runs": pa.float64(), "compile_ms": pa.float64()}
 
 
 class _Device(BaseModel):
@@ -99,14 +100,12 @@ RECORDED = Format(("*.parquet",), read=_read)
 
 def _spaces(path: Path) -> dict[str, _Space]:
     try:
-        content = json.loads(read_bounded(path, LARGEST_SPACES))
+        content = parse_json(read_bounded(path, LARGEST_SPACES), path)
         if not isinstance(content, dict):
             raise FormatError(f"{path} is not an object of spaces")
         return {str(name): _Space.model_validate(space) for name, space in content.items()}
     except ValidationError as error:
         raise FormatError(f"{path} does not describe recorded spaces: {_first(error)}") from None
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path} is not JSON: {json_fault(error)}") from None
 
 
 def _first(error: ValidationError) -> str:
@@ -116,13 +115,10 @@ def _first(error: ValidationError) -> str:
 
 def _of_file(path: Path, space: _Space | None) -> Iterator[ForeignRecords]:
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise FormatError(f"{path} is larger than {LARGEST_FILE >> 20} MiB")
-        file = pq.ParquetFile(path)
-        if file.metadata.num_rows > MOST_ROWS:
-            raise FormatError(f"{path} has more than {MOST_ROWS} rows")
+        file = open_parquet(path, MOST_ROWS)
         if space is None:
-            space = _Space.model_validate_json((file.schema_arrow.metadata or {}).get(b"space", b""))
+            text = (file.schema_arrow.metadata or {}).get(b"space", b"{}")
+            space = _Space.model_validate(parse_json(text, f"{path}: its space"))
         if not space.tune_params:
             raise FormatError(f"{path}: its space names no parameter")
         present = set(file.schema_arrow.names)
@@ -131,8 +127,11 @@ def _of_file(path: Path, space: _Space | None) -> Iterator[ForeignRecords]:
             if name not in present:
                 raise FormatError(f"{path} has no column {name!r:.40}")
         names = [*needed, *(name for name in ("measured", "n_runs", "compile_ms") if name in present)]
-        table = file.read(columns=list(dict.fromkeys(names)))
-        columns = {name: (table.column(name).cast(_TYPES[name]) if name in _TYPES else table.column(name)).to_pylist()
+        table = read_columns(path, file, list(dict.fromkeys(names)))
+        for name in ("device", "status"):
+            if not pa.types.is_dictionary(table.column(name).type):
+                raise FormatError(f"{path} is no Parquet file of a recorded space: the column {name} holds no text")
+        columns = {name: values_of(table.column(name).cast(_NUMBERS[name]) if name in _NUMBERS else table.column(name))
                    for name in table.column_names}
     except OSError as error:
         raise FormatError(f"cannot read {path}: {reason(error)}") from None

@@ -23,6 +23,7 @@ from seqtune.kernels.problem import Problem
 
 from ..dataset import Dataset
 from ..journal import REPEATED, Journal
+from ..json_content import read_object
 from ..record import Measurement, Record, Status
 from .dataset_file import read_dataset
 from .foreign_records import (
@@ -35,7 +36,6 @@ from .foreign_records import (
     single_name,
 )
 from .format import ExportRequest, Format, ImportResult, Report
-from .kernel_tuner import read_json
 
 VERSION = "1.0.0"
 _UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "": 1e-3, "milliseconds": 1e-3, "miliseconds": 1e-3, "us": 1e-6,
@@ -74,7 +74,7 @@ def _result(record: Record, name_kernel: bool) -> dict[str, Any]:
 
 def read_t4(path: Path, device: str | None = None) -> ForeignRecords:
     """Read one file's results. The kernel has its name in the metadata or else the file's name. Raises FormatError."""
-    content = read_json(path)
+    content = read_object(path)
     entries, about = content.get("results"), content.get("metadata", {})
     if not isinstance(entries, list) or not isinstance(about, dict):
         raise FormatError(f"{path} is no file of T4 results: it needs a list of results")

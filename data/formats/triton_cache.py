@@ -22,6 +22,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Setting
 from seqtune.kernels.operations.feature import Value
 
+from ..json_content import read_object
 from ..record import Status
 from .foreign_records import (
     LARGEST_SIZE,
@@ -34,7 +35,6 @@ from .foreign_records import (
     setting,
 )
 from .format import NAME, Format, ImportResult, check_names
-from .kernel_tuner import read_json
 
 MOST_FAULTS = 10  # damaged files that are named; all are counted
 MOST_KEYS = 64  # entries of a key
@@ -49,7 +49,7 @@ def read_autotune(path: Path, keys: Sequence[str] = ()) -> ForeignRecords:
 
     Raises FormatError, and MisuseError for too many names.
     """
-    content = read_json(path)
+    content = read_object(path)
     key, listed = content.get("key"), content.get("configs_timings")
     if not isinstance(key, list) or not isinstance(listed, list) or len(key) > MOST_KEYS:
         raise FormatError(f"{path} is no result of triton.autotune: it needs key and configs_timings")

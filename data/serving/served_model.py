@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
-from seqtune.errors import FormatError, MisuseError, json_fault
+from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.files import read_bounded
 from seqtune.kernels.operations.feature import LARGEST_SIZE
+
+from ..json_content import parse_json
 
 LARGEST_FILE = 10_000_000  # bytes
 _NESTED = ("text_config", "llm_config", "language_config", "thinker_config", "ffn_config")  # of models of several parts
@@ -69,10 +70,7 @@ class ServedModel(BaseModel):
 
 def read_model(path: Path) -> ServedModel:
     """Read a config.json. Raises FormatError."""
-    try:
-        content: Any = json.loads(read_bounded(path, LARGEST_FILE))
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path} is not JSON ({json_fault(error)})") from None
+    content: Any = parse_json(read_bounded(path, LARGEST_FILE), path)
     if not isinstance(content, dict):
         raise FormatError(f"{path} is not the config.json of a model: it holds no object")
     for _ in range(_DEEPEST):

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from seqtune.errors import FormatError, json_fault
+from seqtune.errors import FormatError
 from seqtune.kernels.files import read_bounded
 from seqtune.kernels.operations.feature import LARGEST_SIZE
 from seqtune.kernels.problem import Problem
+
+from ..json_content import parse_json
 
 PROJECTS = ("vllm", "sglang")
 DTYPES = ("fp8_w8a8", "int8_w8a8", "int8_w8a16", "int4_w4a16")  # bf16 and fp16 are not in names
@@ -113,10 +115,7 @@ class TableFile:
 
 def read_table(path: Path) -> tuple[Table, str | None]:
     """Read a file's settings and its version of Triton, if it names one. Raises FormatError."""
-    try:
-        content = json.loads(read_bounded(path, LARGEST_FILE))
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path} is not JSON ({json_fault(error)})") from None
+    content = parse_json(read_bounded(path, LARGEST_FILE), path)
     if not isinstance(content, dict) or len(content) > MOST_ENTRIES:
         raise FormatError(f"{path} is not an object of at most {MOST_ENTRIES} numbers of tokens")
     version = content.pop(VERSION, None)

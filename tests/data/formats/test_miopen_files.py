@@ -67,7 +67,7 @@ def test_what_was_compressed_in_parts_is_read_whole(tmp_path: Path) -> None:
 
 
 def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("seqtune.data.formats.miopen_files.LARGEST_CONTENT", 1_000_000)
+    monkeypatch.setattr("seqtune.data.formats.miopen_files.LARGEST_TEXT", 1_000_000)
     path = tmp_path / "gfx906_60.db.bz2"
     path.write_bytes(bz2.compress(bytes(2_000_000)))
     with pytest.raises(FormatError, match="unpacks to more"):

@@ -97,7 +97,7 @@ def test_a_column_of_another_type_is_refused(tmp_path: Path, column: str, value:
     folder = write_recorded(tmp_path / "recorded")
     table = pa.Table.from_pylist([{**row, column: value} for row in rows("fast")])
     pq.write_table(table, folder / "toy.parquet")
-    with pytest.raises(FormatError, match=r"toy\.parquet is no Parquet file of a recorded space"):
+    with pytest.raises(FormatError, match=r"toy\.parquet.*(recorded space|lists)"):
         read_recorded(folder)
 
 

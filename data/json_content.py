@@ -1,0 +1,52 @@
+"""JSON from outside: refused before it is parsed if its value would fill the memory.
+
+Two bytes of a text, such as `[]`, become 64 bytes of objects, so a bound on the size of a file alone does not help.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from seqtune.errors import FormatError, json_fault
+
+from .unpacking import unpacked
+
+LARGEST_FILE = 200_000_000  # bytes on the disk
+LARGEST_CONTENT = 250_000_000  # bytes unpacked
+LARGEST_VALUE = 700_000_000  # bytes of objects
+# Bytes of objects that a character of the text can lead to at most, in CPython 3.11 to 3.14 (`sys.getsizeof`, and the
+# entry in the list or table that contains the object): an empty list, a table, a number in a list or table, the entry
+# of a table, half a text (a text has two quotes; those of a table's keys are shared).
+_BYTES = {b"[": 72, b"{": 250, b",": 40, b":": 60, b'"': 16}
+
+
+def parse_json(content: bytes, source: Path | str) -> Any:
+    """The value of a text in UTF-8.
+
+    Raises FormatError, which names `source`, if the text is not JSON or its value may need more than LARGEST_VALUE.
+    """
+    if len(content) + sum(each * content.count(mark) for mark, each in _BYTES.items()) > LARGEST_VALUE:
+        raise FormatError(f"{source} is JSON that may need more than {LARGEST_VALUE // 1_000_000} MB of memory")
+    try:
+        return json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{source} is not JSON: {json_fault(error)}") from None
+
+
+def read_object(path: Path, mend: bool = False) -> dict[str, Any]:
+    """Read the object of a JSON file, packed by gzip or bz2 or not; `mend` adds missing last brackets.
+
+    Raises FormatError.
+    """
+    content = unpacked(path, LARGEST_FILE, LARGEST_CONTENT).strip()
+    try:
+        value = parse_json(content, path)
+    except FormatError:
+        if not mend:
+            raise
+        value = parse_json(content.removesuffix(b",") + b"}}", path)
+    if not isinstance(value, dict):
+        raise FormatError(f"{path} holds no JSON object")
+    return value

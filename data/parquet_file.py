@@ -1,0 +1,75 @@
+"""ParquetFile from outside: refused before its rows are read if they would fill the memory.
+
+Parquet stores a column of equal values in some bytes, and a long text that many rows have only once. So the bytes of a
+file say little about those of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from seqtune.errors import FormatError
+
+LARGEST_FILE = 1 << 30  # bytes
+MOST_COLUMNS = 200
+LARGEST_COLUMNS = 400 << 20  # bytes of the columns that are read, before they are decoded; 20 bytes a row are usual
+LONGEST_TEXT = 4_000  # bytes of a text in a row
+ROWS_OF_EMPTY_FILE = 10_000
+
+
+def open_parquet(path: Path, most_rows: int) -> pq.ParquetFile:
+    """Open a file after a look at its metadata; its texts are read as dictionaries.
+
+    Raises FormatError if it is larger, or has more rows or columns, than such a file can honestly have; OSError and
+    pyarrow's errors if it is no Parquet file.
+    """
+    size = path.stat().st_size
+    if size > LARGEST_FILE:
+        raise FormatError(f"{path} is larger than {LARGEST_FILE >> 20} MiB")
+    metadata = pq.read_metadata(path)
+    if metadata.num_columns > MOST_COLUMNS:
+        raise FormatError(f"{path} has {metadata.num_columns} columns; at most {MOST_COLUMNS} are read")
+    if metadata.num_rows > most_rows:
+        raise FormatError(f"{path} has {metadata.num_rows} rows; at most {most_rows} are read")
+    if metadata.num_rows > ROWS_OF_EMPTY_FILE + size:  # a time alone takes more than a byte
+        raise FormatError(f"{path} claims {metadata.num_rows} rows in {size} bytes, which no measurements fit into")
+    columns = map(metadata.schema.column, range(metadata.num_columns))
+    return pq.ParquetFile(path, read_dictionary=[column.path for column in columns
+                                                 if column.physical_type == "BYTE_ARRAY"])
+
+
+def read_columns(path: Path, file: pq.ParquetFile, names: Sequence[str]) -> pa.Table:
+    """The table of some columns of an open file, texts as dictionaries. Raises FormatError and pyarrow's errors."""
+    wanted, metadata = set(names), file.metadata
+    chunks = [metadata.row_group(group).column(column) for group in range(metadata.num_row_groups)
+              for column in range(metadata.num_columns)]
+    size = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.partition(".")[0] in wanted)
+    if size > LARGEST_COLUMNS:
+        raise FormatError(f"{path} unpacks to more than {LARGEST_COLUMNS >> 20} MiB")
+    table = file.read(columns=list(names))
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_nested(column.type):
+            raise FormatError(f"{path}: the column {name!r:.40} holds lists or structures")
+        for chunk in column.chunks if pa.types.is_dictionary(column.type) else ():
+            longest = pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0
+            if longest > LONGEST_TEXT:
+                raise FormatError(f"{path}: the column {name!r:.40} has a text of {longest} bytes; at most "
+                                  f"{LONGEST_TEXT} are read")
+    return table
+
+
+def values_of(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column, as `to_pylist` gives them, but equal texts are one object."""
+    if not pa.types.is_dictionary(column.type):
+        return list(column.to_pylist())
+    values: list[Any] = []
+    for chunk in column.chunks:
+        words = chunk.dictionary.to_pylist()
+        values += [None if index is None else words[index] for index in chunk.indices.to_pylist()]
+    return values

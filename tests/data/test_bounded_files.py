@@ -1,0 +1,114 @@
+"""Small files whose content would fill the memory are refused before it does."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import tracemalloc
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from seqtune.data.dataset import SCHEMA, Dataset
+from seqtune.data.formats import miopen_files
+from seqtune.data.formats.recorded_spaces import read_recorded
+from seqtune.data.json_content import parse_json, read_object
+from seqtune.data.unpacking import lines, unpacked, unpacked_pieces
+from seqtune.errors import FormatError
+from tests.support.recorded_files import SPACE
+
+MEGABYTE = 1_000_000
+KEY = b"256-14-14-1x1-512-14-14-32-0x0-1x1-1x1-0-NCHW-FP32-F"
+
+
+def most_memory(path: Path, reader: object, says: str) -> int:
+    """The most bytes that Python's objects took while a reader refused a file."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match=says) as caught:
+            reader(path)  # type: ignore[operator]
+        assert "\n" not in str(caught.value)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("content", "says"), [
+    (KEY + b"=ConvX:0.1,0,Algo\n" + b"a\n" * 4 * MEGABYTE, "more than 1000 lines"),
+    (KEY + b"=" + b"X:0.1,0,A;" * 5_000 + b"\n", "problems or 1000 items")])
+def test_a_find_db_of_too_many_lines_or_items_is_left_at_the_bound(content: bytes, says: str, tmp_path: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(miopen_files, "MOST_LINES", 1000)
+    monkeypatch.setattr(miopen_files, "MOST_ITEMS", 1000)
+    path = tmp_path / "gfx906_60.HIP.fdb.txt.bz2"
+    path.write_bytes(bz2.compress(content))
+    assert most_memory(path, miopen_files.read, says) < 20 * MEGABYTE
+
+
+def test_a_long_line_is_cut_and_the_next_ones_are_read() -> None:
+    pieces = [b"first\nlo", b"n" * 50, b"g" * 50, b"er\nthird\n", b"fourth"]
+    assert list(lines(pieces, 8)) == [b"first", b"lonnnnnnn", b"third", b"fourth"]
+
+
+@pytest.mark.parametrize("member", [b"[],", b"{},", b'"\xc3\xa4",', b'{"a":1},'])
+def test_json_of_many_small_values_is_refused_before_it_is_parsed(member: bytes, tmp_path: Path,
+                                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqtune.data.json_content.LARGEST_VALUE", 70 * MEGABYTE)
+    count = 6 * MEGABYTE // len(member)
+    path = tmp_path / "cache.json.gz"
+    path.write_bytes(gzip.compress(b'{"cache": [' + member * count + b"1]}", 1))
+    assert most_memory(path, read_object, "may need more than 70 MB") < 20 * MEGABYTE
+
+
+@pytest.mark.parametrize(
+    "member", ["[]", "{}", '"ab"', "1.5", '{"a": 1, "b": [2, 3]}', '{"%d": 1}', '"%d"', "[[[[]]]]"])
+def test_the_estimate_of_a_value_is_not_below_what_it_takes(member: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"[{','.join(member % (1000 + number) if '%' in member else member for number in range(20_000))}]".encode()
+    tracemalloc.start()
+    value = json.loads(text)
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert value
+    monkeypatch.setattr("seqtune.data.json_content.LARGEST_VALUE", taken)
+    with pytest.raises(FormatError, match="may need more"):
+        parse_json(text, "a text")
+
+
+def test_every_way_of_packing_is_read_in_pieces(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 9_000
+    for name, packed in (("a", content), ("a.gz", gzip.compress(content)),
+                         ("a.bz2", bz2.compress(content[:1000]) + bz2.compress(content[1000:]))):
+        (tmp_path / name).write_bytes(packed)
+        assert unpacked(tmp_path / name, MEGABYTE * 3, MEGABYTE * 3) == content
+        assert max(map(len, unpacked_pieces(tmp_path / name, MEGABYTE * 3, MEGABYTE * 3))) <= 1 << 20
+        with pytest.raises(FormatError, match="more than 2 MB"):
+            unpacked(tmp_path / name, MEGABYTE * 3, MEGABYTE * 2)
+
+
+def repeated(word: str, count: int) -> pa.DictionaryArray:
+    """A column that has the same word in every row."""
+    return pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([word]))
+
+
+@pytest.mark.parametrize(("word", "rows", "packed", "says"), [
+    ("x" * 20_000, 9_000, True, "a text of 20000 bytes"), ("x", 3 * MEGABYTE, True, "claims 3000000 rows"),
+    ("x" * 3_000, 9_000, False, "unpacks to more than")])
+def test_a_parquet_file_that_says_much_in_few_bytes_is_refused(word: str, rows: int, packed: bool, says: str,
+                                                             tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqtune.data.parquet_file.LARGEST_COLUMNS", 20 << 20)
+    words = repeated(word, rows)
+    ones = pa.array([1.0]).take(pa.array([0] * rows, pa.int32()))
+    recorded = pa.table({"device": words, "status": repeated("ok", rows), "time_ms": ones,
+                         **dict.fromkeys(SPACE["tune_params"], words)})
+    pq.write_table(recorded.replace_schema_metadata({"space": json.dumps(SPACE)}), tmp_path / "toy.parquet",
+                   compression="zstd", use_dictionary=packed)
+    assert most_memory(tmp_path / "toy.parquet", read_recorded, says) < 20 * MEGABYTE
+    facts = {"version": 1, "devices": {}, "problems": {}, "held_out": [], "provenance": {}}
+    data = pa.table({field.name: words if pa.types.is_dictionary(field.type) else ones.cast(field.type)
+                     for field in SCHEMA})
+    pq.write_table(data.replace_schema_metadata({"seqtune": json.dumps(facts)}), tmp_path / "data.parquet",
+                   compression="zstd", use_dictionary=packed)
+    assert most_memory(tmp_path / "data.parquet", Dataset.read, says) < 20 * MEGABYTE
