@@ -17,17 +17,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-from seqtune.errors import FormatError, MisuseError, SeqtuneError
+from seqtune.errors import FormatError, MisuseError, SeqtuneError, one_line
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.operations.table import is_known
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.resource_usage import ResourceUsage
 
-from .journal_schema import FIELDS, check_header, check_tables, create, migrate
+from .journal_file import JournalFile, integrity_fault, rescue
+from .journal_rows import problem_of, record_of
+from .journal_schema import FIELDS, check_header, check_schema, check_tables, create, migrate, open_connection
 from .record import COMPARED, VERIFIED, Measurement, Record, Status
 
+CHECKED_EVERY = 1_000  # records, after which the whole file is checked; that takes a second for 100 MB
 REPEATED = (*COMPARED, VERIFIED, "again")  # runs that measure a trial again
 
 
@@ -70,11 +73,11 @@ class Journal:
         self._ids: dict[tuple[str, str], int] = {}
         with self._reading():
             # every statement is its own transaction
-            self._connection = sqlite3.connect(self.path, timeout=30.0, isolation_level=None)
-            self._connection.execute("PRAGMA synchronous = NORMAL")
-            self._connection.execute("PRAGMA foreign_keys = ON")
+            self._connection = open_connection(self.path)
+            check_schema(self._connection, self.path)
             migrate(self._connection, self.path)
-            self._connection.execute("SELECT count(*) FROM trials").fetchone()
+        self._file = JournalFile(self.path)
+        self._added = 0
 
     def __enter__(self) -> Journal:
         return self
@@ -88,7 +91,11 @@ class Journal:
         self._connection.close()
 
     def add(self, record: Record) -> bool:
-        """Store and commit a record. False if the journal already has the same trial, which is not replaced."""
+        """Store and commit a record. False if the journal already has the same trial, which is not replaced.
+
+        Raises FormatError if the file was deleted, replaced or damaged since it was opened. What was written is then
+        saved beside it, where that can still be done, and the message says where.
+        """
         measurement = record.measurement
         table = "repeats" if record.run in REPEATED else "trials"
         problem = self._id("problems", record.problem.key, json.dumps(record.problem.to_json()))
@@ -104,6 +111,12 @@ class Journal:
                  int(record.loaded),
                  None if measurement.resources is None else json.dumps(measurement.resources.to_json()),
                  measurement.disturbed))
+        self._added += 1
+        fault = self._file.fault()
+        if fault is None and self._added % CHECKED_EVERY == 0:
+            fault = integrity_fault(self._connection)
+        if fault is not None:
+            raise FormatError(f"the journal {self.path} {fault}; {rescue(self._connection, self.path)}")
         return cursor.rowcount == 1
 
     def add_device(self, device: Device) -> None:
@@ -163,18 +176,18 @@ class Journal:
         """The devices whose facts are stored, by key."""
         with self._reading():
             rows = self._connection.execute("SELECT key, json FROM devices WHERE json != '' ORDER BY id").fetchall()
-            return {key: Device.from_json(json.loads(facts)) for key, facts in rows}
+            return {str(key): Device.from_json(_object(facts)) for key, facts in rows}
 
     def problems(self) -> list[Problem]:
         """All problems that have a record, without those of operations that no library in use declares."""
         with self._reading():
             texts = self._connection.execute("SELECT json FROM problems ORDER BY id").fetchall()
-            return [problem for (text,) in texts if (problem := _problem(text)) is not None]
+            return [problem for (text,) in texts if (problem := problem_of(text)) is not None]
 
     def unknown_operations(self) -> str | None:
         """A note on the records that are left out because no library in use declares their operations, or None."""
         with self._reading():
-            types = {str(json.loads(text)["type"]) for (text,) in self._connection.execute("SELECT json FROM problems")}
+            types = {str(_object(text)["type"]) for (text,) in self._connection.execute("SELECT json FROM problems")}
         unknown = ", ".join(sorted(name for name in types if not is_known(name)))
         return f"the records of {unknown} are left out; name their library with --library" if unknown else None
 
@@ -196,21 +209,20 @@ class Journal:
             where += " AND device = (SELECT id FROM devices WHERE key = ?)"
             arguments.append(device)
         with self._reading():
-            problems = {number: _problem(text) for number, text in
+            problems = {number: problem_of(text) for number, text in
                         self._connection.execute("SELECT id, json FROM problems")} if problem is None else {}
             devices = dict(self._connection.execute("SELECT id, key FROM devices"))
-            for row in self._connection.execute(f"SELECT {FIELDS} FROM {table} WHERE {where} {more}",
-                                                (*arguments, *values)):
-                *fields, when, run, host, machine, session, stage, budget, loaded, usage, disturbed = row
-                solved = problem or problems[fields[0]]
+            rows = self._connection.cursor()
+            rows.row_factory = sqlite3.Row
+            for row in rows.execute(f"SELECT id, {FIELDS} FROM {table} WHERE {where} {more}", (*arguments, *values)):
+                solved = problem or problems[row["problem"]]
                 if solved is None:
                     continue
-                resources = None if usage is None else ResourceUsage.from_json(json.loads(usage))
-                measurement = Measurement(Status(fields[6]), tuple(json.loads(fields[7])), fields[8], fields[9],
-                                          fields[10], resources=resources, disturbed=disturbed)
-                yield Record(solved, devices[fields[1]], fields[3], Configuration.of(
-                    fields[2], json.loads(fields[4])), fields[5], measurement, when, run, host, machine,
-                             session, stage, budget, bool(loaded))
+                try:
+                    record = record_of(row, solved, str(devices[row["device"]]))
+                except ValueError as error:
+                    raise ValueError(f"row {row['id']} of {table}: {error}") from None
+                yield record
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -218,11 +230,12 @@ class Journal:
             yield
         except sqlite3.OperationalError as error:
             raise SeqtuneError(f"the journal {self.path} cannot be used now: {error}") from None
-        except (sqlite3.DatabaseError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise FormatError(f"the journal {self.path} is damaged: {error}") from None
+        except (sqlite3.DatabaseError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+            raise FormatError(f"the journal {self.path} is damaged: {one_line(error)}") from None
 
 
-def _problem(text: str) -> Problem | None:
-    """A stored problem; None if no library in use declares its operation."""
-    features = json.loads(text)
-    return Problem.from_json(features) if is_known(features["type"]) else None
+def _object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"{text!r:.60} is not a JSON object")
+    return value

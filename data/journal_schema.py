@@ -7,6 +7,8 @@ disturbed samples and whether the machine was loaded; in older records both are 
 
 from __future__ import annotations
 
+import os
+import re
 import sqlite3
 import struct
 from contextlib import closing
@@ -18,6 +20,8 @@ from seqtune.kernels.files import replacing
 VERSION = 4  # of the schema; SQLite's user_version
 APPLICATION = 0x73717475  # "sqtu"; SQLite's application_id
 
+LONGEST_VALUE = 1_000_000  # bytes of a row
+TABLES = ("problems", "devices", "trials", "repeats")
 FIELDS = ('problem, device, kernel, kernel_version, configuration, toolchain, status, samples, error, build_seconds, '
           'message, "when", run, host, machine, session, stage, budget, loaded, resources, disturbed')
 _FIELDS_OF_VERSION_1 = FIELDS.removesuffix(", machine, session, stage, budget, loaded, resources, disturbed")
@@ -88,9 +92,48 @@ def check_tables(path: Path) -> None:
     log = path.with_name(path.name + "-wal")
     if log.exists() and log.stat().st_size:
         return  # in use, or left by a killed process: SQLite itself must look into the log
-    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
-        for table in ("problems", "devices", "trials", "repeats"):
+    with closing(_read_only(path)) as connection:
+        check_schema(connection, path)
+        for table in TABLES:
             connection.execute(f"SELECT * FROM {table} LIMIT 1").fetchone()
+
+
+def open_connection(path: Path) -> sqlite3.Connection:
+    """Connect to a journal; every statement is its own transaction. A journal that cannot be written is only read.
+
+    Raises sqlite3's errors.
+    """
+    try:
+        # absolute, since SQLite gives names such as :memory: a meaning of their own
+        connection = sqlite3.connect(os.path.abspath(path), timeout=30.0, isolation_level=None)
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xff not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+            raise
+        connection = _read_only(path)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+    for pragma in ("synchronous = NORMAL", "foreign_keys = ON", "trusted_schema = OFF"):
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    """A connection that makes no further files in the folder."""
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
+
+
+def check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise FormatError if something is not a plain table, since the rows of views and computed columns have no end."""
+    schema = {str(name): (kind, str(sql)) for kind, name, sql in connection.execute(
+        "SELECT type, name, sql FROM sqlite_master WHERE type != 'index' LIMIT 100")}
+    for name, (kind, sql) in schema.items():
+        if kind != "table" or (name in TABLES and not re.match(r"CREATE TABLE\b", sql, re.IGNORECASE)):
+            raise FormatError(f"{path} is not a journal of seqtune: it has the {kind} {name[:40]!r}")
+    for table in TABLES:
+        if table not in schema:
+            raise FormatError(f"{path} is not a journal of seqtune: it has no table {table}")
+        if any(hidden for *_, hidden in connection.execute(f"PRAGMA table_xinfo({table})")):
+            raise FormatError(f"{path} is not a journal of seqtune: {table} has a computed column")
 
 
 def create(path: Path) -> None:

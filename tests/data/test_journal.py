@@ -155,7 +155,7 @@ def test_a_journal_that_cannot_be_written_is_read_in_this_version_and_else_says_
 
     def read_only(database: Path | str, **options: Any) -> sqlite3.Connection:
         """Open a journal as SQLite opens a file without the permission to write, which root always has."""
-        name = database if isinstance(database, str) else f"{database.as_uri()}?mode=ro"
+        name = f"file:{str(database).removeprefix('file:').partition('?')[0]}?mode=ro"
         connection: sqlite3.Connection = connect(name, **{**options, "uri": True})
         return connection
 
