@@ -22,7 +22,7 @@ class JournalFile:
         self._size = 0
 
     def fault(self) -> str | None:
-        """What has happened to the file since it was opened, or None. It takes some microseconds."""
+        """The accident of the file since it was opened, or None. The check takes some microseconds."""
         now, log = _identity(self.path), _identity(self._log)
         if now is None:
             return "was deleted or renamed"
@@ -40,7 +40,7 @@ class JournalFile:
 
 
 def integrity_fault(connection: sqlite3.Connection) -> str | None:
-    """What SQLite finds wrong with the file's structure, or None. It reads the whole file."""
+    """The fault that SQLite finds in the structure of the file, which it reads whole, or None."""
     try:
         (finding,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.DatabaseError as error:
