@@ -30,6 +30,9 @@ INTERRUPTED = 130  # typer's exit code for Ctrl-C
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell, as in `seqtune predict ... >&-`
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot write µ gets a ?
     gc.set_threshold(NEW_OBJECTS)  # a tenth of a prediction's time was spent in such searches

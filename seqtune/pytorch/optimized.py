@@ -11,6 +11,9 @@ predicted, verified against the safe default, and measured beside PyTorch's own 
 weights packed before). PyTorch's operation is kept where ours is not faster. Results have the memory format of the
 original's.
 
+The weights are packed into the kernels. After a change of a parameter or buffer in place, the copy of the original
+answers, at its speed, with a warning; changes through `.data`, which PyTorch does not count, stay unseen.
+
 The kernels serve inputs of the example's shape only; other inputs go through a copy of the original at its speed. The
 kernels run on PyTorch's OpenMP threads; calls from several threads take turns. NaNs are not propagated as PyTorch does:
 a ReLU turns them into 0, a max-pool ignores them.
@@ -23,6 +26,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +78,11 @@ class Optimized(nn.Module):
             raise MisuseError("an optimised model does not train; train the original and optimise it again")
         return super().train(False)
 
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Raise MisuseError: the weights are packed into the kernels."""
+        raise MisuseError("an optimised model keeps its weights; load them into the original and optimise it again, "
+                          "with saved=PATH if the choices were saved")
+
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
         raise MisuseError("an optimised model stays on the CPU in fp32; convert the original and optimise it again")
 
@@ -94,10 +103,21 @@ class Compiled(nn.Module):
         self.graph = graph
         self._known = [(example.shape, example.dtype, "cpu") for example in examples]
         self._unflatten = unflatten
+        # inference tensors have no versions, and cannot be changed outside the inference mode
+        self._weights = [weight for weight in (*original.parameters(), *original.buffers())
+                         if not weight.is_inference()]
+        self._versions = self._versions_now()
+
+    def _versions_now(self) -> list[int]:
+        return list(map(_version, self._weights))  # a tenth of a microsecond each
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the graph, or the original for inputs of other shapes."""
+        """Run the graph, or the original for inputs of other shapes and after a change of its weights."""
         if kwargs or len(args) != len(self._known):
+            return self.original(*args, **kwargs)
+        if self._versions != self._versions_now():
+            warned("the weights of an optimised model were changed; the original computes in its place, at its speed. "
+                   "Optimise the changed model again")
             return self.original(*args, **kwargs)
         for given, known in zip(args, self._known, strict=True):
             if not isinstance(given, Tensor) or (given.shape, given.dtype, given.device.type) != known:
@@ -106,6 +126,7 @@ class Compiled(nn.Module):
             return self._unflatten(self.graph(*args))
 
 
+_version = attrgetter("_version")  # counts changes in place
 _TURN = threading.RLock()  # the kernels share a workspace and jobs
 
 

@@ -188,6 +188,12 @@ def test_a_file_name_that_is_too_long_is_one_line(arguments: list[str], capsys: 
         f"seqtune: the file name {'a' * 60}... is too long; choose a shorter one"]
 
 
+def test_output_that_the_shell_has_closed_is_no_error() -> None:
+    done = subprocess.run(["/bin/sh", "-c", f"{sys.executable} -m seqtune kernels >&-"], cwd=ROOT,
+                          stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
 def test_a_full_disk_behind_the_output_is_one_line() -> None:
     with open("/dev/full", "w") as full:

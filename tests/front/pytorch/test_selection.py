@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from seqtune.api import predict
-from seqtune.errors import MisuseError, SeqtuneError
+from seqtune.errors import MisuseError, SeqtuneError, SeqtuneWarning
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_torch import from_module
 from seqtune.pytorch import optimized as pytorch
@@ -108,6 +108,22 @@ def test_what_would_part_a_model_from_its_kernels_is_refused(quick: Callable[...
         with pytest.raises(MisuseError):
             deed()
     assert not fast.eval().training
+
+
+def test_changed_weights_are_never_answered_with_the_old_ones(quick: Callable[..., Optimized]) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    example = torch.randn(1, 3, 8, 8)
+    fast = quick(model, example)
+    with pytest.raises(MisuseError, match="optimise it again"):
+        fast.load_state_dict(fast.state_dict())
+    for changed, expected in ((dict(fast.named_parameters()), dict(model.named_parameters())),
+                              (dict(fast.named_buffers()), dict(model.named_buffers()))):
+        name = next(iter(expected))
+        with torch.no_grad():
+            next(weight for key, weight in changed.items() if key.endswith(name)).mul_(1.5)
+            expected[name].mul_(1.5)
+            with pytest.warns(SeqtuneWarning, match="weights of an optimised model were changed"):
+                assert torch.allclose(fast(example), model(example), atol=1e-5)
 
 
 def test_a_wrong_result_is_never_returned(quick: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
