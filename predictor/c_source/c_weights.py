@@ -2,7 +2,7 @@
 
 A weight is a whole number of three digits in base 92, times a scale: 19.5 bits. Digits are printable characters, so
 three of them take less room in the source than a number of 16 bits, and string literals stay below the 4095 characters
-that C99 guarantees. The order of the digits is described in `runtime/math.c`.
+that C99 guarantees. The order of the digits is described in `runtime/math_start.c`.
 """
 
 from __future__ import annotations
@@ -121,9 +121,10 @@ class Weights:
         panels, rows, _ = numbers.shape
         padded = np.zeros((panels, -(-rows // 4) * 4, PANEL), np.int64)
         padded[:, :rows] = numbers
-        shifted = (padded + OFFSET - _DIGITS).reshape(-1, 4, PANEL).transpose(0, 2, 1).reshape(-1, 4 * PANEL)
-        self.parts.append(np.concatenate([shifted // BASE**2, shifted // BASE % BASE, shifted % BASE], axis=1).astype(
-            np.uint8))
+        shifted = (padded + OFFSET - _DIGITS).reshape(-1, 4, PANEL).transpose(0, 2, 1)  # (four rows, column, row)
+        pairs = np.stack([shifted // BASE**2, shifted // BASE % BASE], axis=3)
+        parts = [part.reshape(-1, 4 * PANEL) for part in (pairs[:, :, :2], pairs[:, :, 2:], shifted % BASE)]
+        self.parts.append(np.concatenate(parts, axis=1).astype(np.uint8))
         self.quads += len(shifted)
         return self.quads - len(shifted)
 

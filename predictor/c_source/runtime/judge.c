@@ -5,7 +5,7 @@ static void sq_judge_quantities(sq_work *w, const sq_hypothesis *hypotheses, int
                                 float (*numbers)[SQ_MOST_QUANTITIES][SQ_NUMBERS], float *hidden) {
     float *weights = w->unit;
     sq_rows part;
-    int q, n, column, begin, end;
+    int q, n, begin, end;
     part.x_stride = SQ_MOST_QUANTITIES * SQ_NUMBERS;
     part.out_stride = SQ_JUDGE;
     part.add = 1;
@@ -18,10 +18,8 @@ static void sq_judge_quantities(sq_work *w, const sq_hypothesis *hypotheses, int
             if (hypotheses[begin].space != space) continue;
             part.x = numbers[begin][q];
             part.rows = end - begin;
-            for (column = 0; column < SQ_JUDGE; column += SQ_PANEL) {
-                part.out = hidden + (long)begin * SQ_JUDGE + column;
-                w->math->panel(&part, SQ_NUMBERS, weights + column, SQ_JUDGE);
-            }
+            part.out = hidden + (long)begin * SQ_JUDGE;
+            sq_multiply(w, &part, SQ_NUMBERS, weights, SQ_JUDGE, SQ_PANEL, SQ_JUDGE);
         }
     }
 }
@@ -72,7 +70,7 @@ static void sq_order(sq_work *w, sq_state *s, const sq_hypothesis *hypotheses, i
         for (n = 0; n < count * SQ_JUDGE; ++n) hidden[n] += next[n];
     }
     for (row = 0; row < count; ++row) {
-        slowness[row] = (double)(sq_dot(hidden + (long)row * SQ_JUDGE, sq_judge_slowness, SQ_JUDGE));
+        slowness[row] = (double)(w->math->dot(hidden + (long)row * SQ_JUDGE, sq_judge_slowness, SQ_JUDGE));
         if (!row || slowness[row] < least) least = slowness[row];
     }
     for (row = 0; row < count; ++row) posterior[row] = -hypotheses[row].cost - (slowness[row] - least) / SQ_TAU;

@@ -11,18 +11,14 @@ static void sq_inputs(sq_work *w, const sq_hypothesis *hypotheses, int rows) {
 static void sq_score(sq_work *w, const sq_hypothesis *hypotheses, int first, int rows, sq_candidate *candidates,
                      int count, int column) {
     float vector[SQ_WIDTH];
-    int i, j, row;
+    int row;
     (void)hypotheses;
     (void)rows;
     (void)column;
     for (row = 0; row < count; ++row) {
         const float *state = w->unit + (long)(candidates[row].parent - first) * SQ_WIDTH;
-        float sum[SQ_PANEL] = {0}, total = 0;
         sq_row(w, &sq_target_rows, candidates[row].word, SQ_WIDTH / SQ_PANEL, vector);
-        for (i = 0; i < SQ_WIDTH; i += SQ_PANEL)
-            for (j = 0; j < SQ_PANEL; ++j) sum[j] += state[i + j] * vector[i + j];
-        for (j = 0; j < SQ_PANEL; ++j) total += sum[j];
-        candidates[row].score = total + sq_target_bias[candidates[row].word];
+        candidates[row].score = w->math->dot(state, vector, SQ_WIDTH) + sq_target_bias[candidates[row].word];
     }
 }
 

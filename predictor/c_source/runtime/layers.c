@@ -1,6 +1,8 @@
 /* The encoder and the decoder of the transformer. The residual stream is centred, so layer norms only scale it. */
 
-#define SQ_PADDED ((SQ_POSITIONS + SQ_PANEL - 1) / SQ_PANEL * SQ_PANEL)
+#define SQ_PADDED_TO(count) (((count) + SQ_PANEL - 1) / SQ_PANEL * SQ_PANEL)
+#define SQ_PADDED SQ_PADDED_TO(SQ_POSITIONS)
+#define SQ_LONGEST_ROW (SQ_JUDGE > SQ_WIDTH ? SQ_JUDGE : SQ_WIDTH)
 #define SQ_HEAD (SQ_WIDTH / SQ_HEADS)
 #define SQ_ROWS_AT_ONCE (SQ_POSITIONS > SQ_BATCH ? SQ_POSITIONS : SQ_BATCH)
 #define SQ_PARTS (3 * SQ_WIDTH > SQ_HIDDEN ? 3 * SQ_WIDTH : SQ_HIDDEN)
@@ -40,15 +42,26 @@ static void sq_apply(const sq_work *w, const sq_linear *linear, const float *x, 
     w->math->linear(linear, &part);
 }
 
+/* Multiply `part` by panels of 16 columns, whose rows are `stride` numbers apart, without scale and bias. */
+static void sq_multiply(const sq_work *w, const sq_rows *part, int depth, const float *weights, int stride, long next,
+                        int columns) {
+    sq_panels panels;
+    panels.weights = weights;
+    panels.depth = depth;
+    panels.stride = stride;
+    panels.columns = columns;
+    panels.next = next;
+    panels.scale = panels.bias = 0;
+    panels.ahead = panels.end = 0;
+    w->math->product(part, &panels);
+}
+
 /* Read a row of a table: numbers of 16 times `panels`. */
 static void sq_row(const sq_work *w, const sq_table *table, long row, int panels, float *out) {
-    float numbers[SQ_FOUR];
-    int four, i, left;
-    for (four = 0; four < SQ_QUADS(panels); ++four) {
-        w->math->table(table->quad + row * SQ_QUADS(panels) + four, 1, numbers);
-        left = (panels - 4 * four) * SQ_PANEL;
-        for (i = 0; i < SQ_FOUR && i < left; ++i) out[four * SQ_FOUR + i] = numbers[i] * table->scale[row];
-    }
+    float numbers[SQ_QUADS(SQ_LONGEST_ROW / SQ_PANEL) * SQ_FOUR], scale = table->scale[row];
+    int i;
+    w->math->table(table->quad + row * SQ_QUADS(panels), SQ_QUADS(panels), numbers);
+    for (i = 0; i < panels * SQ_PANEL; ++i) out[i] = numbers[i] * scale;
 }
 
 /* Subtract the mean of each row. */
@@ -60,18 +73,6 @@ static void sq_centre(float *x, int rows) {
         for (j = 0; j < SQ_PANEL; ++j) mean += sum[j];
         mean /= (float)SQ_WIDTH;
         for (i = 0; i < SQ_WIDTH; ++i) x[i] -= mean;
-    }
-}
-
-/* Scale rows to length 1. */
-static void sq_unit(const float *x, int rows, float *out) {
-    for (; rows > 0; --rows, x += SQ_WIDTH, out += SQ_WIDTH) {
-        float sum[SQ_PANEL] = {0}, length = 1e-5f * (float)SQ_WIDTH;
-        int i, j;
-        for (i = 0; i < SQ_WIDTH; i += SQ_PANEL) for (j = 0; j < SQ_PANEL; ++j) sum[j] += x[i + j] * x[i + j];
-        for (j = 0; j < SQ_PANEL; ++j) length += sum[j];
-        length = sqrtf(length);
-        for (i = 0; i < SQ_WIDTH; ++i) out[i] = x[i] / length;
     }
 }
 
@@ -89,28 +90,24 @@ static void sq_turn(const float *keys, int positions, int stride, float *panels)
 static void sq_attend(sq_work *w, const float *query, int query_stride, int rows, const float *panels,
                       const float *values, int value_stride, float *out) {
     sq_rows part;
-    int column, row;
+    int row;
     part.x = query;
+    part.out = w->scores;
     part.x_stride = query_stride;
     part.rows = rows;
     part.out_stride = SQ_PADDED;
     part.add = 0;
-    for (column = 0; column < w->positions; column += SQ_PANEL) {
-        part.out = w->scores + column;
-        w->math->panel(&part, SQ_HEAD, panels + (long)column * SQ_HEAD, SQ_PANEL);
-    }
+    sq_multiply(w, &part, SQ_HEAD, panels, SQ_PANEL, SQ_HEAD * SQ_PANEL, SQ_PADDED_TO(w->positions));
     for (row = 0; row < rows; ++row) w->math->soften(w->scores + (long)row * SQ_PADDED, w->positions);
     part.x = w->scores;
+    part.out = out;
     part.x_stride = SQ_PADDED;
     part.out_stride = SQ_WIDTH;
-    for (column = 0; column < SQ_HEAD; column += SQ_PANEL) {
-        part.out = out + column;
-        w->math->panel(&part, w->positions, values + column, value_stride);
-    }
+    sq_multiply(w, &part, w->positions, values, value_stride, SQ_PANEL, SQ_HEAD);
 }
 
 static void sq_feed(sq_work *w, const sq_layer *layer, int rows) {
-    sq_unit(w->x, rows, w->unit);
+    w->math->unit(w->x, rows, w->unit);
     sq_apply(w, &layer->inner, w->unit, rows, SQ_WIDTH, w->parts, SQ_HIDDEN, 0);
     w->math->gelu(w->parts, (long)rows * SQ_HIDDEN);
     sq_apply(w, &layer->outer, w->parts, rows, SQ_HIDDEN, w->x, SQ_WIDTH, 1);
@@ -121,7 +118,7 @@ static void sq_encode(sq_work *w) {
     int rows = w->positions, layer, head, position;
     float *panels = w->keys; /* free until the decoder's keys are written */
     for (layer = 0; layer < SQ_LAYERS; ++layer) {
-        sq_unit(w->x, rows, w->unit);
+        w->math->unit(w->x, rows, w->unit);
         sq_apply(w, &sq_encoder[layer].words, w->unit, rows, SQ_WIDTH, w->parts, 3 * SQ_WIDTH, 0);
         for (head = 0; head < SQ_HEADS; ++head) {
             const float *query = w->parts + head * SQ_HEAD;
@@ -132,7 +129,7 @@ static void sq_encode(sq_work *w) {
         sq_apply(w, &sq_encoder[layer].out, w->unit, rows, SQ_WIDTH, w->x, SQ_WIDTH, 1);
         sq_feed(w, &sq_encoder[layer], rows);
     }
-    sq_unit(w->x, rows, w->unit);
+    w->math->unit(w->x, rows, w->unit);
     for (layer = 0; layer < SQ_DEPTH; ++layer) {
         sq_apply(w, &sq_pairs[layer], w->unit, rows, SQ_WIDTH, w->parts, 2 * SQ_WIDTH, 0);
         for (head = 0; head < SQ_HEADS; ++head)
@@ -150,24 +147,19 @@ static float *sq_pair(sq_work *w, int layer, int word, int hypothesis) {
 
 /* Attend from the query of one hypothesis to its words so far; `path` names the hypotheses that read them. */
 static void sq_recall(sq_work *w, int layer, const float *query, const uint16_t *path, int words, float *out) {
-    float scores[SQ_HEADS][(SQ_LONGEST + SQ_PANEL - 1) / SQ_PANEL * SQ_PANEL];
-    int word, head, i, j;
+    float scores[SQ_HEADS][SQ_PADDED_TO(SQ_LONGEST)];
+    int word, head, i;
     for (word = 0; word < words; ++word) {
         const float *keys = sq_pair(w, layer, word, path[word]);
-        for (head = 0; head < SQ_HEADS; ++head) {
-            float sum[SQ_PANEL] = {0}, total = 0;
-            for (i = head * SQ_HEAD; i < (head + 1) * SQ_HEAD; i += SQ_PANEL)
-                for (j = 0; j < SQ_PANEL; ++j) sum[j] += query[i + j] * keys[i + j];
-            for (j = 0; j < SQ_PANEL; ++j) total += sum[j];
-            scores[head][word] = total;
-        }
+        for (head = 0; head < SQ_HEADS; ++head)
+            scores[head][word] = w->math->dot(query + head * SQ_HEAD, keys + head * SQ_HEAD, SQ_HEAD);
     }
     for (head = 0; head < SQ_HEADS; ++head) w->math->soften(scores[head], words);
     for (i = 0; i < SQ_WIDTH; ++i) out[i] = 0;
     for (word = 0; word < words; ++word) {
         const float *values = sq_pair(w, layer, word, path[word]) + SQ_WIDTH;
         for (head = 0; head < SQ_HEADS; ++head)
-            for (i = head * SQ_HEAD; i < (head + 1) * SQ_HEAD; ++i) out[i] += scores[head][word] * values[i];
+            w->math->add(out + head * SQ_HEAD, values + head * SQ_HEAD, scores[head][word], SQ_HEAD);
     }
 }
 
@@ -182,7 +174,7 @@ static void sq_decode_words(sq_work *w, const sq_hypothesis *hypotheses, int row
         for (i = 0; i < SQ_WIDTH; ++i) w->x[(long)row * SQ_WIDTH + i] += position[i];
     }
     for (layer = 0; layer < SQ_DEPTH; ++layer) {
-        sq_unit(w->x, rows, w->unit);
+        w->math->unit(w->x, rows, w->unit);
         sq_apply(w, &sq_decoder[layer].words, w->unit, rows, SQ_WIDTH, w->parts, 3 * SQ_WIDTH, 0);
         for (row = 0; row < rows; ++row)
             memcpy(sq_pair(w, layer, word, first + row), w->parts + (long)row * 3 * SQ_WIDTH + SQ_WIDTH,
@@ -193,7 +185,7 @@ static void sq_decode_words(sq_work *w, const sq_hypothesis *hypotheses, int row
             sq_recall(w, layer, w->parts + (long)row * 3 * SQ_WIDTH, hypotheses[row].path, word + 1,
                       w->unit + (long)row * SQ_WIDTH);
         sq_apply(w, &sq_decoder[layer].out, w->unit, rows, SQ_WIDTH, w->x, SQ_WIDTH, 1);
-        sq_unit(w->x, rows, w->unit);
+        w->math->unit(w->x, rows, w->unit);
         sq_apply(w, &sq_decoder[layer].cross_query, w->unit, rows, SQ_WIDTH, w->parts, SQ_WIDTH, 0);
         for (head = 0; head < SQ_HEADS; ++head)
             sq_attend(w, w->parts + head * SQ_HEAD, SQ_WIDTH, rows,
@@ -203,5 +195,5 @@ static void sq_decode_words(sq_work *w, const sq_hypothesis *hypotheses, int row
         sq_apply(w, &sq_decoder[layer].cross_out, w->unit, rows, SQ_WIDTH, w->x, SQ_WIDTH, 1);
         sq_feed(w, &sq_decoder[layer], rows);
     }
-    sq_unit(w->x, rows, w->unit);
+    w->math->unit(w->x, rows, w->unit);
 }

@@ -58,7 +58,7 @@ static void sq_word_vectors(sq_work *w, const int *words, int count) {
 static void sq_resolve_rows(sq_work *w, const sq_quantity *const *quantities, int count,
                             const sq_candidate *candidates, int rows, float *sums) {
     sq_rows part;
-    int i, row, column, n;
+    int i, row, n;
     if (!count) return;
     for (i = 0; i < count; ++i) {
         for (n = 0; n < SQ_NUMBERS && w->model.resolved != quantities[0]; ++n)
@@ -73,10 +73,8 @@ static void sq_resolve_rows(sq_work *w, const sq_quantity *const *quantities, in
     part.x_stride = SQ_FRESH * SQ_NUMBERS;
     part.out_stride = SQ_WIDTH;
     part.add = 1;
-    for (column = 0; column < SQ_WIDTH; column += SQ_PANEL) {
-        part.out = sums + column;
-        w->math->panel(&part, count * SQ_NUMBERS, w->model.rows + column, SQ_WIDTH);
-    }
+    part.out = sums;
+    sq_multiply(w, &part, count * SQ_NUMBERS, w->model.rows, SQ_WIDTH, SQ_PANEL, SQ_WIDTH);
 }
 
 static int sq_fresh(const sq_kernel *kernel, int column, const sq_quantity **quantities) {
@@ -101,14 +99,6 @@ static void sq_inputs(sq_work *w, const sq_hypothesis *hypotheses, int rows) {
     w->math->gelu(w->unit, (long)rows * SQ_WIDTH);
     sq_apply(w, &sq_read_resolved, w->unit, rows, SQ_WIDTH, w->x, SQ_WIDTH, 1);
     sq_centre(w->x, rows);
-}
-
-static float sq_dot(const float *a, const float *b, int count) {
-    float sum[SQ_PANEL] = {0}, total = 0;
-    int i, j;
-    for (i = 0; i < count; i += SQ_PANEL) for (j = 0; j < SQ_PANEL; ++j) sum[j] += a[i + j] * b[i + j];
-    for (j = 0; j < SQ_PANEL; ++j) total += sum[j];
-    return total;
 }
 
 /* The sum of what the quantities of a candidate's prefix add, its own included. */
@@ -146,7 +136,8 @@ static void sq_score(sq_work *w, const sq_hypothesis *hypotheses, int first, int
         for (row = 0; row < part; ++row) {
             const float *vector = w->model.vectors + (long)words[row] * SQ_WIDTH;
             const float *query = asked + (long)(candidates[begin + row].parent - first) * (SQ_WIDTH + SQ_HIDDEN);
-            for (i = 0; i < SQ_WIDTH; ++i) w->unit[(long)row * SQ_WIDTH + i] += vector[i] + query[i];
+            w->math->add(w->unit + (long)row * SQ_WIDTH, vector, 1, SQ_WIDTH);
+            w->math->add(w->unit + (long)row * SQ_WIDTH, query, 1, SQ_WIDTH);
         }
         w->math->gelu(w->unit, (long)part * SQ_WIDTH);
         sq_apply(w, &sq_answer, w->unit, part, SQ_WIDTH, w->parts, SQ_HIDDEN, 0);
@@ -154,8 +145,8 @@ static void sq_score(sq_work *w, const sq_hypothesis *hypotheses, int first, int
         for (row = 0; row < part; ++row) {
             int parent = candidates[begin + row].parent - first;
             candidates[begin + row].score =
-                sq_dot(states + parent * SQ_WIDTH, w->model.vectors + (long)words[row] * SQ_WIDTH, SQ_WIDTH)
-                + sq_dot(asked + (long)parent * (SQ_WIDTH + SQ_HIDDEN) + SQ_WIDTH, w->parts + (long)row * SQ_HIDDEN,
+                w->math->dot(states + parent * SQ_WIDTH, w->model.vectors + (long)words[row] * SQ_WIDTH, SQ_WIDTH)
+                + w->math->dot(asked + (long)parent * (SQ_WIDTH + SQ_HIDDEN) + SQ_WIDTH, w->parts + (long)row * SQ_HIDDEN,
                          SQ_HIDDEN);
         }
     }

@@ -44,10 +44,14 @@ typedef struct { /* a word that may follow a hypothesis */
 typedef struct { int parent, candidate; double cost; } sq_choice; /* candidate -1: the parent itself, complete */
 
 struct sq_rows;
+struct sq_panels;
 typedef struct {
     void (*linear)(const sq_linear *, const struct sq_rows *);
-    void (*panel)(const struct sq_rows *, int, const float *, int);
+    void (*product)(const struct sq_rows *, const struct sq_panels *);
     void (*gelu)(float *, long);
     void (*soften)(float *, int);
     void (*table)(long, int, float *);
+    void (*unit)(const float *, int, float *);
+    float (*dot)(const float *, const float *, int);
+    void (*add)(float *, const float *, float, int);
 } sq_math;
