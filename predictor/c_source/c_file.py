@@ -33,7 +33,8 @@ _RUNTIME = Path(__file__).parent / "runtime"
 _BATCH = 48  # words that are scored together
 _ROWS_OF_BEAM = 8  # hypotheses that are decoded together: AVX-512 computes 8 rows at once
 # name, bytes of a vector, rows whose sums the registers hold, and the instructions that a function may use
-_VARIANTS = (("any", 16, 4, ""), ("avx2", 32, 6, "avx2,fma"), ("avx512", 64, 8, "avx512f,avx512bw,avx512dq,avx512vl,fma"))
+_VARIANTS = (("any", 16, 4, ""), ("avx2", 32, 6, "avx2,fma"),
+             ("avx512", 64, 8, "avx512f,avx512bw,avx512dq,avx512vl,fma"))
 _START = """#include <math.h>
 #include <string.h>
 
@@ -147,7 +148,8 @@ def _network_sizes(size: Dimensions) -> dict[str, int | str]:
     if head % PANEL or size.hidden % PANEL or size.judge % PANEL or size.judge > 2 * size.width:
         raise MisuseError(f"this checkpoint has heads of {head}, blocks of {size.hidden} and a judge of {size.judge} "
                           f"numbers; in C they are multiples of {PANEL}, and the judge at most two widths")
-    tail = {f"TAIL_{number}": f"{np.float32(coefficient / math.log(2))!s}f" for number, coefficient in enumerate(GELU_TAIL)}
+    tail = {f"TAIL_{number}": f"{np.float32(coefficient / math.log(2))!s}f"  # of log2
+            for number, coefficient in enumerate(GELU_TAIL)}
     return {"BASE": BASE, "STRING": STRING, "OFFSET": OFFSET, "BEAM": MOST_PROPOSALS, "BATCH": _BATCH,
             "ROWS_OF_BEAM": _ROWS_OF_BEAM, "WIDTH": size.width, "HEADS": size.heads, "HIDDEN": size.hidden,
             "LAYERS": size.layers, "DEPTH": size.depth, "TARGETS": size.targets, "NUMBER_CODE": size.code,
