@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from seqtune.errors import ConfigurationError, KernelError
 
@@ -199,3 +199,15 @@ def _names_read(kernel: Kernel) -> tuple[str, ...]:
     derived = {name for name, _ in resolved}
     read = [name for _, expression in resolved for name in expression.names]
     return tuple(dict.fromkeys(name for name in (*read, *identity) if name not in derived))
+
+
+def quantities(derived: Iterable[tuple[str, Expression]], problem: Problem, device: Device,
+               configuration: Configuration) -> dict[str, Any]:
+    """The values of all names that expressions of a kernel may read, for one configuration. Raises ExpressionError.
+
+    These are facts of the device, features and sizes of the problem, parameters, and the kernel's `derived` quantities.
+    """
+    values: dict[str, Any] = {**device.names(), **problem.names(), **dict(configuration.settings)}
+    for name, expression in derived:
+        values[name] = expression(values)
+    return values

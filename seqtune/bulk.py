@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from seqtune.kernels.device import Device
-from seqtune.kernels.libraries.shared import messages_in_use, use_messages
+from seqtune.kernels.libraries.messages import messages_in_use, use_messages
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seqtune.kernels.libraries.foreign_code import use_with_modules
 from seqtune.kernels.libraries.library import Library
-from seqtune.kernels.libraries.shared import use_with_modules
 from seqtune.kernels.libraries.table import IN_USE, LIBRARIES, libraries_in_use, library_in_use
 from seqtune.kernels.lookup import resolve
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from seqtune.errors import MisuseError, SeqtuneError, one_line
 from seqtune.kernels.device import Device
-from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.kernel import Configuration, Kernel, quantities
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.random_configurations import random_configurations
@@ -119,9 +119,7 @@ def check_family(family: Kernel, device: Device, compiler: OfflineCompiler, samp
 def contradictions_of(family: Kernel, problem: Problem, configuration: Configuration, device: Device,
                       phases: Sequence[CompiledPhase]) -> list[str]:
     """The ways in which a compiled configuration contradicts its family or exceeds the device, one line each."""
-    names = {**device.names(), **problem.names(), **dict(configuration.settings)}
-    for name, expression in family.derived:
-        names[name] = expression(names)
+    names = quantities(family.derived, problem, device, configuration)
     shared = max(phase.shared for phase in phases)
     messages = []
     if "shared_bytes" in names and names["shared_bytes"] != shared:

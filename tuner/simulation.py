@@ -22,7 +22,7 @@ import numpy as np
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.libraries.shared import messages_in_use, use_messages
+from seqtune.kernels.libraries.messages import messages_in_use, use_messages
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 from .processes import one_thread_each

@@ -15,7 +15,7 @@ from seqtune.errors import ExpressionError, FormatError, KernelError
 from ..device import Device
 from ..expression import Expression
 from ..implementation import KernelSource, implementation_of
-from ..kernel import Configuration, Kernel
+from ..kernel import Configuration, Kernel, quantities
 from ..problem import Problem
 from .call import Argument, BufferArgument, Call, CallStep, LocalArgument, ScalarArgument, WorkspaceArgument
 from .number_types import numpy_type, scalar, split_type
@@ -119,9 +119,7 @@ class CallDeclaration:
 
         Raises ExpressionError, FormatError.
         """
-        values: dict[str, Any] = {**device.names(), **problem.names(), **dict(configuration.settings)}
-        for name, expression in self.derived:
-            values[name] = expression(values)
+        values = quantities(self.derived, problem, device, configuration)
         named = {name: name for name in buffers}
         launches = values[LAUNCHES] = whole(self.launches, values, MOST_LAUNCHES)
         steps = []

@@ -16,7 +16,7 @@ from seqtune.errors import FormatError
 
 from ..device import Device
 from ..expression import Expression
-from ..kernel import Configuration
+from ..kernel import Configuration, quantities
 from ..problem import Problem
 
 OUTPUT = "output"  # the name in braces of the file that the build writes
@@ -59,9 +59,7 @@ class CommandDeclaration:
 
     def command(self, problem: Problem, device: Device, configuration: Configuration) -> Command:
         """The words of a configuration. Raises FormatError, ExpressionError."""
-        values: dict[str, Any] = {**device.names(), **problem.names(), **dict(configuration.settings)}
-        for name, expression in self.derived:
-            values[name] = expression(values)
+        values = quantities(self.derived, problem, device, configuration)
         return Command(filled(self.build, values), filled(self.run, values))
 
 

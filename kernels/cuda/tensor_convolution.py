@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..device import Device
 from ..implementation import Array, KernelSource, Launch
-from ..kernel import Configuration, Kernel
+from ..kernel import Configuration, Kernel, quantities
 from ..problem import Problem
 from .source.tensor_pixels import PIXELS, SHAPE_ARGUMENTS
 from .source.tensor_tile import tensor_source
@@ -16,7 +16,6 @@ from .tensor_space import (
     SOLVES,
     TILE_ARGUMENTS,
     panels,
-    quantities,
     tensor_launch,
     tile_arguments,
     tile_of,
@@ -32,13 +31,13 @@ class TensorConvolution:
 
     def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
         """The text of the tile."""
-        tile = tile_of(quantities(KERNEL, problem, device, configuration))
+        tile = tile_of(quantities(KERNEL.derived, problem, device, configuration))
         padded = "true" if problem.size("pad_h") + problem.size("pad_w") > 0 else "false"
         return tensor_source(tile, "tensor_convolution", f"constexpr bool PADDED = {padded};\n{PIXELS}", ARGUMENTS)
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
         """The launch of the tiles and, for partial sums, of their addition."""
-        names, size = quantities(KERNEL, problem, device, configuration), problem.size
+        names, size = quantities(KERNEL.derived, problem, device, configuration), problem.size
         c, h, w, k, pixels = size("c"), size("h"), size("w"), size("k"), size("out_h") * size("out_w")
         nhwc = problem["layout"] == "NHWC"
         values = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..device import Device
 from ..implementation import Array, KernelSource, Launch
-from ..kernel import Configuration, Kernel
+from ..kernel import Configuration, Kernel, quantities
 from ..problem import Problem
 from .source.tensor_input import MATRIX
 from .source.tensor_tile import tensor_source
@@ -16,7 +16,6 @@ from .tensor_space import (
     SOLVES,
     TILE_ARGUMENTS,
     panels,
-    quantities,
     tensor_launch,
     tile_arguments,
     tile_of,
@@ -33,12 +32,12 @@ class TensorGemm:
 
     def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
         """The text of the tile."""
-        tile = tile_of(quantities(KERNEL, problem, device, configuration))
+        tile = tile_of(quantities(KERNEL.derived, problem, device, configuration))
         return tensor_source(tile, "tensor_gemm", MATRIX, ARGUMENTS)
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
         """The launch of the tiles and, for partial sums, of their addition."""
-        names = quantities(KERNEL, problem, device, configuration)
+        names = quantities(KERNEL.derived, problem, device, configuration)
         values = {**{name: problem.size(name) for name in SIZES}, **tile_arguments(names)}
         return tensor_launch(names, "tensor_gemm", tuple(values[name] for name in ARGUMENTS))
 

@@ -13,10 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..device import Device
 from ..implementation import Array, Launch, Phase
-from ..kernel import Configuration, Kernel, Parameter
-from ..problem import Problem
+from ..kernel import Parameter
 from .source.tensor_tile import TensorTile
 
 PADDING = 8  # elements: 16 bytes, which moves every row of shared memory to other banks
@@ -116,14 +114,6 @@ DEFAULT: Mapping[str, int | str] = {
     "block_m": 128, "block_n": 128, "warp_m": 64, "warp_n": 64, "block_k": 32, "stages": 3,
     "fragments": 2, "layout_shared": "swizzle", "epilogue": "shared", "group_m": 4, "schedule": "tiles",
     "split_k": 1}
-
-
-def quantities(kernel: Kernel, problem: Problem, device: Device, configuration: Configuration) -> Mapping[str, Any]:
-    """The values of all names that the kernel's expressions read or define, for one configuration."""
-    names: dict[str, Any] = {**device.names(), **problem.names(), **dict(configuration.settings)}
-    for name, expression in kernel.derived:
-        names[name] = expression(names)
-    return names
 
 
 def tile_of(names: Mapping[str, Any]) -> TensorTile:

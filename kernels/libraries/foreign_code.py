@@ -14,7 +14,9 @@ from types import ModuleType
 
 from seqtune.errors import FormatError
 
+from .library import Library
 from .library_files import inside
+from .table import use
 
 _REFERENCE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", re.ASCII)
 
@@ -53,3 +55,10 @@ def offer(library: str, folder: Path) -> None:
     package.__path__ = [str(folder)]
     sys.modules[name] = package
     importlib.invalidate_caches()
+
+
+def use_with_modules(library: Library) -> None:
+    """Use a library, and offer the modules of its folder where they may run. Raises MisuseError."""
+    use(library)
+    if library.own_modules and library.allowed and library.folder is not None:
+        offer(library.name, library.folder)

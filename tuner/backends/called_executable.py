@@ -21,8 +21,9 @@ from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.operations.tensor import Tensor, Tensors
 from seqtune.kernels.resource_usage import ResourceUsage
 
-MARGIN = 4096  # bytes of canary on each side of every buffer; a multiple of any device's alignment
-NAN_BYTE, PATTERN_BYTE = 0xFF, 0xA5  # sixteen, 32 or 64 bits of ones are a NaN; the pattern is an unlikely number
+from .guarded_buffers import MARGIN, NAN_BYTE, GuardedBuffers, MemoryDriver
+
+PATTERN_BYTE = 0xA5  # of whole numbers: repeated, it is an unlikely one
 
 
 class CallTimer(Protocol):
@@ -55,34 +56,11 @@ class WallTimer:
         """Nothing is kept."""
 
 
-class CallDriver(Protocol):
-    """Memory and launches of a device. Offsets and sizes are bytes; buffers and programs are the driver's own objects.
-
-    A failed call raises LaunchError, or DeviceLost where the process can no longer use the device.
-    """
+class CallDriver(MemoryDriver, Protocol):
+    """Memory and launches of a device; programs are the driver's own objects."""
 
     def program(self, source: KernelSource) -> Any:
         """Build a source, once per process. Raises BuildError."""
-        ...
-
-    def allocate(self, size: int) -> Any:
-        """Allocate a buffer that begins at a multiple of any type's size."""
-        ...
-
-    def free(self, buffer: Any) -> None:
-        """Free a buffer."""
-        ...
-
-    def write(self, buffer: Any, offset: int, array: NDArray[Any]) -> None:
-        """Copy a contiguous array into a buffer."""
-        ...
-
-    def read(self, buffer: Any, offset: int, array: NDArray[Any]) -> None:
-        """Fill an array from a buffer when all earlier work is done."""
-        ...
-
-    def fill(self, buffer: Any, offset: int, byte: int, size: int) -> None:
-        """Fill a part of a buffer with one byte."""
         ...
 
     def launcher(self, program: Any, entry: str, step: CallStep, addresses: Mapping[str, Any]) -> Callable[[], None]:
@@ -90,14 +68,6 @@ class CallDriver(Protocol):
 
         Raises LaunchError if the entry is missing or the device refuses its sizes.
         """
-        ...
-
-    def address(self, buffer: Any, offset: int, size: int) -> Any:
-        """The part of a buffer that an argument points to."""
-        ...
-
-    def finish(self) -> None:
-        """Wait for all enqueued work."""
         ...
 
     def timer(self, enqueue: Callable[[], None]) -> CallTimer:
@@ -129,20 +99,17 @@ class CalledExecutable:
         `margin` is bytes of canary on each side of a buffer; 0 is for devices that check the bounds themselves.
         """
         begin = time.perf_counter()
-        self._margin = margin
         self._driver, self._tensors, self._timer = driver, tensors, driver.timer(self._enqueue)
         self._starts: dict[str, NDArray[Any]] = {}  # output -> its contents before a run
-        self._types: dict[str, str] = {}  # buffer -> number type
-        self._sizes: dict[str, int] = {}  # buffer -> bytes
-        self._whole: dict[str, Any] = {}  # buffer -> the driver's buffer, margins included
         self._steps: list[Callable[[], None]] = []
         program = driver.program(call.source)
         self.resources = driver.resources(program, call)
+        self._types, sizes = _types_and_sizes(call, tensors)
+        self._buffers = GuardedBuffers(
+            driver, sizes, [name for name in sizes if name not in tensors.inputs], margin=margin,
+            bytes_of={name: NAN_BYTE if is_float(dtype) else PATTERN_BYTE for name, dtype in self._types.items()})
         try:
-            self._allocate(call)
-            addresses = {name: driver.address(buffer, margin, self._sizes[name])
-                         for name, buffer in self._whole.items()}
-            self._steps = [driver.launcher(program, call.entry, step, addresses) for step in call.steps]
+            self._steps = [driver.launcher(program, call.entry, step, self._buffers.addresses) for step in call.steps]
             if warm:
                 self.run()  # some drivers compile at the first launch
         except BaseException:
@@ -150,39 +117,21 @@ class CalledExecutable:
             raise
         self.build_seconds = time.perf_counter() - begin
 
-    def _allocate(self, call: Call) -> None:
-        arrays = {**self._tensors.inputs, **self._tensors.outputs}
-        for name in dict.fromkeys((*call.buffers(), *self._tensors.outputs)):
-            self._types[name] = arrays[name].dtype
-            self._sizes[name] = arrays[name].size * numpy_type(arrays[name].dtype).itemsize
-        for workspace in call.workspaces():
-            self._types[workspace.name] = workspace.dtype
-            self._sizes[workspace.name] = max(workspace.size, self._sizes.get(workspace.name, 0))
-        for name, size in self._sizes.items():
-            self._whole[name] = self._driver.allocate(max(1, size + 2 * self._margin))
-            self._driver.fill(self._whole[name], 0, 0, size + 2 * self._margin)
-
     def load(self, operands: Operands) -> None:
         """Copy the inputs into the buffers, and keep the contents of outputs for `poison`."""
         self._starts = {name: array for name, array in operands.items() if name in self._tensors.outputs}
         for name, array in operands.items():
-            if name in self._whole:
+            if name in self._buffers:
                 self._write(name, array)
 
     def _write(self, name: str, array: NDArray[Any]) -> None:
-        self._driver.write(self._whole[name], self._margin, np.ascontiguousarray(array, numpy_type(self._types[name])))
+        self._buffers.write(name, np.ascontiguousarray(array, numpy_type(self._types[name])))
 
     def poison(self) -> None:
         """Poison outputs and workspaces, reset outputs that have contents, and reset the canaries."""
-        for name, size in self._sizes.items():
-            byte, buffer = _byte(self._types[name]), self._whole[name]
-            if name in self._tensors.inputs:
-                self._driver.fill(buffer, 0, byte, self._margin)
-                self._driver.fill(buffer, self._margin + size, byte, self._margin)
-            else:
-                self._driver.fill(buffer, 0, byte, size + 2 * self._margin)
-                if name in self._starts:
-                    self._write(name, self._starts[name])
+        self._buffers.poison()
+        for name, array in self._starts.items():
+            self._write(name, array)
         self._driver.finish()
 
     def _enqueue(self) -> None:
@@ -204,7 +153,7 @@ class CalledExecutable:
 
     def _read(self, name: str, tensor: Tensor) -> NDArray[Any]:
         array = np.empty(tensor.shape, numpy_type(tensor.dtype))
-        self._driver.read(self._whole[name], self._margin, array)
+        self._buffers.read(name, array)
         return array
 
     def output(self) -> Array:
@@ -214,21 +163,13 @@ class CalledExecutable:
 
     def overrun(self) -> str | None:
         """The name of a buffer that was written outside its bounds since `poison`, or None."""
-        margin = np.empty(self._margin, np.uint8)
-        for name, size in self._sizes.items():
-            for begin in (0, self._margin + size) if self._margin else ():
-                self._driver.read(self._whole[name], begin, margin)
-                if (margin != _byte(self._types[name])).any():
-                    return name
-        return None
+        return self._buffers.overrun()
 
     def close(self) -> None:
         """Free the buffers."""
         self._steps = []
         self._timer.close()
-        for buffer in self._whole.values():
-            self._driver.free(buffer)
-        self._whole = {}
+        self._buffers.close()
 
 
 def group_size(step: CallStep) -> int:
@@ -243,5 +184,13 @@ def values_of(step: CallStep, addresses: Mapping[str, Any]) -> Sequence[Any]:
             for argument in step.arguments]
 
 
-def _byte(dtype: str) -> int:
-    return NAN_BYTE if is_float(dtype) else PATTERN_BYTE
+def _types_and_sizes(call: Call, tensors: Tensors) -> tuple[dict[str, str], dict[str, int]]:
+    """The number type and the bytes of every buffer that a call takes, and of every output."""
+    arrays = {**tensors.inputs, **tensors.outputs}
+    names = dict.fromkeys((*call.buffers(), *tensors.outputs))
+    types = {name: arrays[name].dtype for name in names}
+    sizes = {name: arrays[name].size * numpy_type(arrays[name].dtype).itemsize for name in names}
+    for workspace in call.workspaces():
+        types[workspace.name] = workspace.dtype
+        sizes[workspace.name] = max(workspace.size, sizes.get(workspace.name, 0))
+    return types, sizes

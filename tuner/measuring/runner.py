@@ -15,7 +15,7 @@ from typing import Protocol
 from seqtune.data.record import Measurement
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.libraries.shared import messages_in_use
+from seqtune.kernels.libraries.messages import messages_in_use
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import check_allowed, is_registered, kernel
 

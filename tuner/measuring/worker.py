@@ -2,7 +2,7 @@
 
 `python -m seqtune.tuner.measuring.worker` exchanges JSON lines with its parent (`runner`), one object per line:
 
-    parent: {device, backend, libraries, kernels, path}  first: the parent's libraries, as `libraries.shared` writes
+    parent: {device, backend, libraries, kernels, path}  first: the parent's libraries, as `libraries.messages` writes
                                                         them; `backend` is null and `kernels` empty except in tests
     worker: {ready: true, build_allowance: seconds} or {error: text}
     parent: {do: "measure", problem, kernel, configurations, options, best}
@@ -37,7 +37,7 @@ from seqtune.errors import MisuseError, SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.libraries.library import Library
-from seqtune.kernels.libraries.shared import use_messages
+from seqtune.kernels.libraries.messages import use_messages
 from seqtune.kernels.libraries.table import use
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import Operands

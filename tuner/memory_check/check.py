@@ -18,7 +18,7 @@ from seqtune.errors import MisuseError, UnavailableError
 from seqtune.kernels.calls.call_declaration import CallDeclaration, Sections, code_for
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.libraries.library import Library
-from seqtune.kernels.libraries.shared import messages_in_use
+from seqtune.kernels.libraries.messages import messages_in_use
 
 from .oclgrind import INSTALL, environment, library, strays
 

@@ -15,7 +15,7 @@ from seqtune.errors import ConfigurationError, MisuseError, UnavailableError
 from seqtune.kernels import registry
 from seqtune.kernels.clblast import xgemm
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.libraries.shared import message_of, of_message
+from seqtune.kernels.libraries.messages import message_of, of_message
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task

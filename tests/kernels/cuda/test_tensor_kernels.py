@@ -7,8 +7,9 @@ import pytest
 
 from seqtune.errors import UnavailableError
 from seqtune.kernels.accelerators import described
-from seqtune.kernels.cuda.tensor_space import panels, quantities
+from seqtune.kernels.cuda.tensor_space import panels
 from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import quantities
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
@@ -99,7 +100,7 @@ def test_streamed_tiles_are_whole_waves_short_of_the_last_two() -> None:
     space = space_of("gemm m=4096 n=4096 k=4096 dtype=bf16", "h200")
     rows = np.flatnonzero(space.columns()["schedule"] == "stream_k")
     for row in rows[:: max(1, len(rows) // 20)]:
-        names = quantities(space.kernel, space.problem, space.device, space[int(row)])
+        names = quantities(space.kernel.derived, space.problem, space.device, space[int(row)])
         assert (names["tiles"] - names["streamed"]) % names["grid"] == 0
         assert names["grid"] <= names["streamed"] * names["k_tiles"]
 
@@ -111,7 +112,7 @@ def test_the_default_compiles_without_spills_in_the_registers_it_was_given(model
         phases = CubinCompiler(space.device).phases(space.problem, space.kernel, space.default)
     except UnavailableError as error:
         pytest.skip(str(error))
-    names = quantities(space.kernel, space.problem, space.device, space.default)
+    names = quantities(space.kernel.derived, space.problem, space.device, space.default)
     for phase in phases:
         assert phase.spill_bytes == 0
         assert phase.shared == names["shared_bytes"]

@@ -10,8 +10,8 @@ import pytest
 from seqtune.errors import FormatError, KernelError, MisuseError, ProblemError
 from seqtune.kernels.libraries.declared_library import declared_library, parse_document
 from seqtune.kernels.libraries.document import KernelDocument, LibraryDocument
+from seqtune.kernels.libraries.messages import message_of, messages_in_use, of_message, use_messages
 from seqtune.kernels.libraries.reading import read_library
-from seqtune.kernels.libraries.shared import message_of, messages_in_use, of_message, use_messages
 from seqtune.kernels.libraries.table import use
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem

@@ -16,12 +16,10 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..backend import BuildError, LaunchError, wall_clock
+from ..guarded_buffers import GuardedBuffers
 from ..opencl.programs import error_line
 from .calls import CLBlastCalls, parameter_sets
 from .shared_library import BUILD_FAILED, CLBlastError
-
-CANARY = np.uint32(0x7FC0CAFE)  # a NaN that no kernel computes
-MARGIN = 1024  # floats of canary on each side of every buffer; a multiple of any device's alignment
 
 
 class CLBlastExecutable:
@@ -36,22 +34,14 @@ class CLBlastExecutable:
         self.calls = CLBlastCalls(backend.queue)
         self.parameters = parameter_sets(configuration)
         self.resources: ResourceUsage | None = None
-        work, cl = operation(problem.type), backend.cl
+        work = operation(problem.type)
         self.shape = work.output(problem)
-        self.sizes = {name: math.prod(shape) for name, shape in work.operands(problem).items()}
-        self.sizes["y"] = math.prod(self.shape)
+        shapes = {**work.operands(problem), "y": self.shape}
         self.transposed = problem["trans_a"] == "yes", problem["trans_b"] == "yes"
-        self.whole: dict[str, Any] = {}
-        self.inner: dict[str, Any] = {}
+        self.buffers = GuardedBuffers(backend.calls, {name: 4 * math.prod(shape) for name, shape in shapes.items()},
+                                      ["y"])
         try:
-            for name, size in self.sizes.items():
-                self.whole[name] = cl.Buffer(backend.context, cl.mem_flags.READ_WRITE, 4 * (size + 2 * MARGIN))
-                self._fill(name, 0, size + 2 * MARGIN, np.uint32(0))
-                self.inner[name] = self.whole[name].get_sub_region(4 * MARGIN, 4 * size)
             self.run()
-        except cl.Error as error:
-            self.close()
-            raise LaunchError(error_line(error)) from None
         except (BuildError, LaunchError):
             self.close()
             raise
@@ -60,29 +50,20 @@ class CLBlastExecutable:
     def load(self, operands: Operands) -> None:
         """Copy the operands into the buffers."""
         for name, array in operands.items():
-            self.backend.cl.enqueue_copy(self.backend.queue, self.inner[name], np.ascontiguousarray(array, np.float32))
+            self.buffers.write(name, np.ascontiguousarray(array, np.float32))
         self.backend.queue.finish()
 
     def poison(self) -> None:
         """Fill the output with NaN, and reset the canaries around every buffer."""
-        for name, size in self.sizes.items():
-            if name == "y":
-                self._fill(name, 0, size + 2 * MARGIN, CANARY)
-            else:
-                self._fill(name, 0, MARGIN, CANARY)
-                self._fill(name, MARGIN + size, MARGIN, CANARY)
-        self.backend.queue.finish()
-
-    def _fill(self, name: str, begin: int, count: int, pattern: np.uint32) -> None:
-        self.backend.cl.enqueue_fill_buffer(self.backend.queue, self.whole[name], pattern, 4 * begin, 4 * count)
+        self.buffers.poison()
 
     def run(self) -> None:
         """Call once and wait for the end. Raises LaunchError, or BuildError where the program does not build."""
-        cl, queue, size = self.backend.cl, self.backend.queue, self.problem.size
+        cl, queue, size, memory = self.backend.cl, self.backend.queue, self.problem.size, self.buffers.addresses
         try:
             self.calls.select(self.parameters)
             self.calls.call(self.transposed, (size("m"), size("n"), size("k")), (1.0, 0.0),
-                            (self.inner["x"].int_ptr, self.inner["weights"].int_ptr, self.inner["y"].int_ptr))
+                            (memory["x"].int_ptr, memory["weights"].int_ptr, memory["y"].int_ptr))
             queue.finish()
         except CLBlastError as error:
             raise (BuildError if error.status == BUILD_FAILED else LaunchError)(str(error)) from None
@@ -102,21 +83,13 @@ class CLBlastExecutable:
     def output(self) -> Array:
         """A copy of the output, in the problem's shape and layout."""
         y = np.empty(self.shape, np.float32)
-        self.backend.cl.enqueue_copy(self.backend.queue, y, self.inner["y"])
+        self.buffers.read("y", y)
         return y
 
     def overrun(self) -> str | None:
         """The name of a buffer that was written outside its bounds since `poison`, or None."""
-        margin = np.empty(MARGIN, np.uint32)
-        for name, size in self.sizes.items():
-            for begin in (0, MARGIN + size):
-                self.backend.cl.enqueue_copy(self.backend.queue, margin, self.whole[name], src_offset=4 * begin)
-                if (margin != CANARY).any():
-                    return name
-        return None
+        return self.buffers.overrun()
 
     def close(self) -> None:
         """Free the buffers."""
-        for buffer in (*self.inner.values(), *self.whole.values()):
-            buffer.release()
-        self.inner, self.whole = {}, {}
+        self.buffers.close()

@@ -26,6 +26,7 @@ from seqtune.kernels.problem import Problem
 
 from ..backend import LaunchError
 from ..compiled_phase import resource_usage
+from ..guarded_buffers import GuardedBuffers
 from ..stored_operands import OperandForms, StoredOperands
 from .calls import CudaCalls
 from .compiler import CubinCompiler, Image
@@ -36,8 +37,6 @@ from .launch_limits import check_launch
 
 __all__ = ["CudaBackend", "CudaExecutable", "devices", "unavailable"]
 
-CANARY = 0xFF  # in every byte: a NaN of each element type, which no arithmetic gives
-MARGIN = 4096  # bytes of canary on each side of every buffer; keeps the alignment of allocations
 L2_OVERWRITES = 2  # sizes of the L2 cache that are written before a timed launch
 
 
@@ -103,18 +102,18 @@ class CudaExecutable:
         work = operation(problem.type)
         self.dtype, element = dtype_of(problem), stored_type(problem).size
         self.shape = work.output(problem)
-        self.sizes: dict[str, int] = {}  # buffer -> bytes, in the order of the entry's arguments
+        sizes: dict[str, int] = {}  # buffer -> bytes, in the order of the entry's arguments
         for name, shape in work.operands(problem).items():
-            self.sizes[name] = self.forms.size(name, shape)
-        self._inputs = tuple(self.sizes)
-        self.sizes |= {"y": element * math.prod(self.shape), "workspace": 4 * launch.workspace}
-        self._whole: dict[str, int] = {}  # buffer -> address of its first margin
+            sizes[name] = self.forms.size(name, shape)
+        self._inputs = tuple(sizes)
+        sizes |= {"y": element * math.prod(self.shape), "workspace": 4 * launch.workspace}
+        try:
+            self._buffers = GuardedBuffers(backend.calls, sizes, ["y", "workspace"])
+        except LaunchError as error:
+            raise LaunchError(str(error), self.resources) from None
         self._timer = GraphTimer(backend.gpu, backend.flush, self._enqueue)
         self._steps: list[Callable[[], None]] = []
         try:
-            for name, size in self.sizes.items():
-                self._whole[name] = backend.gpu.allocate(size + 2 * MARGIN)
-                backend.gpu.fill(self._whole[name], 0, size + 2 * MARGIN)
             arguments = self._arguments(element)
             self._steps = [self._step(module, phase, arguments) for phase in launch.phases]
         except LaunchError as error:
@@ -139,28 +138,21 @@ class CudaExecutable:
                 for description in self.launch.tensor_maps]
         unused = [0] * (MOST_OPERANDS - len(self._inputs))
         operands = [self._address(name) for name in self._inputs]
-        outputs = [self._address("y"), self._address("workspace") if self.sizes["workspace"] else 0]
+        outputs = [self._address("y"), self._address("workspace") if self.launch.workspace else 0]
         return [*maps, *(struct.pack("<Q", address) for address in (*operands, *unused, *outputs)),
                 *(struct.pack("<i", value) for value in self.launch.arguments)]
 
     def _address(self, name: str) -> int:
-        return self._whole[name] + MARGIN
+        return int(self._buffers.addresses[name])
 
     def load(self, operands: Operands) -> None:
         """Copy the operands into the buffers, the constant one packed."""
         for name, array in operands.items():
-            self.backend.gpu.write(self._address(name), self.forms.get(name, array))
+            self._buffers.write(name, self.forms.get(name, array))
 
     def poison(self) -> None:
         """Fill output and workspace with NaN, and reset the canaries around every buffer."""
-        gpu = self.backend.gpu
-        for name, size in self.sizes.items():
-            if name in ("y", "workspace"):
-                gpu.fill(self._whole[name], CANARY, size + 2 * MARGIN)
-            else:
-                gpu.fill(self._whole[name], CANARY, MARGIN)
-                gpu.fill(self._whole[name] + MARGIN + size, CANARY, MARGIN)
-        gpu.synchronize()
+        self._buffers.poison()
 
     def _enqueue(self) -> None:
         for step in self._steps:
@@ -181,22 +173,15 @@ class CudaExecutable:
     def output(self) -> Array:
         """A copy of the output, in the problem's shape and layout."""
         y = encode(np.zeros(self.shape, np.float32), self.dtype)
-        self.backend.gpu.read(y, self._address("y"))
+        self._buffers.read("y", y)
         return decode(y, self.dtype)
 
     def overrun(self) -> str | None:
         """The name of a buffer that was written outside its bounds since `poison`, or None."""
-        margin = np.empty(MARGIN, np.uint8)
-        for name, size in self.sizes.items():
-            for begin in (0, MARGIN + size):
-                self.backend.gpu.read(margin, self._whole[name] + begin)
-                if (margin != CANARY).any():
-                    return name
-        return None
+        return self._buffers.overrun()
 
     def close(self) -> None:
         """Free the buffers and graphs."""
         self._timer.close()
-        for address in self._whole.values():
-            self.backend.gpu.free(address)
-        self._steps, self._whole = [], {}
+        self._steps = []
+        self._buffers.close()

@@ -25,6 +25,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..backend import BuildError, Executable, LaunchError, wall_clock
+from ..guarded_buffers import GuardedBuffers
 from .calls import OpenCLCalls
 from .discovery import devices, handle, load, unavailable
 from .group_limits import GroupLimits
@@ -35,8 +36,6 @@ __all__ = ["OpenCLBackend", "OpenCLExecutable", "devices", "unavailable"]
 
 # name of an installed library that computes on OpenCL queues -> "module:attribute" of its Executable
 LIBRARIES = {"clblast": "seqtune.tuner.backends.clblast.executable:CLBlastExecutable"}
-CANARY = np.uint32(0x7FC0CAFE)  # a NaN that no kernel computes
-MARGIN = 1024  # floats of canary on each side of every buffer; a multiple of any device's alignment
 
 
 class OpenCLBackend:
@@ -112,22 +111,16 @@ class OpenCLExecutable:
         self.resources: ResourceUsage | None = None
         work, cl = operation(problem.type), backend.cl
         self.constant, self.shape = work.constant, work.output(problem)
-        self.sizes: dict[str, int] = {}  # buffer -> floats, in the order of the kernel's arguments
+        sizes: dict[str, int] = {}  # buffer -> bytes, in the order of the kernel's arguments
         for name, shape in work.operands(problem).items():
-            zeros = np.zeros(shape, np.float32)
-            self.sizes[name] = self._packed(name, zeros).size
-        for number in range(len(self.sizes), MOST_OPERANDS):
-            self.sizes[f"unused {number}"] = 0
-        self.sizes |= {"y": math.prod(self.shape), "workspace": launch.workspace}
-        self.whole: dict[str, Any] = {}
-        self.inner: dict[str, Any] = {}
+            sizes[name] = 4 * self._packed(name, np.zeros(shape, np.float32)).size
+        for number in range(len(sizes), MOST_OPERANDS):
+            sizes[f"unused {number}"] = 0
+        sizes |= {"y": 4 * math.prod(self.shape), "workspace": 4 * launch.workspace}
+        self.buffers = GuardedBuffers(backend.calls, sizes, ["y", "workspace"])
         self.steps: list[tuple[Any, tuple[int, ...], tuple[int, ...]]] = []
         try:
-            for name, size in self.sizes.items():
-                self.whole[name] = cl.Buffer(backend.context, cl.mem_flags.READ_WRITE, 4 * (size + 2 * MARGIN))
-            self.inner = {name: whole.get_sub_region(4 * MARGIN, 4 * max(1, self.sizes[name]))
-                          for name, whole in self.whole.items()}
-            arguments = [*self.inner.values()] + [np.int32(value) for value in launch.arguments]
+            arguments = [*self.buffers.addresses.values()] + [np.int32(value) for value in launch.arguments]
             for phase in launch.phases:
                 kernel = cl.Kernel(program, phase.entry)
                 backend.limits.check(kernel, math.prod(phase.local_size))
@@ -136,8 +129,6 @@ class OpenCLExecutable:
         except cl.Error as error:
             self.close()
             raise LaunchError(error_line(error)) from None
-        for name in self.sizes:  # zeros, so that the first launch, in `build`, reads neither NaN nor denormal numbers
-            self._fill(name, 0, self.sizes[name] + 2 * MARGIN, np.uint32(0))
 
     def _packed(self, name: str, array: Array) -> Array:
         """The operand as the kernel reads it: the constant one packed."""
@@ -148,22 +139,12 @@ class OpenCLExecutable:
     def load(self, operands: Operands) -> None:
         """Copy the operands into the buffers, the constant one packed."""
         for name, array in operands.items():
-            self.backend.cl.enqueue_copy(self.backend.queue, self.inner[name],
-                                         np.ascontiguousarray(self._packed(name, array), np.float32))
+            self.buffers.write(name, np.ascontiguousarray(self._packed(name, array), np.float32))
         self.backend.queue.finish()
 
     def poison(self) -> None:
         """Fill output and workspace with NaN, and reset the canaries around every buffer."""
-        for name, size in self.sizes.items():
-            if name in ("y", "workspace"):
-                self._fill(name, 0, size + 2 * MARGIN, CANARY)
-            else:
-                self._fill(name, 0, MARGIN, CANARY)
-                self._fill(name, MARGIN + size, MARGIN, CANARY)
-        self.backend.queue.finish()
-
-    def _fill(self, name: str, begin: int, count: int, pattern: np.uint32) -> None:
-        self.backend.cl.enqueue_fill_buffer(self.backend.queue, self.whole[name], pattern, 4 * begin, 4 * count)
+        self.buffers.poison()
 
     def run(self) -> None:
         """Launch all phases and wait until they have finished.
@@ -186,22 +167,14 @@ class OpenCLExecutable:
     def output(self) -> Array:
         """A copy of the output, in the problem's shape and layout."""
         y = np.empty(self.shape, np.float32)
-        self.backend.cl.enqueue_copy(self.backend.queue, y, self.inner["y"])
+        self.buffers.read("y", y)
         return y
 
     def overrun(self) -> str | None:
         """The name of a buffer that was written outside its bounds since `poison`, or None."""
-        margin = np.empty(MARGIN, np.uint32)
-        for name, size in self.sizes.items():
-            for begin in (0, MARGIN + size):
-                self.backend.cl.enqueue_copy(self.backend.queue, margin, self.whole[name], src_offset=4 * begin)
-                if (margin != CANARY).any():
-                    return name
-        return None
+        return self.buffers.overrun()
 
     def close(self) -> None:
         """Free the buffers."""
         self.steps = []
-        for buffer in (*self.inner.values(), *self.whole.values()):
-            buffer.release()
-        self.inner, self.whole = {}, {}
+        self.buffers.close()

@@ -7,9 +7,9 @@ from typing import Any
 
 from seqtune.errors import MisuseError
 
-from .foreign_code import offer
+from .foreign_code import use_with_modules
 from .library import Library
-from .table import ALWAYS, libraries_in_use, use
+from .table import ALWAYS, libraries_in_use
 
 
 def message_of(library: Library) -> dict[str, Any]:
@@ -40,13 +40,6 @@ def of_message(message: dict[str, Any]) -> Library:
     return Library(message["name"], message["kernels"], message["operations"], backends=tuple(message["backends"]),
                    runs=message["runs"], alone=message["alone"], checkpoint=message["checkpoint"], folder=folder,
                    allowed=message["allowed"], origin=message["origin"])
-
-
-def use_with_modules(library: Library) -> None:
-    """Use a library, and offer the modules of its folder where they may run. Raises MisuseError."""
-    use(library)
-    if library.own_modules and library.allowed and library.folder is not None:
-        offer(library.name, library.folder)
 
 
 def messages_in_use() -> list[dict[str, Any]]:
