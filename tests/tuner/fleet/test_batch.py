@@ -1,0 +1,51 @@
+"""Batches and members as messages, and how a member measures a batch."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from seqtune.errors import FormatError
+from seqtune.kernels.kernel import Configuration
+from seqtune.tuner.fleet.batch import MeasuringBatch, Purpose, answers
+from seqtune.tuner.fleet.member import Member
+from seqtune.tuner.measuring.timing import DEFAULTS
+from tests.support.fake_measurer import DEVICE, PROBLEM, Fake
+
+CONFIGURATIONS = tuple(Configuration.of("test.k", {"x": x, "y": 2}) for x in (1, 9))
+BATCH = MeasuringBatch(7, Purpose.MEASURE, PROBLEM, CONFIGURATIONS, DEFAULTS, 0.5)
+
+
+@pytest.mark.parametrize("batch", [
+    BATCH, replace(BATCH, purpose=Purpose.COMPARE, rounds=16, best=math.inf),
+    replace(BATCH, options=replace(DEFAULTS, patience=3.0))])
+def test_a_batch_is_the_same_after_its_journey(batch: MeasuringBatch) -> None:
+    assert MeasuringBatch.from_json(json.loads(json.dumps(batch.to_json(), allow_nan=False))) == batch
+
+
+@pytest.mark.parametrize("change", [
+    {"number": "7"}, {"purpose": "steal"}, {"configurations": [["k"]]}, {"options": {}}, {"best": "soon"}])
+def test_a_damaged_batch_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(FormatError, match="a batch of the fleet is damaged"):
+        MeasuringBatch.from_json({**BATCH.to_json(), **change})
+
+
+def test_a_member_is_the_same_after_its_journey() -> None:
+    member = Member("node1/test:1", DEVICE, "node1", 3.0)
+    assert Member.from_json(json.loads(json.dumps(member.to_json()))) == member
+    with pytest.raises(FormatError, match="described itself without"):
+        Member.from_json({**member.to_json(), "name": ""})
+
+
+def test_a_member_answers_every_configuration_with_its_index() -> None:
+    measured = [(index, answer["status"]) for index, answer in answers(Fake(), BATCH)]
+    compared = [(index, answer["status"]) for index, answer in answers(Fake(), replace(BATCH, purpose=Purpose.COMPARE))]
+    assert measured == compared == [(0, "correct"), (1, "crash")]
+
+
+def test_a_first_answer_may_take_longer_than_the_next_ones() -> None:
+    assert BATCH.silence(0.0, 0) > BATCH.silence(0.0, 1) > DEFAULTS.build_seconds + DEFAULTS.run_seconds
+    assert BATCH.silence(100.0, 1) > BATCH.silence(0.0, 1)

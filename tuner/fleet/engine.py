@@ -1,0 +1,79 @@
+"""Engine: carries batches to the members of a fleet, and their answers back. It decides nothing.
+
+Ray is one engine, a simulation with a virtual clock another one. Scheduling, faults and trust are above both. All
+methods are called from one thread, that of the driver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from seqtune.data.record import Measurement
+
+from .batch import MeasuringBatch
+from .member import Member
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A member is ready. One that left may join again under its name; it has then forgotten its batches."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A member is gone: its process ended, its node was lost, or it was refused. It does not answer any more."""
+
+    name: str
+    reason: str  # one line for the user
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A member measured the configuration with this index of its batch."""
+
+    name: str
+    number: int  # MeasuringBatch.number
+    index: int
+    measurement: Measurement
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A member has ended a batch: all is answered, it was cancelled, or (`error`) it cannot be measured."""
+
+    name: str
+    number: int  # MeasuringBatch.number
+    error: str = ""  # one line; empty if nothing went wrong
+
+
+Event = Joined | Left | Answered | Finished
+
+
+class Engine(Protocol):
+    """Carries messages. A member works on its batches in the order in which they were submitted."""
+
+    def now(self) -> float:
+        """The time in seconds of a clock that never jumps."""
+        ...
+
+    def submit(self, name: str, batch: MeasuringBatch) -> None:
+        """Hand a batch to a member, and return at once. A batch for a member that is gone is dropped silently."""
+        ...
+
+    def cancel(self, name: str, number: int) -> None:
+        """Ask a member to end a batch after its current configuration. Answers may still come."""
+        ...
+
+    def wait(self, seconds: float) -> list[Event]:
+        """Wait until something happens, at most so long; return all events since the last call, in their order.
+
+        A member's answers to a batch come before its `Finished`.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the members. Workers of members end, also while they measure."""
+        ...
