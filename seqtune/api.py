@@ -33,7 +33,7 @@ from .device_evidence import device_evidence
 from .errors import FormatError, MisuseError, SeqtuneError
 from .exchange import export, import_data
 from .families import check_allowed, check_memory, check_runnable, compile_check, kernel_json, kernels, lint_library
-from .inputs import as_device, as_problem, as_problems, check_positive, check_share, load_checkpoint
+from .inputs import as_device, as_problem, as_problems, check_positive, check_predictable, check_share, load_checkpoint
 from .learning import calibrate, evaluate, read_measurements, retrain, train
 from .library import libraries
 from .proposals import checkpoint_for, doubt_about, predictor_for, propose, seeds_for, slowness_for
@@ -93,6 +93,7 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
         raise MisuseError(f"top={top}; a verification compares at most {MOST_VERIFIED} configurations at once")
     check_positive("seconds", seconds)
     check_share("min_confidence", min_confidence)
+    check_predictable(problem, device)
     device = as_device(device)
     name = checkpoint_for(problem, device) if checkpoint is None else checkpoint
     predictor = predictor_for(device, name)

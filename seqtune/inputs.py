@@ -148,3 +148,11 @@ def check_free(out: Path, force: bool, checkpoint: bool = False) -> None:
         raise MisuseError(f"the folder {out.parent} does not exist" if file is None else
                           f"{file} is a file, so {out} cannot be written into it")
     check_writable(out.parent)
+
+
+def check_predictable(problem: Problem, device: Device | str) -> None:
+    """Check that a problem for a device here is not one of imported data alone. Raises MisuseError."""
+    if problem.type == "recorded" and isinstance(device, str):
+        raise MisuseError("the valid configurations of a recorded problem are not known here: in Kernel Tuner, "
+                          "strategy(\"predictor\", checkpoint=...) proposes some; to predict without it, declare the "
+                          "kernel in a library and name it (--library)")

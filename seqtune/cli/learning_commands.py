@@ -50,7 +50,7 @@ def train(
 
     report = api.train(data, out, epochs=epochs, extra=extra, refit=refit, state=state, seed=seed, force=force,
                        progress=progress.epoch, say=progress.line)
-    answer(report.to_json()) if as_json else tables.report(report.to_json())
+    answer(report.to_json()) if as_json else tables.trained(report.to_json())
 
 
 @app.command(epilog="Example: seqtune retrain my-checkpoint new-device.parquet --out adapted")

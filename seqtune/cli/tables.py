@@ -246,6 +246,11 @@ def imported(summary: Mapping[str, Any]) -> None:
     report({name: summary[name] for name in ("out", "records", "problems")})
 
 
+def trained(fields: Mapping[str, Any]) -> None:
+    """Print the report of a training without its epochs, of which the progress tells and --json has each."""
+    report({name: value for name, value in fields.items() if name != "history"})
+
+
 def report(fields: Mapping[str, Any], indent: str = "") -> None:
     """Print names and values; nested ones indented, lists of objects as tables."""
     for name, value in fields.items():

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from seqtune import exchange
+from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError, FormatError, MisuseError, UnavailableError
@@ -169,6 +170,14 @@ def test_what_a_search_is_about_can_be_named(checkpoint: Path) -> None:
         WarmStart(checkpoint).proposals({"block": [16], "tile": [1, 2]}, [(16, 1)], runner(1000))
     with pytest.raises(MisuseError, match="knows no configuration of this search space"):
         WarmStart(checkpoint).proposals({**space.tune_params, "tile": [8, 16]}, [(32, 8, 1, 1000)], runner(1000))
+
+
+def test_a_prediction_for_a_kernel_of_caches_says_who_can_make_it(
+        checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "recorded", "kernel=toy", "size_x=500", "--checkpoint", str(checkpoint)]) == 2
+    message, = capsys.readouterr().err.splitlines()
+    assert 'strategy("predictor", checkpoint=...) proposes some' in message
+    assert "--library" in message
 
 
 def test_a_warm_start_that_cannot_be_is_refused_before_the_search(checkpoint: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import seqtune
 from seqtune.__main__ import main
+from seqtune.cli import tables
 from seqtune.data.dataset import Dataset
 from seqtune.errors import CheckpointError
 from seqtune.kernels.device import Device
@@ -117,3 +118,8 @@ def test_strategies_are_replayed_on_the_data_of_a_library(tmp_path: Path, capsys
         (strategy, budget) for strategy in ("random", "portfolio") for budget in (3, 18)}
     assert all(0 < row["share_mean"] <= 1 for row in rows)
     assert all(row["share_mean"] == 1 for row in rows if row["budget"] == 18)  # every configuration
+
+
+def test_the_report_of_a_training_shows_no_line_for_each_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+    tables.trained({"out": "made", "history": [{"loss": 0.5}] * 100})
+    assert capsys.readouterr().out == "out: made\n"
