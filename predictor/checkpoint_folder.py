@@ -23,7 +23,7 @@ from platformdirs import user_data_dir
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from safetensors import SafetensorError, safe_open
 
-from seqtune.errors import CheckpointError
+from seqtune.errors import CheckpointError, SeqtuneError
 
 from .networks.dimensions import Dimensions
 from .sequence.declaration import Declaration
@@ -165,7 +165,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     instant, and the old checkpoint is in the same parent folder with a name that ends in `.old`.
 
     A folder that is not a checkpoint is not overwritten. Write tensors as bytes: files written by safetensors'
-    `save_file` can be read only by their owner. Raises CheckpointError.
+    `save_file` can be read only by their owner. Raises CheckpointError, and SeqtuneError where the disk is full.
     """
     if path.exists() and not (path / "seqtune.json").is_file() and (not path.is_dir() or any(path.iterdir())):
         raise CheckpointError(f"{path} exists and is no checkpoint; remove it or choose another folder")
@@ -179,7 +179,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         fresh.rename(path)
         shutil.rmtree(aside, ignore_errors=True)
     except OSError as error:
-        raise CheckpointError(f"cannot write the checkpoint {path}: {error.strerror or error}") from None
+        raise SeqtuneError(f"cannot write the checkpoint {path}: {error.strerror or error}") from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 

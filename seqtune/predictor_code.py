@@ -38,7 +38,7 @@ def code_writer(form: str, checkpoint: str | Path | None, libraries: Sequence[st
 
 
 def _write_c(checkpoint: str | Path, libraries: Sequence[str], out: Path, force: bool) -> dict[str, Any]:
-    from seqtune.kernels.files import write_whole
+    from seqtune.kernels.files import write_together
     from seqtune.predictor.c_source.c_file import labels_file, times_file
     from seqtune.predictor.labels.checkpoint import LabelCheckpoint
     from seqtune.predictor.times.checkpoint import Checkpoint
@@ -56,8 +56,7 @@ def _write_c(checkpoint: str | Path, libraries: Sequence[str], out: Path, force:
         written = times_file(model, libraries)
     else:
         raise MisuseError(f"{checkpoint} is a {type(model).__name__}, which has no form in C; train a checkpoint")
-    write_whole(header, written.header)
-    write_whole(out, written.source)
+    write_together({header: written.header, out: written.source})
     return {"header": str(header), **written.report}
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 import seqtune
-from seqtune.errors import MisuseError
+from seqtune.errors import MisuseError, SeqtuneError
+from seqtune.predictor.checkpoint_folder import replacing_folder
 from tests.support.learning.c_programs import CPU, small_checkpoint
 
 
@@ -34,4 +37,29 @@ def test_wrong_requests_write_nothing(folder: Path, tmp_path: Path) -> None:
         seqtune.export(tmp_path / "predictor.c", "c", checkpoint=folder, libraries=["opencl"])
     with pytest.raises(MisuseError, match="--hold-out is not for --format c"):
         seqtune.export(tmp_path / "predictor.c", "c", checkpoint=folder, hold_out="networks")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_leaves_neither_source_nor_header(folder: Path, tmp_path: Path,
+                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    def flush(file: int) -> None:
+        if os.fstat(file).st_size > 50_000:  # the source, not the header
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", flush)
+    with pytest.raises(SeqtuneError, match=r"cannot write .*predictor\.c: No space left") as refusal:
+        seqtune.export(tmp_path / "predictor.c", "c", checkpoint=folder, libraries=["llvm"])
+    assert refusal.value.exit_code == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_on_a_full_disk_is_no_misuse(tmp_path: Path) -> None:
+    def save() -> None:
+        with replacing_folder(tmp_path / "checkpoint") as scratch:
+            (scratch / "config.json").write_text("{}")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(SeqtuneError, match=r"cannot write the checkpoint .*: No space left") as refusal:
+        save()
+    assert refusal.value.exit_code == 1
     assert not list(tmp_path.iterdir())

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from seqtune.errors import CheckpointError
+from seqtune.errors import CheckpointError, SeqtuneError
 from seqtune.kernels.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
@@ -82,7 +82,7 @@ def test_saving_writes_all_or_nothing(folder: Path, monkeypatch: pytest.MonkeyPa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoints, "save_arrays", full)
-    with pytest.raises(CheckpointError, match="No space left on device"):
+    with pytest.raises(SeqtuneError, match="No space left on device"):
         made(1).save(folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert [path.name for path in folder.parent.iterdir()] == ["toy"]
