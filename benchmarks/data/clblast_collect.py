@@ -1,12 +1,14 @@
-"""Measure CLBlast's configurations on this machine: `python -m benchmarks.clblast_collect plan|build|measure`.
+"""Measure CLBlast's configurations on this machine: `python -m benchmarks.clblast_collect STEP`.
 
     plan     adds configurations to the plan: drawn ones, or with --round those that trees expect to be fast
     build    builds planned configurations and checks their results on six products; the driver's cache keeps them
     measure  checks and times what is built, every configuration on every product, for --seconds
+    compare  times the fastest configurations of every training product again, in interleaved rounds, for --seconds
+    further  times the configurations that were fast on a tuned product on further ones, for --seconds
 
-Nothing else should run during `measure`; its times are from drivers that load programs from their cache. The folder
-holds the plan, the list of what is built, and the journal. Every step can be stopped at any time and continued. A
-configuration that crashed or hung while it was built is not tried again.
+Nothing else should run during the last three; their times are from drivers that load programs from their cache. The
+folder holds the plan, the list of what is built, and the journal. Every step can be stopped at any time and continued.
+A configuration that crashed or hung while it was built is not tried again.
 """
 
 from __future__ import annotations
@@ -15,16 +17,17 @@ import argparse
 import json
 import platform
 import time
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
 from benchmarks.common.program import OneLineParser, positive, run_program
 from seqtune.data.journal import Journal
-from seqtune.data.record import Measurement, Record, Status
+from seqtune.data.record import COMPARED, Measurement, Record, Status
 from seqtune.errors import one_line
 from seqtune.kernels.clblast import xgemm, xgemm_direct
 from seqtune.kernels.kernel import Configuration, Kernel
@@ -34,10 +37,10 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import Backend, BuildError, LaunchError, build_executable, open_backend
 from seqtune.tuner.backends.discovery import find
-from seqtune.tuner.measuring.timing import Expected, Options, check, check_and_time, prepare
+from seqtune.tuner.measuring.timing import Expected, Options, check, check_and_time, prepare, time_in_rounds
 
 from .clblast_plan import Plan, drawn, promising
-from .clblast_problems import HELD_OUT, held_out, tuned
+from .clblast_problems import HELD_OUT, further, held_out, training, tuned
 
 FAMILIES = (xgemm_direct.KERNEL, xgemm.KERNEL)
 BY_NAME = {family.name: family for family in FAMILIES}
@@ -46,6 +49,9 @@ CHECKED = [parse_problem(f"gemm m={m} n={n} k={k} trans_a={a} trans_b={b}") for 
     (128, 128, 128, "no", "no"), (128, 256, 128, "yes", "yes"), (67, 131, 45, "no", "no"), (33, 70, 99, "yes", "no"),
     (66, 39, 130, "no", "yes"), (131, 67, 41, "yes", "yes"))]
 TRIED, HOPELESS = 25, 0.5  # a configuration below this share of the best speed on so many products is not tried on more
+FASTEST, ROUNDS, GROUP = 20, 12, 3  # configurations compared, rounds of a pass, and rounds whose least sample is one
+#                                     time: the configuration with the least time alone had .93 of the best speed
+FAST = 1.1  # factor on the best time: some hundred configurations are as fast on at least one product
 MEASURING = Options(samples=7, longest_seconds=0.25, drop_factors=(3.0, 1.6, 1.3))
 
 
@@ -72,8 +78,17 @@ class Folder:
         """The measured seconds by product and configuration; infinite where it failed."""
         times: dict[Problem, dict[Configuration, float]] = defaultdict(dict)
         for record in self.journal.records():
-            times[record.problem][record.configuration] = record.measurement.seconds
+            if record.run not in COMPARED:
+                times[record.problem][record.configuration] = record.measurement.seconds
         return times
+
+    def compared(self) -> dict[Problem, dict[Configuration, list[float]]]:
+        """The samples of the configurations that were compared on each product."""
+        compared: dict[Problem, dict[Configuration, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for record in self.journal.records():
+            if record.run in COMPARED:
+                compared[record.problem][record.configuration] += record.measurement.samples
+        return compared
 
 
 def key_of(configuration: Configuration) -> str:
@@ -183,10 +198,86 @@ def one(backend: Backend, problem: Problem, configuration: Configuration, prepar
         executable.close()
 
 
+def compare(folder: Folder, given: argparse.Namespace) -> None:
+    """Time the fastest configurations of training products together, those first that were compared least."""
+    began = time.monotonic()
+    backend, device = open_backend(find(given.device)), find(given.device)
+    folder.journal.add_device(device)
+    times, compared, only_held_out = folder.times(), folder.compared(), folder.plan.for_held_out()
+    done = {problem: max(map(len, compared[problem].values()), default=0) for problem in training() if times[problem]}
+    waiting = sorted(done, key=done.__getitem__)
+    for number, problem in enumerate(waiting):
+        if time.monotonic() - began > given.seconds:
+            print(f"{number} products in {time.monotonic() - began:.0f} s; {len(waiting) - number} left")
+            return
+        known = [configuration for configuration in times[problem] if configuration not in only_held_out]
+        chosen = list(compared[problem]) or sorted(known, key=times[problem].__getitem__)[:FASTEST]
+        for configuration, samples in together(backend, problem, chosen, done[problem]).items():
+            family = BY_NAME[configuration.kernel]
+            for first in range(0, len(samples), GROUP):
+                result = Measurement(Status.CORRECT, samples[first:first + GROUP])
+                folder.journal.add(Record(problem, device.key, family.version, configuration, device.toolchain, result,
+                                          time.time(), COMPARED[0], platform.node(), device.fingerprint))
+    print(f"{len(waiting)} products in {time.monotonic() - began:.0f} s")
+
+
+def together(backend: Backend, problem: Problem, configurations: Sequence[Configuration],
+             seed: int) -> dict[Configuration, tuple[float, ...]]:
+    """The samples of each correct configuration in interleaved rounds."""
+    executables = [build_executable(backend, problem, BY_NAME[configuration.kernel], configuration)
+                   for configuration in configurations]
+    try:
+        timed = time_in_rounds(executables, *prepare(problem), ROUNDS, Options(order_seed=seed))
+    finally:
+        for executable in executables:
+            executable.close()
+    return {configuration: measurement.samples for configuration, measurement in zip(configurations, timed, strict=True)
+            if measurement is not None and measurement.status is Status.CORRECT}
+
+
+def measure_further(folder: Folder, given: argparse.Namespace) -> None:
+    """Time the configurations that were fast on a tuned product on further products, one product after another."""
+    began = time.monotonic()
+    backend, device = open_backend(find(given.device)), find(given.device)
+    times, only_held_out = folder.times(), folder.plan.for_held_out()
+    configurations = [configuration for configuration in fast(folder.compared(), tuned())
+                      if configuration not in only_held_out]
+    waiting = [problem for problem in further() if len(times[problem]) < len(configurations)]
+    for number, problem in enumerate(waiting):
+        if time.monotonic() - began > given.seconds:
+            print(f"{len(configurations)} configurations; {len(waiting) - number} products left")
+            return
+        prepared = prepare(problem)
+        for configuration in configurations:
+            if configuration in times[problem]:
+                continue
+            best = min(times[problem].values(), default=float("inf"))
+            result = one(backend, problem, configuration, prepared, best)
+            family = BY_NAME[configuration.kernel]
+            folder.journal.add(Record(problem, device.key, family.version, configuration, device.toolchain, result,
+                                      time.time(), given.run, platform.node(), device.fingerprint))
+            times[problem][configuration] = result.seconds
+    print(f"{len(configurations)} configurations; all are measured")
+
+
+def fast(compared: Mapping[Problem, Mapping[Configuration, Sequence[float]]],
+         problems: Sequence[Problem]) -> list[Configuration]:
+    """The configurations that took at most FAST times the best one's median on a product, the most frequent first."""
+    frequent: Counter[Configuration] = Counter()
+    for problem in problems:
+        medians = {configuration: median(samples) for configuration, samples in compared[problem].items()}
+        least = min(medians.values(), default=0.0)
+        frequent.update(configuration for configuration, seconds in medians.items() if seconds <= FAST * least)
+    return [configuration for configuration, _ in frequent.most_common()]
+
+
+STEPS = {"plan": plan, "build": build, "measure": measure, "compare": compare, "further": measure_further}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one step."""
     parser = OneLineParser(__doc__)
-    parser.add_argument("step", choices=("plan", "build", "measure"))
+    parser.add_argument("step", choices=tuple(STEPS))
     parser.add_argument("--folder", type=Path, required=True, help="holds the plan and the journal")
     parser.add_argument("--device", default="opencl:0", help="an OpenCL device of this machine")
     parser.add_argument("--count", type=positive, default=150, help="plan: configurations, of both kernels together")
@@ -197,11 +288,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                         help="plan: for the held-out products; measured on them alone")
     parser.add_argument("--seed", type=int, default=0, help="plan: of the drawn configurations")
     parser.add_argument("--last-first", action="store_true", help="build: from the plan's end, as a second process")
-    parser.add_argument("--seconds", type=float, default=50.0, help="build, measure: time limit")
+    parser.add_argument("--seconds", type=float, default=50.0, help="of all steps but the plan")
     parser.add_argument("--run", default="shared", help="measure: name of the run in the journal")
     given = parser.parse_args(arguments)
-    step = {"plan": plan, "build": build, "measure": measure}[given.step]
-    run_program("clblast_collect", partial(step, Folder(given.folder), given))
+    run_program("clblast_collect", partial(STEPS[given.step], Folder(given.folder), given))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
-HELD_OUT, TUNED = 26, 74
+HELD_OUT, TUNED, FURTHER = 26, 74, 60
 SEEDS = (2026, 7)  # of the held-out and of the tuned products
 LEAST_FLOP, MOST_FLOP = 4e5, 3e8  # 0.1 ms to 30 ms by CLBlast's own parameters on two threads
 LAYERS = (
@@ -69,5 +69,15 @@ def held_out() -> list[Problem]:
 
 
 def tuned() -> list[Problem]:
-    """The products that the shipped checkpoint learns from; none is near a held-out one."""
-    return distinct(TUNED, SEEDS[1], [parse_problem(text) for text in LAYERS], held_out())
+    """The products on which all configurations are measured; none is near a held-out one."""
+    return training()[:TUNED]
+
+
+def further() -> list[Problem]:
+    """The products on which only those configurations are measured that were fast on a tuned one."""
+    return training()[TUNED:]
+
+
+def training() -> list[Problem]:
+    """The products that the shipped checkpoint learns from: tuned and further ones."""
+    return distinct(TUNED + FURTHER, SEEDS[1], [parse_problem(text) for text in LAYERS], held_out())

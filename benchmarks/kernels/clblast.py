@@ -3,7 +3,9 @@
 The journal is that of `benchmarks.data.clblast_collect`. For every held-out product, CLBlast's own parameters, the
 checkpoint's proposals, those of the nearest training product, random ones and the fastest measured ones run in one
 process, in rounds of random order, each sample of 200 microseconds or more; every result is checked first. A method
-with five measurements chooses by the odd rounds; all methods are judged by the even ones. `--build` builds the programs
+with five measurements chooses by the odd rounds; all methods are judged by the even ones. A time is the median of the
+rounds, each brought to one level, because all configurations are slower for some rounds: the least of 20 samples
+differs by 5 % between halves of one contest, such a median by 2 %. `--build` builds the programs
 and stops, so that a second run, alone on the machine, takes its times from programs in the driver's cache.
 """
 
@@ -15,6 +17,7 @@ import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -23,7 +26,8 @@ from benchmarks.common.page import Page, Results, measured_on, publish
 from benchmarks.common.program import parser_of, positive, run_program
 from benchmarks.common.report import machine, markdown
 from benchmarks.data.clblast_collect import BY_NAME, FAMILIES, Folder
-from benchmarks.data.clblast_problems import held_out, tuned
+from benchmarks.data.clblast_problems import held_out, training
+from seqtune.data.builds import levelled
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -35,9 +39,10 @@ from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.timing import Options, prepare, time_in_rounds
 
 BUDGET = 5  # measurements of the methods that measure
-KNOWN = 4  # fastest configurations of the journal that run again
+KNOWN = 8  # fastest configurations of the journal that run again: the first of them were lucky
 DRAWN = 120  # first configurations of the plan, drawn to fill the spaces; `random` takes from them: they are built
-METHODS = ("default", "zero-shot", "five proposals", "nearest", "nearest five", "random five")
+ORACLE = "oracle"  # chooses among all configurations of the contest by the odd rounds: no method can do better
+METHODS = ("default", "zero-shot", "five proposals", "nearest", "nearest five", "random five", ORACLE)
 Choices = dict[Problem, dict[str, list[Configuration]]]
 
 
@@ -46,13 +51,15 @@ def choices(folder: Folder, device_name: str, checkpoint: str) -> Choices:
     from seqtune.proposals import propose
 
     device, times, chosen = find(device_name), folder.times(), {}
+    compared, only_held_out = folder.compared(), folder.plan.for_held_out()
     shared = folder.plan.configurations()[:DRAWN]
     for problem in held_out():
         task = Task.of(problem, device, FAMILIES)
         proposals = list(propose(task, checkpoint, BUDGET))
-        near = sorted(tuned(), key=lambda other: distance(problem, other))
-        nearest = [configuration for configuration in sorted(times[near[0]], key=times[near[0]].__getitem__)
-                   if task.find(configuration) is not None][:BUDGET]
+        near = min(training(), key=lambda other: distance(problem, other))
+        medians = {configuration: median(samples) for configuration, samples in compared[near].items()}
+        nearest = [configuration for configuration in sorted(medians, key=medians.__getitem__)
+                   if configuration not in only_held_out and task.find(configuration) is not None][:BUDGET]
         valid = [configuration for configuration in shared if task.find(configuration) is not None]
         generator = np.random.default_rng(zlib.crc32(problem.key.encode()))
         drawn = [valid[index] for index in generator.choice(len(valid), BUDGET, replace=False)]
@@ -79,19 +86,27 @@ def contest(backend: Backend, problem: Problem, methods: Mapping[str, Sequence[C
             if measurement is not None}
 
 
+def halves(measured: Mapping[Configuration, Measurement]) -> dict[Configuration, tuple[float, float]]:
+    """The seconds of each configuration by the odd and by the even rounds; those of a failure are infinite."""
+    rounds = max(len(measurement.samples) for measurement in measured.values())
+    samples = np.full((rounds, len(measured)), math.inf)
+    for column, measurement in enumerate(measured.values()):
+        if measurement.status is Status.CORRECT and len(measurement.samples) == rounds:
+            samples[:, column] = measurement.samples
+    level = levelled(samples)
+    odd, even = (np.median(level[first::2], axis=0).tolist() for first in (1, 0))
+    return dict(zip(measured, zip(odd, even, strict=True), strict=True))
+
+
 def row_of(problem: Problem, methods: Mapping[str, Sequence[Configuration]],
            measured: Mapping[Configuration, Measurement], known: int) -> dict[str, Any]:
-    """The seconds of each method, judged by the even rounds; a failure takes infinitely long."""
-    def least(configuration: Configuration, first: int) -> float:
-        measurement = measured[configuration]
-        return min(measurement.samples[first::2]) if measurement.status is Status.CORRECT else math.inf
-
-    seconds = {}
+    """The seconds of each method, which chose by the odd rounds, in the even ones."""
+    times, seconds = halves(measured), {}
     for name in METHODS:
-        winner = min(methods[name], key=lambda configuration: least(configuration, 1))
-        seconds[name] = least(winner, 0)
+        choice = min(measured if name == ORACLE else methods[name], key=lambda configuration: times[configuration][0])
+        seconds[name] = times[choice][1]
     return {"problem": problem.brief(), "flop": problem.size("flop"), "seconds": seconds,
-            "best": min(least(configuration, 0) for configuration in measured), "measured": known,
+            "best": min(even for _, even in times.values()), "measured": known,
             "configuration": {"kernel": methods["zero-shot"][0].kernel, **dict(methods["zero-shot"][0].settings)},
             "failed": sum(measurement.status is not Status.CORRECT for measurement in measured.values())}
 
@@ -139,8 +154,10 @@ def page(results: Results) -> Page:
         measured_on(results),
         "`best known` is the fastest of everything that ran in this contest, which includes the fastest of "
         f"{min(known)} to {max(known)} configurations measured before for each product, some of them proposed for "
-        "these products by trees that knew their times; those were measured on no training product. The methods with "
-        "five measurements choose by the odd rounds; all are judged by the even ones.",
+        "these products by trees that knew their times; the checkpoint has learned from no time of those. All run in "
+        f"{results['rounds']} interleaved rounds; a time is the median of the rounds, brought to one level. Methods "
+        "with five measurements choose by the odd rounds; all are judged by the even ones. `oracle` chooses by the odd "
+        "rounds among all that ran, so its distance to 1 is the noise of these times, and no method can do better.",
         (f"CLBlast's own parameters are those that its RetrieveParameters returned on this device: "
          f"{results['defaults']}.",
          "`random five` is drawn from the shared configurations that were drawn to fill the spaces and are built; "

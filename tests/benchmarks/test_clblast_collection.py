@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from benchmarks.data.clblast_collect import fast
 from benchmarks.data.clblast_plan import Plan, drawn, promising
-from benchmarks.data.clblast_problems import HELD_OUT, TUNED, held_out, tuned
-from benchmarks.kernels.clblast import row_of, summary
+from benchmarks.data.clblast_problems import FURTHER, HELD_OUT, TUNED, held_out, training, tuned
+from benchmarks.kernels.clblast import halves, row_of, summary
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.clblast import xgemm, xgemm_direct
 from seqtune.kernels.kernel import Configuration
@@ -24,7 +25,9 @@ PRODUCT = Problem.make("gemm", m=64, n=64, k=64)
 def test_no_held_out_product_is_near_a_tuned_one() -> None:
     assert len(held_out()) == HELD_OUT >= 20
     assert len(tuned()) == TUNED >= 60
-    assert not any(near(one, other) for one in held_out() for other in tuned())
+    assert not any(near(one, other) for one in held_out() for other in training())
+    assert training()[:TUNED] == tuned()
+    assert len(training()) == TUNED + FURTHER
     assert held_out() == held_out()
 
 
@@ -50,14 +53,32 @@ def test_trees_propose_configurations_that_were_not_tried() -> None:
     assert all(task.find(configuration) is not None for configuration in chosen)
 
 
+def test_further_products_get_what_was_fast_on_a_tuned_one() -> None:
+    one, two, three = (Configuration.of("k.k", {"x": value}) for value in (1, 2, 3))
+    other = Problem.make("gemm", m=32, n=64, k=64)
+    compared = {PRODUCT: {one: [2.0, 2.0, 2.0], two: [2.1, 2.1, 9.0], three: [1.0, 3.0, 3.0]}, other: {two: [1.0]}}
+    assert fast(compared, [PRODUCT, other]) == [two, one]
+
+
 def test_a_method_that_measures_chooses_by_other_rounds_than_those_that_judge_it() -> None:
-    one, two = (Configuration.of("k.k", {"x": value}) for value in (1, 2))
-    measured = {one: Measurement(Status.CORRECT, (4.0, 1.0, 4.0, 1.0)), two: Measurement(Status.CORRECT, (2.0, 2.0))}
+    one, two, three = (Configuration.of("k.k", {"x": value}) for value in (1, 2, 3))
+    measured = {one: correct(4.0, 1.0, 4.0, 1.0), two: correct(*4 * [2.0]), three: correct(*4 * [3.0])}
     methods = {"default": [two], "zero-shot": [one], "five proposals": [one, two], "nearest": [two],
                "nearest five": [two], "random five": [two]}
-    row = row_of(PRODUCT, {**methods, "zero-shot": [one]}, measured, 7)
-    assert row["seconds"]["five proposals"] == 4.0
+    row = row_of(PRODUCT, methods, measured, 7)
+    assert row["seconds"]["five proposals"] == row["seconds"]["oracle"] == 4.0
     assert row["best"] == 2.0
     means = summary([row])
     assert means["zero-shot"]["over_default"] == 0.5
     assert math.isclose(means["default"]["share"], 1.0)
+
+
+def test_a_round_in_which_all_were_slow_changes_no_time_and_a_failure_is_never_chosen() -> None:
+    one, two, three = (Configuration.of("k.k", {"x": value}) for value in (1, 2, 3))
+    measured = {one: correct(1.0, 5.0, 1.0, 1.0), two: correct(2.0, 10.0, 2.0, 2.0), three: Measurement(Status.RUNTIME)}
+    assert halves(measured) == {one: (1.0, 1.0), two: (2.0, 2.0), three: (math.inf, math.inf)}
+
+
+def correct(*samples: float) -> Measurement:
+    """Make a measurement with these seconds."""
+    return Measurement(Status.CORRECT, samples)
