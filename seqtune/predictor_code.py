@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 CODE: Mapping[str, str] = {  # name of the format -> the meaning of its files
     "c": "a trained predictor as one C99 file with its header",
+    "onnx": "the network of a trained predictor, one step of its beam search",
 }
 
 
@@ -29,10 +30,11 @@ def code_writer(form: str, checkpoint: str | Path | None, libraries: Sequence[st
     """The function that writes a checkpoint to a path.
 
     Without a checkpoint it writes that of the library, or else the shipped one. Only the kernels of `libraries` are
-    written, if any are named.
+    written to C, if any are named; an ONNX graph scores the words of all.
     """
     def write(request: ExportRequest, out: Path) -> dict[str, Any]:
-        return _write_c(checkpoint or _usual(libraries), libraries, out, force)
+        chosen = checkpoint or _usual(libraries)
+        return _write_onnx(chosen, out) if form == "onnx" else _write_c(chosen, libraries, out, force)
 
     return write
 
@@ -58,6 +60,22 @@ def _write_c(checkpoint: str | Path, libraries: Sequence[str], out: Path, force:
         raise MisuseError(f"{checkpoint} is a {type(model).__name__}, which has no form in C; train a checkpoint")
     write_together({header: written.header, out: written.source})
     return {"header": str(header), **written.report}
+
+
+def _write_onnx(checkpoint: str | Path, out: Path) -> dict[str, Any]:
+    from seqtune.predictor.times.checkpoint import Checkpoint
+
+    from .inputs import load_checkpoint
+
+    if out.suffix != ".onnx":
+        raise MisuseError(f"{out} is not the name of an ONNX file; choose one that ends with .onnx")
+    model = load_checkpoint(checkpoint)
+    if not isinstance(model, Checkpoint):
+        raise MisuseError(f"{checkpoint} has no step in ONNX: it is a {type(model).__name__}; name a checkpoint that "
+                          "was trained on measured times")
+    from seqtune.predictor.times.step_graph import write_step_graph  # torch, and it takes seconds
+
+    return dict(write_step_graph(model, out))
 
 
 def _usual(libraries: Sequence[str]) -> str | Path:
