@@ -73,7 +73,7 @@ def _write_onnx(checkpoint: str | Path, out: Path) -> dict[str, Any]:
     if not isinstance(model, Checkpoint):
         raise MisuseError(f"{checkpoint} has no step in ONNX: it is a {type(model).__name__}; name a checkpoint that "
                           "was trained on measured times")
-    from seqtune.predictor.times.step_graph import write_step_graph  # torch, and it takes seconds
+    from seqtune.predictor.graphs.step_graph import write_step_graph  # torch, and it takes seconds
 
     return dict(write_step_graph(model, out))
 

@@ -22,8 +22,8 @@ from seqtune.kernels.files import replacing
 
 from ..networks.dimensions import Dimensions
 from ..sequence.vocabulary import BEGIN
-from .checkpoint import Checkpoint
-from .translator import Choices, Source, Translator
+from ..times.checkpoint import Checkpoint
+from ..times.translator import Choices, Source, Translator
 
 # Inputs, in order, with the letters of the axes whose length a caller chooses; all others are fixed by the checkpoint.
 INPUTS: Mapping[str, str] = {"names": "S", "words": "S", "codes": "S", "quantities": "", "prefix": "HT",

@@ -1,0 +1,1 @@
+"""Networks of translators as graphs for other runtimes."""
