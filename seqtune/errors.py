@@ -17,11 +17,16 @@ A configuration that fails to build or run raises none of these: it is data (a M
 
 from __future__ import annotations
 
+LONGEST_MESSAGE = 2000  # characters
+
 
 class SeqtuneError(Exception):
-    """Root of the tree; `str(error)` is one line fit for a user."""
+    """Root of the tree; `str(error)` is one line fit for a user, whatever an input has put into the message."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return one_line(super().__str__(), LONGEST_MESSAGE)
 
 
 class UnavailableError(SeqtuneError):

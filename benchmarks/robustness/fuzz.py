@@ -77,7 +77,7 @@ def _fuzzed(name: str, first: int, count: int, kept: Path) -> Row:
 
 
 def _messages(command: list[str]) -> Iterator[int | str | Row]:
-    """What a process reads: numbers of inputs, its findings, and as text how it ended if it should not have."""
+    """The words of a process: numbers of inputs, its findings, and as text how it ended if it should not have."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
     lines: SimpleQueue[str | None] = SimpleQueue()
