@@ -1,0 +1,173 @@
+"""Search: one task's trials, the strategy's questions and answers, and their records. It measures nothing itself.
+
+`propose` and `accept` do not wait, so one thread can run many searches at a time.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from seqtune.data.journal import Journal
+from seqtune.data.record import Measurement, Record, Status
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import Task
+
+from .history import history
+from .measuring.significance import faster
+from .strategies.strategy import OnDemand, SearchContext, Strategy
+from .strategies.table import strategy_factory
+from .tuning_options import TuningOptions
+
+
+@dataclass(frozen=True, slots=True)
+class TuningResult:
+    """The result of a run. `configuration` is None if no configuration was correct."""
+
+    problem: Problem
+    configuration: Configuration | None
+    measurement: Measurement | None  # of the configuration; of the finals if there were any
+    default: Configuration
+    finalists: tuple[tuple[Configuration, Measurement], ...]  # fastest first, including the default
+    done: int  # trials
+    resumed: int  # trials of these that were in the journal
+    space: int  # number of configurations of the task
+
+    @property
+    def confidence(self) -> float | None:
+        """The confidence that the winner is faster than the runner-up: 1 - p of a t-test over the finals' rounds.
+
+        Near 0.5 the finals show no difference. None if there are fewer than two finalists or rounds.
+        """
+        if self.measurement is None or len(self.finalists) < 2:
+            return None
+        second = self.finalists[1][1].samples
+        if min(len(self.measurement.samples), len(second)) < 2:
+            return None
+        return 1 - faster(self.measurement.samples, second)
+
+
+def finalists_of(seconds: Mapping[Configuration, float], default: Configuration, count: int) -> list[Configuration]:
+    """The configurations that are measured again at the end: the `count` fastest that are correct, and the default."""
+    correct = [configuration for configuration, time in seconds.items() if math.isfinite(time)]
+    return list(dict.fromkeys([*sorted(correct, key=seconds.__getitem__)[:count], default]))
+
+
+def fastest_finalist(measured: Mapping[Configuration, Measurement]) -> Configuration | None:
+    """The winner of the finals; None if none was correct."""
+    fastest = min(measured, key=lambda configuration: measured[configuration].seconds, default=None)
+    return fastest if fastest is not None and measured[fastest].status is Status.CORRECT else None
+
+
+class Search:
+    """A search of one task. Trials from `recall` are seeds of its strategies and do not count as progress."""
+
+    def __init__(self, task: Task, journal: Journal, options: TuningOptions) -> None:
+        self.task, self.journal, self.options = task, journal, options
+        self.kernels = {kernel.name: kernel for kernel in task.kernels}
+        self.recorded = journal.trials(task.problem, task.device, task.kernels)
+        self.trials: dict[Configuration, Measurement] = {}
+        self.best = math.inf
+        self.resumed = 0
+        self.host = platform.node()
+        self.recalled = False
+        self.ended = False  # the strategy had nothing more to propose
+
+    @property
+    def done(self) -> int:
+        """The number of trials."""
+        return len(self.trials)
+
+    def recall(self) -> None:
+        """Take over all trials in the journal, whichever strategy proposed them."""
+        self.trials = dict(self.recorded)
+        self.resumed = self.done
+        self.recalled = True
+        self.best = min((measurement.seconds for measurement in self.trials.values()), default=math.inf)
+
+    def strategy(self, trials: int | None) -> Strategy:
+        """Build a strategy for the task, with the journal's history of other problems and the options' seeds.
+
+        After `recall` the trials so far come first among the seeds, and the history includes the latest trials.
+        """
+        options, tried = self.options, tuple(self.trials) if self.recalled else ()
+        context = SearchContext(
+            self.task, options.seed, trials,
+            OnDemand(lambda: history(self.journal, self.task, math.inf if self.recalled else None)),
+            OnDemand(lambda: (*tried, *options.seeds(self.task))),
+            OnDemand(lambda: options.slowness(self.task)))
+        return (options.factory or strategy_factory(options.strategy))(context)
+
+    def limit(self, trials: int | None) -> int:
+        """The number of trials by a budget (None: unlimited) and the size of the task."""
+        return len(self.task) if trials is None else min(trials, len(self.task))
+
+    def propose(self, strategy: Strategy, count: int,
+                on_trial: Callable[[Configuration, Measurement], None]) -> list[Configuration]:
+        """Ask for up to `count` configurations and return those that must be measured.
+
+        Pass on the results of the others; call `on_trial` for a trial that is taken from the journal. `ended` tells
+        that the strategy had nothing to propose.
+        """
+        proposals = strategy.ask(count)
+        self.ended = not proposals
+        missing = [configuration for configuration in proposals
+                   if configuration not in self.recorded and configuration not in self.trials]
+        for configuration in proposals:
+            if configuration in self.trials:
+                strategy.tell(configuration, self.trials[configuration])
+            elif configuration in self.recorded:
+                self.resumed += 1
+                self.accept(strategy, configuration, self.recorded[configuration])
+                on_trial(configuration, self.recorded[configuration])
+        return missing
+
+    def accept(self, strategy: Strategy, configuration: Configuration, measurement: Measurement) -> None:
+        """Add a trial, and pass it on to the strategy that proposed it."""
+        self.trials[configuration] = measurement
+        self.best = min(self.best, measurement.seconds)
+        strategy.tell(configuration, measurement)
+
+    def record_of(self, configuration: Configuration, measurement: Measurement, run: str, when: float | None = None,
+                  host: str | None = None) -> Record:
+        """Make the record of a measurement: `when` in seconds since 1970 (None: now), `host` (None: this one)."""
+        device = self.task.device
+        return Record(self.task.problem, device.key, self.kernels[configuration.kernel].version, configuration,
+                      device.toolchain, measurement, time.time() if when is None else when, run,
+                      self.host if host is None else host, device.fingerprint)
+
+    def finalists(self) -> list[Configuration]:
+        """The configurations that the finals measure again: the fastest trials and the safe default."""
+        seconds = {configuration: measurement.seconds for configuration, measurement in self.trials.items()}
+        return finalists_of(seconds, self.task.default, max(1, self.options.finals.count))
+
+    def unmeasured_finals(self) -> dict[Configuration, Measurement] | None:
+        """The finals that need no measurement: the trials if none are held, or those in the journal; None: hold them.
+        """
+        finalists = self.finalists()
+        if not self.options.finals.count:
+            return {configuration: self.trials[configuration] for configuration in finalists
+                    if configuration in self.trials}
+        return self._recorded_finals(finalists) or None if self.resumed == self.done else None
+
+    def result_of(self, measured: Mapping[Configuration, Measurement]) -> TuningResult:
+        """The result, decided by the measurements of the finals."""
+        order = sorted(measured, key=lambda configuration: measured[configuration].seconds)
+        best = fastest_finalist(measured)
+        ordered = tuple((configuration, measured[configuration]) for configuration in order)
+        return TuningResult(self.task.problem, best, measured[best] if best else None, self.task.default,
+                            ordered, self.done, self.resumed, len(self.task))
+
+    def _recorded_finals(self, finalists: Sequence[Configuration]) -> dict[Configuration, Measurement]:
+        """The finals in the journal, of an earlier run with the same trials; empty unless all finalists are in it."""
+        device, versions = self.task.device, {name: kernel.version for name, kernel in self.kernels.items()}
+        recorded = {record.configuration: record.measurement
+                    for record in self.journal.records(self.task.problem, device.key, run="final")
+                    if record.is_todays(device.toolchain, versions) and record.may_be_of(device)}
+        if not all(configuration in recorded for configuration in finalists):
+            return {}
+        return {configuration: recorded[configuration] for configuration in finalists}
