@@ -1,0 +1,290 @@
+"""FleetRun: the driver. One loop, in one thread, asks searches, hands batches to members and writes the journal.
+
+Answers of a member are written when the control after them is good (`control`). Whatever is not in the journal when a
+member is lost, late or not believed any more is measured again by its like (`roster`). Decisions depend on the engine's
+clock alone, which never jumps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from seqtune.data.journal import Journal
+from seqtune.errors import InterruptedTuning, SeqtuneError
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import Task
+
+from ..tuning_options import UNLIMITED, Budget
+from .block import BlockEntry
+from .control import probe
+from .engine import Answered, Engine, Event, Finished, Joined, Left
+from .fleet_options import FleetOptions, GroupResult
+from .group import ALONE, Group
+from .group_search import GroupSearch
+from .ledger import Ledger
+from .member import Member
+from .member_state import HandedBatch, MemberState
+from .progress import FleetProgress, MemberPhase
+from .roster import Roster
+from .stop_request import StopRequest
+
+DEFAULT_FLEET_OPTIONS = FleetOptions()
+REPORT_SECONDS = 1.0  # between two reports of the progress
+
+
+class FleetRun:
+    """A run of many searches by many members. Use it once."""
+
+    def __init__(self, problems: Iterable[Problem], engine: Engine, journal: Journal, budget: Budget = UNLIMITED,
+                 options: FleetOptions = DEFAULT_FLEET_OPTIONS, kernels: Sequence[Kernel] | None = None) -> None:
+        self.problems, self.engine, self.journal = tuple(dict.fromkeys(problems)), engine, journal
+        self.budget, self.options, self.kernels = budget, options, kernels
+        self.roster = Roster(engine, options, self._make_group)
+        self.ledger = Ledger(journal)
+        self.begun = engine.now()
+        self._ticked = self._reported = -math.inf
+        self._faulty_since: float | None = None  # engine's seconds, since when the journal cannot be written
+        self._stop = StopRequest()
+        self._stopped_at: float | None = None  # engine's seconds
+
+    @property
+    def skipped(self) -> list[tuple[Problem, Device, str]]:
+        """The problems that were left out on a device, with the reason."""
+        return [(problem, group.device, reason) for group in self._groups for problem, reason in group.skipped]
+
+    @property
+    def _groups(self) -> list[Group]:
+        return list(self.roster.groups.values())
+
+    def results(self) -> Iterator[GroupResult]:
+        """Run; yield the result of each problem on each group when it is known. Closes the engine at the end.
+
+        After Ctrl-C the blocks are closed and written, then InterruptedTuning is raised; a second Ctrl-C ends the run
+        at once. Raises SeqtuneError if a group has lost all members or the journal cannot be written, FormatError if
+        the journal is lost.
+        """
+        try:
+            with self._stop:
+                while self.problems and not self._is_done():
+                    for event in self.engine.wait(self.options.tick):
+                        self._handle(event)
+                    self._tick()
+                    yield from self._collect()
+                    self._dispatch()
+            self._report()
+            self._complain()
+        except KeyboardInterrupt:
+            raise InterruptedTuning(self._interruption()) from None
+        finally:
+            self.engine.close()
+
+    def progress(self) -> FleetProgress:
+        """The state of the run."""
+        counts = [group.trials() for group in self._groups]
+        members = tuple(state.progress() for state in self.roster.members.values())
+        rate = sum(member.rate for member in members if member.phase is MemberPhase.MEASURING)
+        return FleetProgress(members, sum(done for done, _ in counts), sum(total for _, total in counts),
+                             self.engine.now() - self.begun, rate, self.ledger.fault)
+
+    def _make_group(self, member: Member) -> Group:
+        self.journal.add_device(member.device)
+        return Group(member.device, self.problems, probe(member.device, self.problems, self.kernels), self.options,
+                     self._open_search)
+
+    def _open_search(self, problem: Problem, device: Device) -> GroupSearch:
+        return GroupSearch(Task.of(problem, device, self.kernels), self.journal, self.budget, self.options.tuning)
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, Joined):
+            self.roster.join(event.member)
+            return
+        state = self.roster.members.get(event.name)
+        if state is None:
+            return
+        if isinstance(event, Left):
+            if state.phase is not MemberPhase.ASIDE:
+                self.roster.release(state, MemberPhase.LEFT, event.reason)
+            return
+        state.heard = self.engine.now()
+        if state.phase is MemberPhase.LATE and event.number not in state.handed:
+            self.roster.open(state)  # it is there again; what it answers to old batches was given to others
+        elif isinstance(event, Answered):
+            self._answer(state, event)
+        elif event.number in state.handed:
+            self._finish(state, event)
+
+    def _answer(self, state: MemberState, event: Answered) -> None:
+        handed = state.handed.get(event.number)
+        if handed is None or event.index in handed.answered \
+                or not 0 <= event.index < len(handed.batch.configurations):
+            return  # a double, or an answer that came too late
+        if handed.search is None:
+            handed.answered.add(event.index)
+            handed.seconds.append(event.measurement.seconds)
+            return
+        state.take_answer(handed, BlockEntry(
+            handed.search, handed.batch.purpose, handed.batch.configurations[event.index], event.measurement,
+            self.options.wall(), state.member.host), event.index)
+        self.roster.group_of(state).advance(handed.search)
+
+    def _finish(self, state: MemberState, event: Finished) -> None:
+        group = self.roster.group_of(state)
+        handed = state.finish(event.number, self.engine.now())
+        if handed.search is None:
+            block = self.roster.judge(state, handed, event.error)
+            if block is not None:
+                self._write(block.entries)
+        else:
+            group.learn_pace(handed.search)
+            self._judge_work(state, handed, event.error)
+        if state.is_ready:
+            group.hungry[state.name] = state
+
+    def _judge_work(self, state: MemberState, handed: HandedBatch, error: str) -> None:
+        assert handed.search is not None
+        if handed.unanswered() and self._stopped_at is None:
+            reason = error or "it has not answered all of its batch"
+            handed.search.refused[state.name] = reason
+            self.roster.strike(state, state.phase, f"{handed.batch.problem.brief()}: {reason}")
+        else:
+            state.strikes = 0
+        if handed.unanswered():
+            handed.give_back()
+        self.roster.group_of(state).advance(handed.search)
+
+    def _write(self, entries: Sequence[BlockEntry] = ()) -> None:
+        written = self.ledger.unwritten
+        searches = {id(entry.search): entry.search for entry in [*written, *entries]}
+        if self.ledger.write(entries):
+            self._faulty_since = None
+        elif self._faulty_since is None:
+            self._faulty_since = self.engine.now()
+        for search in searches.values():
+            self.roster.groups[_likeness(search)].offer(search)
+
+    def _tick(self) -> None:
+        """Look at the clocks: late and rested members, blocks of idle members, the journal, lonely groups."""
+        now = self.engine.now()
+        if now - self._ticked < self.options.tick:
+            return
+        self._ticked = now
+        for state in list(self.roster.late(now)):
+            self.roster.strike(state, MemberPhase.LATE, f"it has not answered for {now - state.heard:.0f} s")
+        for state in list(self.roster.rested(now)):
+            self.roster.open(state)
+        for group in self._groups:
+            self._close_idle(group, now)
+            for search in list(group.searches.values()):
+                reason = group.refusing(search)
+                if reason:
+                    group.give_up(search.search.task.problem, reason)
+        if self._faulty_since is not None:
+            self._try_again(now)
+        self._look_for_members(now)
+        if self._stop.asked:
+            self._stop_in_order(now)
+        if now - self._reported >= REPORT_SECONDS:
+            self._report()
+
+    def _close_idle(self, group: Group, now: float) -> None:
+        """Close the blocks of members that have had nothing to do for a moment."""
+        for state in group.hungry.values():
+            block = state.blocks[-1] if state.blocks else None
+            if block is not None and block.entries and not block.closing \
+                    and state.phase is MemberPhase.WAITING and now - state.idle_since >= self.options.tick:
+                self.roster.hand_control(state, block)
+
+    def _try_again(self, now: float) -> None:
+        self._write()
+        if self._faulty_since is not None and now - self._faulty_since > self.options.patience:
+            raise SeqtuneError(
+                f"{self.ledger.fault} (for {self.options.patience:.0f} s); {len(self.ledger.unwritten)} measurements "
+                "are not in it; make room and run again to measure them again")
+
+    def _look_for_members(self, now: float) -> None:
+        """Give up groups without members. Raises SeqtuneError if nobody has ever joined."""
+        if not self.roster.members and now - self.begun > self.options.lonely:
+            raise SeqtuneError(f"no member has joined the fleet for {self.options.lonely:.0f} s")
+        for group in self._groups:
+            group.give_up_alone(now)
+
+    def _stop_in_order(self, now: float) -> None:
+        """After Ctrl-C: cancel what is under way, wait for the last controls, and end the run."""
+        if self._stopped_at is None:
+            self._stopped_at = now
+            for group in self._groups:
+                for search in group.searches.values():
+                    search.stop()
+            for state in self.roster.members.values():
+                for number, handed in state.handed.items():
+                    if handed.search is not None:
+                        self.engine.cancel(state.name, number)
+        if not (self._unproved() or self.ledger.unwritten) or now - self._stopped_at > self.options.stopping:
+            raise KeyboardInterrupt
+
+    def _unproved(self) -> int:
+        """The number of answers whose control is still to come."""
+        return sum(len(block.entries) for state in self.roster.members.values() for block in state.blocks)
+
+    def _dispatch(self) -> None:
+        """Hand work to the members that have too little."""
+        if self._faulty_since is not None or self._stopped_at is not None:
+            return
+        now, most = self.engine.now(), self._block_most()
+        for group in self._groups:
+            for state in list(group.hungry.values()):
+                while state.is_ready and self._hand_work(group, state, now, most):
+                    pass
+                if not state.is_ready:
+                    group.hungry.pop(state.name, None)
+                elif not group.unopened and group.next_search(state) is None:
+                    break
+
+    def _hand_work(self, group: Group, state: MemberState, now: float, most: int) -> bool:
+        block = state.open_block(now)
+        if block.entries and (len(block.entries) >= most or now - block.opened >= self.options.block_seconds):
+            self.roster.hand_control(state, block)
+            return True
+        search = group.next_search(state)
+        if search is None:
+            return False
+        purpose, configurations = search.take(min(group.share(search), most))
+        self.roster.hand(state, purpose, search.search.task.problem, configurations, search, block)
+        return True
+
+    def _block_most(self) -> int:
+        """The answers of a block: fewer where many members hold blocks."""
+        return max(1, min(self.options.block_most, self.options.held_most // max(1, len(self.roster.members))))
+
+    def _collect(self) -> Iterator[GroupResult]:
+        for group in self._groups:
+            for result in group.collect():
+                yield GroupResult(group.device, tuple(group.members), result)
+
+    def _is_done(self) -> bool:
+        return bool(self._groups) and all(group.is_done for group in self._groups)
+
+    def _report(self) -> None:
+        self._reported = self.engine.now()
+        self.options.on_fleet_progress(self.progress())
+
+    def _complain(self) -> None:
+        """Raise SeqtuneError if a group was given up because it has no member."""
+        lost = [reason for _, _, reason in self.skipped if reason.startswith(ALONE)]
+        if lost:
+            raise SeqtuneError(f"{len(lost)} problems are not finished: {lost[0]}; what was measured is in "
+                               f"{self.journal.path}; run again to go on")
+
+    def _interruption(self) -> str:
+        lost = len(self.ledger.unwritten) + self._unproved()
+        missing = f", except {lost} whose control or writing was not awaited" if lost else ""
+        return (f"stopped after {self.progress().done} trials of the fleet; all are in {self.journal.path}{missing}; "
+                "run again to resume")
+
+
+def _likeness(search: GroupSearch) -> tuple[str, str, str]:
+    device = search.search.task.device
+    return device.key, device.fingerprint, device.toolchain

@@ -1,0 +1,174 @@
+"""Group: the members that are alike, and the searches whose trials they share."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from seqtune.errors import KernelError
+from seqtune.kernels.device import Device
+from seqtune.kernels.problem import Problem
+
+from ..search import TuningResult
+from .control import Probe
+from .fleet_options import FleetOptions
+from .group_search import GroupSearch
+from .member import Likeness
+from .member_state import PIPELINE, MemberState
+from .progress import MemberPhase
+
+ALONE = "no member is left: "  # begins the reason of a problem that its group could not finish
+FIRST_SHARE = 0.25  # of a batch's seconds, for a problem of which only the times of other problems are known
+
+
+class Group:
+    """Alike members, their control, and the problems that they work on, each opened when a member has nothing to do."""
+
+    def __init__(self, device: Device, problems: Iterable[Problem], control: Probe | None, options: FleetOptions,
+                 open_search: Callable[[Problem, Device], GroupSearch]) -> None:
+        self.device, self.control, self.options = device, control, options
+        self.likeness: Likeness = (device.key, device.fingerprint, device.toolchain)
+        self.members: dict[str, MemberState] = {}
+        self.hungry: dict[str, MemberState] = {}  # may be given work
+        self.unopened = deque(problems)
+        self.searches: dict[Problem, GroupSearch] = {}  # that have no result yet
+        self.skipped: list[tuple[Problem, str]] = []
+        self.closed = 0  # trials of the searches that have a result
+        self.pace = 0.0  # s for a configuration, of any problem; 0: not known
+        self.alone_since: float | None = None  # engine's seconds, since when no member is usable
+        self._open_search = open_search
+        self._offering: deque[GroupSearch] = deque()
+        self._queued: set[int] = set()
+        self._settled: dict[int, GroupSearch] = {}  # that may have a result
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every problem has a result or was skipped."""
+        return not self.unopened and not self.searches
+
+    @property
+    def usable(self) -> int:
+        """The number of members that measure, or may measure again without joining again."""
+        return sum(state.is_usable for state in self.members.values())
+
+    def references(self, without: MemberState) -> Sequence[float]:
+        """The references of the members that can be relied on, in seconds, except that of one member."""
+        return [state.reference for state in self.members.values()
+                if state is not without and state.reference is not None and state.is_usable and not state.rests]
+
+    def round_size(self) -> int:
+        """The number of proposals of a round: the options', or more where few problems must feed many members."""
+        feeding = math.ceil(2 * PIPELINE * len(self.members) / max(1, len(self.searches) + len(self.unopened)))
+        return max(self.options.tuning.batch, feeding)
+
+    def advance(self, search: GroupSearch) -> None:
+        """Let a search pass on a complete round and propose the next one, and offer what it has."""
+        search.advance(self.round_size())
+        self.offer(search)
+
+    def collect(self) -> Iterator[TuningResult]:
+        """Yield the results that have become known since the last call."""
+        settled, self._settled = self._settled, {}
+        for search in settled.values():
+            problem, result = search.search.task.problem, search.result()
+            if result is None:
+                self._queue(search)  # its finals may be due
+            elif self.searches.pop(problem, None) is not None:
+                self.closed += result.done
+                yield result
+
+    def offer(self, search: GroupSearch) -> None:
+        """Offer what a search has to hand out, and note that it may have a result."""
+        if search.searched:
+            self._settled[id(search)] = search
+        self._queue(search)
+
+    def _queue(self, search: GroupSearch) -> None:
+        if search.is_offering and id(search) not in self._queued:
+            self._queued.add(id(search))
+            self._offering.append(search)
+
+    def next_search(self, state: MemberState) -> GroupSearch | None:
+        """The search of which a member should get work: that of its last batch, else the oldest; None if none has any.
+        """
+        last = state.last
+        if last is not None and last.waiting and state.name not in last.refused:
+            return last
+        for _ in range(len(self._offering)):
+            search = self._offering[0]
+            if not search.is_offering:
+                self._offering.popleft()
+                self._queued.discard(id(search))
+            elif state.name in search.refused:
+                self._offering.rotate(-1)
+            else:
+                return search
+        while self.unopened:
+            opened = self._open(self.unopened.popleft())
+            if opened is not None and opened.is_offering:
+                return opened
+        return None
+
+    def _open(self, problem: Problem) -> GroupSearch | None:
+        try:
+            search = self._open_search(problem, self.device)
+        except KernelError as error:
+            self.skipped.append((problem, str(error)))
+            return None
+        self.searches[problem] = search
+        self.advance(search)
+        return search
+
+    def share(self, search: GroupSearch) -> int:
+        """The number of configurations for the next batch of a search: about `batch_seconds`, or a fair share."""
+        seconds, most = self.options.batch_seconds, self.options.batch_most
+        count = 1.0
+        if search.pace or self.pace:
+            count = seconds / search.pace if search.pace else FIRST_SHARE * seconds / self.pace
+        if not self.unopened and len(self._offering) <= 1:
+            idle = sum(not state.handed for state in self.hungry.values())
+            count = min(count, math.ceil(len(search.waiting) / max(1, idle)))
+        return max(1, min(most, int(count)))
+
+    def learn_pace(self, search: GroupSearch) -> None:
+        """Take over the pace of a search after a batch."""
+        if search.pace:
+            self.pace = search.pace if not self.pace else (7 * self.pace + search.pace) / 8
+
+    def give_up(self, problem: Problem, reason: str) -> None:
+        """Leave a problem out."""
+        search = self.searches.pop(problem)
+        self.closed += search.search.done
+        search.stop()
+        self.skipped.append((problem, reason))
+
+    def refusing(self, search: GroupSearch) -> str:
+        """Why no member can measure a problem, or an empty text while there may be one that can."""
+        if not search.refused or not search.is_offering:
+            return ""
+        usable = [state.name for state in self.members.values() if state.is_usable]
+        if not usable or not all(name in search.refused for name in usable):
+            return ""
+        return next(iter(search.refused.values()))
+
+    def give_up_alone(self, now: float) -> None:
+        """Note since when no member is usable; leave all problems out after `lonely` seconds, or if none can return."""
+        if self.is_done or self.usable:
+            self.alone_since = None
+            return
+        self.alone_since = now if self.alone_since is None else self.alone_since
+        final = all(state.phase is MemberPhase.ASIDE for state in self.members.values())
+        if final or now - self.alone_since > self.options.lonely:
+            reason = ALONE + "; ".join(f"{state.name}: {state.reason}" for state in self.members.values())
+            for problem in list(self.searches):
+                self.give_up(problem, reason)
+            self.skipped.extend((problem, reason) for problem in self.unopened)
+            self.unopened.clear()
+
+    def trials(self) -> tuple[int, int]:
+        """The number of trials that are done, and an estimate of the number of all."""
+        limits = [search.limit for search in self.searches.values()]
+        done = self.closed + sum(search.search.done for search in self.searches.values())
+        usual = sum(limits) / len(limits) if limits else 0
+        return done, max(done, int(self.closed + sum(limits) + usual * len(self.unopened)))

@@ -1,0 +1,179 @@
+"""GroupSearch: one problem's search, whose configurations many members measure at a time.
+
+Proposals are asked for in rounds. A round's answers are passed to the strategy in the order of its proposals, when all
+have come: what is proposed next then depends neither on which member measured what nor on which answers were late. A
+strategy that was told an answer which turns out to be wrong is built again, and is told the good answers again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+
+from seqtune.data.journal import Journal
+from seqtune.data.record import Measurement
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.task import Task
+
+from ..search import Search, TuningResult, fastest_finalist
+from ..tuning_options import Budget, TuningOptions, TuningProgress
+from .batch import Purpose
+
+Work = tuple[Purpose, tuple[Configuration, ...]]
+
+
+class GroupSearch:
+    """A search of one task by the members of a group."""
+
+    def __init__(self, task: Task, journal: Journal, budget: Budget, options: TuningOptions) -> None:
+        self.search, self.budget, self.options = Search(task, journal, options), budget, options
+        self.limit = self.search.limit(budget.trials)
+        self.strategy = self.search.strategy(budget.trials)
+        self.waiting: deque[Configuration] = deque()  # to be handed out
+        self.unwritten = 0  # answers that are not in the journal yet
+        self.pace = 0.0  # s for a configuration in the last batches; 0: not known
+        self.refused: dict[str, str] = {}  # member -> why it could not measure the problem
+        self.searched = False  # whether the trials are over
+        self._round: list[Configuration] = []  # proposals that were not passed on yet
+        self._pending: set[Configuration] = set()  # of the round, not answered
+        self._flying: set[Configuration] = set()  # handed out
+        self._answers: dict[Configuration, Measurement] = {}  # of the round
+        self._spent = 0.0  # s that members measured for it
+        self._finalists: list[Configuration] = []  # handed out or answered
+        self._finals: dict[Configuration, Measurement] = {}
+        self._final_rounds = deque((options.finals.rounds, options.finals.more_rounds))
+        self._result: TuningResult | None = None
+        self._stopped = False
+
+    @property
+    def best(self) -> float:
+        """The least time so far, in seconds."""
+        return self.search.best
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds of the finals that are due."""
+        return self._final_rounds[0]
+
+    @property
+    def is_offering(self) -> bool:
+        """Whether there is something to hand out."""
+        return bool(self.waiting) or (self.searched and self.result() is None and not self.unwritten
+                                      and not self._finalists)
+
+    def advance(self, count: int) -> None:
+        """Pass on a round whose answers are complete, and ask for the next one of up to `count` proposals."""
+        while not (self._pending or self.waiting or self.searched or self._stopped):
+            for configuration in self._round:
+                self.search.accept(self.strategy, configuration, self._answers[configuration])
+                self._report(configuration, self._answers[configuration])
+            self._round, self._answers = [], {}
+            seconds = self.budget.seconds
+            if self.search.done >= self.limit or (seconds is not None and self._spent >= seconds):
+                self.searched = not self._flying
+                return
+            self._round = self.search.propose(self.strategy, min(count, self.limit - self.search.done), self._report)
+            self._pending = set(self._round)
+            self.waiting.extend(configuration for configuration in self._round if configuration not in self._flying)
+            if self.search.ended:
+                self.searched = not self._flying
+                return
+
+    def take(self, count: int) -> Work:
+        """Hand out work: up to `count` configurations of the round, or all finalists."""
+        if self.waiting:
+            taken = tuple(self.waiting.popleft() for _ in range(min(count, len(self.waiting))))
+            self._flying.update(taken)
+            return Purpose.MEASURE, taken
+        self._finalists = self.search.finalists()
+        return Purpose.COMPARE, tuple(self._finalists)
+
+    def spend(self, seconds: float, count: int) -> None:
+        """Add the seconds that a member took for `count` configurations."""
+        self._spent += seconds
+        if count:
+            self.pace = seconds / count if not self.pace else (self.pace + seconds / count) / 2
+        if self.budget.seconds is not None and self._spent >= self.budget.seconds:
+            self._pending.difference_update(self.waiting)
+            unmeasured = set(self.waiting)
+            self._round = [configuration for configuration in self._round if configuration not in unmeasured]
+            self.waiting.clear()
+
+    def answer(self, purpose: Purpose, configuration: Configuration, measurement: Measurement) -> None:
+        """Take an answer to something that was handed out."""
+        if purpose is Purpose.COMPARE:
+            self._finals[configuration] = measurement
+            return
+        self._flying.discard(configuration)
+        if configuration in self._pending:
+            self._pending.discard(configuration)
+            self._answers[configuration] = measurement
+        else:  # asked for by a strategy that was told a wrong answer, and was built again since
+            self.search.trials[configuration] = measurement
+
+    def give_back(self, purpose: Purpose, configurations: Iterable[Configuration]) -> None:
+        """Take back what was handed out and is not answered."""
+        if purpose is Purpose.COMPARE:
+            self._finalists, self._finals = [], {}
+            return
+        for configuration in configurations:
+            self._flying.discard(configuration)
+            if configuration in self._pending:
+                self.waiting.append(configuration)
+
+    def discard(self, purpose: Purpose, configurations: Iterable[Configuration]) -> None:
+        """Forget answers that cannot be trusted. They must be measured again."""
+        if purpose is Purpose.COMPARE:
+            self._finalists, self._finals = [], {}
+            return
+        told = False
+        for configuration in configurations:
+            if self._answers.pop(configuration, None) is not None:
+                if not self._stopped:
+                    self._pending.add(configuration)
+                    self.waiting.append(configuration)
+            else:
+                told |= self.search.trials.pop(configuration, None) is not None
+        if told and not self._stopped:
+            self._begin_again()
+
+    def _begin_again(self) -> None:
+        search = self.search
+        search.trials.update(self._answers)
+        search.best = min((measurement.seconds for measurement in search.trials.values()), default=math.inf)
+        self._round, self._answers, self.searched = [], {}, False
+        self._pending.clear()
+        self.waiting.clear()
+        self.strategy = search.strategy(self.budget.trials)
+
+    def stop(self) -> None:
+        """Hand out nothing more. Answers to what was handed out still count."""
+        self._stopped = True
+        self._pending.clear()
+        self.waiting.clear()
+
+    def result(self) -> TuningResult | None:
+        """The result, once trials and finals are in the journal; None before."""
+        if self._result is None and self.searched and not self.unwritten:
+            measured = self._finals if self._finals and len(self._finals) == len(self._finalists) else None
+            if measured is None and not self._finalists:
+                measured = self.search.unmeasured_finals()
+            if measured is not None and not self._needs_more(measured):
+                self._result = self.search.result_of(measured)
+        return self._result
+
+    def _needs_more(self, measured: dict[Configuration, Measurement]) -> bool:
+        """Whether the finals that were held are so noisy that they must be held again, for longer."""
+        winner = fastest_finalist(measured)
+        if not self._finals or len(self._final_rounds) == 1 or winner is None \
+                or measured[winner].spread < self.options.finals.noisy:
+            return False
+        self._final_rounds.popleft()
+        self._finalists, self._finals = [], {}
+        return True
+
+    def _report(self, configuration: Configuration, measurement: Measurement) -> None:
+        search = self.search
+        self.options.on_progress(TuningProgress(search.task.problem, search.done, search.resumed, self.limit,
+                                                configuration, measurement, search.best))

@@ -1,0 +1,205 @@
+"""SimulatedEngine: a fleet without devices, on a virtual clock, with known times and planned faults.
+
+It shows what the driver does with hundreds of members, or with faults that nobody would like to cause, in seconds. The
+same plan and seed give the same messages at the same virtual times. With `charged`, the processor time that the driver
+takes between two calls passes on the virtual clock as well.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from seqtune.data.record import Measurement, Status
+from seqtune.kernels.device import Device
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+
+from .batch import MeasuringBatch, Purpose
+from .engine import Answered, Event, Finished, Joined, Left
+from .member import Member
+from .simulated_fault import FaultKind, FaultPlan, SimulatedFault
+
+Seconds = Callable[[Device, Problem, Configuration], float]  # the true time; infinite for one that crashes
+
+
+def ignore_fault(fault: SimulatedFault) -> None:
+    """Do not look at the fleet when a fault begins."""
+
+
+class DriverKilled(Exception):
+    """The planned end of the driver."""
+
+
+class SimulatedMember:
+    """A member: it works on its batches in their order, one configuration after another."""
+
+    def __init__(self, member: Member, faults: Iterable[SimulatedFault]) -> None:
+        self.member = member
+        self.plan = FaultPlan([fault for fault in faults if fault.name == member.name])
+        self.present = False
+        self.life = 0  # number of its starts; a message from an earlier life is lost
+        self.batches: deque[MeasuringBatch] = deque()
+        self.index = 0  # of the configuration that it measures, in its first batch
+        self.held: list[Answered] = []  # answers that will be shuffled
+        self.cancelled: set[int] = set()
+
+
+class SimulatedEngine:
+    """An engine of simulated members. `cost` is the wall time of measuring a configuration, in seconds."""
+
+    def __init__(self, members: Sequence[Member], seconds: Seconds, faults: Sequence[SimulatedFault] = (),
+                 cost: float = 0.05, latency: float = 0.005, seed: int = 0, charged: bool = False,
+                 driver_ends: float = math.inf, on_fault: Callable[[SimulatedFault], None] = ignore_fault) -> None:
+        self.members = {member.name: SimulatedMember(member, faults) for member in members}
+        self.seconds, self.cost, self.latency = seconds, cost, latency
+        self.clock = 0.0
+        self.charged, self.driver_ends, self.on_fault = charged, driver_ends, on_fault
+        self.measured = 0  # configurations, controls and doubles included
+        self.busy = 0.0  # s that all members measured
+        self.driver = 0.0  # s of processor time that the driver took between the calls
+        self._random = random.Random(seed)
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._outbox: list[Event] = []
+        self._left_at = time.process_time()
+        for simulated in self.members.values():
+            self._at(0.0, lambda simulated=simulated: self._start(simulated))  # type: ignore[misc]
+        for fault in faults:
+            self._at(fault.begin, lambda fault=fault: self._begin(fault))  # type: ignore[misc]
+
+    def now(self) -> float:
+        """The virtual clock, in seconds."""
+        return self.clock
+
+    def submit(self, name: str, batch: MeasuringBatch) -> None:
+        """Send a batch."""
+        self._enter()
+        simulated, life = self.members[name], self.members[name].life
+        self._send(simulated, lambda: self._receive(simulated, life, batch))
+        self._leave()
+
+    def cancel(self, name: str, number: int) -> None:
+        """Ask to end a batch."""
+        self._send(self.members[name], lambda: self.members[name].cancelled.add(number))
+
+    def wait(self, seconds: float) -> list[Event]:
+        """Let the virtual time pass until something happens. Raises DriverKilled at the planned time."""
+        self._enter()
+        deadline = self.clock + seconds
+        while not self._outbox or (self._queue and self._queue[0][0] <= self.clock):
+            if not self._queue or self._queue[0][0] > deadline:
+                self.clock = max(self.clock, deadline)
+                break
+            when, _, act = heapq.heappop(self._queue)
+            self.clock = max(self.clock, when)
+            act()
+        if self.clock >= self.driver_ends:
+            raise DriverKilled
+        events, self._outbox = self._outbox, []
+        self._leave()
+        return events
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._queue.clear()
+
+    def _enter(self) -> None:
+        spent = time.process_time() - self._left_at
+        self.driver += spent
+        if self.charged:
+            self.clock += spent
+
+    def _leave(self) -> None:
+        self._left_at = time.process_time()
+
+    def _at(self, when: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self._queue, (when, next(self._order), act))
+
+    def _send(self, simulated: SimulatedMember, act: Callable[[], None]) -> None:
+        """Carry a message from or to a member, unless its network stalls."""
+        stall = simulated.plan.fault(FaultKind.STALLED, self.clock)
+        self._at((self.clock if stall is None else stall.end) + self.latency, act)
+
+    def _emit(self, simulated: SimulatedMember, event: Event) -> None:
+        life = simulated.life
+
+        def deliver() -> None:
+            if simulated.life == life:
+                self._outbox.append(event)
+
+        self._send(simulated, deliver)
+
+    def _start(self, simulated: SimulatedMember) -> None:
+        simulated.present = True
+        simulated.life += 1
+        simulated.batches.clear()
+        simulated.held, simulated.index = [], 0
+        self._emit(simulated, Joined(simulated.member))
+
+    def _begin(self, fault: SimulatedFault) -> None:
+        self.on_fault(fault)
+        simulated = self.members[fault.name]
+        if fault.kind not in (FaultKind.KILLED, FaultKind.HUNG):
+            return
+        simulated.present = False
+        simulated.life += 1
+        simulated.batches.clear()
+        if fault.kind is FaultKind.KILLED:
+            self._outbox.append(Left(fault.name, "its worker was killed"))
+        if fault.end < math.inf:
+            self._at(fault.end, lambda: self._start(simulated))
+
+    def _receive(self, simulated: SimulatedMember, life: int, batch: MeasuringBatch) -> None:
+        if not simulated.present or simulated.life != life:
+            return
+        simulated.batches.append(batch)
+        if len(simulated.batches) == 1:
+            self._next(simulated)
+
+    def _next(self, simulated: SimulatedMember) -> None:
+        """Begin the next configuration, or end the batch."""
+        if not simulated.batches:
+            return
+        batch, life = simulated.batches[0], simulated.life
+        refused = simulated.plan.fault(FaultKind.REFUSING, self.clock) is not None
+        if refused or simulated.index == len(batch.configurations) or batch.number in simulated.cancelled:
+            self._random.shuffle(simulated.held)
+            for answer in simulated.held:
+                self._emit(simulated, answer)
+            self._emit(simulated, Finished(simulated.member.name, batch.number, "out of memory" if refused else ""))
+            simulated.batches.popleft()
+            simulated.held, simulated.index = [], 0
+            self._next(simulated)
+            return
+        cost = self.cost * simulated.plan.factor(FaultKind.SLOW, self.clock)
+        self._at(self.clock + cost, lambda: self._measured(simulated, life, cost))
+
+    def _measured(self, simulated: SimulatedMember, life: int, cost: float) -> None:
+        if simulated.life != life:
+            return
+        batch, index, plan = simulated.batches[0], simulated.index, simulated.plan
+        self.measured += 1
+        self.busy += cost
+        simulated.index += 1
+        answer = Answered(simulated.member.name, batch.number, index, self._measurement(simulated, batch, index))
+        if plan.fault(FaultKind.SHUFFLED, self.clock) is not None:
+            simulated.held.append(answer)
+        else:
+            for _ in range(1 if plan.fault(FaultKind.DOUBLED, self.clock) is None else 2):
+                self._emit(simulated, answer)
+        self._next(simulated)
+
+    def _measurement(self, simulated: SimulatedMember, batch: MeasuringBatch, index: int) -> Measurement:
+        if simulated.plan.fault(FaultKind.FAILING, self.clock) is not None:
+            return Measurement(Status.RUNTIME, message="the device does not answer")
+        seconds = self.seconds(simulated.member.device, batch.problem, batch.configurations[index])
+        if math.isinf(seconds):
+            return Measurement(Status.CRASH, message="signal 11")
+        reported = seconds * simulated.plan.factor(FaultKind.LYING, self.clock)
+        return Measurement(Status.CORRECT, (reported,) * (2 if batch.purpose is Purpose.COMPARE else 1), 0.0)
