@@ -163,8 +163,8 @@ def page(results: Results) -> Page:
          "The C predictors contain the translator and its judge, or the label translator. Boosted trees, which the "
          "shipped checkpoints also ask, are left out on both sides.",
          "A timed prediction of `default` for llvm takes 41 million multiply-adds: the source has 50 positions, and "
-         "that of opencl 32; the beam has 16 hypotheses. A core of this processor does 58 thousand million in a second, so "
-         "0.7 ms are the least for llvm in 32 bits."))
+         "that of opencl 32; the beam has 16 hypotheses. A core of this processor does 58 thousand million in a "
+         "second, so 0.7 ms are the least for llvm in 32 bits."))
 
 
 def main() -> None:
