@@ -72,7 +72,6 @@ class Journal:
             raise FormatError(f"cannot make the journal {self.path}: {error}; --journal PATH names another") from None
         self._ids: dict[tuple[str, str], int] = {}
         with self._reading():
-            # every statement is its own transaction
             self._connection = open_connection(self.path)
             check_schema(self._connection, self.path)
             migrate(self._connection, self.path)

@@ -1,4 +1,4 @@
-"""JSON from outside: refused before it is parsed if its value would fill the memory.
+"""JSON content of files from outside, which is refused before it is parsed if its value would fill the memory.
 
 Two bytes of a text, such as `[]`, become 64 bytes of objects, so a bound on the size of a file alone does not help.
 """
@@ -16,21 +16,21 @@ from .unpacking import unpacked
 LARGEST_FILE = 200_000_000  # bytes on the disk
 LARGEST_CONTENT = 250_000_000  # bytes unpacked
 LARGEST_VALUE = 700_000_000  # bytes of objects
-# Bytes of objects that a character of the text can lead to at most, in CPython 3.11 to 3.14 (`sys.getsizeof`, and the
-# entry in the list or table that contains the object): an empty list, a table, a number in a list or table, the entry
-# of a table, half a text (a text has two quotes; those of a table's keys are shared).
+# The most bytes of Python's objects that a character of the text can lead to, in CPython 3.11 to 3.14 (`sys.getsizeof`,
+# and the entry of the list or dict that contains the object): an empty list, a dict, a number in a list or dict, an
+# entry of a dict, half a string (a string has two quotes; equal keys of dicts are one object).
 _BYTES = {b"[": 72, b"{": 250, b",": 40, b":": 60, b'"': 16}
 
 
 def parse_json(content: bytes, source: Path | str) -> Any:
-    """The value of a text in UTF-8.
+    """The value of a JSON text in UTF-8, which may begin with a byte-order mark.
 
     Raises FormatError, which names `source`, if the text is not JSON or its value may need more than LARGEST_VALUE.
     """
     if len(content) + sum(each * content.count(mark) for mark, each in _BYTES.items()) > LARGEST_VALUE:
         raise FormatError(f"{source} is JSON that may need more than {LARGEST_VALUE // 1_000_000} MB of memory")
     try:
-        return json.loads(content.decode("utf-8"))
+        return json.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{source} is not JSON: {json_fault(error)}") from None
 

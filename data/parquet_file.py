@@ -1,4 +1,4 @@
-"""ParquetFile from outside: refused before its rows are read if they would fill the memory.
+"""Parquet files from outside, which are refused before their rows are read if these would fill the memory.
 
 Parquet stores a column of equal values in some bytes, and a long text that many rows have only once. So the bytes of a
 file say little about those of its rows.
@@ -20,7 +20,7 @@ LARGEST_FILE = 1 << 30  # bytes
 MOST_COLUMNS = 200
 LARGEST_COLUMNS = 400 << 20  # bytes of all columns before they are decoded; 20 bytes a row are usual
 LONGEST_TEXT = 4_000  # bytes of a text in a row
-ROWS_OF_EMPTY_FILE = 10_000
+ROWS_OF_SMALL_FILE = 10_000  # that a file of any size may have
 
 
 def open_parquet(path: Path, most_rows: int) -> pq.ParquetFile:
@@ -37,7 +37,7 @@ def open_parquet(path: Path, most_rows: int) -> pq.ParquetFile:
         raise FormatError(f"{path} has {metadata.num_columns} columns; at most {MOST_COLUMNS} are read")
     if metadata.num_rows > most_rows:
         raise FormatError(f"{path} has {metadata.num_rows} rows; at most {most_rows} are read")
-    if metadata.num_rows > ROWS_OF_EMPTY_FILE + size:  # a time alone takes more than a byte
+    if metadata.num_rows > ROWS_OF_SMALL_FILE + size:  # a time alone takes more than a byte
         raise FormatError(f"{path} claims {metadata.num_rows} rows in {size} bytes, which no measurements fit into")
     columns = map(metadata.schema.column, range(metadata.num_columns))
     return pq.ParquetFile(path, read_dictionary=[column.path for column in columns

@@ -111,8 +111,9 @@ def compile_check(device: Device | str, words: Sequence[str] = (), sample: int =
         raise MisuseError(f"{elsewhere.name} runs on {', '.join(elsewhere.backends)}, not on {target.backend}")
     families = [family for family in families if family.implementation is not None]
     if not families:
+        purpose = f" for {target.backend}" if libraries else ""
         raise MisuseError(f"{' '.join(words or libraries)[:60] or target.name} has no code here that could be compiled"
-                          + f" for {target.backend}" * bool(libraries))
+                          f"{purpose}")
     checks = check_families(families, target, sample, seed, problems, progress)
     if not checks:
         raise MisuseError(f"{', '.join(family.name for family in families) or 'no kernel family'} is not for "

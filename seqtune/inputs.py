@@ -151,7 +151,10 @@ def check_free(out: Path, force: bool, checkpoint: bool = False) -> None:
 
 
 def check_predictable(problem: Problem, device: Device | str) -> None:
-    """Check that a problem for a device here is not one of imported data alone. Raises MisuseError."""
+    """Refuse a recorded problem on a device given by name: only its data know which configurations are valid.
+
+    Raises MisuseError.
+    """
     if problem.type == "recorded" and isinstance(device, str):
         raise MisuseError("the valid configurations of a recorded problem are not known here: in Kernel Tuner, "
                           "strategy(\"predictor\", checkpoint=...) proposes some; to predict without it, declare the "

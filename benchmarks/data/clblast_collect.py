@@ -49,8 +49,8 @@ CHECKED = [parse_problem(f"gemm m={m} n={n} k={k} trans_a={a} trans_b={b}") for 
     (128, 128, 128, "no", "no"), (128, 256, 128, "yes", "yes"), (67, 131, 45, "no", "no"), (33, 70, 99, "yes", "no"),
     (66, 39, 130, "no", "yes"), (131, 67, 41, "yes", "yes"))]
 TRIED, HOPELESS = 25, 0.5  # a configuration below this share of the best speed on so many products is not tried on more
-FASTEST, ROUNDS, GROUP = 20, 12, 3  # configurations compared, rounds of a pass, and rounds whose least sample is one
-#                                     time: the configuration with the least time alone had .93 of the best speed
+FASTEST, ROUNDS = 20, 12  # configurations compared on a product, and rounds of a pass
+GROUP = 3  # rounds whose samples become one record, whose time is the least of them
 FAST = 1.1  # factor on the best time: some hundred configurations are as fast on at least one product
 MEASURING = Options(samples=7, longest_seconds=0.25, drop_factors=(3.0, 1.6, 1.3))
 
@@ -174,7 +174,7 @@ def measure(folder: Folder, given: argparse.Namespace) -> None:
             best = min(times[problem].values(), default=float("inf"))
             if configuration in times[problem] or (len(shares) >= TRIED and max(shares) < HOPELESS):
                 continue
-            result = one(backend, problem, configuration, prepared[problem], best)
+            result = build_and_time(backend, problem, configuration, prepared[problem], best)
             shares.append(min(1.0, best / result.seconds))
             folder.journal.add(Record(problem, device.key, family.version, configuration, device.toolchain, result,
                                       time.time(), given.run, platform.node(), device.fingerprint))
@@ -183,8 +183,8 @@ def measure(folder: Folder, given: argparse.Namespace) -> None:
     print(f"{measured} times in {time.monotonic() - began:.0f} s; all are measured")
 
 
-def one(backend: Backend, problem: Problem, configuration: Configuration, prepared: tuple[Operands, Expected],
-        best: float) -> Measurement:
+def build_and_time(backend: Backend, problem: Problem, configuration: Configuration,
+                   prepared: tuple[Operands, Expected], best: float) -> Measurement:
     """Build, check and time one configuration for one product."""
     try:
         executable = build_executable(backend, problem, BY_NAME[configuration.kernel], configuration)
@@ -252,7 +252,7 @@ def measure_further(folder: Folder, given: argparse.Namespace) -> None:
             if configuration in times[problem]:
                 continue
             best = min(times[problem].values(), default=float("inf"))
-            result = one(backend, problem, configuration, prepared, best)
+            result = build_and_time(backend, problem, configuration, prepared, best)
             family = BY_NAME[configuration.kernel]
             folder.journal.add(Record(problem, device.key, family.version, configuration, device.toolchain, result,
                                       time.time(), given.run, platform.node(), device.fingerprint))
@@ -288,8 +288,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                         help="plan: for the held-out products; measured on them alone")
     parser.add_argument("--seed", type=int, default=0, help="plan: of the drawn configurations")
     parser.add_argument("--last-first", action="store_true", help="build: from the plan's end, as a second process")
-    parser.add_argument("--seconds", type=float, default=50.0, help="of all steps but the plan")
-    parser.add_argument("--run", default="shared", help="measure: name of the run in the journal")
+    parser.add_argument("--seconds", type=float, default=50.0, help="time limit of every step but plan")
+    parser.add_argument("--run", default="shared", help="measure, further: name of the run in the journal")
     given = parser.parse_args(arguments)
     run_program("clblast_collect", partial(STEPS[given.step], Folder(given.folder), given))
 

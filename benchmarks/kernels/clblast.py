@@ -169,7 +169,7 @@ def page(results: Results) -> Page:
          "expected best (Gaussian errors, correlated between like configurations), had a share of 0.977 with the best "
          "of 12 settings, and four of which each was chosen after the results before it 0.974; the first five had "
          "0.972.",
-         "What helped were better data for training: in interleaved rounds, the configuration with the least time "
+         "Better data for training helped: in interleaved rounds, the configuration with the least time "
          "alone had only 0.93 of the best speed (46 products), so the fastest ones of every product were compared; and "
          "60 further products raised the share of five proposals of trees alone from 0.969 to 0.979 on the tuned "
          "products, by cross-validation. The checkpoint of the data before reached 0.921 without measuring and 0.956 "
@@ -181,13 +181,13 @@ def page(results: Results) -> Page:
 
 def defaults_of(backend: Any) -> str:
     """CLBlast's own parameters on the device, as text; they must be those that the contest calls its default."""
-    found = CLBlastCalls(backend.queue).defaults()
+    parameters = CLBlastCalls(backend.queue).defaults()
     declared = {XGEMM: FAMILIES[1], DIRECT: FAMILIES[0]}
     for name, family in declared.items():
-        if found[name] != dict(family.default):
-            print(f"clblast: {name} differs from the declared default: {found[name]}", file=sys.stderr)
-    return "; ".join(f"{name} " + " ".join(f"{key}={value}" for key, value in found[name].items())
-                     for name in (XGEMM, DIRECT)) + f"; {SWITCH}={found[ROUTINE][SWITCH]}"
+        if parameters[name] != dict(family.default):
+            print(f"clblast: {name} differs from the declared default: {parameters[name]}", file=sys.stderr)
+    return "; ".join(f"{name} " + " ".join(f"{key}={value}" for key, value in parameters[name].items())
+                     for name in (XGEMM, DIRECT)) + f"; {SWITCH}={parameters[ROUTINE][SWITCH]}"
 
 
 def finished(path: Path | None) -> list[dict[str, Any]]:

@@ -108,8 +108,8 @@ class Contestants:
         times: list[float] = []
         for block in range(1000, 1100):
             for problem, device in self.queries(block):
-                found = self.compiled.propose(problem, device, 1)
-                if found and len(found[0].settings) == WORDS - 1:
+                answers = self.compiled.propose(problem, device, 1)
+                if answers and len(answers[0].settings) == WORDS - 1:
                     structs = self.compiled.problem(problem), self.compiled.device(device)
                     start = time.perf_counter()
                     self.compiled.predict(*structs, 1)

@@ -25,7 +25,7 @@ LARGEST_FILE = 200_000_000  # bytes on disk
 LARGEST_TEXT = 400_000_000  # bytes unpacked; MIOpen's largest file has 54 million
 LARGEST_DATABASE = 150_000_000  # bytes unpacked, which are in memory twice; MIOpen's largest file has 19 million
 LARGEST_NUMBER = 1 << 40  # larger than any field of MIOpen's
-# In one file; MIOpen's largest one has 174,000 problems with 410,000 items. All together they need less than 1 GB.
+# In one file; MIOpen's largest one has 174,000 problems with 410,000 items.
 MOST_PROBLEMS = 1_000_000
 MOST_LINES = 5_000_000  # empty and wrong ones included
 MOST_ITEMS = 2_000_000
@@ -74,7 +74,7 @@ def read(path: Path) -> PerfDb | FindDb:
 
 
 def _rows(path: Path, pieces: Iterable[bytes]) -> Iterator[str]:
-    """The lines that are not empty."""
+    """The lines that are not empty. Raises FormatError if there are too many."""
     for number, line in enumerate(lines(pieces, LONGEST_LINE), 1):
         if number > MOST_LINES:
             raise FormatError(f"{path} has more than {MOST_LINES} lines")
@@ -142,8 +142,8 @@ def _sound(values: Sequence[Any], numbers: bool) -> bool:
     return all(type(value) is str and len(value) <= 20 for value in values)
 
 
-def _lines(path: Path, rows: Iterable[str], skipped: Counter[str]) -> Iterator[tuple[str, list[str]]]:
-    """The keys of the lines, each with its items."""
+def _entries(path: Path, rows: Iterable[str], skipped: Counter[str]) -> Iterator[tuple[str, list[str]]]:
+    """The keys of the lines, each with its items. Raises FormatError if there are too many."""
     problems = count = 0
     for line in rows:
         key, equals, rest = line.partition("=")
@@ -159,7 +159,7 @@ def _lines(path: Path, rows: Iterable[str], skipped: Counter[str]) -> Iterator[t
 def _perf_text(path: Path, rows: Iterable[str]) -> PerfDb:
     labels = PerfDb()
     count = 0
-    for key, items in _lines(path, rows, labels.skipped):
+    for key, items in _entries(path, rows, labels.skipped):
         words = key.split("x")
         numbers = words[:len(NUMBERS_BEFORE)]
         if len(words) != len(COLUMNS) or not all(map(_NUMBER.fullmatch, numbers)):
@@ -199,7 +199,7 @@ def _find_text(path: Path, rows: Iterable[str]) -> FindDb:
     times = FindDb()
     columns = times.columns
     count = 0
-    for key, items in _lines(path, rows, times.skipped):
+    for key, items in _entries(path, rows, times.skipped):
         flat = _FLAT_KEY.fullmatch(key)
         match = flat or _DEEP_KEY.fullmatch(key)
         layouts = set(match[match.re.groups - 3].split("-")) if match else set()

@@ -18,7 +18,7 @@ from ..operations.tensor import Tensor
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def named(operation: str, code: str) -> str:
+def name_reference(operation: str, code: str) -> str:
     """The reference of an operation in words, for messages; `code` is "module:function"."""
     return f"the reference {code.rpartition('.')[2]} of {operation}"
 
@@ -29,7 +29,7 @@ def reference_results(operation: str, code: str, arrays: Arrays, sizes: Mapping[
 
     The function gets as keywords those that it names: inputs, contents of outputs, features and derived sizes.
     """
-    where = named(operation, code)
+    where = name_reference(operation, code)
     try:
         function: Any = resolve(code)
         answer = function(**_wanted(function, {**sizes, **{name: array.copy() for name, array in arrays.items()}}))

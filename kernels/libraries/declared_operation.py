@@ -14,7 +14,7 @@ from seqtune.errors import ExpressionError, FormatError, ProblemError
 
 from ..calls.contents import DRAWN, read_array
 from ..calls.number_types import scalar
-from ..calls.reference_results import named, reference_results
+from ..calls.reference_results import name_reference, reference_results
 from ..expression import Expression
 from ..operations.feature import LARGEST_NUMBER, LARGEST_TENSOR, Feature, Value
 from ..operations.operation import Operation, ProblemView, Shape
@@ -42,7 +42,7 @@ class DeclaredOperation(Operation):
         self.name = name
         self.document = document
         self.code = code  # "module:function" of the reference, importable
-        self.results_by = "" if code is None else named(name, code)
+        self.results_by = "" if code is None else name_reference(name, code)
         self.folder = folder  # of the files with data
         self.meaning = document.meaning or name
         self.features = tuple(_feature(name, declared) for name, declared in document.features.items())

@@ -83,9 +83,7 @@ class LibraryCode:
         """Note the file that a word of a command names; a relative program must exist inside the folder."""
         if "\0" in word:
             raise FormatError("a word of a command has a NUL character")
-        if "{" in word or self.folder is None:
-            return
-        if word.startswith(("/", "-")):
+        if "{" in word or self.folder is None or word.startswith(("/", "-")):
             return
         if "/" in word if program else (self.folder / word).is_file():  # a program without / is looked up in PATH
             self._digest(owner, inside(self.folder, word))

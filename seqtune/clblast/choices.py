@@ -29,15 +29,15 @@ def device_of(queue: Any) -> Device:
 
     address = int(queue.device.int_ptr)
     if address not in _devices:
-        found = {int(discovery.handle(device.name).int_ptr): device for device in discovery.devices()}
-        if address not in found:
-            raise DeviceError(f"the device {queue.device.name!r:.60} is not among {', '.join(map(str, _names(found)))}")
-        _devices.update(found)
+        devices = {int(discovery.handle(device.name).int_ptr): device for device in discovery.devices()}
+        if address not in devices:
+            raise DeviceError(f"the device {queue.device.name!r:.60} is not among {', '.join(_names(devices))}")
+        _devices.update(devices)
     return _devices[address]
 
 
-def _names(found: dict[int, Device]) -> list[str]:
-    return [device.name for device in found.values()] or ["no device"]
+def _names(devices: dict[int, Device]) -> list[str]:
+    return [device.name for device in devices.values()] or ["no device"]
 
 
 def product(m: int, n: int, k: int, trans_a: bool = False, trans_b: bool = False) -> Problem:

@@ -247,7 +247,7 @@ def imported(summary: Mapping[str, Any]) -> None:
 
 
 def trained(fields: Mapping[str, Any]) -> None:
-    """Print the report of a training without its epochs, of which the progress tells and --json has each."""
+    """Print the report of a training without its epochs, which the progress showed and --json lists."""
     report({name: value for name, value in fields.items() if name != "history"})
 
 

@@ -55,7 +55,7 @@ def test_a_long_line_is_cut_and_the_next_ones_are_read() -> None:
 
 @pytest.mark.parametrize("member", [b"[],", b"{},", b'"\xc3\xa4",', b'{"a":1},'])
 def test_json_of_many_small_values_is_refused_before_it_is_parsed(member: bytes, tmp_path: Path,
-                                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqtune.data.json_content.LARGEST_VALUE", 70 * MEGABYTE)
     count = 6 * MEGABYTE // len(member)
     path = tmp_path / "cache.json.gz"
@@ -75,6 +75,10 @@ def test_the_estimate_of_a_value_is_not_below_what_it_takes(member: str, monkeyp
     monkeypatch.setattr("seqtune.data.json_content.LARGEST_VALUE", taken)
     with pytest.raises(FormatError, match="may need more"):
         parse_json(text, "a text")
+
+
+def test_json_may_begin_with_a_byte_order_mark() -> None:
+    assert parse_json(b'\xef\xbb\xbf{"tile": 8}', "a text") == {"tile": 8}
 
 
 def test_every_way_of_packing_is_read_in_pieces(tmp_path: Path) -> None:

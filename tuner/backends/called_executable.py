@@ -23,7 +23,7 @@ from seqtune.kernels.resource_usage import ResourceUsage
 
 from .guarded_buffers import MARGIN, NAN_BYTE, GuardedBuffers, MemoryDriver
 
-PATTERN_BYTE = 0xA5  # of whole numbers: repeated, it is an unlikely one
+PATTERN_BYTE = 0xA5  # canary and poison of whole numbers: repeated, it makes an unlikely number
 
 
 class CallTimer(Protocol):

@@ -1,7 +1,7 @@
 """GuardedBuffers: an executable's buffers on a device, with canaries around each of them and poison in the outputs.
 
 A kernel that writes beside a buffer changes a canary; one that does not write all of its output leaves poison, which is
-NaN where the buffer holds numbers with a point.
+NaN in a buffer of floating-point numbers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class MemoryDriver(Protocol):
 
 
 class GuardedBuffers:
-    """Buffers by name, of `sizes` bytes each. They hold zeros at first: the first launch reads no NaN."""
+    """Buffers by name, of `sizes` bytes each. They hold zeros at first, so that the first launch reads no NaN."""
 
     def __init__(self, driver: MemoryDriver, sizes: Mapping[str, int], poisoned: Collection[str], *,
                  bytes_of: Mapping[str, int] | None = None, margin: int = MARGIN) -> None:

@@ -17,8 +17,8 @@ from platformdirs import user_cache_dir
 
 _WORKER = "seqtune.tuner.measuring.confined_worker"
 _PASSED = ("PATH", "HOME", "USER", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME")
-_PASSED_GROUPS = ("LC_", "LANG", "XDG_", "OMP_", "OPENBLAS_", "MKL_", "POCL_", "OCL_", "OPENCL_", "SYCL_", "CL_CONFIG_",
-                  "PYOPENCL_")
+_PASSED_PREFIXES = ("LC_", "LANG", "XDG_", "OMP_", "OPENBLAS_", "MKL_", "POCL_", "OCL_", "OPENCL_", "SYCL_",
+                    "CL_CONFIG_", "PYOPENCL_")
 
 
 def needs_confinement(hello: Mapping[str, Any]) -> bool:
@@ -37,7 +37,7 @@ def command(hello: Mapping[str, Any]) -> list[str]:
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """The variables that the worker gets: none that may hold a secret, and a compiler's cache of its own."""
     passed = {name: value for name, value in variables.items()
-              if name in _PASSED or name.startswith(_PASSED_GROUPS)}
+              if name in _PASSED or name.startswith(_PASSED_PREFIXES)}
     return {**passed, "POCL_CACHE_DIR": str(_cache()), "TMPDIR": str(_cache())}
 
 

@@ -31,8 +31,8 @@ class _Ruleset(ctypes.Structure):
 
 
 class _Rule(ctypes.Structure):
-    _pack_ = 1
-    _layout_ = "ms"
+    _pack_ = 1  # as in landlock.h
+    _layout_ = "ms"  # Python from 3.14 on wants it beside _pack_
     _fields_ = (("access", ctypes.c_uint64), ("folder", ctypes.c_int32))
 
 
@@ -46,9 +46,8 @@ def version() -> int:
 def restrict(readable: Iterable[Path], writable: Iterable[Path]) -> bool:
     """Let this process read and execute only `readable` paths, and write only `writable` ones, which it may read, too.
 
-    Folders can be listed everywhere: libraries open the root folder to describe the machine.
-
-    Also forbids TCP and signals to other processes, where the system can. The caller has set "no new privileges".
+    Folders can be listed everywhere, because libraries open the root folder to describe the machine. TCP and signals to
+    other processes are forbidden where the system can do so. The caller has set "no new privileges".
     Returns whether the rules hold: False on a system without them.
     """
     system, present = ctypes.CDLL(None), version()

@@ -1,8 +1,8 @@
-"""SystemCalls: a filter (seccomp) that refuses some calls to this process and its children.
+"""SystemCalls: a filter (seccomp) that refuses this process and its children some system calls.
 
-These are sockets, other processes' memory, and leaving the process group, so that a signal to the group ends them all.
-
-The filter is a program for the kernel's packet filter, as linux/seccomp.h and linux/bpf_common.h define it.
+Refused are sockets, access to other processes' memory, and leaving the process group, so that a signal to the group
+ends all its processes. The filter is a program for the kernel's packet filter, as linux/seccomp.h and
+linux/bpf_common.h define it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 
 _NO_NEW_PRIVILEGES, _SET_FILTER, _FILTER = 38, 22, 2  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER
 _CAPABILITIES = 0x20080522  # _LINUX_CAPABILITY_VERSION_3: two words each, effective, permitted and inheritable ones
-_FILES = 1 << 1 | 1 << 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH: files of others that root may read, as in a container
+_FILES = 1 << 1 | 1 << 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH: in a container, root reads files of other users
 _LOAD, _EQUAL, _LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # load a word, jump if ==, jump if >=, return
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
 _FOREIGN = 0x40000000  # numbers from here on are those of x32 programs on x86-64; other systems have none so large
@@ -26,11 +26,14 @@ _NUMBER, _MACHINE = 0, 4  # offsets of the words about a call
 # setpgid and setsid)
 _CALLS = {"x86_64": (0xC000003E, (41, 53, 101, 310, 311, 109, 112)),
           "aarch64": (0xC00000B7, (198, 199, 117, 270, 271, 154, 157))}
-_RINGS = 425  # io_uring_setup, everywhere: its requests open sockets, too
+_RINGS = 425  # io_uring_setup, the same number on every machine: its requests open sockets, too
 
 
 def forbid_privileges() -> None:
-    """Give up capabilities, which a root user has, and let no program gain any (setuid). Other rules need this."""
+    """Let no program gain privileges (setuid), and give up a root user's capabilities except access to files.
+
+    Linux demands the first before it takes a filter or access rules from a process without privileges.
+    """
     if sys.platform == "linux":
         system = ctypes.CDLL(None)
         system.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
@@ -39,7 +42,7 @@ def forbid_privileges() -> None:
 
 
 def forbid_calls() -> bool:
-    """Refuse these calls from now on. Returns whether the filter holds."""
+    """Set the filter. Returns whether it holds: False on another system or machine."""
     if sys.platform != "linux" or platform.machine() not in _CALLS:
         return False
     machine, calls = _CALLS[platform.machine()]
@@ -50,7 +53,7 @@ def forbid_calls() -> bool:
 
 
 def _program(machine: int, calls: tuple[int, ...]) -> bytes:
-    """The filter: refuse calls of another machine's programs, and these ones."""
+    """The filter's program: it refuses `calls`, and all calls of programs for another machine."""
     def line(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
         return struct.pack("HBBI", code, then, otherwise, value)
 

@@ -21,7 +21,8 @@ typedef int32_t SQ_NAME(whole);
 #define SQ_PUT(p) (*(p))
 #endif
 
-/* a vector of one number; sum + a * b; the larger of two; two digits as one number of 16 bits; a weight, given those and its last digit */
+/* SQ_ALL: a vector filled with one number. SQ_ADD: sum + a * b. SQ_LARGER: the larger one of each two numbers.
+ * SQ_PAIRS: each two digits as one number of 16 bits. SQ_EVEN, SQ_ODD: weights, given those numbers and last digits. */
 #if SQ_BYTES == 64
 #define SQ_ALL(x) _mm512_set1_ps(x)
 #define SQ_ADD(sum, a, b) _mm512_fmadd_ps(a, b, sum)
@@ -152,7 +153,7 @@ SQ_TARGET static void SQ_NAME(linear)(const sq_linear *linear, const sq_rows *ro
 }
 
 /* 2 to the power of x, at least 2^-126, for x up to 126: 2^n 2^r with |r| <= 1/2, and a polynomial of r whose relative
- * error is below 2e-9. */
+ * error is below 2e-8. */
 SQ_TARGET SQ_INLINE SQ_NAME(vector) SQ_NAME(exp2)(SQ_NAME(vector) x) {
     const SQ_NAME(vector) clipped = SQ_LARGER(x, SQ_ALL(-126.0f));
     SQ_NAME(vector) n = clipped + 12582912.0f, r, y; /* 1.5 * 2^23: the sum is rounded to a whole number */
@@ -208,7 +209,7 @@ SQ_TARGET static void SQ_NAME(add)(float *to, const float *numbers, float factor
         SQ_PUT(to + i) = SQ_ADD(SQ_FLOATS(to + i), SQ_FLOATS(numbers + i), SQ_ALL(factor));
 }
 
-/* Scale rows to length 1. */
+/* Scale rows to length 1. As in PyTorch's layer norm, 1e-5 is added to the mean of the squares. */
 SQ_TARGET static void SQ_NAME(unit)(const float *x, int rows, float *out) {
     for (; rows > 0; --rows, x += SQ_WIDTH, out += SQ_WIDTH) {
         float scale = 1 / sqrtf(1e-5f * (float)SQ_WIDTH + SQ_NAME(dot)(x, x, SQ_WIDTH));
@@ -234,7 +235,7 @@ SQ_TARGET static void SQ_NAME(soften)(float *scores, int count) {
     for (lane = 0; lane < SQ_PANEL; lane += SQ_LANES) {
         SQ_NAME(vector) part = zero;
         for (i = lane; i < padded; i += SQ_PANEL) {
-            SQ_NAME(vector) power = SQ_NAME(exp2)((SQ_FLOATS(scores + i) - most) * 1.44269504f);
+            SQ_NAME(vector) power = SQ_NAME(exp2)((SQ_FLOATS(scores + i) - most) * 1.44269504f); /* log2 e */
             SQ_PUT(scores + i) = power;
             part += power;
         }

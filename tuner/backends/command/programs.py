@@ -137,7 +137,7 @@ def _communicate(process: subprocess.Popen[bytes], seconds: float) -> tuple[byte
     assert process.stdout is not None
     assert process.stderr is not None
     deadline = time.monotonic() + seconds
-    output, errors, said = bytearray(), bytearray(), 0
+    output, errors, error_bytes = bytearray(), bytearray(), 0
     with selectors.DefaultSelector() as selector:
         for pipe in (process.stdout, process.stderr):
             os.set_blocking(pipe.fileno(), False)
@@ -155,10 +155,11 @@ def _communicate(process: subprocess.Popen[bytes], seconds: float) -> tuple[byte
                 elif key.fileobj is process.stdout:
                     output += content
                 else:
-                    errors, said = (errors + content)[-_ERRORS_KEPT:], said + len(content)
+                    errors = (errors + content)[-_ERRORS_KEPT:]
+                    error_bytes += len(content)
             if len(output) > MOST_OUTPUT:
                 raise LaunchError(f"the program printed more than {MOST_OUTPUT >> 10} kB and was stopped")
-            if said > MOST_ERRORS:
+            if error_bytes > MOST_ERRORS:
                 raise LaunchError(f"the program printed more than {MOST_ERRORS >> 20} MB to standard error and was "
                                   "stopped")
             if ended and not ready:

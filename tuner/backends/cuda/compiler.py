@@ -41,7 +41,7 @@ class Image:
     resources: dict[str, Resources]
 
     def symbol(self, entry: str) -> str:
-        """The entry's name in the image, also of one without `extern "C"`: C++ writes _Z5scalePf for scale(float *).
+        """The name of an entry in the image. Without `extern "C"`, C++ writes _Z5scalePf for scale(float *).
 
         Raises BuildError if there is no such entry, or several of the name.
         """
