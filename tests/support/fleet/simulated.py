@@ -23,6 +23,7 @@ KERNEL = Kernel("test.fleet", "gemm", ("test",),
                 (Parameter("x", tuple(range(40))), Parameter("y", tuple(range(40)))),
                 (Constraint.of("x * y < 800", "too large"),), (("x", 0), ("y", 0)),
                 solves=(Constraint.of("m < 1000", "m is too large"),))
+Content = tuple[str, str, str, str, tuple[float, ...]]
 OPTIONS = FleetOptions(TuningOptions("random", finals=Finals(count=2)))
 
 
@@ -44,12 +45,12 @@ def seconds(device: Device, problem: Problem, configuration: Configuration) -> f
     return 1e-3 * (1 + number % 1009 / 500)
 
 
-def contents(journal: Journal, run: str | None = None) -> list[tuple[str, str, str, str, tuple[float, ...]]]:
+def contents(journal: Journal, run: str | None = None) -> list[Content]:
     """Everything in a journal that does not depend on when and where it was measured, sorted."""
     return sorted(content(record) for record in journal.records(run=run))
 
 
-def content(record: Record) -> tuple[str, str, str, str, tuple[float, ...]]:
+def content(record: Record) -> Content:
     """A record without when and where it was measured."""
     return record.problem.key, record.machine, record.run, record.configuration.key, record.measurement.samples
 

@@ -1,0 +1,157 @@
+"""The outcome of each fault of the driver: it is killed or interrupted, its disk is full, its clock jumps."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seqtune.data.journal import Journal
+from seqtune.data.record import Record
+from seqtune.errors import FormatError, InterruptedTuning, SeqtuneError
+from seqtune.tuner.fleet.engine import Event
+from seqtune.tuner.fleet.fleet_options import FleetOptions
+from seqtune.tuner.fleet.fleet_run import FleetRun
+from seqtune.tuner.fleet.progress import FleetProgress
+from seqtune.tuner.fleet.simulated_engine import DriverKilled, SimulatedEngine
+from seqtune.tuner.fleet.simulated_fault import FaultKind, SimulatedFault
+from seqtune.tuner.tuning_options import Budget
+from tests.support.fleet.simulated import DEVICE, KERNEL, OPTIONS, contents, members, problems, seconds, untrue
+
+BUDGET = Budget(trials=100)
+
+
+def run_of(engine: SimulatedEngine, journal: Journal, options: FleetOptions = OPTIONS, count: int = 8) -> FleetRun:
+    """A run of the usual problems."""
+    return FleetRun(problems(count), engine, journal, BUDGET, options, [KERNEL])
+
+
+class FullDisk(Journal):
+    """A journal that cannot be written while `full`."""
+
+    full = False
+    refused = 0
+
+    def add(self, record: Record) -> bool:
+        if self.full:
+            self.refused += 1
+            raise SeqtuneError(f"the journal {self.path.name} cannot be used now: database or disk is full")
+        return super().add(record)
+
+
+class Interrupting(SimulatedEngine):
+    """An engine during whose waiting the user presses Ctrl-C."""
+
+    presses: tuple[float, ...] = ()
+
+    def wait(self, seconds: float) -> list[Event]:
+        while self.presses and self.clock >= self.presses[0]:
+            self.presses = self.presses[1:]
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().wait(seconds)
+
+
+def test_a_killed_driver_repeats_only_what_no_control_had_proved(tmp_path: Path) -> None:
+    options = replace(OPTIONS, block_seconds=5.0)
+    with Journal(tmp_path / "journal") as journal, Journal(tmp_path / "sound") as sound:
+        killed = SimulatedEngine(members(2), seconds, driver_ends=14.0)
+        with pytest.raises(DriverKilled):
+            list(run_of(killed, journal, options).results())
+        kept = len(list(journal.records()))
+        assert 200 <= kept < 2 * 14 * 20
+        again = SimulatedEngine(members(2), seconds)
+        list(run_of(again, journal, options).results())
+        list(run_of(SimulatedEngine(members(2), seconds), sound, options).results())
+        assert contents(journal, "random") == contents(sound, "random")
+        assert again.measured < 1.15 * (800 - kept) + 2 * 8 * 3
+
+
+def test_a_full_disk_stops_the_work_and_loses_nothing(tmp_path: Path) -> None:
+    notes: set[str] = set()
+    with FullDisk(tmp_path / "journal") as journal:
+        engine = SimulatedEngine(members(3), seconds)
+
+        def look(progress: FleetProgress) -> None:
+            journal.full = 5 < engine.clock < 100
+            notes.add(progress.note)
+
+        run = run_of(engine, journal, replace(OPTIONS, on_fleet_progress=look, block_seconds=2.0))
+        list(run.results())
+        assert journal.refused > 1
+        assert len(list(journal.records(run="random"))) == 800
+        assert run.ledger.doubled == 0
+        assert not untrue(list(journal.records()), [DEVICE])
+        assert any("disk is full" in note for note in notes)
+        assert 100 < engine.clock < 130
+        assert engine.measured < 1.15 * 800  # nothing was handed out meanwhile
+
+
+def test_a_disk_that_stays_full_ends_the_run_with_the_number_of_lost_measurements(tmp_path: Path) -> None:
+    with FullDisk(tmp_path / "journal") as journal:
+        journal.full = True
+        engine = SimulatedEngine(members(1), seconds)
+        with pytest.raises(SeqtuneError, match=r"disk is full \(for 600 s\); \d+ measurements are not in it"):
+            list(run_of(engine, journal).results())
+        assert engine.clock < 700
+
+
+def test_a_journal_that_is_deleted_ends_the_run_at_once(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal") as journal:
+        run = run_of(SimulatedEngine(members(2), seconds), journal, replace(OPTIONS, block_seconds=2.0))
+        (tmp_path / "journal").unlink()
+        with pytest.raises(FormatError, match=r"was deleted or renamed; all records are saved in .*rescued-1"):
+            list(run.results())
+
+
+@pytest.mark.parametrize("jump", [1e9, -1e9])
+def test_a_clock_that_jumps_changes_only_the_times_of_records(tmp_path: Path, jump: float) -> None:
+    clock = itertools.chain(map(float, range(100)), (float(number) + jump for number in range(10_000)))
+    with Journal(tmp_path / "journal") as journal, Journal(tmp_path / "sound") as sound:
+        engine, usual = SimulatedEngine(members(2), seconds), SimulatedEngine(members(2), seconds)
+        list(run_of(engine, journal, replace(OPTIONS, wall=lambda: 1.8e9 + next(clock))).results())
+        list(run_of(usual, sound).results())
+        assert contents(journal) == contents(sound)
+        assert engine.clock == usual.clock
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_ctrl_c_closes_the_blocks_first(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal") as journal:
+        engine = Interrupting(members(3), seconds)
+        engine.presses = (6.0,)
+        with pytest.raises(InterruptedTuning, match=r"stopped after \d+ trials .* all are in .*; run again to resume"):
+            list(run_of(engine, journal).results())
+        assert 6.0 < engine.clock < 9.0
+        count = len(list(journal.records()))
+        assert count > 0.8 * 3 * 5.5 * 20
+        again = SimulatedEngine(members(3), seconds)
+        assert len(list(run_of(again, journal).results())) == 8
+        assert again.measured < 1.2 * (800 + 24 - count)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal") as journal:
+        fault = SimulatedFault(FaultKind.STALLED, "node0/test:1", 5.0, 1000.0)
+        engine = Interrupting(members(1), seconds, [fault])
+        engine.presses = (6.0, 8.0)
+        with pytest.raises(InterruptedTuning, match=r", except \d+ whose control or writing was not awaited"):
+            list(run_of(engine, journal).results())
+        assert engine.clock < 9.0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_ctrl_c_does_not_wait_long_for_a_member_that_is_silent(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal") as journal:
+        fault = SimulatedFault(FaultKind.STALLED, "node0/test:1", 5.0, 1000.0)
+        engine = Interrupting(members(2), seconds, [fault])
+        engine.presses = (6.0,)
+        with pytest.raises(InterruptedTuning, match=r", except \d+ whose control"):
+            list(run_of(engine, journal).results())
+        assert engine.clock < 6.0 + OPTIONS.stopping + 2
+        assert len(list(journal.records())) > 50  # of the other member

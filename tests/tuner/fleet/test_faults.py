@@ -1,0 +1,175 @@
+"""The outcome of each fault of a member: nothing is lost, nothing is doubled, nothing false is in the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from seqtune.data.journal import Journal
+from seqtune.errors import SeqtuneError
+from seqtune.tuner.fleet.fleet_run import FleetRun
+from seqtune.tuner.fleet.member import Member
+from seqtune.tuner.fleet.progress import MemberPhase, MemberProgress
+from seqtune.tuner.fleet.simulated_engine import SimulatedEngine
+from seqtune.tuner.fleet.simulated_fault import FaultKind, SimulatedFault
+from seqtune.tuner.tuning_options import Budget
+from tests.support.fleet.simulated import (
+    DEVICE,
+    KERNEL,
+    OPTIONS,
+    OTHER,
+    Content,
+    contents,
+    members,
+    problems,
+    seconds,
+    untrue,
+)
+
+FIRST = "node0/test:1"
+Sound = Callable[[int], list[Content]]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Sound:
+    """The records of runs without faults, by the number of problems."""
+    @cache
+    def contents_of(count: int) -> list[Content]:
+        with Journal(tmp_path_factory.mktemp("sound") / "journal") as journal:
+            run = FleetRun(problems(count), SimulatedEngine(members(8), seconds), journal, Budget(trials=100), OPTIONS,
+                           [KERNEL])
+            assert len(list(run.results())) == count
+            return contents(journal)
+
+    return contents_of
+
+
+def run_with(folder: Path, sound: Sound, faults: Sequence[SimulatedFault], fleet: Sequence[Member], count: int = 6,
+             cost: float = 0.1) -> tuple[MemberProgress, SimulatedEngine]:
+    """Run with faults; check that the records are those of a run without; return the first member's state."""
+    with Journal(folder / "journal") as journal:
+        engine = SimulatedEngine(fleet, seconds, faults, cost)
+        run = FleetRun(problems(count), engine, journal, Budget(trials=100), OPTIONS, [KERNEL])
+        assert len(list(run.results())) == count
+        expected = sound(count)
+        assert contents(journal, "random") == [content for content in expected if content[2] == "random"]
+        assert set(contents(journal)) == set(expected)
+        assert run.ledger.doubled == 0
+        return run.progress().members[0], engine
+
+
+@pytest.mark.parametrize(("fault", "phase"), [
+    (SimulatedFault(FaultKind.KILLED, FIRST, 5.0, 10.0), MemberPhase.WAITING),
+    (SimulatedFault(FaultKind.KILLED, FIRST, 5.0), MemberPhase.LEFT),
+    (SimulatedFault(FaultKind.KILLED, FIRST, 0.1), MemberPhase.LEFT),  # during its first controls
+    (SimulatedFault(FaultKind.HUNG, FIRST, 5.0, 10.0), MemberPhase.WAITING),  # it joins again before it is late
+    (SimulatedFault(FaultKind.HUNG, FIRST, 5.0), MemberPhase.LATE),
+    (SimulatedFault(FaultKind.STALLED, FIRST, 5.0, 30.0), MemberPhase.WAITING),
+    (SimulatedFault(FaultKind.SLOW, FIRST, 5.0, factor=1e5), MemberPhase.LATE),
+    (SimulatedFault(FaultKind.SLOW, FIRST, 5.0, factor=5.0), MemberPhase.WAITING),
+    (SimulatedFault(FaultKind.LYING, FIRST, 5.0, factor=0.6), MemberPhase.ASIDE),
+    (SimulatedFault(FaultKind.LYING, FIRST, 5.0, factor=1.5), MemberPhase.ASIDE),
+    (SimulatedFault(FaultKind.LYING, FIRST, 0.0, factor=0.6), MemberPhase.ASIDE),  # only its like can tell
+    (SimulatedFault(FaultKind.FAILING, FIRST, 5.0), MemberPhase.ASIDE),
+    (SimulatedFault(FaultKind.FAILING, FIRST, 0.0), MemberPhase.ASIDE),
+    (SimulatedFault(FaultKind.REFUSING, FIRST, 5.0), MemberPhase.ASIDE),
+    (SimulatedFault(FaultKind.DOUBLED, FIRST, 5.0), MemberPhase.WAITING),
+    (SimulatedFault(FaultKind.SHUFFLED, FIRST, 0.0), MemberPhase.WAITING),
+], ids=lambda value: f"{value.kind}-{value.begin:.0f}-{value.factor}" if isinstance(value, SimulatedFault) else None)
+def test_a_fault_of_one_member_changes_no_record(tmp_path: Path, sound: Sound, fault: SimulatedFault,
+                                                 phase: MemberPhase) -> None:
+    state, _ = run_with(tmp_path, sound, [fault], members(4))
+    assert state.phase is phase
+    assert bool(state.reason) == (phase is not MemberPhase.WAITING)
+
+
+@pytest.mark.parametrize("kind", [FaultKind.KILLED, FaultKind.HUNG, FaultKind.STALLED, FaultKind.FAILING])
+def test_a_sole_member_goes_on_after_its_fault(tmp_path: Path, sound: Sound, kind: FaultKind) -> None:
+    state, engine = run_with(tmp_path, sound, [SimulatedFault(kind, FIRST, 5.0, 300.0)], members(1), count=2)
+    assert state.phase is MemberPhase.WAITING
+    assert engine.clock > 300
+
+
+def test_a_late_member_is_given_work_when_it_answers_again(tmp_path: Path, sound: Sound) -> None:
+    fault = SimulatedFault(FaultKind.STALLED, FIRST, 5.0, 400.0)
+    state, engine = run_with(tmp_path, sound, [fault], members(2), cost=2.0)
+    assert engine.clock > 420
+    assert state.phase is MemberPhase.WAITING
+    assert state.done > 100
+
+
+def test_a_node_that_is_lost_takes_all_its_members(tmp_path: Path, sound: Sound) -> None:
+    faults = [SimulatedFault(FaultKind.KILLED, member.name, 4.0) for member in members(3)]
+    state, _ = run_with(tmp_path, sound, faults, members(4))
+    assert state.phase is MemberPhase.LEFT
+
+
+def test_every_member_of_a_fleet_may_have_a_fault(tmp_path: Path, sound: Sound) -> None:
+    kinds = [FaultKind.KILLED, FaultKind.STALLED, FaultKind.LYING, FaultKind.HUNG, FaultKind.DOUBLED,
+             FaultKind.SHUFFLED]
+    faults = [SimulatedFault(kind, member.name, 2.0 + number, 60.0 + number, 1.7)
+              for number, (kind, member) in enumerate(zip(kinds, members(6), strict=True))]
+    run_with(tmp_path, sound, faults, members(6))
+
+
+def test_a_lie_is_told_neither_to_the_journal_nor_in_the_end_to_the_strategy(tmp_path: Path) -> None:
+    """The strategy learns from times. After a lie it is built again and told the truth."""
+    options = replace(OPTIONS, tuning=replace(OPTIONS.tuning, strategy="evolutionary", batch=40))
+    found = []
+    for faults in ([], [SimulatedFault(FaultKind.LYING, FIRST, 1.0, factor=0.5)]):
+        with Journal(tmp_path / f"{len(faults)}") as journal:
+            run = FleetRun(problems(2), SimulatedEngine(members(4), seconds, faults), journal, Budget(trials=200),
+                           options, [KERNEL])
+            list(run.results())
+            assert not untrue(list(journal.records()), [DEVICE])
+            found.append(contents(journal, "evolutionary"))
+            assert run.progress().members[0].phase is (MemberPhase.ASIDE if faults else MemberPhase.WAITING)
+    common = set(found[0]) & set(found[1])
+    assert len(common) > 0.7 * len(found[0])  # the journal's history of the other problem may differ
+
+
+def test_unlike_members_do_not_take_over_the_work_of_a_lost_one(tmp_path: Path) -> None:
+    fault = SimulatedFault(FaultKind.KILLED, "other0/test:1", 2.0)
+    with Journal(tmp_path / "journal") as journal:
+        engine = SimulatedEngine(members(2) + members(1, OTHER, "other"), seconds, [fault])
+        run = FleetRun(problems(2), engine, journal, Budget(trials=100), OPTIONS, [KERNEL])
+        with pytest.raises(SeqtuneError, match="2 problems are not finished: no member is left: other0/test:1: its "):
+            list(run.results())
+        assert {reason for _, _, reason in run.skipped} == {"no member is left: other0/test:1: its worker was killed"}
+        records = list(journal.records(run="random"))
+        assert sum(record.machine == DEVICE.fingerprint for record in records) == 200
+        assert sum(record.machine == OTHER.fingerprint for record in records) == 0  # no control had proved them
+
+
+def test_a_member_that_always_fails_is_given_up_after_some_rests(tmp_path: Path) -> None:
+    fault = SimulatedFault(FaultKind.FAILING, FIRST, 0.0)
+    with Journal(tmp_path / "journal") as journal:
+        engine = SimulatedEngine(members(1), seconds, [fault])
+        run = FleetRun(problems(2), engine, journal, Budget(trials=10), OPTIONS, [KERNEL])
+        with pytest.raises(SeqtuneError, match=r"no member is left: .*its control failed"):
+            list(run.results())
+        assert engine.clock == pytest.approx(OPTIONS.rests * OPTIONS.rest, rel=0.1)
+        assert list(journal.records()) == []
+
+
+def test_a_problem_that_no_member_can_measure_is_left_out(tmp_path: Path) -> None:
+    class Cramped(SimulatedEngine):
+        """Members without memory for one of the problems."""
+
+        def _next(self, simulated: object) -> None:
+            batch = simulated.batches[0] if simulated.batches else None  # type: ignore[attr-defined]
+            if batch is not None and batch.problem == problems(3)[1]:
+                simulated.plan.faults = (SimulatedFault(FaultKind.REFUSING, FIRST, 0.0),)  # type: ignore[attr-defined]
+            super()._next(simulated)  # type: ignore[arg-type]
+            simulated.plan.faults = ()  # type: ignore[attr-defined]
+
+    with Journal(tmp_path / "journal") as journal:
+        run = FleetRun(problems(3), Cramped(members(3), seconds), journal, Budget(trials=50), OPTIONS, [KERNEL])
+        assert [result.result.done for result in run.results()] == [50, 50]
+        (problem, _, reason), = run.skipped
+        assert (problem, reason) == (problems(3)[1], "out of memory")
+        assert all(member.phase is MemberPhase.WAITING for member in run.progress().members)
