@@ -55,7 +55,7 @@ def declared_library(document: LibraryDocument, folder: Path | None = None, *, o
             implementation = code.of_kernel(f"{name}.{family}", family, description)
             files = {**code.files.get(solved.name, {}), **code.files.get(f"{name}.{family}", {})}
             kernels[f"{name}.{family}"] = declared_kernel(name, family, description, solved, files, implementation,
-                                                            folder)
+                                                          folder)
     if document.checkpoint is not None:
         with found_at("checkpoint"):
             inside(folder, document.checkpoint)

@@ -15,10 +15,11 @@ from ..device import Device
 from ..enumeration import enumerate_rows
 from ..kernel import Constraint, Kernel
 from ..libraries.declared_kernel import device_facts
+from ..libraries.fault import KeyPath
 from ..problem import Problem
 from ..row_index import Rows
 from ..spaces.value_tables import ValueTables
-from .report import KeyPath, Remark, SpaceSize
+from .report import Remark, SpaceSize
 
 LARGEST_COUNTED = 500_000  # partial configurations of one space: a tenth of a second
 MOST_COUNTED = 5_000_000  # partial configurations of all spaces of a library

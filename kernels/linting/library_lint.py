@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from seqtune.errors import FormatError, MisuseError, ProblemError
 
+from ..libraries.fault import KeyPath
 from ..libraries.library import Library
 from ..operations.operation import Operation
 from ..operations.table import operation
@@ -13,7 +14,7 @@ from ..problem import Problem
 from .kernel_lint import Allowance, KernelLint
 from .name_lint import kernel_findings, operation_findings
 from .operand_names import operand_findings
-from .report import KeyPath, LintReport, Remark, SpaceSize
+from .report import LintReport, Remark, SpaceSize
 from .sample_problems import sample_problems_of
 
 

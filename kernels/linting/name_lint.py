@@ -7,14 +7,15 @@ from collections.abc import Iterable, Iterator
 
 from seqtune.errors import ExpressionError
 
+from ..calls.command_declaration import names_in
 from ..expression import Expression
 from ..kernel import Kernel
 from ..libraries.declared_kernel import device_facts
 from ..libraries.document import KernelDocument, LibraryDocument
-from ..libraries.fault import KEY
+from ..libraries.fault import KEY, KeyPath
 from ..libraries.run_sections import SourceSection
 from ..operations.operation import Operation
-from .report import KeyPath, Remark
+from .report import Remark
 
 # Macros of the standard headers, of OpenCL C and of CUDA, which a parameter of the same name would redefine.
 MACROS = re.compile(r"__\w+|NULL|NAN|INFINITY|EOF|BUFSIZ|errno|assert|offsetof|(M|FLT|DBL|HALF|INT|UINT|CHAR|SCHAR|"
@@ -58,7 +59,7 @@ def kernel_findings(kernel: Kernel, document: KernelDocument, path: KeyPath) -> 
         if isinstance(section, SourceSection):
             yield from _redefined(document, section, (*path, backend), path)
             yield from _unused(document, section, kernel, path)
-            if section.entry not in {*_words(section), *document.parameters, *section.defines}:
+            if section.entry not in {*_words(section.text or ""), *document.parameters, *section.defines}:
                 yield Remark((*path, backend, "entry"), f"the source has no function {section.entry}")
 
 
@@ -81,7 +82,7 @@ def _redefined(document: KernelDocument, section: SourceSection, home: KeyPath, 
 
 def _unused(document: KernelDocument, section: SourceSection, kernel: Kernel, path: KeyPath) -> Iterator[Remark]:
     """Parameters that neither the source nor an expression of the launch reads."""
-    read = _closure(kernel, _section_names(section)) | _words(section)
+    read = _closure(kernel, _section_names(section)) | _words(section.text or "")
     for name in document.parameters:
         if name not in read:
             yield Remark((*path, "parameters", name, KEY), f"the kernel does not read {name}: neither its source nor "
@@ -102,8 +103,7 @@ def _names_run(document: KernelDocument) -> set[str]:
         if isinstance(section, SourceSection):
             names |= _section_names(section)
         else:
-            names |= {name for word in (*section.run, *(section.build or ()))
-                      for name in re.findall(r"\{(\w+)\}", word)}
+            names |= {name for word in (*section.run, *(section.build or ())) for name in names_in(word)}
     return names
 
 
@@ -111,12 +111,12 @@ def _section_names(section: SourceSection) -> set[str]:
     """The names that arguments, sizes and defines of a section read; words that are no names do no harm."""
     texts = [*section.arguments, *section.defines.values(), section.launches, *(section.global_ or ()),
              *(section.groups or ()), *(section.local or ())]
-    return {name for text in texts for name in re.findall(r"[A-Za-z_]\w*", text)}
+    return {name for text in texts for name in _words(text)}
 
 
-def _words(section: SourceSection) -> set[str]:
-    """The names in a source."""
-    return set(re.findall(r"[A-Za-z_]\w*", section.text or ""))
+def _words(text: str) -> set[str]:
+    """The names in a source or an expression."""
+    return set(re.findall(r"[A-Za-z_]\w*", text))
 
 
 def _closure(kernel: Kernel, names: set[str]) -> set[str]:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from seqtune.errors import MisuseError
 
 from ..libraries.document import KernelDocument
+from ..libraries.fault import KeyPath
 from ..libraries.run_sections import SourceSection
 from ..operations.operation import Operation
 from ..operations.tensor import Tensors
 from ..problem import Problem
-from .report import KeyPath, Remark
+from .report import Remark
 from .sample_problems import example_of
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
+from ..libraries.fault import KeyPath
 from ..problem import Problem
-
-KeyPath: TypeAlias = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)

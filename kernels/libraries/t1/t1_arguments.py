@@ -15,8 +15,8 @@ TYPES = {"bool": "uint8", "byte": "int8", "char": "int8", "uchar": "uint8", "sho
          "int": "int32", "uint": "uint32", "long": "int64", "ulong": "uint64", "half": "fp16", "float": "fp32",
          "double": "fp64", **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}}
 _WIDTHS = (2, 3, 4, 8, 16)  # of vector types: float4
-_POINTS = {f"{name}{width}": (dtype, width) for name, dtype in TYPES.items() if not name[-1].isdigit()
-           for width in _WIDTHS}
+_VECTORS = {f"{name}{width}": (dtype, width) for name, dtype in TYPES.items() if not name[-1].isdigit()
+            for width in _WIDTHS}
 
 
 @dataclass(slots=True)
@@ -69,8 +69,8 @@ def _type(argument: Fields) -> tuple[str, int]:
     name = argument.text("Type")
     if name in TYPES:
         return TYPES[name], 1
-    if name in _POINTS:
-        return _POINTS[name]
+    if name in _VECTORS:
+        return _VECTORS[name]
     if name == "custom" and argument.has("TypeSize"):
         return "uint8", int(argument.number("TypeSize"))
     raise argument.fault("Type", f"{name!r:.30} is not known; there are {', '.join(TYPES)}, and vectors such as float4")

@@ -1,5 +1,9 @@
-/* The code of a number: flags, its magnitude, small numbers, and its remainders. */
+/* The value in a slot as a number. */
+static double sq_value(const sq_state *s, int slot, int number) {
+    return number || s->big[slot] ? s->d[slot] : (double)s->i[slot];
+}
 
+/* The code of a number: flags, its magnitude, small numbers, and its remainders. */
 static void sq_code(double number, int known, float *out) {
     static const double moduli[] = {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96};
     double size, octave, centre;

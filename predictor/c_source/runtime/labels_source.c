@@ -1,9 +1,5 @@
 /* The source of a label translator: tokens of sizes, one token of magnitudes and one of words. */
 
-static double sq_value(const sq_state *s, int slot, int number) {
-    return number || s->big[slot] ? s->d[slot] : (double)s->i[slot];
-}
-
 /* log2(value) / 8; values below 1/8 count as 1/8. */
 static float sq_logarithm(double value) { return (float)(log2(value > 0.125 ? value : 0.125) / 8); }
 

@@ -1,9 +1,5 @@
 /* The source sentence: one position for each fact of the problem and the device. */
 
-static double sq_value(const sq_state *s, int slot, int number) {
-    return number || s->big[slot] ? s->d[slot] : (double)s->i[slot];
-}
-
 /* The word of the source vocabulary for a word in a slot; 1 is <unknown>. */
 static int sq_source_word(int fact, int64_t word) {
     const sq_word_pair *pair;
