@@ -71,7 +71,7 @@ def results_of_all(times: Times) -> list[KernelResults]:
     logs: dict[str, dict[Configuration, float]] = {}
     for name in (XGEMM, DIRECT):
         by_configuration: dict[Configuration, list[float]] = defaultdict(list)
-        products = [known for known in times.values() if any(one.kernel == name for one in known)]
+        products = [known for known in times.values() if any(configuration.kernel == name for configuration in known)]
         for known in products:
             for configuration, seconds in known.items():
                 if configuration.kernel == name:
@@ -81,14 +81,14 @@ def results_of_all(times: Times) -> list[KernelResults]:
                       if len(values) >= least}
     if not any(logs.values()):
         raise MisuseError("no configuration was measured on nearly all products; name one of them with --problem")
-    results = [_results(name, None, {configuration: math.exp(value) for configuration, value in found.items()})
-               for name, found in logs.items() if found]
+    results = [_results(name, None, {configuration: math.exp(value) for configuration, value in means.items()})
+               for name, means in logs.items() if means]
     return [*results, _routine(_switch_times(times, logs))]
 
 
 def _switch_times(times: Times, logs: Mapping[str, Mapping[Configuration, float]]) -> dict[int, float]:
     """The geometric mean of all products' seconds, by the switch, where both kernels have their best parameters."""
-    best = {name: min(found, key=found.__getitem__) for name, found in logs.items() if found}
+    best = {name: min(means, key=means.__getitem__) for name, means in logs.items() if means}
     pairs = [(math.prod(problem.size(name) for name in "mnk"), known.get(best.get(DIRECT, next(iter(best.values())))),
               known.get(best.get(XGEMM, next(iter(best.values()))))) for problem, known in times.items()]
     usable = [(volume, direct, indirect) for volume, direct, indirect in pairs if direct and indirect]
