@@ -18,16 +18,20 @@ NUMBER_FACTS = ("threads", "compute_units", "vector_floats", "vector_registers",
                 "local_memory", "max_work_group")
 RATE_FACTS = ("peak_gflops", "bandwidth_gbs")  # no expression can name them
 
-_KEYWORDS = frozenset((
+_KEYWORDS = frozenset((  # of C99, then those that C++, which may include the header, has in addition
     "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern",
     "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed",
-    "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while"))
+    "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while",
+    "alignas", "alignof", "and", "asm", "bitand", "bitor", "bool", "catch", "class", "compl", "concept", "constexpr",
+    "decltype", "delete", "explicit", "export", "false", "friend", "mutable", "namespace", "new", "noexcept", "not",
+    "nullptr", "operator", "or", "private", "protected", "public", "requires", "template", "this", "throw", "true",
+    "try", "typeid", "typename", "using", "virtual", "xor"))
 
 
 def identifier(name: str) -> str:
     """The name as an identifier of C."""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return f"{plain}_" if plain in _KEYWORDS or not re.match(r"[A-Za-z_]", plain) else plain
+    return f"{plain}_" if plain in _KEYWORDS else plain if re.match(r"[A-Za-z_]", plain) else f"_{plain}"
 
 
 def comment(text: str) -> str:

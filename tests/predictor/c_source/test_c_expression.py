@@ -11,7 +11,7 @@ from seqtune.errors import ExpressionError
 from seqtune.kernels.expression import Expression
 from seqtune.predictor.c_source.c_expression import Words
 from seqtune.predictor.c_source.c_file import runtime
-from seqtune.predictor.c_source.c_names import NameTable
+from seqtune.predictor.c_source.c_names import NameTable, identifier
 from tests.support.learning.c_programs import needs_compiler, run_program
 
 TEXTS = (
@@ -82,3 +82,8 @@ def test_expressions_without_a_form_in_c_are_refused(text: str) -> None:
     table.add("word", "w")
     with pytest.raises(ExpressionError):
         table.assign("result", Expression(text))
+
+
+def test_words_of_c_and_cpp_are_no_names_in_a_header() -> None:
+    assert [identifier(name) for name in ("int", "class", "new", "2d", "size")] == [
+        "int_", "class_", "new_", "_2d", "size"]
