@@ -42,12 +42,13 @@ PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it f
     "latency": "benchmarks.speed.latency:page",
     "miopen_latency": "benchmarks.speed.miopen_latency:page",
     "c_predictor": "benchmarks.speed.c_predictor:page",
-    "fuzz": "benchmarks.robustness.fuzz:page",
     "search": "benchmarks.search.recorded:page",
     "search_transfer": "benchmarks.search.recorded:transfer_page",
     "across": "benchmarks.search.across:page",
     "live_search": "benchmarks.search.live_search:page",
     "space_building": "benchmarks.search.space_building:page",
+    "chaos": "benchmarks.fleet.chaos:page",
+    "fleet_scale": "benchmarks.fleet.fleet_scale:page",
 }
 
 

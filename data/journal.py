@@ -31,6 +31,7 @@ from .journal_schema import FIELDS, check_header, check_schema, check_tables, cr
 from .record import COMPARED, VERIFIED, Measurement, Record, Status
 
 CHECKED_EVERY = 1_000  # records, after which the whole file is checked; that takes a second for 100 MB
+CHECKED_BYTES = 4_000  # of the file for each record before a check: at most 0.04 ms for a record, however large it is
 REPEATED = (*COMPARED, VERIFIED, "again")  # runs that measure a trial again
 
 
@@ -71,12 +72,13 @@ class Journal:
         except sqlite3.OperationalError as error:
             raise FormatError(f"cannot make the journal {self.path}: {error}; --journal PATH names another") from None
         self._ids: dict[tuple[str, str], int] = {}
+        self._problems: dict[Problem, int] = {}
         with self._reading():
             self._connection = open_connection(self.path)
             check_schema(self._connection, self.path)
             migrate(self._connection, self.path)
         self._file = JournalFile(self.path)
-        self._added = 0
+        self._unchecked = 0  # records since the file was checked
 
     def __enter__(self) -> Journal:
         return self
@@ -95,28 +97,61 @@ class Journal:
         Raises FormatError if the file was deleted, replaced or damaged since it was opened. What was written is then
         saved beside it, where that can still be done, and the message says where.
         """
+        keys = self._keys(record)
+        with self._reading():
+            added = self._insert(record, keys)
+        self._check(1)
+        return added
+
+    def add_all(self, records: Sequence[Record]) -> int:
+        """Store records and commit them together: all of them, or none if it fails. Return the number of new ones.
+
+        Takes a third of the time of as many calls of `add`, and raises the same errors.
+        """
+        keys = [self._keys(record) for record in records]
+        with self._reading():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                added = sum(map(self._insert, records, keys))
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:  # a full disk has already ended it
+                    self._connection.execute("ROLLBACK")
+                raise
+        self._check(len(records))
+        return added
+
+    def _keys(self, record: Record) -> tuple[int, int]:
+        problem = self._problems.get(record.problem)
+        if problem is None:  # the key and the text of a problem take longer than the insertion of a record
+            problem = self._id("problems", record.problem.key, json.dumps(record.problem.to_json()))
+            self._problems[record.problem] = problem
+        return problem, self._id("devices", record.device, "")
+
+    def _insert(self, record: Record, keys: tuple[int, int]) -> bool:
         measurement = record.measurement
         table = "repeats" if record.run in REPEATED else "trials"
-        problem = self._id("problems", record.problem.key, json.dumps(record.problem.to_json()))
-        device = self._id("devices", record.device, "")
         marks = ", ".join("?" * (FIELDS.count(",") + 1))
-        with self._reading():
-            cursor = self._connection.execute(
-                f"INSERT OR IGNORE INTO {table} ({FIELDS}) VALUES ({marks})",
-                (problem, device, record.configuration.kernel, record.kernel_version, record.configuration.key,
-                 record.toolchain, measurement.status.value, json.dumps(list(measurement.samples)), measurement.error,
-                 measurement.build_seconds, measurement.message, record.when or time.time(), record.run, record.host,
-                 record.machine, record.session, record.stage, record.budget,
-                 int(record.loaded),
-                 None if measurement.resources is None else json.dumps(measurement.resources.to_json()),
-                 measurement.disturbed))
-        self._added += 1
+        cursor = self._connection.execute(
+            f"INSERT OR IGNORE INTO {table} ({FIELDS}) VALUES ({marks})",
+            (*keys, record.configuration.kernel, record.kernel_version, record.configuration.key,
+             record.toolchain, measurement.status.value, json.dumps(list(measurement.samples)), measurement.error,
+             measurement.build_seconds, measurement.message, record.when or time.time(), record.run, record.host,
+             record.machine, record.session, record.stage, record.budget,
+             int(record.loaded),
+             None if measurement.resources is None else json.dumps(measurement.resources.to_json()),
+             measurement.disturbed))
+        return cursor.rowcount == 1
+
+    def _check(self, count: int) -> None:
+        """Check the file after `count` more records. Raises FormatError."""
+        self._unchecked += count
         fault = self._file.fault()
-        if fault is None and self._added % CHECKED_EVERY == 0:
+        if fault is None and self._unchecked >= max(CHECKED_EVERY, self._file.size // CHECKED_BYTES):
+            self._unchecked = 0
             fault = integrity_fault(self._connection)
         if fault is not None:
             raise FormatError(f"the journal {self.path} {fault}; {rescue(self._connection, self.path)}")
-        return cursor.rowcount == 1
 
     def add_device(self, device: Device) -> None:
         """Store the facts of a device, replacing older ones."""

@@ -74,6 +74,7 @@ class Search:
         self.best = math.inf
         self.resumed = 0
         self.host = platform.node()
+        self._device_key, self._fingerprint = task.device.key, task.device.fingerprint  # of every record
         self.recalled = False
         self.ended = False  # the strategy had nothing more to propose
 
@@ -135,10 +136,9 @@ class Search:
     def record_of(self, configuration: Configuration, measurement: Measurement, run: str, when: float | None = None,
                   host: str | None = None) -> Record:
         """Make the record of a measurement: `when` in seconds since 1970 (None: now), `host` (None: this one)."""
-        device = self.task.device
-        return Record(self.task.problem, device.key, self.kernels[configuration.kernel].version, configuration,
-                      device.toolchain, measurement, time.time() if when is None else when, run,
-                      self.host if host is None else host, device.fingerprint)
+        return Record(self.task.problem, self._device_key, self.kernels[configuration.kernel].version, configuration,
+                      self.task.device.toolchain, measurement, time.time() if when is None else when, run,
+                      self.host if host is None else host, self._fingerprint)
 
     def finalists(self) -> list[Configuration]:
         """The configurations that the finals measure again: the fastest trials and the safe default."""

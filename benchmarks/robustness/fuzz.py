@@ -9,7 +9,6 @@ else is looked for. Inputs with a finding are kept in a folder that is named at 
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from typing import Any
 
 from benchmarks.common.page import Page, Results, measured_on, publish
 from benchmarks.common.program import parser_of, positive, run_program
-from benchmarks.common.report import markdown, processor
+from benchmarks.common.report import machine, markdown
 from benchmarks.robustness.targets import TARGETS
 
 CHUNK = 2_000  # inputs that one process reads
@@ -42,9 +41,9 @@ def main() -> None:
     chosen = given.target or list(TARGETS)
     kept = Path(tempfile.mkdtemp(prefix="seqtune-fuzz-"))
     total = sum(TARGETS[name].weight for name in chosen)
-    rows = [_fuzzed(name, given.first, math.ceil(given.inputs * TARGETS[name].weight / total), kept)
+    rows = [_fuzzed(name, given.first, max(1, round(given.inputs * TARGETS[name].weight / total)), kept)
             for name in chosen]
-    results = {"machine": processor(), "rows": rows, "inputs": sum(row["inputs"] for row in rows),
+    results = {"machine": machine([]), "rows": rows, "inputs": sum(row["inputs"] for row in rows),
                "findings": [finding for row in rows for finding in row["findings"]]}
     publish(given.out, page, results)
     print(json.dumps(results) if given.json else page(results).tables)

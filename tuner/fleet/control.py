@@ -41,19 +41,17 @@ def median(seconds: Sequence[float]) -> float:
     return statistics.median_high(seconds) if seconds else math.inf
 
 
-def fault(seconds: float, reference: float | None, references: Sequence[float]) -> str:
+def fault(seconds: float, reference: float | None, usual: float | None) -> str:
     """Why a control is not good, or an empty text.
 
-    `reference` is the member's own one, `references` are those of the other members that are alike.
+    `reference` is the member's own one, `usual` the median of those of the members that are alike; None: not known.
     """
     if not 0 < seconds < math.inf:
         return "its control failed"
     if reference is not None and differs(seconds, reference):
         return f"its control took {seconds:.3g} s instead of {reference:.3g} s"
-    if len(references) + 1 >= ALIKE:
-        usual = statistics.median([*references, seconds])
-        if differs(seconds, usual):
-            return f"its control took {seconds:.3g} s, that of members like it {usual:.3g} s"
+    if usual is not None and differs(seconds, usual):
+        return f"its control took {seconds:.3g} s, that of members like it {usual:.3g} s"
     return ""
 
 

@@ -45,7 +45,7 @@ class FleetRun:
         self.roster = Roster(engine, options, self._make_group)
         self.ledger = Ledger(journal)
         self.begun = engine.now()
-        self._ticked = self._reported = -math.inf
+        self._ticked = self._reported = self._write_at = -math.inf
         self._faulty_since: float | None = None  # engine's seconds, since when the journal cannot be written
         self._stop = StopRequest()
         self._stopped_at: float | None = None  # engine's seconds
@@ -69,8 +69,10 @@ class FleetRun:
         try:
             with self._stop:
                 while self.problems and not self._is_done():
-                    for event in self.engine.wait(self.options.tick):
+                    busy = self.ledger.unwritten and self._faulty_since is None
+                    for event in self.engine.wait(0.0 if busy else self.options.tick):
                         self._handle(event)
+                    self._write()
                     self._tick()
                     yield from self._collect()
                     self._dispatch()
@@ -136,7 +138,7 @@ class FleetRun:
         if handed.search is None:
             block = self.roster.judge(state, handed, event.error)
             if block is not None:
-                self._write(block.entries)
+                self.ledger.take(block.entries)
         else:
             group.learn_pace(handed.search)
             self._judge_work(state, handed, event.error)
@@ -155,15 +157,23 @@ class FleetRun:
             handed.give_back()
         self.roster.group_of(state).advance(handed.search)
 
-    def _write(self, entries: Sequence[BlockEntry] = ()) -> None:
-        written = self.ledger.unwritten
-        searches = {id(entry.search): entry.search for entry in [*written, *entries]}
-        if self.ledger.write(entries):
+    def _write(self) -> None:
+        """Write a slice of what is proved. A journal that cannot be written is tried again in a while."""
+        now = self.engine.now()
+        if not self.ledger.unwritten or now < self._write_at:
+            return
+        written = self.ledger.write()
+        for search in {id(entry.search): entry.search for entry in written}.values():
+            self.roster.groups[search.likeness].offer(search)
+        if written:
             self._faulty_since = None
-        elif self._faulty_since is None:
-            self._faulty_since = self.engine.now()
-        for search in searches.values():
-            self.roster.groups[_likeness(search)].offer(search)
+            return
+        self._write_at = now + self.options.retry
+        self._faulty_since = now if self._faulty_since is None else self._faulty_since
+        if now - self._faulty_since > self.options.patience:
+            raise SeqtuneError(
+                f"{self.ledger.fault} (for {self.options.patience:.0f} s); {len(self.ledger.unwritten)} measurements "
+                "are not in it; make room and run again to measure them again")
 
     def _tick(self) -> None:
         """Look at the clocks: late and rested members, blocks of idle members, the journal, lonely groups."""
@@ -181,8 +191,6 @@ class FleetRun:
                 reason = group.refusing(search)
                 if reason:
                     group.give_up(search.search.task.problem, reason)
-        if self._faulty_since is not None:
-            self._try_again(now)
         self._look_for_members(now)
         if self._stop.asked:
             self._stop_in_order(now)
@@ -196,13 +204,6 @@ class FleetRun:
             if block is not None and block.entries and not block.closing \
                     and state.phase is MemberPhase.WAITING and now - state.idle_since >= self.options.tick:
                 self.roster.hand_control(state, block)
-
-    def _try_again(self, now: float) -> None:
-        self._write()
-        if self._faulty_since is not None and now - self._faulty_since > self.options.patience:
-            raise SeqtuneError(
-                f"{self.ledger.fault} (for {self.options.patience:.0f} s); {len(self.ledger.unwritten)} measurements "
-                "are not in it; make room and run again to measure them again")
 
     def _look_for_members(self, now: float) -> None:
         """Give up groups without members. Raises SeqtuneError if nobody has ever joined."""
@@ -230,8 +231,9 @@ class FleetRun:
         return sum(len(block.entries) for state in self.roster.members.values() for block in state.blocks)
 
     def _dispatch(self) -> None:
-        """Hand work to the members that have too little."""
-        if self._faulty_since is not None or self._stopped_at is not None:
+        """Hand work to the members that have too little, unless the journal cannot follow."""
+        if self._faulty_since is not None or self._stopped_at is not None \
+                or len(self.ledger.unwritten) > self.options.held_most:
             return
         now, most = self.engine.now(), self._block_most()
         for group in self._groups:
@@ -283,8 +285,3 @@ class FleetRun:
         missing = f", except {lost} whose control or writing was not awaited" if lost else ""
         return (f"stopped after {self.progress().done} trials of the fleet; all are in {self.journal.path}{missing}; "
                 "run again to resume")
-
-
-def _likeness(search: GroupSearch) -> tuple[str, str, str]:
-    device = search.search.task.device
-    return device.key, device.fingerprint, device.toolchain

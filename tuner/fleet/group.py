@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from seqtune.errors import KernelError
 from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 
 from ..search import TuningResult
-from .control import Probe
+from .control import ALIKE, Probe
 from .fleet_options import FleetOptions
 from .group_search import GroupSearch
 from .member import Likeness
@@ -38,6 +39,8 @@ class Group:
         self.pace = 0.0  # s for a configuration, of any problem; 0: not known
         self.alone_since: float | None = None  # engine's seconds, since when no member is usable
         self._open_search = open_search
+        self._usual: float | None = None
+        self._has_usual = False
         self._offering: deque[GroupSearch] = deque()
         self._queued: set[int] = set()
         self._settled: dict[int, GroupSearch] = {}  # that may have a result
@@ -52,10 +55,21 @@ class Group:
         """The number of members that measure, or may measure again without joining again."""
         return sum(state.is_usable for state in self.members.values())
 
-    def references(self, without: MemberState) -> Sequence[float]:
-        """The references of the members that can be relied on, in seconds, except that of one member."""
-        return [state.reference for state in self.members.values()
-                if state is not without and state.reference is not None and state.is_usable and not state.rests]
+    def usual(self) -> float | None:
+        """The median of the references, in seconds; None if they are too few.
+
+        Members that are gone count, members whose control was not good do not.
+        """
+        if not self._has_usual:
+            references = [state.reference for state in self.members.values()
+                          if state.reference is not None and not state.doubted]
+            self._usual = statistics.median(references) if len(references) >= ALIKE else None
+            self._has_usual = True
+        return self._usual
+
+    def forget_usual(self) -> None:
+        """Compute the median again when it is asked for: a reference has come, or a member is gone."""
+        self._has_usual = False
 
     def round_size(self) -> int:
         """The number of proposals of a round: the options', or more where few problems must feed many members."""

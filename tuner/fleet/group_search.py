@@ -19,6 +19,7 @@ from seqtune.kernels.task import Task
 from ..search import Search, TuningResult, fastest_finalist
 from ..tuning_options import Budget, TuningOptions, TuningProgress
 from .batch import Purpose
+from .member import Likeness
 
 Work = tuple[Purpose, tuple[Configuration, ...]]
 
@@ -28,6 +29,7 @@ class GroupSearch:
 
     def __init__(self, task: Task, journal: Journal, budget: Budget, options: TuningOptions) -> None:
         self.search, self.budget, self.options = Search(task, journal, options), budget, options
+        self.likeness: Likeness = (task.device.key, task.device.fingerprint, task.device.toolchain)
         self.limit = self.search.limit(budget.trials)
         self.strategy = self.search.strategy(budget.trials)
         self.waiting: deque[Configuration] = deque()  # to be handed out

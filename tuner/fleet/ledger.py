@@ -1,4 +1,7 @@
-"""Ledger: writes blocks to the journal, and keeps what could not be written.
+"""Ledger: writes proved answers to the journal, and keeps what could not be written.
+
+Answers wait in a queue and are written in slices, because the blocks of many members may be proved at once, and
+members should not wait for the driver meanwhile. A slice is written as a whole or not at all.
 
 Only a journal that cannot be written now (a full disk, a lock of another process) is tried again. One that was deleted,
 replaced or damaged is not: the journal rescues what it has and raises FormatError.
@@ -7,12 +10,15 @@ replaced or damaged is not: the journal rescues what it has and raises FormatErr
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from seqtune.data.journal import Journal
 from seqtune.errors import MisuseError, SeqtuneError, one_line
 
 from .block import BlockEntry
+
+SLICE = 256  # records: about 10 ms
 
 
 class Ledger:
@@ -25,24 +31,29 @@ class Ledger:
         self.written = 0
         self.doubled = 0  # records that the journal had already
 
-    def write(self, entries: Iterable[BlockEntry] = ()) -> bool:
-        """Write entries after those that could not be written; return whether all were.
+    def take(self, entries: Iterable[BlockEntry]) -> None:
+        """Queue answers that a control has proved."""
+        self.unwritten.extend(entries)
+
+    def write(self) -> Sequence[BlockEntry]:
+        """Write a slice and return it; if the journal cannot be written, note the fault and return nothing.
 
         Raises FormatError if the journal is lost.
         """
-        self.unwritten.extend(entries)
-        while self.unwritten:
-            entry = self.unwritten[0]
-            try:
-                added = self.journal.add(entry.record())
-            except MisuseError:
-                raise
-            except SeqtuneError as error:
-                self.fault = one_line(error)
-                return False
+        entries = list(islice(self.unwritten, SLICE))
+        if not entries:
+            return entries
+        try:
+            added = self.journal.add_all([entry.record() for entry in entries])
+        except MisuseError:
+            raise
+        except SeqtuneError as error:
+            self.fault = one_line(error)
+            return []
+        for entry in entries:
             self.unwritten.popleft()
             entry.search.unwritten -= 1
-            self.written += added
-            self.doubled += not added
+        self.written += added
+        self.doubled += len(entries) - added
         self.fault = ""
-        return True
+        return entries

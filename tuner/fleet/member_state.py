@@ -45,11 +45,13 @@ class MemberState:
 
     def __init__(self, member: Member, now: float) -> None:
         self.member = member
+        self.likeness = member.likeness
         self.phase = MemberPhase.LEFT
         self.reason = ""
         self.handed: dict[int, HandedBatch] = {}  # by number, in the order of work
         self.blocks: deque[AnswerBlock] = deque()  # the last one is open
         self.reference: float | None = None  # s, of its first controls
+        self.doubted = False  # whether a control was not good, also when it was repeated
         self.strikes = 0  # times in a row that it was late or failed
         self.rests = 0  # times that it was set aside
         self.until = math.inf  # engine's seconds, when a rest is over

@@ -34,14 +34,14 @@ class Roster:
 
     def group_of(self, state: MemberState) -> Group:
         """The group of a member."""
-        return self.groups[state.member.likeness]
+        return self.groups[state.likeness]
 
     def join(self, member: Member) -> None:
         """Take up a member, or one that comes back: it opens with controls. One that rests goes on resting."""
         state = self.members.get(member.name)
-        if state is not None and state.member.likeness != member.likeness:
+        if state is not None and state.likeness != member.likeness:
             self.release(state, MemberPhase.LEFT, "its device has changed")
-            del self.groups[state.member.likeness].members[member.name]
+            del self.group_of(state).members[member.name]
             state = None
         if member.likeness not in self.groups:
             self.groups[member.likeness] = self._make_group(member)
@@ -91,6 +91,7 @@ class Roster:
         for number in state.release(phase, reason):
             self.engine.cancel(state.name, number)
         group = self.group_of(state)
+        group.forget_usual()
         group.hungry.pop(state.name, None)
         for search in searches.values():
             group.advance(search)
@@ -116,15 +117,17 @@ class Roster:
     def judge(self, state: MemberState, handed: HandedBatch, error: str) -> AnswerBlock | None:
         """Judge a control that is finished; return the block that it has proved, which may be written."""
         group, seconds = self.group_of(state), state.control_seconds(handed, error)
-        reason = control.fault(seconds, state.reference, group.references(state))
+        reason = control.fault(seconds, state.reference, group.usual())
         if reason and not handed.repeated:
             self.hand_control(state, handed.block, repeated=True)
             return None
         if reason:
+            state.doubted = True
             self.set_aside(state, f"{reason} ({error})" if error else reason)
             return None
         if state.reference is None:
             state.reference = seconds
+            group.forget_usual()
         if handed.block is None:
             self._let_measure(state)
             return None

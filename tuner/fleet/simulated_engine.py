@@ -2,7 +2,8 @@
 
 It shows what the driver does with hundreds of members, or with faults that nobody would like to cause, in seconds. The
 same plan and seed give the same messages at the same virtual times. With `charged`, the processor time that the driver
-takes between two calls passes on the virtual clock as well.
+takes between two calls passes on the virtual clock as well. `begins` is the clock's first time: a driver that was
+killed is followed by one that meets the faults that still hold.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.device import Device
@@ -55,10 +57,11 @@ class SimulatedEngine:
 
     def __init__(self, members: Sequence[Member], seconds: Seconds, faults: Sequence[SimulatedFault] = (),
                  cost: float = 0.05, latency: float = 0.005, seed: int = 0, charged: bool = False,
-                 driver_ends: float = math.inf, on_fault: Callable[[SimulatedFault], None] = ignore_fault) -> None:
+                 begins: float = 0.0, driver_ends: float = math.inf,
+                 on_fault: Callable[[SimulatedFault], None] = ignore_fault) -> None:
         self.members = {member.name: SimulatedMember(member, faults) for member in members}
         self.seconds, self.cost, self.latency = seconds, cost, latency
-        self.clock = 0.0
+        self.clock = begins
         self.charged, self.driver_ends, self.on_fault = charged, driver_ends, on_fault
         self.measured = 0  # configurations, controls and doubles included
         self.busy = 0.0  # s that all members measured
@@ -69,9 +72,13 @@ class SimulatedEngine:
         self._outbox: list[Event] = []
         self._left_at = time.process_time()
         for simulated in self.members.values():
-            self._at(0.0, lambda simulated=simulated: self._start(simulated))  # type: ignore[misc]
+            gone = simulated.plan.fault(FaultKind.KILLED, begins) or simulated.plan.fault(FaultKind.HUNG, begins)
+            ready = gone.end if gone is not None and gone.begin < begins else begins
+            if ready < math.inf:
+                self._at(ready, partial(self._start, simulated))
         for fault in faults:
-            self._at(fault.begin, lambda fault=fault: self._begin(fault))  # type: ignore[misc]
+            if fault.begin >= begins:
+                self._at(fault.begin, partial(self._begin, fault))
 
     def now(self) -> float:
         """The virtual clock, in seconds."""
@@ -79,10 +86,8 @@ class SimulatedEngine:
 
     def submit(self, name: str, batch: MeasuringBatch) -> None:
         """Send a batch."""
-        self._enter()
         simulated, life = self.members[name], self.members[name].life
         self._send(simulated, lambda: self._receive(simulated, life, batch))
-        self._leave()
 
     def cancel(self, name: str, number: int) -> None:
         """Ask to end a batch."""

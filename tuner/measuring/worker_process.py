@@ -55,7 +55,6 @@ class WorkerProcess:
         words = [sys.executable, "-P", "-m", "seqtune.tuner.measuring.worker"]
         self._confined = confined_start.needs_confinement(hello)
         if self._confined:
-            confined_start.warn_if_free()
             words, environment = confined_start.command(hello), confined_start.environment(environment)
         self._process = subprocess.Popen(
             words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0,

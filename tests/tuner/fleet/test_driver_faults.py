@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,11 +37,11 @@ class FullDisk(Journal):
     full = False
     refused = 0
 
-    def add(self, record: Record) -> bool:
+    def add_all(self, records: Sequence[Record]) -> int:
         if self.full:
             self.refused += 1
             raise SeqtuneError(f"the journal {self.path.name} cannot be used now: database or disk is full")
-        return super().add(record)
+        return super().add_all(records)
 
 
 class Interrupting(SimulatedEngine):
@@ -72,7 +73,8 @@ def test_a_killed_driver_repeats_only_what_no_control_had_proved(tmp_path: Path)
 
 def test_a_full_disk_stops_the_work_and_loses_nothing(tmp_path: Path) -> None:
     notes: set[str] = set()
-    with FullDisk(tmp_path / "journal") as journal:
+    journal = FullDisk(tmp_path / "journal")
+    with journal:
         engine = SimulatedEngine(members(3), seconds)
 
         def look(progress: FleetProgress) -> None:
@@ -91,7 +93,8 @@ def test_a_full_disk_stops_the_work_and_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_stays_full_ends_the_run_with_the_number_of_lost_measurements(tmp_path: Path) -> None:
-    with FullDisk(tmp_path / "journal") as journal:
+    journal = FullDisk(tmp_path / "journal")
+    with journal:
         journal.full = True
         engine = SimulatedEngine(members(1), seconds)
         with pytest.raises(SeqtuneError, match=r"disk is full \(for 600 s\); \d+ measurements are not in it"):

@@ -6,14 +6,12 @@ import os
 import platform
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
 
 import seqtune
 from seqtune.data.record import Status
-from seqtune.errors import SeqtuneWarning
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.tuner.backends.opencl import backend as opencl
@@ -113,14 +111,3 @@ def test_a_confined_worker_gets_no_variable_that_may_hold_a_secret() -> None:
                                             "LD_PRELOAD": "x", "POCL_CACHE_DIR": "/elsewhere", "SSH_AUTH_SOCK": "x"})
     assert set(variables) == {"PATH", "OMP_NUM_THREADS", "POCL_CACHE_DIR", "TMPDIR"}
     assert variables["POCL_CACHE_DIR"] != "/elsewhere"
-
-
-def test_a_system_that_cannot_confine_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    confined_start._warn.cache_clear()
-    monkeypatch.setattr(landlock, "version", lambda: 0)
-    with pytest.warns(SeqtuneWarning, match="run only files that you trust"):
-        confined_start.warn_if_free()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        confined_start.warn_if_free()
-    confined_start._warn.cache_clear()

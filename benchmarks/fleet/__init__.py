@@ -1,0 +1,1 @@
+"""Programs that run fleets without devices: their faults, and their size."""
