@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from .api import Prediction, calibrate, devices, evaluate, export, predict, retrain, train, tune
     from .library import use_library
+    from .reporting.report import report
     from .results import Proposal as Candidate
     from .strategy_replay import replay
 
@@ -29,7 +30,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Candidate", "Configuration", "Device", "Prediction", "Problem", "SeqtuneError", "__version__", "calibrate",
-    "devices", "evaluate", "export", "predict", "replay", "retrain", "train", "tune",
+    "devices", "evaluate", "export", "predict", "replay", "report", "retrain", "train", "tune",
     "use_library",
 ]
 
@@ -40,6 +41,7 @@ _HOMES = {
     "Prediction": "seqtune.results:Prediction",
     "Problem": "seqtune.kernels.problem:Problem",
     "replay": "seqtune.strategy_replay:replay",
+    "report": "seqtune.reporting.report:report",
     "use_library": "seqtune.library:use_library",
     **{name: f"seqtune.api:{name}"
        for name in ("calibrate", "devices", "evaluate", "export", "predict", "retrain", "train", "tune")},

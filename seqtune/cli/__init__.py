@@ -3,7 +3,7 @@
 `app` is the application with all commands; a command is registered when its module is imported.
 """
 
-from . import commands, exchange_commands, learning_commands
+from . import commands, exchange_commands, learning_commands, report_command
 from .application import app
 
-__all__ = ["app", "commands", "exchange_commands", "learning_commands"]
+__all__ = ["app", "commands", "exchange_commands", "learning_commands", "report_command"]

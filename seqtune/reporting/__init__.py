@@ -1,0 +1,1 @@
+"""The report: a data set or a journal as one static page (`seqtune report`)."""

@@ -1,0 +1,47 @@
+"""The function behind `seqtune report`: checks its arguments, then writes one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seqtune.predictor.say import Say, silent
+
+from ..errors import MisuseError
+from ..inputs import check_free, warned
+from ..results import Written
+
+
+def report(data: str | Path, out: str | Path, *, device: str | None = None, checkpoint: str | Path | None = None,
+           seed: int = 0, force: bool = False, progress: Say = silent,
+           warn: Say = warned) -> Written:
+    """Write a report on a journal or a data set (`shipped`: the shipped ones) as one HTML file that needs no network.
+
+    Only the records of `device` (a name, key or alias) are shown. With `checkpoint`, a folder or a name, its
+    expectations are compared with the measurements for problems that are drawn by `seed`. `force` overwrites a file.
+    The file has at most 4.8 MB: if need be, the records of the problems with the fewest are left out, and the page says
+    so. `warn` receives notes that the user should see. Raises MisuseError for wrong arguments, FormatError,
+    CheckpointError, and SeqtuneError if `out` cannot be written.
+    """
+    path = Path(out)
+    check_free(path, force)
+    if seed < 0:
+        raise MisuseError(f"seed={seed}; it must not be negative")
+
+    from seqtune.kernels.files import write_whole
+
+    from . import content
+    from .measurements import read
+    from .page import page
+
+    progress(f"reading {data}")
+    measurements = read(data)
+    if device is not None:
+        measurements = measurements.on(device)
+    for note in measurements.notes:
+        warn(note)
+    name = (Path(data).name or str(data)).encode(errors="replace").decode()  # it may be no text
+    most = content.MOST_BYTES - len(page(name, ""))
+    payload, summary = content.content(measurements, checkpoint, seed, most, progress)
+    text = page(name, payload)
+    write_whole(path, text)
+    return Written(path, {**summary, "bytes": len(text.encode())})
