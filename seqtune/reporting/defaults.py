@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.errors import SeqtuneError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.task import Task
 
+from ..errors import SeqtuneError
 from .cases import Cases
 
 MOST_ROWS = 20_000_000  # configurations enumerated for all cases together: less than a minute

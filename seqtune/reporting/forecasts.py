@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.errors import CheckpointError, KernelError
 from seqtune.kernels.task import Task
 from seqtune.predictor.model import UNTRAINED
 
+from ..errors import CheckpointError, KernelError
 from ..inputs import load_checkpoint
 from ..proposals import predictor_for
 from .cases import Cases

@@ -13,12 +13,12 @@ import pandas as pd
 from seqtune.data.journal import Journal
 from seqtune.data.labels import holds_labels
 from seqtune.data.machines import named_devices
-from seqtune.errors import DeviceError, MisuseError
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import is_registered, kernel
 
+from ..errors import DeviceError, MisuseError
 from ..inputs import as_device, check_journal
 
 SQLITE = b"SQLite format 3\0"  # a journal begins so; https://sqlite.org/fileformat.html

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.errors import SeqtuneError
 from seqtune.kernels.device import Device
 from seqtune.kernels.enumeration import column_of
 from seqtune.kernels.kernel import Constraint, Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 
+from ..errors import SeqtuneError
 from .cases import Cases
 
 MOST_EXAMPLES = 24  # pairs of kernel and machine

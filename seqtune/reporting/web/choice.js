@@ -15,13 +15,14 @@ function casesOf(records, machine, words) {
 function drawChoice(records, state, changed) {
   const machines = records.facts.overview.map((row, index) => [String(index), row.label]);
   const search = el("input", { type: "search", placeholder: "conv2d k=64", autocomplete: "off", "aria-controls": "problem-list" });
-  const list = el("select", { size: "8", id: "problem-list" });
+  const list = el("select", { id: "problem-list", size: "8" });
   const status = note("");
   status.setAttribute("aria-live", "polite");
   const refresh = (keep) => {
     const found = casesOf(records, state.machine, search.value);
     list.replaceChildren(...found.slice(0, MOST_LISTED).map((index) =>
       el("option", { value: String(index) }, `${records.problem(index)} (${counted(records.of("total", index), "record")})`)));
+    list.size = Math.max(2, Math.min(8, found.length));
     status.textContent = found.length > MOST_LISTED
       ? `${whole(found.length)} problems; the list has the ${MOST_LISTED} with the most records, so type to narrow it`
       : `${counted(found.length, "problem")}, those with the most records first`;
