@@ -13,13 +13,13 @@ import pytest
 
 import seqtune
 from seqtune.kernels.problem import Problem
-from tests.support.report_content import HOSTILE, PROBLEM, configurations, record, write_journal
+from tests.support.reports.report_content import HOSTILE, PROBLEM, configurations, record, write_journal
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
 OTHER = Problem.make("gemm", m=48, n=32, k=16)
-SECTIONS = ("What was measured where", "A problem", "Landscape of two parameters", "Importance of parameters", "Failures",
-            "Predicted against measured", "What was pruned, and why")
+SECTIONS = ("What was measured where", "A problem", "Landscape of two parameters", "Importance of parameters",
+            "Failures", "Predicted against measured", "What was pruned, and why")
 CHOOSE = """<script>
 new MutationObserver((_, observer) => {
   observer.disconnect();

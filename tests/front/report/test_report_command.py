@@ -17,10 +17,11 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.reporting import content as contents
+from seqtune.reporting.cases import cases_of
 from seqtune.reporting.defaults import case_defaults
 from seqtune.reporting.measurements import read
 from tests.support.recorded_files import write_cache
-from tests.support.report_content import (
+from tests.support.reports.report_content import (
     DEVICE,
     HOSTILE,
     PROBLEM,
@@ -73,7 +74,7 @@ def test_equal_measurements_make_equal_files(journal: Path, tmp_path: Path) -> N
 
 def test_names_of_foreign_files_stay_out_of_the_html(tmp_path: Path, run: Callable[..., dict[str, Any]]) -> None:
     device = replace(DEVICE, name=f"llvm:{HOSTILE}", model=HOSTILE)
-    odd = Configuration.of(f"llvm.{HOSTILE}", {"__proto__": HOSTILE, "a": 2**60})
+    odd = Configuration(f"llvm.{HOSTILE}", (("__proto__", HOSTILE), ("a", 2**60)))
     path = write_journal(tmp_path / "&lt;<b>.sqlite", [
         record(odd, 1e-3, 1.0), record(configurations(1)[0], None, 2.0, message=HOSTILE)], device)
     run("report", path, "--out", tmp_path / "r.html")
@@ -134,6 +135,6 @@ def test_recorded_kernels_have_times_and_no_known_constraints(tmp_path: Path, ru
 
 
 def test_the_search_for_safe_defaults_is_bounded(journal: Path) -> None:
-    cases = contents.cases_of(read(journal))
+    cases = cases_of(read(journal))
     assert case_defaults(cases).configurations[0] is not None
     assert case_defaults(cases, most_rows=0).configurations == (None,)
