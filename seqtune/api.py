@@ -34,7 +34,7 @@ from .errors import FormatError, MisuseError, SeqtuneError
 from .exchange import export, import_data
 from .families import check_allowed, check_memory, check_runnable, compile_check, kernel_json, kernels, lint_library
 from .inputs import as_device, as_problem, as_problems, check_positive, check_predictable, check_share, load_checkpoint
-from .learning import calibrate, evaluate, read_measurements, retrain, train
+from .learning import calibrate, evaluate, retrain, train
 from .library import libraries
 from .proposals import checkpoint_for, doubt_about, predictor_for, propose, seeds_for, slowness_for
 from .results import CompileReport, Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport, duration
@@ -42,6 +42,7 @@ from .results import CompileReport, Demonstration, Devices, Prediction, Proposal
 if TYPE_CHECKING:
     from seqtune.predictor.candidate import Candidate
     from seqtune.predictor.confidence.explanation import Explanation
+    from seqtune.tuner.fleet.progress import FleetProgress
     from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
     from seqtune.tuner.tune import TuningProgress
 
@@ -176,21 +177,25 @@ def _verify(task: Task, proposals: Mapping[Configuration, Candidate], seconds: f
 def tune(problems: object, device: Device | str | None = None, *, strategy: str = "portfolio",
          trials: int | None = None, seconds: float | None = None, total: int | None = None, seed: int = 0,
          journal: str | Path | None = None, retry_failed: bool = False, replay: str | Path | None = None,
-         progress: Callable[[TuningProgress], None] | None = None) -> TuningReport:
+         fleet: str | None = None, progress: Callable[[TuningProgress], None] | None = None,
+         fleet_progress: Callable[[FleetProgress], None] | None = None) -> TuningReport:
     """Search the best configurations of one problem, several, or a named set by measuring.
 
     `trials` and `seconds` are budgets for each problem. A budget of `total` trials is shared by all problems and spent
     where it improves most. Every measurement is in the journal as soon as it is made; the same call again resumes where
     this one stopped. `retry_failed` repeats measurements that timed out or crashed. With `replay`, the records of a
     data set answer instead: nothing is measured and no journal is kept. `device` is a device of that data set then
-    (None: its only one); otherwise None means llvm:0. Raises MisuseError for wrong arguments, InterruptedTuning on
-    Ctrl-C.
+    (None: its only one); otherwise None means llvm:0. With `fleet` (`local:2`, `auto`, `ray://HOST:PORT`), all its
+    members that have the device measure, and `fleet_progress` is called about once a second. Raises MisuseError for
+    wrong arguments, InterruptedTuning on Ctrl-C.
     """
     from seqtune.data.journal import Journal
     from seqtune.tuner.campaign import campaign
     from seqtune.tuner.measuring.runner import Measurer, Runner
     from seqtune.tuner.strategies.table import strategy_entry
     from seqtune.tuner.tune import Budget, TuningOptions, tasks_for, tune_all
+
+    from .strategy_replay import recorded_measurer
 
     wanted = as_problems(problems)
     for name, count in (("trials", trials), ("total", total)):
@@ -205,24 +210,11 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     entry = strategy_entry(strategy)
     if trials is None and seconds is None and not entry.ends:
         trials = DEFAULT_TRIALS
+    if fleet is not None and (replay is not None or total is not None or retry_failed):
+        raise MisuseError("`fleet` cannot be combined with `replay`, `total` or `retry_failed`")
     if replay is not None and journal is not None:
         raise MisuseError("`replay` keeps no journal; leave out --journal or --replay")
-    replayed = None if replay is None else _replay(replay, device, wanted)
-    families = None if replayed is None else replayed.kernels
-    target = as_device("llvm:0" if device is None else device) if replayed is None else replayed.device
-    if replayed is None and not can_run(target.backend):
-        raise MisuseError(f"kernels of {target.backend} cannot be run here, so there is nothing to measure; "
-                          "`seqtune predict` proposes configurations for them")
-    if replayed is None:
-        discovery.check_present(target)
-        check_allowed(target.backend, {problem.type for problem in wanted})
     failures = {problem: Counter[str]() for problem in wanted}
-    skipped: list[tuple[Problem, str]] = []
-    if replayed is not None:
-        skipped = [(problem, f"not recorded on {target.name}") for problem in wanted if problem not in replayed]
-        wanted = [problem for problem in wanted if problem in replayed]
-    if len(wanted) == 1:
-        Task.of(wanted[0], target, families)  # raises with the reason
 
     def note(step: TuningProgress) -> None:
         measurement = step.measurement
@@ -232,6 +224,29 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         if progress is not None:
             progress(step)
 
+    replayed: RecordedMeasurer | None = None
+    options = TuningOptions(strategy, seed=seed, on_progress=note,
+                            seeds=partial(seeds_for, required=entry.seeds == "required"), slowness=slowness_for)
+    if fleet is not None:
+        from .fleet_tuning import tune_on_fleet
+
+        return tune_on_fleet(wanted, device, fleet, Budget(trials, seconds), journal, options, failures,
+                             fleet_progress)
+    replayed = None if replay is None else recorded_measurer(replay, device, wanted)
+    families = None if replayed is None else replayed.kernels
+    target = as_device("llvm:0" if device is None else device) if replayed is None else replayed.device
+    if replayed is None and not can_run(target.backend):
+        raise MisuseError(f"kernels of {target.backend} cannot be run here, so there is nothing to measure; "
+                          "`seqtune predict` proposes configurations for them")
+    if replayed is None:
+        discovery.check_present(target)
+        check_allowed(target.backend, {problem.type for problem in wanted})
+    skipped: list[tuple[Problem, str]] = []
+    if replayed is not None:
+        skipped = [(problem, f"not recorded on {target.name}") for problem in wanted if problem not in replayed]
+        wanted = [problem for problem in wanted if problem in replayed]
+    if len(wanted) == 1:
+        Task.of(wanted[0], target, families)  # raises with the reason
     results = []
     with contextlib.ExitStack() as stack:
         measurer: Measurer
@@ -245,28 +260,12 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
         if retry_failed:
             for problem in wanted:
                 records.forget_failed(problem, target, kernels())
-        options = TuningOptions(strategy, seed=seed, on_progress=note,
-                                seeds=partial(seeds_for, required=entry.seeds == "required"), slowness=slowness_for)
         tasks = tasks_for(wanted, target, families, lambda problem, reason: skipped.append((problem, reason)))
         for result in (tune_all(tasks, records, measurer, Budget(trials, seconds), options) if total is None
                        else campaign(tasks, records, measurer, total, options)):
             results.append(Tuned.of(result, failures[result.problem]))
         return TuningReport(target, records.path if replayed is None else None, tuple(results), tuple(skipped),
                             None if replay is None else str(replay))
-
-
-def _replay(data: str | Path, device: Device | str | None, problems: Sequence[Problem]) -> RecordedMeasurer:
-    """The records of the problems on a device of a data set. Raises DeviceError, MisuseError where there are none."""
-    from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
-
-    dataset = read_measurements(data)
-    recorded = dataset.device(device.key if isinstance(device, Device) else device)
-    wanted = dataset.rows["problem"].isin([problem.key for problem in problems])
-    measurer = RecordedMeasurer(recorded, replace(dataset, rows=dataset.rows[wanted]).on(recorded.key).records(),
-                                (*kernels(), *dataset.kernels.values()))
-    if not any(problem in measurer for problem in problems):
-        raise MisuseError(f"{data} has no record of {problems[0].brief()} on {recorded.name} with today's kernels")
-    return measurer
 
 
 def demo(seconds: float = SECONDS, *, checkpoint: str | Path | None = None, journal: str | Path | None = None,

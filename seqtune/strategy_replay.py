@@ -16,6 +16,7 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.say import Say, silent
 
 from .errors import KernelError, MisuseError
+from .families import kernels
 from .learning import read_measurements
 from .proposals import seeds_for
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.kernel import Kernel
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import MeasuredTask
+    from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
     from seqtune.tuner.simulation import Curves, RecordedSpace
 
 STRATEGIES = ("portfolio", "autotvm", "droplet", "random")  # by default: ours, the best known ones, chance
@@ -195,3 +197,17 @@ def _excluding(kernel: Kernel, problem: Problem, device: Device) -> str | None:
         if parameters and alone.why_not(problem, device) is None and not len(SearchSpace(alone, problem, device)):
             return f"{kernel.name} has no configuration that satisfies {constraint.expression.text!r:.80}"
     return None
+
+
+def recorded_measurer(data: str | Path, device: Device | str | None, problems: Sequence[Problem]) -> RecordedMeasurer:
+    """The records of the problems on a device of a data set. Raises DeviceError, MisuseError where there are none."""
+    from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
+
+    dataset = read_measurements(data)
+    recorded = dataset.device(device.key if isinstance(device, Device) else device)
+    wanted = dataset.rows["problem"].isin([problem.key for problem in problems])
+    measurer = RecordedMeasurer(recorded, replace(dataset, rows=dataset.rows[wanted]).on(recorded.key).records(),
+                                (*kernels(), *dataset.kernels.values()))
+    if not any(problem in measurer for problem in problems):
+        raise MisuseError(f"{data} has no record of {problems[0].brief()} on {recorded.name} with today's kernels")
+    return measurer

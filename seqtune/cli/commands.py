@@ -181,6 +181,9 @@ def tune(
     replay: Annotated[Path | None, typer.Option(
         "--replay", metavar="DATASET", help="Measure nothing: take the records of a data set, or `shipped`, instead.",
         show_default=False)] = None,
+    fleet: Annotated[str | None, typer.Option(
+        "--fleet", metavar="ADDRESS", show_default=False,
+        help="Measure on a fleet: local:2, auto (the Ray cluster of this machine) or ray://HOST:PORT.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Search by measuring. Every measurement is kept; run the same command again to resume."""
@@ -188,10 +191,36 @@ def tune(
     from . import progress, tables
 
     wanted = several_problems(words, problems)
+    if fleet is not None:
+        from . import fleet_view
+
+        with fleet_view.FleetView() as view:
+            report = api.tune(wanted, device, strategy=strategy, trials=trials, seconds=seconds, total=total, seed=seed,
+                              journal=journal, retry_failed=retry_failed, replay=replay, fleet=fleet,
+                              fleet_progress=view)
+        answer(report.to_json()) if as_json else fleet_view.tuned(report)
+        return
     with progress.TuningProgressBar(seconds) as bar:
         report = api.tune(wanted, device, strategy=strategy, trials=trials, seconds=seconds, total=total,
                           seed=seed, journal=journal, retry_failed=retry_failed, replay=replay, progress=bar)
     answer(report.to_json()) if as_json else tables.tuned(report)
+
+
+@app.command(epilog="Example: seqtune fleet status --fleet auto")
+def fleet(
+    action: Annotated[str, typer.Argument(metavar="status", help="What to show: status.")],
+    address: Annotated[str, typer.Option(
+        "--fleet", metavar="ADDRESS", help="auto (the Ray cluster of this machine) or ray://HOST:PORT.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Show a fleet: its nodes and what they offer, what every member does, and how far the run is."""
+    from ..fleet_tuning import fleet_status
+    from . import fleet_view
+
+    if action != "status":
+        raise MisuseError(f"no action {action!r:.40} of a fleet; there is `seqtune fleet status`")
+    status = fleet_status(address)
+    answer(status.to_json()) if as_json else fleet_view.status(status)
 
 
 @app.command(epilog="Example: seqtune demo")

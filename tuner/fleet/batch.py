@@ -7,7 +7,7 @@ finished. The number of a batch is never used twice in a run, so a late answer c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
@@ -85,7 +85,7 @@ def _finite(options: Options) -> dict[str, object]:
             "patience": None if math.isinf(options.patience) else options.patience}
 
 
-def answers(measurer: Measurer, batch: MeasuringBatch) -> Iterator[tuple[int, dict[str, object]]]:
+def answers(measurer: Measurer, batch: MeasuringBatch) -> Generator[tuple[int, dict[str, object]], None, None]:
     """Measure a batch; yield the index of each configuration with its Measurement as JSON, when it is measured.
 
     Closing the iterator cancels the rest. Raises SeqtuneError where the batch cannot be measured at all.

@@ -70,6 +70,13 @@ class Runner:
         if self._worker is None or not self._worker.alive:
             self._worker = WorkerProcess(self.device.name, self._hello)
 
+    def open(self) -> float:
+        """Wait until the worker has opened its backend; return the seconds that its builds may take at least.
+
+        Raises UnavailableError if it does not open.
+        """
+        return self._opened().build_allowance
+
     def close(self) -> None:
         """End the worker process."""
         if self._worker is not None:
@@ -129,12 +136,16 @@ class Runner:
 
     def _request(self, problem: Problem, options: Options, message: Message) -> WorkerRequest:
         """A request to the worker, started if none is alive. Raises UnavailableError if its backend does not open."""
+        worker = self._opened()
+        limits = Limits.of(problem, options, worker.build_allowance)
+        return WorkerRequest(worker, problem, limits,
+                             {**message, "problem": problem.to_json(), "options": options.to_json()})
+
+    def _opened(self) -> WorkerProcess:
         self.start()
         assert self._worker is not None
         self._worker.open()
-        limits = Limits.of(problem, options, self._worker.build_allowance)
-        return WorkerRequest(self._worker, problem, limits,
-                             {**message, "problem": problem.to_json(), "options": options.to_json()})
+        return self._worker
 
 
 def _check_allowed(configurations: Sequence[Configuration]) -> None:

@@ -1,0 +1,142 @@
+"""Tuning on a fleet: the devices of several machines, or several members on this one, measure for one driver."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqtune.data.journal import Journal
+from seqtune.kernels.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import can_run
+from seqtune.kernels.task import Task
+from seqtune.tuner.backends.backend import BACKENDS
+from seqtune.tuner.fleet.address import FleetAddress
+from seqtune.tuner.fleet.fleet_options import FleetOptions, GroupResult
+from seqtune.tuner.fleet.fleet_run import FleetRun
+from seqtune.tuner.fleet.on_ray.ray_engine import RayEngine
+from seqtune.tuner.tuning_options import Budget, TuningOptions
+
+from .errors import DeviceError, MisuseError
+from .families import check_allowed
+from .results import Tuned, TuningReport
+
+if TYPE_CHECKING:
+    from seqtune.tuner.fleet.progress import FleetProgress
+
+NOTE_SECONDS = 2.0  # between two views of the fleet that the driver leaves for `seqtune fleet status`
+
+OnFleet = Callable[["FleetProgress"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetTuned(Tuned):
+    """The result of tuning one problem on the members of a fleet that are alike."""
+
+    device: str = ""
+    members: tuple[str, ...] = ()  # that shared the trials
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object."""
+        return {**Tuned.to_json(self), "device": self.device, "members": list(self.members)}
+
+
+@dataclass(frozen=True, slots=True)
+class FleetReport(TuningReport):
+    """The results of a fleet: one for each problem and kind of device. `device` is that of the first member."""
+
+    fleet: str = ""  # its address
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object."""
+        return {**TuningReport.to_json(self), "fleet": self.fleet}
+
+
+@dataclass(frozen=True, slots=True)
+class FleetStatus:
+    """The nodes of a fleet with what they offer, its members with what they do, and the run that a driver reports."""
+
+    nodes: tuple[dict[str, Any], ...]
+    members: tuple[dict[str, Any], ...]
+    run: dict[str, Any] | None  # a FleetProgress as JSON
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {"nodes": list(self.nodes), "members": list(self.members), "run": self.run}
+
+
+def fleet_device(device: Device | str | None) -> str:
+    """The name of the device that members look for on their machines. Raises DeviceError, MisuseError."""
+    name = device.name if isinstance(device, Device) else "llvm:0" if device is None else device
+    if not isinstance(name, str) or name.partition(":")[0] not in BACKENDS:
+        raise DeviceError(f"no device {name!r:.60}; a fleet measures on devices of {', '.join(BACKENDS)}")
+    if not can_run(name.partition(":")[0]):
+        raise MisuseError(f"kernels of {name.partition(':')[0]} cannot be run, so there is nothing to measure")
+    return name
+
+
+def tune_on_fleet(problems: Sequence[Problem], device: Device | str | None, fleet: str, budget: Budget,
+                  journal: str | Path | None, options: TuningOptions, failures: dict[Problem, Counter[str]],
+                  on_fleet: OnFleet | None = None) -> FleetReport:
+    """Tune problems on all members of a fleet that have the device. Raises MisuseError, SeqtuneError.
+
+    Unlike devices make their own trials of every problem, so a problem may have several results.
+    """
+    address, name = FleetAddress.parse(fleet), fleet_device(device)
+    check_allowed(name.partition(":")[0], {problem.type for problem in problems})
+    if journal is not None and Path(journal).exists():
+        Journal(journal).close()  # raises before the fleet starts, which takes seconds
+    engine = RayEngine(address, name)
+    try:
+        first = engine.members[0].device
+        if len(problems) == 1:
+            Task.of(problems[0], first)  # raises with the reason
+        with Journal(journal) as records:
+            run = FleetRun(problems, engine, records, budget,
+                           FleetOptions(options, on_fleet_progress=_Report(engine, on_fleet)))
+            results = tuple(_tuned(result, failures) for result in run.results())
+            skipped = tuple((problem, reason) for problem, _, reason in run.skipped)
+            return FleetReport(first, records.path, results, skipped, fleet=fleet)
+    finally:
+        engine.close()
+
+
+def _tuned(result: GroupResult, failures: dict[Problem, Counter[str]]) -> FleetTuned:
+    tuned = Tuned.of(result.result, failures[result.result.problem])
+    return FleetTuned(**{field.name: getattr(tuned, field.name) for field in fields(tuned)}, device=result.device.name,
+                      members=result.members)
+
+
+class _Report:
+    """Passes the progress to the user, and now and then to the fleet, where other programs can ask for it."""
+
+    def __init__(self, engine: RayEngine, on_fleet: OnFleet | None) -> None:
+        self._engine, self._on_fleet = engine, on_fleet
+        self._noted = -math.inf
+
+    def __call__(self, progress: FleetProgress) -> None:
+        if self._on_fleet is not None:
+            self._on_fleet(progress)
+        if time.monotonic() - self._noted >= NOTE_SECONDS:
+            self._noted = time.monotonic()
+            self._engine.note(json.dumps(progress.to_json()))
+
+
+def fleet_status(fleet: str = "auto") -> FleetStatus:
+    """The status of a running fleet. Raises MisuseError if there is no cluster at the address."""
+    from seqtune.tuner.fleet.on_ray.ray_status import ClusterStatus
+
+    address = FleetAddress.parse(fleet)
+    if address.local:
+        raise MisuseError("a fleet of this machine alone (local:N) shows its progress where it was started; `auto` and "
+                          "ray://HOST:PORT have a status")
+    view = ClusterStatus.of(address)
+    run = next((member["fleet"] for member in view.members if member.get("fleet")), None)
+    members = ({name: value for name, value in member.items() if name != "fleet"} for member in view.members)
+    return FleetStatus(view.nodes, tuple(members), run)

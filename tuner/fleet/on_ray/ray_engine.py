@@ -1,0 +1,254 @@
+"""RayEngine: carries the messages of a fleet over Ray. Each device has an actor, which is asked for events.
+
+Calls that wait (`events`) are long polls: the actor returns when it has something to tell, or after POLL_SECONDS, so a
+member that is sound is never silent for longer.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from seqtune.data.record import Measurement
+from seqtune.errors import FormatError, MisuseError, SeqtuneError, one_line
+
+from ..address import FleetAddress
+from ..batch import MeasuringBatch
+from ..engine import Answered, Event, Finished, Joined, Left
+from ..member import Member
+from .ray_cluster import NAMESPACE, Offer, RayCluster
+from .ray_member import RayMember, hello
+
+POLL_SECONDS = 10.0  # until a member without news answers
+LOOK_SECONDS = 5.0  # between two looks for nodes that came
+START_SECONDS = 120.0  # until the first member is ready: imports, and the rates of its device
+CLOSE_SECONDS = 1.0  # that members have to remove their files
+MOST_STARTS = 4  # of one member: a device whose process dies again and again is left alone
+CALLS = 6  # that an actor serves at a time: events, and short ones beside it
+
+
+@dataclass(slots=True)
+class Seat:
+    """A place for a member: a device of a node, with its actor and the call that is under way."""
+
+    name: str
+    node: str  # Ray's identity of the node
+    actor: Any
+    call: Any  # Ray's reference of the answer
+    member: Member | None = None
+    sizes: dict[int, int] | None = None  # number of a batch -> its configurations
+    orders: int = 0
+
+
+class RayEngine:
+    """An Engine over Ray. `device` is a device's name, which every member resolves on its own machine."""
+
+    def __init__(self, address: FleetAddress, device: str, seconds: float = START_SECONDS) -> None:
+        """Connect, and wait until a member is ready. Raises MisuseError if there is none."""
+        self.device = device
+        self._seats: dict[str, Seat] = {}
+        self._starts: dict[str, int] = {}
+        self._refused: dict[str, str] = {}  # name of a seat -> reason
+        self._events: list[Event] = []
+        self._looked = -math.inf
+        self.cluster = RayCluster(address, device.partition(":")[0])
+        self._greeting = json.dumps(hello(device, os.environ.get("RAY_AUTH_MODE", "")))
+        try:
+            self._actor_class = self.cluster.ray.remote(RayMember)
+            self._await_members(seconds)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def members(self) -> list[Member]:
+        """The members that are ready."""
+        return [seat.member for seat in self._seats.values() if seat.member is not None]
+
+    def now(self) -> float:
+        """Seconds of the monotonic clock."""
+        return time.monotonic()
+
+    def submit(self, name: str, batch: MeasuringBatch) -> None:
+        """Hand a batch to a member."""
+        seat = self._seats.get(name)
+        if seat is None or seat.member is None or seat.sizes is None:
+            return
+        seat.sizes[batch.number] = len(batch.configurations)
+        seat.actor.submit.remote(seat.orders, json.dumps(batch.to_json()))
+        seat.orders += 1
+
+    def cancel(self, name: str, number: int) -> None:
+        """Ask a member to end a batch."""
+        if (seat := self._seats.get(name)) is not None and number in (seat.sizes or {}):
+            seat.actor.cancel.remote(number)
+
+    def note(self, text: str) -> None:
+        """Leave the view of the whole fleet, as JSON, with a member for those who ask for the status."""
+        if (seat := next((seat for seat in self._seats.values() if seat.member is not None), None)) is not None:
+            seat.actor.note.remote(text)
+
+    def wait(self, seconds: float) -> list[Event]:
+        """Wait for events at most so long. Raises SeqtuneError if the cluster is gone."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self._look()
+            self._receive(max(0.0, min(deadline - time.monotonic(), LOOK_SECONDS)))
+            if self._events or time.monotonic() >= deadline:
+                events, self._events = self._events, []
+                return events
+
+    def close(self) -> None:
+        """End the members and the connection."""
+        farewells = [seat.actor.close.remote() for seat in self._seats.values() if seat.member is not None]
+        if farewells:
+            with suppress(Exception):  # Ray's: they are gone
+                self.cluster.ray.wait(farewells, num_returns=len(farewells), timeout=CLOSE_SECONDS)
+        for seat in self._seats.values():
+            self._end(seat)
+        self._seats.clear()
+        self.cluster.close()
+
+    def _await_members(self, seconds: float) -> None:
+        """Wait until one member is ready and, for a moment, for those that start with it."""
+        deadline, first = time.monotonic() + seconds, math.inf
+        while time.monotonic() < deadline:
+            self._look()
+            if not self._seats:
+                break
+            self._receive(0.5)
+            ready = len(self.members)
+            if ready and (first := min(first, time.monotonic())) + LOOK_SECONDS < time.monotonic():
+                return
+            if ready == len(self._seats) > 0:
+                return
+        if not self.members:
+            raise MisuseError(self._why_none(seconds))
+
+    def _why_none(self, seconds: float) -> str:
+        text = f"no member of the fleet has {self.device}: "
+        if self._refused:
+            return text + "; ".join(f"{name}: {reason}" for name, reason in self._refused.items())
+        if self._seats:
+            return text + f"{', '.join(self._seats)} did not start within {seconds:.0f} s; is another job using them?"
+        backend = self.cluster.backend
+        return text + (f"no node offers the resource seqtune_{backend}; start nodes with ray start --resources "
+                       f"'{{\"seqtune_{backend}\": 1}}'")
+
+    def _look(self) -> None:
+        """Make a seat for each device without one, at most every LOOK_SECONDS."""
+        if time.monotonic() - self._looked < LOOK_SECONDS:
+            return
+        self._looked = time.monotonic()
+        offers = self.cluster.offers()
+        for offer in offers:
+            taken = sum(seat.node == offer.node for seat in self._seats.values())
+            for name in list(_free(offer, self.device, self._seats, self._refused))[:max(0, offer.count - taken)]:
+                if self._starts.get(name, 0) < MOST_STARTS:
+                    self._sit(name, offer)
+
+    def _sit(self, name: str, offer: Offer) -> None:
+        """Start the actor of a device."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        resources = dict(offer.resources)
+        gpus = resources.pop("GPU", 0.0)
+        try:
+            actor = self._actor_class.options(
+                name=f"{name}", namespace=NAMESPACE, num_cpus=0, num_gpus=gpus, resources=resources,
+                max_concurrency=CALLS, max_restarts=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(offer.node, soft=False),
+            ).remote(name, self._greeting)
+        except ValueError:  # its name is taken: by a fleet of another driver, or by a process that is ending
+            return
+        self._starts[name] = self._starts.get(name, 0) + 1
+        self._seats[name] = Seat(name, offer.node, actor, actor.describe.remote())
+
+    def _receive(self, seconds: float) -> None:
+        """Turn the answers that have come into events."""
+        calls = {seat.call: seat for seat in self._seats.values()}
+        if not calls:
+            time.sleep(min(seconds, 0.5))
+            return
+        ray = self.cluster.ray
+        ready, _ = ray.wait(list(calls), num_returns=1, timeout=seconds)
+        if ready and len(calls) > 1:
+            ready, _ = ray.wait(list(calls), num_returns=len(calls), timeout=0)
+        for call in ready:
+            seat = calls[call]
+            try:
+                content = json.loads(ray.get(call))
+                self._events += list(self._described(seat, content) if seat.member is None else _told(seat, content))
+                seat.call = seat.actor.events.remote(POLL_SECONDS)
+            except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError,
+                    FormatError) as error:
+                self._leave(seat, f"it answers damaged messages ({one_line(error, 60)})")
+            except Exception as error:  # Ray's: the actor or its node is gone
+                self._leave(seat, _cause(error))
+
+    def _described(self, seat: Seat, content: dict[str, Any]) -> Iterator[Event]:
+        """The first answer of a member: who it is, or why it is refused."""
+        if "refused" in content:
+            raise _Refused(str(content["refused"]))
+        seat.member, seat.sizes = Member.from_json(content["member"]), {}
+        if seat.member.name != seat.name:
+            raise FormatError("it gives another name")
+        yield Joined(seat.member)
+
+    def _leave(self, seat: Seat, reason: str) -> None:
+        del self._seats[seat.name]
+        self._end(seat)
+        if seat.member is None:
+            self._refused[seat.name] = reason
+        self._events.append(Left(seat.name, reason))
+
+    def _end(self, seat: Seat) -> None:
+        """End an actor and, with it, its worker."""
+        with suppress(Exception):  # Ray's: it is gone
+            self.cluster.ray.kill(seat.actor)
+
+
+class _Refused(SeqtuneError):
+    """A member does not take part."""
+
+
+def _free(offer: Offer, device: str, seats: dict[str, Seat], refused: dict[str, str]) -> Iterator[str]:
+    """Names of members of a host that are not in use: host/device, then host/device#2, and so on."""
+    for number in range(1, len(seats) + len(refused) + offer.count + 1):
+        name = f"{offer.host}/{device}" + (f"#{number}" if number > 1 else "")
+        if name not in seats and name not in refused:
+            yield name
+
+
+def _told(seat: Seat, content: object) -> Iterator[Event]:
+    """The events of a member, checked: batches that it has, and indices within them."""
+    assert isinstance(content, list)
+    assert seat.sizes is not None
+    for told in content:
+        if "finished" in told:
+            number = int(told["finished"])
+            del seat.sizes[number]
+            yield Finished(seat.name, number, one_line(str(told["error"])))
+        else:
+            number, index = int(told["answered"]), int(told["index"])
+            if not 0 <= index < seat.sizes[number]:
+                raise FormatError("an index outside its batch")
+            yield Answered(seat.name, number, index, Measurement.from_json(told["measurement"]))
+
+
+def _cause(error: Exception) -> str:
+    """Why a call to an actor failed, in one line."""
+    if isinstance(error, SeqtuneError):
+        return one_line(error)
+    kind = type(error).__name__
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, Exception):
+        return one_line(f"{type(cause).__name__}: {cause}")
+    return {"ActorDiedError": "its process or its node is gone", "ActorUnavailableError": "it cannot be reached",
+            "NodeDiedError": "its node is gone"}.get(kind, one_line(f"{kind}: {error}", 160))
