@@ -90,7 +90,8 @@ def outcomes(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = 
             raise failed
         return live
     if not held_out:
-        raise MisuseError("the data set holds out no problem that a kernel here solves; nothing to evaluate on")
+        raise MisuseError("the data set holds out no problem that a kernel here solves; nothing to evaluate on "
+                          "(seqtune export --hold-out PROBLEMS marks problems that judge and are not learned from)")
     replayed: list[Outcome] = []
     labels = device_labels(measured.device for measured in held_out)
     for number, measured in enumerate(held_out, start=1):

@@ -249,12 +249,17 @@ def imported(summary: Mapping[str, Any]) -> None:
 def trained(fields: Mapping[str, Any]) -> None:
     """Print the report of a training without its epochs, which the progress showed and --json lists."""
     report({name: value for name, value in fields.items() if name != "history"})
+    if "cross_validation" in fields:
+        _out.print("share_low, share_high: 95 % interval of the share; low, high: that of seqtune's share minus the "
+                   "method's", markup=False, soft_wrap=True)
 
 
 def report(fields: Mapping[str, Any], indent: str = "") -> None:
     """Print names and values; nested ones indented, lists of objects as tables."""
     for name, value in fields.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping | list | tuple) and not value:
+            _out.print(f"{indent}{name}: none", markup=False)
+        elif isinstance(value, Mapping):
             _out.print(f"{indent}{name}:", markup=False)
             report(value, indent + "  ")
         elif isinstance(value, Sequence) and value and isinstance(value[0], Mapping):

@@ -28,6 +28,8 @@ from .small_options import problems_of
 from .sufficiency import USEFUL, Relation, relation
 
 SHOWN = 10  # epochs that are reported
+_SIMPLE = {"default": "the safe default", "random": "random configurations",
+           "fixed": "the same configurations for all problems", "nearest": "those of the nearest problem"}
 
 
 def train_small(training: Sequence[MeasuredTask], held_out: Sequence[Problem], options: TrainingOptions,
@@ -83,13 +85,15 @@ def _remarks(training: Sequence[MeasuredTask], related: Relation) -> list[str]:
 
 
 def _compared(shares: Sequence[EvaluationRow]) -> list[str]:
-    """Sentences about devices on which the first proposal is not clearly better than the safe default or random."""
+    """Sentences about devices on which the proposals are not clearly better than those of a simple method."""
     remarks: list[str] = []
-    for row in shares:
-        if row.method in ("default", "random") and row.measured == 0 and row.low is not None and row.low <= 0:
-            ours = next(other for other in shares if (other.device, other.method, other.measured)
-                        == (row.device, OURS, 0))
-            name = "the safe default" if row.method == "default" else "a random configuration"
-            remarks.append(f"on {row.device} the first proposal reaches {ours.share:.2f} of the best speed and {name} "
-                           f"{row.share:.2f}: no clear gain")
+    ours = {(row.device, row.measured): row.share for row in shares if row.method == OURS}
+    for (device, measured), share in ours.items():
+        like = [f"{_SIMPLE[row.method]} {row.share:.2f}" for row in shares
+                if (row.device, row.measured) == (device, measured) and row.method in _SIMPLE
+                and row.low is not None and row.low <= 0]
+        if like:
+            proposed = "the first proposal reaches" if measured == 0 else f"the best of {measured} proposals reach"
+            remarks.append(f"on {device} {proposed} {share:.2f} of the best speed, not clearly more than "
+                           f"{', '.join(like)}")
     return remarks

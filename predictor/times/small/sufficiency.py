@@ -18,6 +18,7 @@ import pandas as pd
 
 from seqtune.data.measured_tasks import Data
 from seqtune.errors import MisuseError
+from seqtune.kernels.registry import is_registered, kernel
 from seqtune.kernels.task import MeasuredTask
 
 from ...trees.cost_trees import Trees, TreesOptions
@@ -36,7 +37,8 @@ def check_sufficient(tasks: Sequence[MeasuredTask], data: Data) -> None:
     if not tasks:
         failed = len(part) and not (part["status"] == "correct").any()
         raise MisuseError(f"all {len(part)} measurements failed: nothing to learn from" if failed else
-                          "the data set has no training problem that a kernel here solves; nothing to learn from")
+                          "the data set has no training problem that a kernel here solves; nothing to learn from"
+                          + outdated(part))
     several = {measured.problem.key for measured in tasks if measured.known.sum() > 1}
     different = {measured.problem.key for measured in tasks if _distinct_times(measured) > 1}
     total = len({measured.problem.key for measured in tasks})
@@ -50,6 +52,17 @@ def check_sufficient(tasks: Sequence[MeasuredTask], data: Data) -> None:
     _check_features(tasks)
 
 
+def outdated(rows: pd.DataFrame) -> str:
+    """The end of a message on a data set without a usable row: which kernels have changed since; empty for none."""
+    if "kernel_version" not in rows:
+        return ""
+    versions = rows[["kernel", "kernel_version"]].drop_duplicates()
+    changed = sorted({str(name) for name, version in versions.itertuples(index=False)
+                      if is_registered(str(name)) and kernel(str(name)).version != version})
+    return (f": its records are of another version of {', '.join(changed)[:200]} (the source or the declaration has "
+            "changed since); measure again" if changed else "")
+
+
 def _distinct_times(measured: MeasuredTask) -> int:
     """The number of distinct times of a task; failures count as one."""
     return len(np.unique(measured.seconds[measured.known]))
@@ -59,8 +72,8 @@ def _check_features(tasks: Sequence[MeasuredTask]) -> None:
     """Check that the problems of every kernel have the same features, as models need. Raises MisuseError."""
     names: dict[str, dict[tuple[str, ...], None]] = defaultdict(dict)
     for measured in tasks:
-        for kernel in measured.task.kernels:
-            names[kernel.name].setdefault(tuple(measured.problem.names()))
+        for family in measured.task.kernels:
+            names[family.name].setdefault(tuple(measured.problem.names()))
     for kernel_name, lists in names.items():
         if len(lists) > 1:
             first, second = (" ".join(names) for names in list(lists)[:2])

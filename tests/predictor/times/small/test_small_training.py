@@ -43,6 +43,9 @@ def test_the_report_compares_the_training_with_simple_methods_on_problems_it_has
         (method, count) for method in METHODS for count in COUNTS}
     assert all(0 < row["share"] <= 1 for row in validated["shares"])
     assert report["remarks"][0] == "10 problems; 30 give a useful predictor"
+    beaten = [row for row in validated["shares"] if row["low"] is not None and row["low"] <= 0
+              and row["method"] in ("default", "random", "fixed", "nearest")]
+    assert any("not clearly more than" in remark for remark in report["remarks"]) == bool(beaten)
     assert not report["interrupted"]
     assert checkpoint.ranker is not None
     checkpoint.save(tmp_path / "checkpoint")

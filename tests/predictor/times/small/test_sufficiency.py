@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
@@ -14,9 +15,10 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import near
+from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.times.small.folds import FOLDS, folds_of
-from seqtune.predictor.times.small.sufficiency import check_sufficient, relation
+from seqtune.predictor.times.small.sufficiency import check_sufficient, outdated, relation
 from tests.support.synthetic import WIDE, Data, data
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
@@ -55,11 +57,18 @@ def test_failures_alone_are_refused() -> None:
         _check(replace(given, frame=given.frame.assign(seconds=np.nan, status="runtime")))
 
 
+def test_records_of_a_changed_kernel_are_called_so() -> None:
+    version = kernel("llvm.gemm").version
+    rows = pd.DataFrame({"kernel": ["llvm.gemm", "recorded.unknown"], "kernel_version": [version, 1]})
+    assert outdated(rows) == ""
+    assert "another version of llvm.gemm" in outdated(rows.assign(kernel_version=[version + 1, 1]))
+
+
 def test_a_kernel_whose_problems_have_different_features_is_refused() -> None:
-    kernel = Kernel("recorded.toy", "recorded", ("recorded",), (Parameter("block", (1, 2)),), (), ())
+    toy = Kernel("recorded.toy", "recorded", ("recorded",), (Parameter("block", (1, 2)),), (), ())
     device = Device("recorded:toy", "recorded", "unknown", "none")
     sizes = [*({"size_x": 100 * 2**number} for number in range(5)), {"size_x": 7, "size_y": 7}]
-    tasks = [MeasuredTask(Task.of(Problem.make("recorded", **size), device, [kernel]), np.array([1.0, 2.0]))
+    tasks = [MeasuredTask(Task.of(Problem.make("recorded", **size), device, [toy]), np.array([1.0, 2.0]))
              for size in sizes]
     with pytest.raises(MisuseError, match=r"recorded.toy have different features \(size_x; size_x size_y\)"):
         check_sufficient(tasks, _data())
