@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
 import shutil
 import sys
@@ -31,24 +32,33 @@ def needs_confinement(hello: Mapping[str, Any]) -> bool:
 def command(hello: Mapping[str, Any]) -> list[str]:
     """The words that start the worker."""
     folders = [library["folder"] for library in hello["libraries"] if library["folder"] is not None]
-    return [sys.executable, "-P", "-m", _WORKER, str(_cache()), *folders]
+    return [sys.executable, "-P", "-m", _WORKER, str(cache_folder(hello)), user_cache_dir("seqtune"), *folders]
 
 
-def environment(variables: Mapping[str, str]) -> dict[str, str]:
+def environment(variables: Mapping[str, str], cache: Path) -> dict[str, str]:
     """The variables that the worker gets: none that may hold a secret, and a compiler's cache of its own."""
     passed = {name: value for name, value in variables.items()
               if name in _PASSED or name.startswith(_PASSED_PREFIXES)}
-    return {**passed, "POCL_CACHE_DIR": str(_cache()), "TMPDIR": str(_cache())}
+    return {**passed, "POCL_CACHE_DIR": str(cache), "TMPDIR": str(cache)}
 
 
-@lru_cache(maxsize=1)
-def _cache() -> Path:
-    """The folder for what confined workers compile: programs of other workers must not come from it."""
-    cache = Path(user_cache_dir("seqtune")) / "confined"
-    with suppress(OSError):
-        cache.mkdir(parents=True, exist_ok=True)
-    if not os.access(cache, os.W_OK):
-        cache = Path(tempfile.mkdtemp(prefix="seqtune-confined-")) / "confined"
-        cache.mkdir()
-        atexit.register(shutil.rmtree, cache.parent, ignore_errors=True)
+def cache_folder(hello: Mapping[str, Any]) -> Path:
+    """The folder for what this worker compiles.
+
+    Libraries without permission may write anything into it. Therefore each has its own, and other workers none of them.
+    """
+    names = sorted(str(Path(library["folder"]).resolve() if library["folder"] is not None else library["name"])
+                   for library in hello["libraries"] if not library["allowed"])
+    return _folder(hashlib.sha256("\0".join(names).encode()).hexdigest()[:16])  # 64 bits: no two libraries share one
+
+
+@lru_cache(maxsize=16)  # libraries of one process
+def _folder(digest: str) -> Path:
+    cache = Path(user_cache_dir("seqtune")) / "confined" / digest
+    if cache.is_absolute():  # otherwise the user has no home folder
+        with suppress(OSError):
+            cache.mkdir(parents=True, exist_ok=True)
+    if not cache.is_absolute() or not os.access(cache, os.W_OK):
+        cache = Path(tempfile.mkdtemp(prefix="seqtune-confined-"))
+        atexit.register(shutil.rmtree, cache, ignore_errors=True)
     return cache

@@ -6,6 +6,7 @@ import os
 import resource
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import seqtune
@@ -27,16 +28,29 @@ def confine(cache: Path, paths: Iterable[Path]) -> None:
     for limit, most in ((resource.RLIMIT_FSIZE, LARGEST_FILE), (resource.RLIMIT_CORE, 0)):
         resource.setrlimit(limit, (most, most))
     forbid_privileges()
-    measured = cache.parent  # rates of this machine, which would be measured again
-    restrict([*_outside_homes(), *_needed([*paths, measured])], [cache, *map(Path, _DEVICES)])
+    restrict([*_outside_homes(), *_needed(paths)], [cache, *map(Path, _DEVICES)])
     forbid_calls()
 
 
+def _homes() -> set[Path]:
+    """The user's home, by its name and by the folder that a link leads to; empty for a user without one."""
+    names = {os.environ.get("HOME", "")}
+    with suppress(ImportError, KeyError):  # another system, or a user number without an entry
+        import pwd
+
+        names.add(pwd.getpwuid(os.getuid()).pw_dir)
+    paths = [Path(name) for name in names if Path(name).is_absolute()]
+    homes = {home for path in paths for home in (path, path.resolve())}
+    return {home for home in homes if home != home.parent}  # the root folder is no home to hide
+
+
 def _outside_homes() -> Iterator[Path]:
-    """The entries of the root folder without those in which homes are."""
-    homes = [*map(Path, _HOMES), Path.home()]
+    """The entries of the root folder without those in which homes are, also where a link leads into one."""
+    usual = [Path(name) for name in _HOMES]
+    homes = {*_homes(), *usual, *(path.resolve() for path in usual)}
     for entry in Path("/").iterdir():
-        if not any(home.is_relative_to(entry) for home in homes):
+        paths = (entry, entry.resolve())
+        if not any(home.is_relative_to(path) or path.is_relative_to(home) for home in homes for path in paths):
             yield entry
 
 
@@ -46,7 +60,8 @@ def _needed(paths: Iterable[Path]) -> Iterator[Path]:
     source = Path(seqtune.__file__).resolve().parent.parent
     used = [sys.prefix, sys.base_prefix, source, *sys.path, *(path for listed in variables for path in listed if path),
             os.environ.get("OCL_ICD_VENDORS", source), *paths]
+    homes = _homes()
     for path in used:
         folder = Path(path).resolve()
-        if not Path.home().resolve().is_relative_to(folder):
+        if folder != folder.parent and not any(home.is_relative_to(folder) for home in homes):
             yield folder

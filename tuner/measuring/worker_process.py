@@ -53,12 +53,12 @@ class WorkerProcess:
         environment = {**PINNED, **os.environ, **alone,
                        "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))}
         words = [sys.executable, "-P", "-m", "seqtune.tuner.measuring.worker"]
-        self._confined = confined_start.needs_confinement(hello)
-        if self._confined:
-            words, environment = confined_start.command(hello), confined_start.environment(environment)
+        self._cache = confined_start.cache_folder(hello) if confined_start.needs_confinement(hello) else None
+        if self._cache is not None:
+            words, environment = confined_start.command(hello), confined_start.environment(environment, self._cache)
         self._process = subprocess.Popen(
             words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0,
-            start_new_session=self._confined)
+            start_new_session=self._cache is not None)
         self.alive = True
         threading.Thread(target=_listen, args=(self._process, self._messages), daemon=True).start()
         with suppress(WorkerDied):  # `open` finds it out
@@ -121,7 +121,7 @@ class WorkerProcess:
             return
         self.alive = False
         self._process.kill()
-        if self._confined:  # what it started cannot leave its group
+        if self._cache is not None:  # what it started cannot leave its group
             with suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         if self._process.stdin is not None:
@@ -130,7 +130,10 @@ class WorkerProcess:
         self._errors.close()
 
     def post_mortem(self) -> str:
-        """Reap the process. Returns the cause of its end, with the last line that it wrote to standard error."""
+        """Reap the process. Returns the cause of its end, with the last line that it wrote to standard error.
+
+        A library that may run no commands may have spoilt what its own worker reads: the cause then names that folder.
+        """
         try:
             code = self._process.wait(timeout=5.0)
         except subprocess.TimeoutExpired:
@@ -143,7 +146,8 @@ class WorkerProcess:
             cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         except ValueError:
             cause = f"signal {-code}"
-        return one_line(f"the worker died ({cause})" + (f": {last[-1]}" if last else ""))
+        text = one_line(f"the worker died ({cause})" + (f": {last[-1]}" if last else ""))
+        return text if self._cache is None else f"{text}; if it dies again, remove {self._cache}"
 
 
 def _listen(process: subprocess.Popen[bytes], messages: queue.SimpleQueue[Message | None]) -> None:
