@@ -6,7 +6,7 @@ are compared: the one that the device's facts name, or else the most frequent on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,8 +37,8 @@ class KernelTable:
 class Cases:
     """Records of comparable measurements, sorted by case, each case in the order of measuring where that is known.
 
-    `rows` has the columns case, machine, problem (index into `problems`), kernel (index into `tables`), configuration
-    (its number in that table), seconds (NaN: failed), repeated (whether it is an intended repetition) and status.
+    `rows` has the columns case, kernel (index into `tables`), configuration (its number in that table), seconds (NaN:
+    failed) and repeated (whether it is an intended repetition).
     `times` has a row for each configuration of a case that ran: case, kernel, configuration, and its median seconds.
     """
 
@@ -48,7 +48,7 @@ class Cases:
     tables: tuple[KernelTable, ...]
     problems: tuple[str, ...]  # Problem.key
     machine: Indices  # of each case
-    problem: Indices  # of each case
+    problem: Indices  # of each case, as an index into `problems`
     former: int  # records of earlier kernel versions and of other toolchains
 
     def __len__(self) -> int:
@@ -57,6 +57,20 @@ class Cases:
     def counts(self) -> Indices:
         """The number of records of each case."""
         return np.bincount(self.rows["case"], minlength=len(self))
+
+    def largest(self, most: int) -> Cases:
+        """The `most` cases with the most records, in the same order; all if they are no more."""
+        if len(self) <= most:
+            return self
+        kept = np.zeros(len(self), bool)
+        kept[np.argsort(-self.counts(), kind="stable")[:most]] = True
+        numbers = np.cumsum(kept) - 1
+        problems, problem = np.unique(self.problem[kept], return_inverse=True)
+        rows, times = (frame[kept[frame["case"].to_numpy()]].reset_index(drop=True)
+                       for frame in (self.rows, self.times))
+        return replace(self, rows=rows.assign(case=numbers[rows["case"]]),
+                       times=times.assign(case=numbers[times["case"]]), machine=self.machine[kept], problem=problem,
+                       problems=tuple(self.problems[index] for index in problems.tolist()))
 
     def best(self) -> pd.DataFrame:
         """The row of `times` with the least seconds of each case, indexed by case; cases that never ran are missing."""
@@ -80,9 +94,8 @@ def cases_of(measurements: Measurements) -> Cases:
         tables.append(table)
         numbers[chosen] = number[which]
     pairs, case = np.unique(np.stack([machine, problem]), axis=1, return_inverse=True)
-    coded = pd.DataFrame({"case": case, "machine": machine, "problem": problem, "kernel": kernel,
-                          "configuration": numbers, "seconds": rows["seconds"].to_numpy(),
-                          "repeated": rows["run"].isin(REPEATED).to_numpy(), "status": rows["status"].to_numpy()})
+    coded = pd.DataFrame({"case": case, "kernel": kernel, "configuration": numbers,
+                          "seconds": rows["seconds"].to_numpy(), "repeated": rows["run"].isin(REPEATED).to_numpy()})
     order = ["case"] if measurements.ordered else ["case", "kernel", "configuration", "repeated", "seconds"]
     coded = coded.sort_values(order, kind="stable", ignore_index=True)
     ran = coded[coded["seconds"].notna()]

@@ -22,6 +22,8 @@ from .payload import levels, packed
 from .pruning import pruning
 
 MOST_BYTES = 4_800_000  # of a page
+MOST_CASES = 50_000  # that a page lists; their names alone take 1 MB
+MOST_TEXTS = 5_000  # configurations written out, because the table of the page does not hold them
 ROOM = 0.95  # of the bytes that an estimate may take: the next attempt should fit
 
 
@@ -33,6 +35,8 @@ def content(measurements: Measurements, checkpoint: str | Path | None, seed: int
     """
     say("sorting the records")
     cases = cases_of(measurements)
+    listed = cases.largest(MOST_CASES)
+    unlisted, cases = len(cases) - len(listed), listed
     say("finding the safe defaults")
     defaults = case_defaults(cases)
     predicted = None
@@ -41,15 +45,15 @@ def content(measurements: Measurements, checkpoint: str | Path | None, seed: int
         predicted = forecasts(cases, checkpoint, seed)
     say("counting")
     facts: dict[str, Any] = {
-        "ordered": measurements.ordered, "notes": list(measurements.notes),
-        "records": len(measurements.rows), "former": cases.former, "overview": overview(cases, defaults),
-        "importance": importance(cases), "failures": failures(measurements), "forecasts": predicted,
-        "pruning": pruning(cases, seed)}
+        "records": len(measurements.rows), "problem_count": int(measurements.rows["problem"].nunique()),
+        "unlisted": unlisted, "former": cases.former, "ordered": measurements.ordered,
+        "notes": list(measurements.notes), "overview": overview(cases, defaults), "importance": importance(cases),
+        "failures": failures(measurements), "forecasts": predicted, "pruning": pruning(cases, seed)}
     say("packing")
     text, left_out = _fitted(cases, defaults, facts, most)
-    summary = {"records": len(measurements.rows), "problems": len(cases.problems),
+    summary = {"records": len(measurements.rows), "problems": facts["problem_count"],
                "machines": [machine["label"] for machine in facts["overview"]],
-               "failures": facts["failures"]["records"], "left_out": left_out}
+               "failures": facts["failures"]["records"], "left_out": left_out + unlisted}
     if predicted is not None:
         summary["predicted"] = predicted["drawn"]
     return text, summary
@@ -79,7 +83,8 @@ def _text(cases: Cases, defaults: CaseDefaults, facts: dict[str, Any], kept: NDA
     columns: dict[str, NDArray[Any]] = {"machine": cases.machine, "problem": cases.problem, "total": cases.counts(),
                                         "count": np.where(kept, cases.counts(), 0)}
     kernels, compact = [], np.zeros(len(rows), np.int64)
-    defaults_compact, best_texts, default_texts = np.zeros(len(cases), np.int64), {}, {}
+    defaults_compact = np.zeros(len(cases), np.int64)
+    best_texts, default_texts = dict[int, str](), dict[int, str]()
     of_row, number_of_row = rows["kernel"].to_numpy(), rows["configuration"].to_numpy()
     for index, table in enumerate(cases.tables):
         own = of_row == index
@@ -93,12 +98,12 @@ def _text(cases: Cases, defaults: CaseDefaults, facts: dict[str, Any], kept: NDA
             {"name": name, "values": list(map(_exact, values))} for name, values in table.parameters]})
         for column, (_, values) in enumerate(table.parameters):
             columns[f"value:{index}:{column}"] = table.indices[used, column] if len(values) > 1 else np.zeros(0, int)
-    for case in np.flatnonzero(~kept).tolist():
+    for case in np.flatnonzero(~kept)[:MOST_TEXTS].tolist():
         if not np.isnan(best["seconds"][case]):
             table = cases.tables[int(best["kernel"][case])]
             best_texts[case] = f"{table.name} {settings_text(table, int(best['configuration'][case]))}"
     for case, default in enumerate(defaults.configurations):
-        if default is not None and not defaults_compact[case]:
+        if default is not None and not defaults_compact[case] and len(default_texts) < MOST_TEXTS:
             default_texts[case] = f"{default.kernel} {default.brief()}"
     times, base, step = levels(np.concatenate([rows["seconds"], best["seconds"], defaults.seconds]))
     split = len(rows), len(rows) + len(cases)

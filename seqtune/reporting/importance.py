@@ -23,17 +23,20 @@ def importance(cases: Cases) -> list[dict[str, Any]]:
     """A row for each kernel, parameter and machine where it had several values: `share` and that of `chance`."""
     found = []
     machine = cases.machine[cases.times["case"].to_numpy()]
-    kernel = cases.times["kernel"].to_numpy()
-    for index, table in enumerate(cases.tables):
-        for number in range(len(cases.measurements.machines)):
-            times = cases.times[(kernel == index) & (machine == number)]
-            values = table.indices[times["configuration"].to_numpy()]
-            case, logs = times["case"].to_numpy(), np.log(times["seconds"].to_numpy())
-            for column, (name, _) in enumerate(table.parameters):
-                shares = explained(case, logs, values[:, column])
-                if shares is not None:
-                    found.append({"kernel": index, "machine": number, "parameter": name, "share": shares[0],
-                                  "chance": shares[1], "problems": shares[2]})
+    machines = len(cases.measurements.machines)
+    pairs = cases.times["kernel"].to_numpy() * machines + machine
+    order = np.argsort(pairs, kind="stable")
+    distinct, begins = np.unique(pairs[order], return_index=True)
+    for pair, rows in zip(distinct.tolist(), np.split(order, begins[1:]), strict=False):
+        kernel, number = divmod(pair, machines)
+        table, times = cases.tables[kernel], cases.times.iloc[rows]
+        values = table.indices[times["configuration"].to_numpy()]
+        case, logs = times["case"].to_numpy(), np.log(times["seconds"].to_numpy())
+        for column, (name, _) in enumerate(table.parameters):
+            shares = explained(case, logs, values[:, column])
+            if shares is not None:
+                found.append({"kernel": kernel, "machine": number, "parameter": name, "share": shares[0],
+                              "chance": shares[1], "problems": shares[2]})
     return found
 
 

@@ -6,7 +6,7 @@ function drawConvergence(records, state) {
     const best = facts.best_texts[index];
     show("choice", "convergence", heading, el("p", null,
       "The records of this problem are left out, so that the page stays small. ",
-      best ? `Best: ${best}, ${duration(records.seconds(records.of("best", index)))}.` : "No configuration of it ran."));
+      records.of("best", index) ? `Least time: ${duration(records.seconds(records.of("best", index)))}${best ? `, ${best}` : ""}.` : "No configuration of it ran."));
     return;
   }
   const line = facts.ordered ? measuredOrder(records, index) : rankOrder(records, index);

@@ -3,8 +3,9 @@ function begin(records) {
   const { facts } = records;
   const state = { machine: 0, case: 0, kernel: -1, x: -1, y: -1 };
   const left = facts.left_out ? ` The records of the ${whole(facts.left_out)} problems with the fewest are left out, so that the page stays small.` : "";
-  section("summary").textContent = `${counted(facts.records, "record")} of ${counted(facts.problems.length, "problem")} on ` +
-    `${counted(facts.overview.length, "device")}, ${facts.failures.records ? `${whole(facts.failures.records)} without success` : "all successful"}.${left}`;
+  const unlisted = facts.unlisted ? ` The list has ${whole(records.cases)} problems; ${whole(facts.unlisted)} with fewer records are not in it.` : "";
+  section("summary").textContent = `${counted(facts.records, "record")} of ${counted(facts.problem_count, "problem")} on ` +
+    `${counted(facts.overview.length, "device")}, ${facts.failures.records ? `${whole(facts.failures.records)} without success` : "all successful"}.${left}${unlisted}`;
   section("sections").append(el("ol", null, ...[...document.querySelectorAll("main section")].map((each) =>
     el("li", null, el("a", { href: `#${each.id}` }, each.querySelector("h2").textContent)))));
   const landscape = (focused) => {

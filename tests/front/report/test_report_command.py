@@ -110,6 +110,20 @@ def test_problems_with_the_fewest_records_are_left_out_of_a_page_that_would_be_t
     assert len(columns["seconds"]) == sum(kept)
 
 
+def test_problems_beyond_a_number_are_counted_and_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problems = [Problem.make("gemm", m=32, n=32, k=16 * size) for size in range(1, 5)]
+    journal = write_journal(tmp_path / "j.sqlite", [
+        record(each, 1e-3 * size, float(number), problem=problem) for size, problem in enumerate(problems, 1)
+        for number, each in enumerate(configurations(4 * size, problem))])
+    monkeypatch.setattr(contents, "MOST_CASES", 2)
+    assert seqtune.report(journal, tmp_path / "r.html").report["left_out"] == 2
+    facts, columns = content(tmp_path / "r.html")
+    assert (facts["problem_count"], facts["unlisted"], facts["records"]) == (4, 2, 40)
+    assert [facts["problems"][index] for index in columns["problem"]] == sorted(each.key for each in problems[2:])
+    assert columns["count"] == [12, 16]
+    assert all(columns["default"])
+
+
 def test_a_data_set_is_read_for_one_device_and_says_that_it_keeps_no_order(journal: Path, tmp_path: Path) -> None:
     with Journal(journal) as opened:
         data = Dataset.from_journal(opened)
