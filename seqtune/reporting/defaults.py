@@ -19,7 +19,7 @@ REFUSED = 200_000  # configurations that a space counts as whose enumeration was
 
 @dataclass(frozen=True, eq=False)
 class CaseDefaults:
-    """The safe default of each case: None where no kernel in use solves it, or its machine's facts are not known."""
+    """The safe default of each case: None where it is of no measured kernel, or the machine's facts are not known."""
 
     configurations: tuple[Configuration | None, ...]
     kernel: NDArray[np.int64]  # index into the tables of the cases; -1: never measured
@@ -53,8 +53,10 @@ def case_defaults(cases: Cases, most_rows: int = MOST_ROWS) -> CaseDefaults:
         task = task_of(cases, case) if left > 0 else None
         left -= REFUSED if task is None else len(task)
         default = None if task is None else task.default
+        if default is not None and default.kernel not in index:  # of another library than the measured kernels
+            default = None
         configurations.append(default)
-        if default is not None and default.kernel in index:
+        if default is not None:
             kernel = index[default.kernel]
             number = cases.tables[kernel].numbers.get(frozenset(default.settings))
             if number is not None:

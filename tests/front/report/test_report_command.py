@@ -152,3 +152,11 @@ def test_the_search_for_safe_defaults_is_bounded(journal: Path) -> None:
     cases = cases_of(read(journal))
     assert case_defaults(cases).configurations[0] is not None
     assert case_defaults(cases, most_rows=0).configurations == (None,)
+
+
+def test_a_default_of_kernels_that_were_not_measured_is_not_known(tmp_path: Path) -> None:
+    foreign = Configuration("mine.gemm", (("tile", 4),))
+    path = write_journal(tmp_path / "j.sqlite", [record(foreign, 1e-3, 1.0)])
+    assert case_defaults(cases_of(read(path))).configurations == (None,)
+    facts, _ = content(seqtune.report(path, tmp_path / "r.html").out)
+    assert facts["pruning"]["undeclared"] == ["mine.gemm"]
