@@ -28,7 +28,8 @@ MISSING = "a fleet needs Ray: pip install 'seqtune[fleet]'"
 
 # Ray reads these when it is imported. The first one lets it use the loopback address alone, as it does on macOS.
 _LOCAL = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
-_ALWAYS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+_ALWAYS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+           "RAY_BACKEND_LOG_LEVEL": "error"}  # what a user needs to know is in our message
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +133,8 @@ class RayCluster:
             self.ray.init(address=text, namespace=NAMESPACE, logging_level=logging.ERROR, log_to_driver=False,
                           configure_logging=False)
         except Exception as error:
-            if "token" in str(error).lower() or "auth" in type(error).__name__.lower():
-                advice = ("it wants the cluster's token: copy the head's ~/.ray/auth_token (ray get-auth-token), or "
-                          "set RAY_AUTH_MODE=disabled where the cluster has none")
-            else:
-                advice = f"start one (ray start --head), or check the address; {_reason(error)}"
-            self._fail(f"no Ray cluster at {text}: {advice}", MisuseError)
+            self._fail(f"no Ray cluster answers at {text}: start one (ray start --head), or check the address and the "
+                       f"token (the head's ~/.ray/auth_token): {_reason(error)}", MisuseError)
 
     def _fail(self, message: str, kind: type[SeqtuneError] = UnavailableError) -> None:
         self.close()

@@ -58,8 +58,8 @@ class RayEngine:
         self._events: list[Event] = []
         self._looked = -math.inf
         self.cluster = RayCluster(address, device.partition(":")[0])
-        self._greeting = json.dumps(hello(device, os.environ.get("RAY_AUTH_MODE", "")))
         try:
+            self._greeting = json.dumps(hello(device, os.environ.get("RAY_AUTH_MODE", "")))
             self._actor_class = self.cluster.ray.remote(RayMember)
             self._await_members(seconds)
         except BaseException:
