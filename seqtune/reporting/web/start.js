@@ -2,8 +2,8 @@
 function begin(records) {
   const { facts } = records;
   const state = { machine: 0, case: 0, kernel: -1, x: -1, y: -1 };
-  const left = facts.left_out ? ` The records of the ${whole(facts.left_out)} problems with the fewest are left out, so that the page stays small.` : "";
-  const unlisted = facts.unlisted ? ` The list has ${whole(records.cases)} problems; ${whole(facts.unlisted)} with fewer records are not in it.` : "";
+  const left = facts.left_out ? ` The records of ${whole(facts.left_out)} of ${whole(records.cases)} pairs of problem and device, those with the fewest, are left out, so that the page stays small.` : "";
+  const unlisted = facts.unlisted ? ` The list has the ${whole(records.cases)} pairs with the most records; ${whole(facts.unlisted)} are not in it.` : "";
   section("summary").textContent = `${counted(facts.records, "record")} of ${counted(facts.problem_count, "problem")} on ` +
     `${counted(facts.overview.length, "device")}, ${facts.failures.records ? `${whole(facts.failures.records)} without success` : "all successful"}.${left}${unlisted}`;
   section("sections").append(el("ol", null, ...[...document.querySelectorAll("main section")].map((each) =>

@@ -13,6 +13,7 @@ import pytest
 
 import seqtune
 from seqtune.kernels.problem import Problem
+from seqtune.reporting import content
 from tests.support.reports.report_content import HOSTILE, PROBLEM, configurations, record, write_journal
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -75,6 +76,18 @@ def test_a_browser_draws_every_section_without_an_error(page: Path, tmp_path: Pa
     assert "checkpoint default was asked for 2 problems" in sections["forecasts"]
     assert "combinations" in sections["pruning"]
     assert "<img" not in document
+
+
+def test_a_page_without_records_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "MOST_BYTES", 1)
+    records = [record(each, 1e-3, float(number)) for number, each in enumerate(configurations(9))]
+    path = seqtune.report(write_journal(tmp_path / "j.sqlite", records), tmp_path / "r.html").out
+    document = drawn(path, tmp_path / "user")
+    assert "The records of 1 of 1 pairs of problem and device, those with the fewest, are left out" in document
+    assert "The records of this problem are left out" in document
+    assert re.search(r"Least time: 1 ms, llvm\.gemm \w+=", document)
+    assert "There are no times of this problem in the page." in document
+    assert "was written without a checkpoint" in document
 
 
 def test_a_choice_draws_the_problem_and_the_landscape_again(page: Path, tmp_path: Path) -> None:
