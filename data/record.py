@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from seqtune.errors import LONGEST_MESSAGE, FormatError, one_line
 from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -64,7 +65,8 @@ class Measurement:
             high = min(low + 1, len(ordered) - 1)
             return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
-        return (quantile(0.75) - quantile(0.25)) / quantile(0.5)
+        median = quantile(0.5)
+        return (quantile(0.75) - quantile(0.25)) / median if median else 0.0  # a clock may not resolve a short launch
 
     def to_json(self) -> dict[str, object]:
         """The measurement as a flat JSON object."""
@@ -75,17 +77,24 @@ class Measurement:
 
     @classmethod
     def from_json(cls, content: Mapping[str, object]) -> Measurement:
-        """The inverse of `to_json`, for messages between processes of this package."""
-        samples, error, build = content["samples"], content["error"], content["build_seconds"]
-        resources, disturbed = content["resources"], content["disturbed"]
-        assert isinstance(disturbed, int)
-        assert isinstance(samples, list)
-        assert isinstance(build, int | float)
-        assert error is None or isinstance(error, int | float)
-        return cls(Status(str(content["status"])), tuple(float(s) for s in samples),
-                   None if error is None else float(error), float(build), str(content["message"]),
-                   bool(content["damaged"]), None if resources is None else ResourceUsage.from_json(resources),
-                   disturbed)
+        """The inverse of `to_json`, for messages between processes of this package.
+
+        Raises FormatError: a worker shares its process with kernels, which may have sent the message.
+        """
+        samples, error, build, text, damaged, resources, disturbed = map(content.get, (
+            "samples", "error", "build_seconds", "message", "damaged", "resources", "disturbed"))
+        try:
+            if not (isinstance(disturbed, int) and 0 <= disturbed < 1 << 53  # fits into a journal's column
+                    and isinstance(samples, list) and isinstance(text, str) and isinstance(damaged, bool)
+                    and isinstance(build, int | float) and 0 <= build < math.inf
+                    and all(isinstance(sample, int | float) and 0 <= sample < math.inf for sample in samples)
+                    and (error is None or isinstance(error, int | float))):
+                raise FormatError(f"not a measurement: {dict(content)!r:.120}")
+            return cls(Status(str(content.get("status"))), tuple(map(float, samples)),
+                       None if error is None else float(error), float(build), one_line(text, LONGEST_MESSAGE), damaged,
+                       None if resources is None else ResourceUsage.from_json(resources), disturbed)
+        except (ValueError, OverflowError) as fault:
+            raise FormatError(f"not a measurement: {one_line(fault, 120)}") from None
 
 
 @dataclass(frozen=True, slots=True)

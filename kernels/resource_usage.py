@@ -44,6 +44,6 @@ class ResourceUsage:
             raise ValueError(f"not the resources of a kernel: {content!r:.60}")
         registers, shared, spills, share = map(content.get, ("registers", "shared_bytes", "spill_bytes", "occupancy"))
         if not (isinstance(registers, int) and isinstance(shared, int) and isinstance(spills, int)
-                and isinstance(share, int | float)):
+                and isinstance(share, int | float) and max(registers, shared, spills) < 1 << 53):  # exact in JSON
             raise ValueError(f"not the resources of a kernel: {content!r:.120}")
         return cls(registers, shared, spills, float(share))

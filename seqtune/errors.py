@@ -18,6 +18,7 @@ A configuration that fails to build or run raises none of these: it is data (a M
 from __future__ import annotations
 
 LONGEST_MESSAGE = 2000  # characters
+_CONTROL = {code: " " for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}  # of ISO 6429
 
 
 class SeqtuneError(Exception):
@@ -84,9 +85,17 @@ def json_fault(error: ValueError | RecursionError) -> str:
 
 
 def one_line(error: BaseException | str, longest: int = 300) -> str:
-    """The message of an error in one line of at most `longest` characters, fit for a record.
+    """The message of an error in one line of at most `longest` characters, fit for a record and a terminal.
 
     An exception without a message gives the name of its type.
     """
     text = error if isinstance(error, str) else str(error) or type(error).__name__
-    return " ".join(text.split())[:longest]
+    return " ".join(printable(text).split())[:longest]
+
+
+def printable(text: str) -> str:
+    """The text with a space for each control character except tabs and line ends, and with no half of a character.
+
+    A text from outside could command a terminal with the former; the latter cannot be written to any file.
+    """
+    return text.translate(_CONTROL).encode(errors="replace").decode()

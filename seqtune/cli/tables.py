@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from ..errors import printable
 from ..results import NEW_CPU, duration
 from .device_rates import measured_reads
 from .progress import note
@@ -29,7 +31,16 @@ share: geometric mean over the problems of best known time / time of the pick
 share_low, share_high: its 95 % interval (bootstrap of problems); ceiling: share of an oracle whose choice is re-tested
 low, high: 95 % interval of seqtune's share minus this method's; worse: seqtune is below it, the whole interval is
 regret_ratio: (1 - share) / (1 - share of fixed); unmeasured: configurations without a measurement, left out"""
-_out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+
+
+class _Console(Console):
+    """A console that shows foreign texts, such as the words of a library, without what they may tell a terminal."""
+
+    def render_str(self, text: str, *args: Any, **options: Any) -> Text:
+        return super().render_str(printable(text), *args, **options)
+
+
+_out = _Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
 
 
 def _table(*columns: str, right: Sequence[str] = ()) -> Table:

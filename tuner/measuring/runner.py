@@ -20,7 +20,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import check_allowed, is_registered, kernel
 
 from .timing import Options
-from .worker_process import Message, WorkerProcess
+from .worker_message import Message
+from .worker_process import WorkerProcess
 from .worker_request import Limits, RequestState, WorkerRequest
 
 

@@ -4,7 +4,7 @@
 
     parent: {device, backend, libraries, kernels, path}  first: the parent's libraries, as `libraries.messages` writes
                                                         them; `backend` is null and `kernels` empty except in tests
-    worker: {ready: true, build_allowance: seconds} or {error: text}
+    worker: {ready: true, build_allowance: seconds} or {error: text, misuse: false}
     parent: {do: "measure", problem, kernel, configurations, options, best}
     worker: {preparing: text} before a reference or a default configuration computes the expected outputs
     worker: {prepared}, then for each configuration {built: true, resources, allowance} and {measurement}, then {done}
@@ -206,7 +206,7 @@ def main() -> None:
         _use_planted(hello["kernels"])
         worker = Worker(hello, send, cancel.is_set)
     except Exception as error:
-        send({"error": _reason(error)})
+        send({"error": _reason(error), "misuse": False})
         return
     send({"ready": True, "build_allowance": worker.backend.build_allowance})
     while True:

@@ -12,21 +12,19 @@ import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import seqtune
-from seqtune.errors import MisuseError, SeqtuneError, UnavailableError, one_line
+from seqtune.errors import FormatError, MisuseError, SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.accelerators import BACKENDS as GPU_BACKENDS
 
 from ..confinement import confined_start
+from .worker_message import Message, lines, read_message
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 # Pins the threads of Intel's OpenCL runtime, unless the user decides otherwise. In some processes it does not do so by
 # itself; after a pause of 5 ms Linux then runs them on one CPU for several milliseconds.
 PINNED = {"SYCL_CPU_CU_AFFINITY": "close", "SYCL_CPU_PLACES": "threads"}
 START_SECONDS = 60.0  # seconds to open a backend; a driver that takes longer hangs
-
-Message = dict[str, Any]
 
 
 class WorkerDied(Exception):
@@ -45,7 +43,8 @@ class WorkerProcess:
         self.answered = 0  # number of measurements that it has returned
         self.build_allowance = 0.0  # of its backend, once that is open; see `Backend`
         self._is_open = False
-        self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self._fault = ""  # why what it sent is no message, if so
+        self._messages: queue.SimpleQueue[Message | FormatError | None] = queue.SimpleQueue()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in kill()
         source = str(Path(seqtune.__file__).resolve().parent.parent)
         # Threads of NumPy would disturb kernels on the CPU; for a GPU they make the reference sixteen times as fast.
@@ -69,7 +68,7 @@ class WorkerProcess:
         if self._is_open:
             return
         try:
-            ready = self.receive(START_SECONDS)
+            ready = self.receive(START_SECONDS, "ready")
         except WorkerDied:
             raise UnavailableError(f"{self.device} does not open: {self.post_mortem()}") from None
         except WorkerLate:
@@ -98,8 +97,8 @@ class WorkerProcess:
         except OSError:
             raise WorkerDied from None
 
-    def receive(self, seconds: float) -> Message:
-        """The next message, if it comes within `seconds`.
+    def receive(self, seconds: float, *kinds: str) -> Message:
+        """The next message, if it comes within `seconds`. A worker that sends another than of the `kinds` is dead.
 
         Raises WorkerLate, WorkerDied, or SeqtuneError (MisuseError for a wrong input) with the worker's message.
         """
@@ -107,13 +106,23 @@ class WorkerProcess:
             message = self._messages.get(timeout=seconds)
         except queue.Empty:
             raise WorkerLate from None
-        if message is None:
+        if isinstance(message, FormatError):
+            self.refuse(str(message))
+        if message is None or isinstance(message, FormatError):
             raise WorkerDied
         if "error" in message:
             if self.answered == 0:
                 self.kill()
-            raise (MisuseError if message.get("misuse") else SeqtuneError)(str(message["error"]))
+            raise (MisuseError if message["misuse"] else SeqtuneError)(message["error"])
+        if kinds and not any(kind in message for kind in kinds):
+            self.refuse(f"{next(iter(message))!r} instead of {' or '.join(map(repr, kinds))}")
+            raise WorkerDied
         return message
+
+    def refuse(self, fault: str) -> None:
+        """Count the worker as dead, because of what it sent."""
+        self._fault = fault
+        self.kill()
 
     def kill(self) -> None:
         """Kill the process."""
@@ -134,6 +143,9 @@ class WorkerProcess:
 
         A library that may run no commands may have spoilt what its own worker reads: the cause then names that folder.
         """
+        if self._fault:
+            self.kill()
+            return one_line(f"the worker died: it sent what is no message: {self._fault}")
         try:
             code = self._process.wait(timeout=5.0)
         except subprocess.TimeoutExpired:
@@ -150,15 +162,14 @@ class WorkerProcess:
         return text if self._cache is None else f"{text}; if it dies again, remove {self._cache}"
 
 
-def _listen(process: subprocess.Popen[bytes], messages: queue.SimpleQueue[Message | None]) -> None:
-    """Put the worker's messages into the queue, and None when the worker has ended."""
+def _listen(process: subprocess.Popen[bytes], messages: queue.SimpleQueue[Message | FormatError | None]) -> None:
+    """Put the worker's messages into the queue, an error for the first that is none, and None when it has ended."""
     assert process.stdout is not None
     try:
-        with process.stdout as lines:
-            buffer = b""
-            while chunk := lines.read(65536):
-                *whole, buffer = (buffer + chunk).split(b"\n")
-                for line in whole:
-                    messages.put(json.loads(line))
+        with process.stdout as pipe:
+            for line in lines(pipe):
+                messages.put(read_message(line))
+    except FormatError as error:
+        messages.put(error)
     finally:
         messages.put(None)

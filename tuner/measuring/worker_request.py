@@ -18,7 +18,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from .timing import Options
-from .worker_process import START_SECONDS, Message, WorkerDied, WorkerLate, WorkerProcess
+from .worker_message import Message
+from .worker_process import START_SECONDS, WorkerDied, WorkerLate, WorkerProcess
 
 SLOWEST_GFLOPS = 1.0  # a kernel slower than this on a large problem is killed
 FEWEST_LAUNCHES = 3  # the check, and one or two samples of such a slow kernel
@@ -79,7 +80,7 @@ class WorkerRequest:
             self._worker.send(self._message)
         except WorkerDied:
             self._lose(RequestState.DEAD)
-        while (reply := self._reply(self._limits.prepare)) is not None and "preparing" in reply:
+        while (reply := self._reply(self._limits.prepare, "preparing", "prepared")) and "preparing" in reply:
             self._preparing = reply["preparing"]
         self.prepared = reply is not None
         return self
@@ -96,10 +97,10 @@ class WorkerRequest:
     def measurement(self) -> Measurement | None:
         """The next configuration's measurement; None if the request is over."""
         self._resources = None
-        message = self._reply(self._limits.build)
+        message = self._reply(self._limits.build, "built", "measurement")
         if message is not None and "built" in message:
             self._resources = _resources(message)
-            message = self._reply(self._limits.run_with(message["allowance"]))
+            message = self._reply(self._limits.run_with(message["allowance"]), "measurement")
         if message is None:
             return None
         measurement = Measurement.from_json(message["measurement"])
@@ -111,8 +112,12 @@ class WorkerRequest:
 
     def comparison(self) -> list[Measurement] | None:
         """All measurements of a comparison; None if the request ended early."""
-        allowance = 0.0
-        while (message := self._reply(max(self._limits.build, self._limits.run_with(allowance)))) is not None:
+        allowance, entries = 0.0, len(self._message["entries"])
+        while (message := self._reply(max(self._limits.build, self._limits.run_with(allowance)), "at", "compared")):
+            if len(message.get("compared", range(entries))) != entries or message.get("at", 0) >= entries:
+                self._worker.refuse("it answers for other configurations")
+                self._lose(RequestState.DEAD)
+                return None
             if "compared" in message:
                 measurements = [Measurement.from_json(measurement) for measurement in message["compared"]]
                 self._worker.answered += len(measurements)
@@ -123,7 +128,7 @@ class WorkerRequest:
 
     def finish(self) -> None:
         """Wait until the worker reports that it is done. If it dies after its last answer, nothing has failed."""
-        self._reply(self._limits.build)
+        self._reply(self._limits.build, "done")
         self.state = RequestState.DONE
 
     def failure(self) -> Measurement:
@@ -143,11 +148,11 @@ class WorkerRequest:
         return SeqtuneError(f"the operands of {self._problem.brief()} cannot be prepared "
                             f"({self._cause or f'not {limit}'}): is it too large for this machine?")
 
-    def _reply(self, seconds: float) -> Message | None:
+    def _reply(self, seconds: float, *kinds: str) -> Message | None:
         if self.state is not RequestState.UNDER_WAY:
             return None
         try:
-            return self._worker.receive(seconds)
+            return self._worker.receive(seconds, *kinds)
         except WorkerLate:
             self._lose(RequestState.LATE)
         except WorkerDied:
@@ -169,7 +174,8 @@ class WorkerRequest:
         try:
             self._worker.send({"do": "cancel"})
             while "done" not in self._worker.receive(max(0.0, deadline - time.monotonic())):
-                pass
+                if time.monotonic() > deadline:  # it goes on sending
+                    raise WorkerLate
         except (WorkerDied, WorkerLate, SeqtuneError, KeyboardInterrupt):
             self._worker.kill()
 
