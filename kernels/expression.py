@@ -9,7 +9,10 @@ guarded division is safe.
 from __future__ import annotations
 
 import ast
+import re
+import warnings
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -24,6 +27,8 @@ LONGEST_EXPRESSION = 2000  # characters; bounds the work that a foreign file can
 DEEPEST_EXPRESSION = 60
 
 SAFE_BOUND = 2.0**61  # of integers that are computed without looking for results of more than 64 bits
+
+_WARNED = re.compile(r"[0-9.][A-Za-z]|\\")  # numbers before words and odd escapes, of which Python's parser warns
 
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
@@ -47,7 +52,7 @@ class Expression:
         if len(text) > LONGEST_EXPRESSION:
             raise ExpressionError(f"an expression of {len(text)} characters is too long: {text[:40]!r}...")
         try:
-            self._tree = ast.parse(text.strip(), mode="eval").body
+            self._tree = _parsed(text.strip())
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             reason = error.msg if isinstance(error, SyntaxError) else error
             raise ExpressionError(f"cannot read the expression {text[:60]!r}: {reason}") from None
@@ -119,6 +124,11 @@ class Expression:
 
     def __reduce__(self) -> tuple[type[Expression], tuple[str]]:
         return (Expression, (self.text,))
+
+
+def _parsed(text: str) -> ast.expr:
+    with warnings.catch_warnings(action="ignore") if _WARNED.search(text) else nullcontext():  # takes its time
+        return ast.parse(text, mode="eval").body
 
 
 def _refuse(text: str, what: str) -> ExpressionError:

@@ -58,10 +58,12 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     `state` is a folder that keeps an unfinished training; the same call resumes it. `progress` is called after every
     epoch (after some, if there are few problems), `say` for other steps. With few problems, the report has a
     cross-validation. `force` overwrites a checkpoint, and trains on times that look like noise. Raises MisuseError for
-    wrong arguments and for data that no model learns from.
+    wrong arguments and for data that no model learns from. Under torchrun all processes share the work, and the first
+    one saves the checkpoint.
     """
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.predictor.model import TrainingRequest, learner
+    from seqtune.predictor.training.process_group import rank_here
 
     check_free(Path(out), force, checkpoint=True)
     if state is not None and (not Path(state).parent.is_dir() or (Path(state).exists() and not Path(state).is_dir())):
@@ -70,7 +72,7 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
     check_measured(dataset.provenance, data)
     request = TrainingRequest(epochs, extra, refit, None if state is None else Path(state), seed, force=force)
     model, report = learner(dataset).train(dataset, request, progress, say)
-    return Written(model.save(out), report)
+    return Written(model.save(out) if rank_here() == 0 else Path(out), report)
 
 
 def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehearse: str | Path | None = None,
@@ -87,7 +89,9 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     """
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.predictor.model import TrainingRequest
+    from seqtune.predictor.training.process_group import check_alone
 
+    check_alone("a retraining takes minutes")
     check_free(Path(out), force, checkpoint=True)
     if minutes is not None:
         check_positive("minutes", minutes)

@@ -9,6 +9,7 @@ else is looked for. Inputs with a finding are kept in a folder that is named at 
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def main() -> None:
     chosen = given.target or list(TARGETS)
     kept = Path(tempfile.mkdtemp(prefix="seqtune-fuzz-"))
     total = sum(TARGETS[name].weight for name in chosen)
-    rows = [_fuzzed(name, given.first, max(1, round(given.inputs * TARGETS[name].weight / total)), kept)
+    rows = [_fuzzed(name, given.first, math.ceil(given.inputs * TARGETS[name].weight / total), kept)
             for name in chosen]
     results = {"machine": machine([]), "rows": rows, "inputs": sum(row["inputs"] for row in rows),
                "findings": [finding for row in rows for finding in row["findings"]]}

@@ -101,11 +101,11 @@ def _batches(examples: Mapping[str, ExampleSet[Net]], timing_examples: ExampleSe
     """The batches of an epoch. Kernels with few labels get more than their share."""
 
     def batch(example_set: ExampleSet[Net], rows: Rows) -> Batch[Net]:
-        def loss(model: Net) -> Tensor:
+        def loss(model: Net, part: slice) -> Tensor:
             with torch.autocast("cpu", torch.bfloat16, enabled=options.bf16):
-                return example_set.loss(model, rows, options)
+                return example_set.loss(model, rows[part], options)
 
-        return Batch(loss, 0 if example_set is timing_examples else len(rows))
+        return Batch(loss, len(rows), example_set is not timing_examples)
 
     batches: list[Batch[Net]] = []
     counts = labels_per_epoch([len(example_set) for example_set in examples.values()], options.even, options.most)

@@ -50,6 +50,7 @@ class TimesModel(Checkpoint):
         """
         from seqtune.data.measured_tasks import measured_tasks
 
+        from ..training.process_group import check_alone
         from .small.small_options import is_small, small_options
         from .small.small_training import train_small
         from .small.sufficiency import check_sufficient
@@ -61,6 +62,7 @@ class TimesModel(Checkpoint):
         check_sufficient(training, data)
         options = TrainingOptions(seed=request.seed, refit=request.refit, state=request.state)
         if is_small(training):
+            check_alone("so few problems train in minutes")
             options = _requested(small_options(training, options), request)
             checkpoint, report = train_small(training, held_out, options, progress, say, request.force)
         else:

@@ -203,14 +203,15 @@ def _batches(examples: Sequence[TrainingExample], vocabulary: Vocabulary, option
                                                   generator.choice(sampled, room, replace=False)]))
 
     def batch(chosen: Sequence[TrainingExample]) -> Batch[Translator]:
-        def loss(model: Translator) -> Tensor:
-            targets = TargetSentences.joined([example.tree.sample(generator, options.sentences, options.explore)
-                                              for example in chosen])
-            anchored = np.repeat([example.anchored for example in chosen], options.sentences)
+        def loss(model: Translator, part: slice) -> Tensor:
+            # all are drawn, so that every process of a group goes on with the same random numbers
+            sentences = [example.tree.sample(generator, options.sentences, options.explore) for example in chosen]
             sources = [example.drawn(vocabulary, generator) for example in chosen]
             landscapes = ([example.tree.landscape(generator, options.listed) for example in chosen]
                           if model.size.judge else None)
-            return sentence_loss(model, sources, targets, anchor, anchored, landscapes)
+            anchored = np.repeat([example.anchored for example in chosen[part]], options.sentences)
+            return sentence_loss(model, sources[part], TargetSentences.joined(sentences[part]), anchor, anchored,
+                                 None if landscapes is None else landscapes[part])
 
         return Batch(loss, len(chosen))
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .process_group import ProcessGroup, process_group
 from .schedule import schedule
 from .state import TrainingState
 
@@ -66,8 +67,9 @@ class LoopOptions(Protocol):
 class Batch(Generic[Net]):
     """The examples of one step."""
 
-    loss: Callable[[Net], Tensor]  # mean nats per example
-    examples: int  # weight in the mean loss of the epoch; with 0 the batch does not count there
+    loss: Callable[[Net, slice], Tensor]  # mean nats per example of those in the slice
+    size: int  # number of examples
+    counted: bool = True  # in the mean loss of the epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,28 +123,35 @@ def fit(model: Net, course: Course[Net], options: LoopOptions, fingerprint: str 
         began: float | None = None) -> TrainingState[Net]:
     """Train a model and return the final state, whose `kept` is the trained network.
 
-    Ctrl-C ends the training after at least one epoch. The same seed, data and machine give the same weights.
+    Ctrl-C ends the training after at least one epoch. The same seed, data and machine give the same weights. The
+    processes of torchrun share every batch; their models are equal at the end of every epoch.
     `fingerprint` identifies the training in a folder of states; `began` is the `time.monotonic` from which progress
     counts its seconds. Raises FormatError if the folder of states holds another training.
     """
+    with process_group() as group:
+        return _fit(model, course, options, fingerprint, on_progress, say, began, group)
+
+
+def _fit(model: Net, course: Course[Net], options: LoopOptions, fingerprint: str, on_progress: OnProgress | None,
+         say: Callable[[str], None], began: float | None, group: ProcessGroup) -> TrainingState[Net]:
     began = time.monotonic() if began is None else began
     state = TrainingState.begin(model, _optimizer(model, course, options))
     folder = options.state if course.until is None else None
-    if folder is not None and state.load(folder, fingerprint):
+    if folder is not None and state.load(folder, fingerprint) and group.rank == 0:
         say(f"resuming after epoch {state.epoch} of {options.epochs}")
     stage, epochs = ("training", options.epochs) if course.until is None else ("refitting", course.until)
     threads = torch.get_num_threads()
     torch.set_num_threads(options.threads)
     started, before = time.monotonic(), state.epoch
     try:
-        while state.epoch < epochs and not _stalled(state, course) and not _late(
-                course, (time.monotonic() - started) / max(1, state.epoch - before)):
-            loss = _epoch(state, course, options)
-            validation = Validation({}) if course.validate is None else course.validate(state.average)
+        while state.epoch < epochs and not _stalled(state, course) and not group.agreed({"late": float(_late(
+                course, (time.monotonic() - started) / max(1, state.epoch - before)))})["late"]:
+            loss = _epoch(state, course, options, group)
+            validation = _validation(state.average, course, group)
             state.finish_epoch(loss, validation.figures, validation.score)
-            if folder is not None and state.epoch % options.save_every == 0:
+            if folder is not None and state.epoch % options.save_every == 0 and group.rank == 0:
                 state.save(folder, fingerprint)
-            if on_progress is not None:
+            if on_progress is not None and group.rank == 0:
                 on_progress(Progress(stage, state.epoch, epochs, loss, state.best_epoch, time.monotonic() - began,
                                      validation.figures))
     except KeyboardInterrupt:
@@ -151,7 +160,19 @@ def fit(model: Net, course: Course[Net], options: LoopOptions, fingerprint: str 
         state.interrupted = True
     finally:
         torch.set_num_threads(threads)
+    group.wait()
     return state
+
+
+def _validation(average: Net, course: Course[Net], group: ProcessGroup) -> Validation:
+    """The validation of the averaged weights, which all processes agree on."""
+    if course.validate is None:
+        return Validation({})
+    found = course.validate(average)
+    if found.score is None:
+        return Validation(group.agreed(found.figures))
+    figures = group.agreed({**found.figures, "": found.score})
+    return Validation(figures, figures.pop(""))
 
 
 def _optimizer(model: nn.Module, course: Course[Net], options: LoopOptions) -> torch.optim.AdamW:
@@ -172,24 +193,26 @@ def _late(course: Course[Net], seconds: float) -> bool:
     return course.deadline is not None and time.monotonic() + seconds > course.deadline
 
 
-def _epoch(state: TrainingState[Net], course: Course[Net], options: LoopOptions) -> float:
+def _epoch(state: TrainingState[Net], course: Course[Net], options: LoopOptions, group: ProcessGroup) -> float:
     """Train one epoch and return its mean loss. The seed depends on the epoch, so a resumed training gives the same."""
     generator = np.random.default_rng([options.seed, 2, state.epoch])
     torch.manual_seed(options.seed * 1_000_003 + state.epoch)
     batches = course.batches(generator)
     total, model = 0.0, state.model.train()
     for step, batch in enumerate(batches, state.epoch * len(batches)):
-        for group in state.optimizer.param_groups:
-            group["lr"] = options.rate * schedule(step / (options.epochs * len(batches)), options.warm_up)
-        loss = batch.loss(model)
+        for parameters in state.optimizer.param_groups:
+            parameters["lr"] = options.rate * schedule(step / (options.epochs * len(batches)), options.warm_up)
+        part, share = group.part(batch.size)
+        loss = batch.loss(model, part)
         state.optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
+        mean = group.sum_gradients(model, loss, share)
         torch.nn.utils.clip_grad_norm_(model.parameters(), options.clip)
         state.optimizer.step()
         number = step + course.first_step
         decay = min(options.average, (1 + number) / (10 + number))  # a short memory while everything changes fast
         with torch.no_grad():
             torch._foreach_lerp_(list(state.average.parameters()), list(model.parameters()), 1 - decay)
-        if batch.examples:
-            total += float(loss.detach()) * batch.examples
-    return total / sum(batch.examples for batch in batches)
+        if batch.counted:
+            total += mean * batch.size
+    return total / sum(batch.size for batch in batches if batch.counted)

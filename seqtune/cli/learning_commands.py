@@ -45,12 +45,15 @@ def train(
 
     Data from which nothing can be learned are refused; --force trains all the same on times that look like noise.
     """
+    from seqtune.predictor.training.process_group import rank_here
+
     from .. import api
     from . import progress, tables
 
     report = api.train(data, out, epochs=epochs, extra=extra, refit=refit, state=state, seed=seed, force=force,
                        progress=progress.epoch, say=progress.line)
-    answer(report.to_json()) if as_json else tables.trained(report.to_json())
+    if rank_here() == 0:  # the other processes of torchrun say nothing
+        answer(report.to_json()) if as_json else tables.trained(report.to_json())
 
 
 @app.command(epilog="Example: seqtune retrain my-checkpoint new-device.parquet --out adapted")
