@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.common.page import Page, Results, measured_on, publish
 from benchmarks.common.program import parser_of, positive, run_program
-from benchmarks.common.report import machine, markdown
+from benchmarks.common.report import markdown, processor
 from benchmarks.robustness.targets import TARGETS
 
 CHUNK = 2_000  # inputs that one process reads
@@ -44,7 +44,7 @@ def main() -> None:
     total = sum(TARGETS[name].weight for name in chosen)
     rows = [_fuzzed(name, given.first, math.ceil(given.inputs * TARGETS[name].weight / total), kept)
             for name in chosen]
-    results = {"machine": machine([]), "rows": rows, "inputs": sum(row["inputs"] for row in rows),
+    results = {"machine": processor(), "rows": rows, "inputs": sum(row["inputs"] for row in rows),
                "findings": [finding for row in rows for finding in row["findings"]]}
     publish(given.out, page, results)
     print(json.dumps(results) if given.json else page(results).tables)
