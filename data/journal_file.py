@@ -23,19 +23,20 @@ class JournalFile:
 
     def fault(self) -> str | None:
         """The accident of the file since it was opened, or None. The check takes some microseconds."""
-        now, log = _identity(self.path), _identity(self._log)
-        if now is None:
+        try:
+            status = os.stat(self.path)
+        except OSError:
             return "was deleted or renamed"
+        now, log = (status.st_dev, status.st_ino), _identity(self._log)
         if self._opened is not None and now != self._opened:
             return "was replaced by another file"
         self._opened = now
         if log != self._opened_log and self._opened_log is not None:
             return f"has lost its log {self._log.name}, which was deleted or replaced"
         self._opened_log = log
-        size = self.path.stat().st_size
-        if size < self.size:
-            return f"was truncated from {self.size} to {size} bytes"
-        self.size = size
+        if status.st_size < self.size:
+            return f"was truncated from {self.size} to {status.st_size} bytes"
+        self.size = status.st_size
         return None
 
 

@@ -78,7 +78,7 @@ def _parsed(text: object, name: str) -> Any:
 
 
 def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and abs(value) <= LARGEST_NUMBER
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST_NUMBER
 
 
 def _is_number(value: object, least: float, most: float) -> bool:

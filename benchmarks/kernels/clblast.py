@@ -12,6 +12,7 @@ stopped is continued with the next product.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import sys
@@ -30,10 +31,12 @@ from benchmarks.data.clblast_collect import BY_NAME, FAMILIES, Folder
 from benchmarks.data.clblast_problems import held_out, training
 from seqtune.data.builds import levelled
 from seqtune.data.record import Measurement, Status
+from seqtune.errors import FormatError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import distance
 from seqtune.kernels.task import Task
+from seqtune.predictor.checkpoint_folder import find as find_checkpoint
 from seqtune.tuner.backends.backend import Backend, Executable, build_executable, open_backend
 from seqtune.tuner.backends.clblast.calls import DIRECT, ROUTINE, SWITCH, XGEMM, CLBlastCalls
 from seqtune.tuner.backends.discovery import find
@@ -164,17 +167,7 @@ def page(results: Results) -> Page:
          "`random five` is drawn from the shared configurations that were drawn to fill the spaces and are built; "
          "`nearest` takes the fastest configurations of the nearest of the training products.",
          "The aims were 0.93 without measuring and 0.98 with five measurements.",
-         "The five proposals are the checkpoint's first five. Two other ways were tried on the recorded times of the "
-         "74 tuned products, by cross-validation, and not kept: four that complement the first one, with the greatest "
-         "expected best (Gaussian errors, correlated between like configurations), had a share of 0.977 with the best "
-         "of 12 settings, and four of which each was chosen after the results before it 0.974; the first five had "
-         "0.972.",
-         "Better data for training helped: in interleaved rounds, the configuration with the least time "
-         "alone had only 0.93 of the best speed (46 products), so the fastest ones of every product were compared; and "
-         "60 further products raised the share of five proposals of trees alone from 0.969 to 0.979 on the tuned "
-         "products, by cross-validation. The checkpoint of the data before reached 0.921 without measuring and 0.956 "
-         "with five measurements in a contest of 24 rounds, whose oracle had 0.977.",
-         "The cross-validation in the checkpoint's metrics covers the first of five folds.",
+         "The five proposals are the checkpoint's first five.",
          "No held-out product is near a training one (all sizes within a factor of 1.25, same transpositions).",
          "One CPU through PoCL; parameters for a GPU need measurements of it."))
 
@@ -190,9 +183,22 @@ def defaults_of(backend: Any) -> str:
                      for name in (XGEMM, DIRECT)) + f"; {SWITCH}={parameters[ROUTINE][SWITCH]}"
 
 
-def finished(path: Path | None) -> list[dict[str, Any]]:
-    """The rows of the products that an earlier call finished."""
-    return [] if path is None or not path.exists() else list(map(json.loads, path.read_text().splitlines()))
+def finished(path: Path | None, run: str) -> list[dict[str, Any]]:
+    """The rows of the products that an earlier call finished in a run of the same name. Raises FormatError."""
+    if path is None or not path.exists():
+        return []
+    try:
+        rows = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]  # the last may be cut
+        return [row["row"] for row in rows if row["run"] == run]
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"{path} is no file of finished products ({error!r:.80})") from None
+
+
+def run_name(checkpoint: str, device: str, rounds: int) -> str:
+    """Whatever the rows of a run depend on: the checkpoint's weights, the device and the number of rounds."""
+    folder = find_checkpoint(checkpoint)
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.safetensors")))).hexdigest()
+    return f"{digest[:16]} {device} {rounds}"
 
 
 def main() -> None:
@@ -211,7 +217,8 @@ def main() -> None:
         backend = open_backend(find(given.device))
         defaults = defaults_of(backend)
         times = folder.times()
-        rows = {row["problem"]: row for row in finished(given.rows)}
+        name = run_name(given.checkpoint, given.device, given.rounds)
+        rows = {row["problem"]: row for row in finished(given.rows, name)}
         for problem, methods in choices(folder, given.device, given.checkpoint).items():
             if problem.brief() in rows:
                 continue
@@ -220,7 +227,7 @@ def main() -> None:
                 row = rows[problem.brief()] = row_of(problem, methods, measured, len(times[problem]))
                 if given.rows is not None:
                     with given.rows.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
+                        file.write(json.dumps({"run": name, "row": row}) + "\n")
                 print(json.dumps(row), file=sys.stderr, flush=True)
         if not given.build:
             results = {"machine": machine([find(given.device)]), "defaults": defaults, "rounds": given.rounds,

@@ -9,6 +9,7 @@ the work (`--part 1/2`). The last process to end writes the page.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import statistics
 import tempfile
@@ -69,6 +70,7 @@ class Contestants:
             self.devices = [device for device in shipped_devices() if device.backend == library]
         source = folder / f"{library}.c"
         source.write_text(self.written.source)
+        self.digest = hashlib.sha256(self.written.source.encode()).hexdigest()[:16]  # of the code and the weights
         self.compiled = CompiledPredictor(compile_shared(source), self.written)
 
     def queries(self, block: int) -> list[Query]:
@@ -124,13 +126,13 @@ def blocks(problems: int, part: int, parts: int) -> Iterator[int]:
     return iter(range(part - 1, -(-problems // BLOCK), parts))
 
 
-def read_state(path: Path) -> dict[tuple[str, int], dict[str, int]]:
-    """The counts of blocks that are done. Raises FormatError."""
+def read_state(path: Path, source: str) -> dict[tuple[str, int], dict[str, int]]:
+    """The counts of blocks that are done by an exported file, given by its digest. Raises FormatError."""
     if not path.exists():
         return {}
     try:
         lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
-        return {(line["library"], line["block"]): line["counts"] for line in lines}
+        return {(line["library"], line["block"]): line["counts"] for line in lines if line["source"] == source}
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{path} is no state of this program ({error!r:.80})") from None
 
@@ -187,7 +189,7 @@ def main() -> None:
             contestants = Contestants(library, Path(folder))
             _run(contestants, given.state, list(blocks(given.problems, int(part), int(parts))))
             times = contestants.seconds() if given.time else []
-            rows.append({"library": library, **summary(read_state(given.state), library),
+            rows.append({"library": library, **summary(read_state(given.state, contestants.digest), library),
                          "bytes": len(contestants.written.source), **_quantiles(times)})
     if given.part == "1/1":
         publish(given.out, page, {"machine": processor(), "rows": rows})
@@ -195,10 +197,11 @@ def main() -> None:
 
 
 def _run(contestants: Contestants, state: Path, wanted: Sequence[int]) -> None:
-    done = read_state(state)
+    done = read_state(state, contestants.digest)
     for block in wanted:
         if (contestants.library, block) not in done:
-            line = {"library": contestants.library, "block": block, "counts": contestants.compare(block)}
+            line = {"library": contestants.library, "source": contestants.digest, "block": block,
+                    "counts": contestants.compare(block)}
             with state.open("a") as stream:
                 stream.write(json.dumps(line) + "\n")
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -15,6 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from platformdirs import user_cache_dir
+
+from seqtune.errors import SeqtuneWarning
+
+from . import landlock
 
 _WORKER = "seqtune.tuner.measuring.confined_worker"
 _PASSED = ("PATH", "HOME", "USER", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME")
@@ -27,6 +32,18 @@ def needs_confinement(hello: Mapping[str, Any]) -> bool:
     device = hello["device"]
     on_cpu = device["backend"] == "opencl" and device.get("threads", 0) > 0
     return on_cpu and any("document" in library and not library["allowed"] for library in hello["libraries"])
+
+
+def warn_if_free() -> None:
+    """Issue a SeqtuneWarning, once in a process, where this system cannot confine a worker."""
+    if landlock.version() < landlock.OLDEST:
+        _warn()
+
+
+@lru_cache(maxsize=1)
+def _warn() -> None:
+    warnings.warn("this system cannot confine kernels of a library file (it has no Landlock of Linux 5.19): they can "
+                  "do what you can; run only files that you trust", SeqtuneWarning, stacklevel=2)
 
 
 def command(hello: Mapping[str, Any]) -> list[str]:

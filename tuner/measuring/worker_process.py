@@ -54,6 +54,7 @@ class WorkerProcess:
         words = [sys.executable, "-P", "-m", "seqtune.tuner.measuring.worker"]
         self._cache = confined_start.cache_folder(hello) if confined_start.needs_confinement(hello) else None
         if self._cache is not None:
+            confined_start.warn_if_free()
             words, environment = confined_start.command(hello), confined_start.environment(environment, self._cache)
         self._process = subprocess.Popen(
             words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0,
