@@ -8,6 +8,7 @@ Distributed", VLDB 2020). Process 0 alone reports and writes files, and its vali
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 from collections.abc import Iterator, Mapping
@@ -117,10 +118,11 @@ def process_group() -> Iterator[ProcessGroup]:
     def note(number: int, frame: FrameType | None) -> None:
         group.interrupted = True
 
-    distributed.init_process_group("gloo", rank=rank, world_size=size)
+    if not distributed.is_initialized():  # once: a second group might read the addresses of the first one
+        distributed.init_process_group("gloo", rank=rank, world_size=size)
+        atexit.register(distributed.destroy_process_group)
     former = signal.signal(signal.SIGINT, note)
     try:
         yield group
     finally:
         signal.signal(signal.SIGINT, former)
-        distributed.destroy_process_group()
