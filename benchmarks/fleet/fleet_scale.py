@@ -111,8 +111,8 @@ def page(results: Results) -> Page:
         "python -m benchmarks.fleet_scale --out docs", table(rows), measured_on(results),
         "The devices are simulated, the driver with its searches and its journal is real, on one core. `driver` is its "
         "processor time for a trial, `driver busy` the share of the time in which it works.",
-        ("Beyond the knee, run one driver for each part of the problems, each with a journal of its own; `seqtune "
-         "export` and `seqtune import` join journals, and a trial of two journals is one trial. Measurements of 0.5 s "
+        ("Beyond the knee, run one driver for each part of the problems, each with a journal of its own: "
+         "`seqtune export` writes each as a data set, and `seqtune import parquet` joins them. Measurements of 0.5 s "
          "move the knee to ten times as many devices.",
          "The search is random: strategies that learn take more of the driver's time for a proposal.",
          "All devices are alike. Each kind of device builds the search spaces of all problems once.",

@@ -44,10 +44,11 @@ class MeasuringBatch:
     def silence(self, allowance: float, answered: int) -> float:
         """The longest time, in seconds, that a sound member may need until its next answer.
 
-        `answered` is the number of its answers to this batch so far. A crash is measured twice, in a new worker.
+        `answered` is the number of its answers to this batch so far. A crash is measured twice, in a new worker. A
+        comparison answers at its end; all of its rounds together take less than the check of each configuration may.
         """
         limits = Limits.of(self.problem, self.options, allowance)
-        steps = len(self.configurations) + self.rounds if self.purpose is Purpose.COMPARE else 2
+        steps = 2 * len(self.configurations) if self.purpose is Purpose.COMPARE else 2
         return (0.0 if answered else 2 * limits.prepare) + steps * (limits.build + limits.run)
 
     def to_json(self) -> dict[str, object]:

@@ -18,6 +18,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 
 PROBE = (("m", 256), ("n", 256), ("k", 256))  # 34 MFLOP: about a millisecond on a core, so that a launch costs little
+SAMPLES = 30  # of a control, at least: its least one stands for 30 ms, longer than most disturbances
+REPEATS = 2  # of a control that is not good, before its member is set aside
 OPENING = 3  # controls of a member that joins: the median of three survives one disturbed measurement
 BOUND = 0.2  # relative difference: equal kernels on alike machines differ by up to 7 % from run to run, and launches of
 #              PoCL by 20 %; a choice between configurations is spoilt by more than that

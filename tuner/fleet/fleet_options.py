@@ -29,8 +29,9 @@ class FleetOptions:
     held_most: int = 100_000  # answers of all blocks, which are in memory until their control (about 1 kB each)
     grace: float = 30.0  # that the network may delay an answer
     strikes: int = 3  # times in a row that a member may be late or fail before it is set aside
-    rest: float = 300.0  # before a member that was set aside is tried again
-    rests: int = 3  # times that it is tried again
+    rest: float = 30.0  # before a member that was set aside is tried again; each further rest is twice as long
+    longest_rest: float = 300.0
+    rests: int = 4  # times that it is tried again
     lonely: float = 300.0  # to wait for a member to join, or to join again, before a group is given up
     retry: float = 5.0  # before a write that failed is tried again
     patience: float = 600.0  # to wait for a journal that cannot be written (a full disk) before the run ends

@@ -24,7 +24,7 @@ class HandedBatch:
     batch: MeasuringBatch
     block: AnswerBlock | None  # to which its answers go; the block that it closes, if it is a control
     search: GroupSearch | None  # None: a control
-    repeated: bool = False  # a control that is repeated, because the one before was not good
+    repeats: int = 0  # of a control: the number of those before it that were not good
     answered: set[int] = field(default_factory=set)  # indices
     seconds: list[float] = field(default_factory=list)  # of a control's answers
 
@@ -51,7 +51,7 @@ class MemberState:
         self.handed: dict[int, HandedBatch] = {}  # by number, in the order of work
         self.blocks: deque[AnswerBlock] = deque()  # the last one is open
         self.reference: float | None = None  # s, of its first controls
-        self.doubted = False  # whether a control was not good, also when it was repeated
+        self.doubted = False  # whether a control was not good, whenever it was repeated
         self.strikes = 0  # times in a row that it was late or failed
         self.rests = 0  # times that it was set aside
         self.until = math.inf  # engine's seconds, when a rest is over

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -63,7 +64,7 @@ class Roster:
         else:
             self.hand_control(state, None)
 
-    def hand_control(self, state: MemberState, block: AnswerBlock | None, repeated: bool = False) -> None:
+    def hand_control(self, state: MemberState, block: AnswerBlock | None, repeats: int = 0) -> None:
         """Hand a control to a member: the first ones if `block` is None, else the one that closes the block."""
         probe = self.group_of(state).control
         assert probe is not None
@@ -71,17 +72,19 @@ class Roster:
             block.closing = True
         problem, default = probe
         configurations = (default,) * (control.OPENING if block is None else 1)
-        self.hand(state, Purpose.CONTROL, problem, configurations, None, block, repeated)
+        self.hand(state, Purpose.CONTROL, problem, configurations, None, block, repeats)
 
     def hand(self, state: MemberState, purpose: Purpose, problem: Problem, configurations: tuple[Configuration, ...],
-             search: GroupSearch | None, block: AnswerBlock | None, repeated: bool = False) -> None:
+             search: GroupSearch | None, block: AnswerBlock | None, repeats: int = 0) -> None:
         """Hand a batch to a member."""
         best, rounds = (search.best, 0) if search is not None else (math.inf, 0)
         if search is not None and purpose is Purpose.COMPARE:
             best, rounds = math.inf, search.rounds
-        batch = MeasuringBatch(next(self._numbers), purpose, problem, configurations, self.options.tuning.measuring,
-                               best, rounds)
-        state.hand(HandedBatch(batch, block, search, repeated), self.engine.now())
+        measuring = self.options.tuning.measuring
+        if search is None:
+            measuring = replace(measuring, samples=max(measuring.samples, control.SAMPLES))
+        batch = MeasuringBatch(next(self._numbers), purpose, problem, configurations, measuring, best, rounds)
+        state.hand(HandedBatch(batch, block, search, repeats), self.engine.now())
         self.engine.submit(state.name, batch)
 
     def release(self, state: MemberState, phase: MemberPhase, reason: str) -> None:
@@ -101,7 +104,8 @@ class Roster:
         state.rests += 1
         state.strikes = 0
         self.release(state, MemberPhase.ASIDE, reason)
-        state.until = self.engine.now() + self.options.rest if state.rests <= self.options.rests else math.inf
+        rest = min(self.options.longest_rest, self.options.rest * 2.0 ** min(state.rests - 1, 60))
+        state.until = self.engine.now() + rest if state.rests <= self.options.rests else math.inf
 
     def strike(self, state: MemberState, phase: MemberPhase, reason: str) -> None:
         """Count a failure of a member that may be its own fault, and set it aside after `strikes` in a row.
@@ -118,8 +122,8 @@ class Roster:
         """Judge a control that is finished; return the block that it has proved, which may be written."""
         group, seconds = self.group_of(state), state.control_seconds(handed, error)
         reason = control.fault(seconds, state.reference, group.usual())
-        if reason and not handed.repeated:
-            self.hand_control(state, handed.block, repeated=True)
+        if reason and handed.repeats < control.REPEATS:
+            self.hand_control(state, handed.block, handed.repeats + 1)
             return None
         if reason:
             state.doubted = True

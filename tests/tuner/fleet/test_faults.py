@@ -152,7 +152,7 @@ def test_a_member_that_always_fails_is_given_up_after_some_rests(tmp_path: Path)
         run = FleetRun(problems(2), engine, journal, Budget(trials=10), OPTIONS, [KERNEL])
         with pytest.raises(SeqtuneError, match=r"no member is left: .*its control failed"):
             list(run.results())
-        assert engine.clock == pytest.approx(OPTIONS.rests * OPTIONS.rest, rel=0.1)
+        assert engine.clock == pytest.approx(15 * OPTIONS.rest, rel=0.1)  # 1 + 2 + 4 + 8 rests
         assert list(journal.records()) == []
 
 
