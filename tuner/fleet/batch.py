@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 
+from seqtune.data.record import Measurement, Status
 from seqtune.errors import FormatError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -19,6 +20,9 @@ from seqtune.kernels.problem import Problem
 from ..measuring.runner import Measurer
 from ..measuring.timing import Options
 from ..measuring.worker_request import Limits
+
+MOST_SAMPLES = 100_000  # of an answer; comparisons have 64
+LONGEST_MESSAGE = 10_000  # characters; workers send one line of a compiler
 
 
 class Purpose(StrEnum):
@@ -84,6 +88,15 @@ def _finite(options: Options) -> dict[str, object]:
     """The options as JSON, where an infinite patience is null."""
     return {**options.to_json(), "drop_factors": list(options.drop_factors),
             "patience": None if math.isinf(options.patience) else options.patience}
+
+
+def is_sound(measurement: Measurement) -> bool:
+    """Whether an answer can be a measurement: a correct one has times, which are positive and finite, and not too many.
+    """
+    samples = measurement.samples
+    return len(measurement.message) <= LONGEST_MESSAGE and len(samples) <= MOST_SAMPLES \
+        and all(0 < seconds < math.inf for seconds in samples) \
+        and bool(samples) >= (measurement.status is Status.CORRECT)
 
 
 def answers(measurer: Measurer, batch: MeasuringBatch) -> Generator[tuple[int, dict[str, object]], None, None]:

@@ -18,6 +18,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 
 from ..tuning_options import UNLIMITED, Budget
+from .batch import is_sound
 from .block import BlockEntry
 from .control import probe
 from .engine import Answered, Engine, Event, Finished, Joined, Left
@@ -121,8 +122,8 @@ class FleetRun:
     def _answer(self, state: MemberState, event: Answered) -> None:
         handed = state.handed.get(event.number)
         if handed is None or event.index in handed.answered \
-                or not 0 <= event.index < len(handed.batch.configurations):
-            return  # a double, or an answer that came too late
+                or not 0 <= event.index < len(handed.batch.configurations) or not is_sound(event.measurement):
+            return  # a double, an answer that came too late, or none: its configuration is not answered
         if handed.search is None:
             handed.answered.add(event.index)
             handed.seconds.append(event.measurement.seconds)

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from seqtune.data.record import Measurement, Status
 from seqtune.errors import FormatError
 from seqtune.kernels.kernel import Configuration
-from seqtune.tuner.fleet.batch import MeasuringBatch, Purpose, answers
+from seqtune.tuner.fleet.batch import MeasuringBatch, Purpose, answers, is_sound
 from seqtune.tuner.fleet.member import Member
 from seqtune.tuner.measuring.timing import DEFAULTS
 from tests.support.fake_measurer import DEVICE, PROBLEM, Fake
@@ -44,6 +45,15 @@ def test_a_member_answers_every_configuration_with_its_index() -> None:
     measured = [(index, answer["status"]) for index, answer in answers(Fake(), BATCH)]
     compared = [(index, answer["status"]) for index, answer in answers(Fake(), replace(BATCH, purpose=Purpose.COMPARE))]
     assert measured == compared == [(0, "correct"), (1, "crash")]
+
+
+@pytest.mark.parametrize(("measurement", "sound"), [
+    (Measurement(Status.CORRECT, (1e-3, 2e-3)), True), (Measurement(Status.CRASH, message="signal 11"), True),
+    (Measurement(Status.CORRECT), False), (Measurement(Status.CORRECT, (1e-3, math.nan)), False),
+    (Measurement(Status.CORRECT, (-1e-3,)), False), (Measurement(Status.CORRECT, (math.inf,)), False),
+    (Measurement(Status.COMPILE, message="x" * 100_000), False)])
+def test_an_answer_that_is_no_measurement_is_none(measurement: Measurement, sound: bool) -> None:
+    assert is_sound(measurement) == sound
 
 
 def test_a_first_answer_may_take_longer_than_the_next_ones() -> None:
