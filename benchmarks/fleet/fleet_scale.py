@@ -30,7 +30,7 @@ SIZES = (1, 10, 30, 100, 200, 300, 500, 1000)
 COST = 0.05  # s of a measurement
 TRIALS = 400  # of a problem
 SECONDS = 60.0  # of the undisturbed run: the begin and the end, where devices wait, then matter little
-MOST = 600_000  # measurements of a run, so that the largest fleets are simulated in minutes
+MOST = 400_000  # measurements of a run, so that the largest fleets are simulated in minutes
 BAR = 0.9  # efficiency that a fleet must reach
 
 

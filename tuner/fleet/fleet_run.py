@@ -239,19 +239,19 @@ class FleetRun:
         now, most = self.engine.now(), self._block_most()
         for group in self._groups:
             for state in list(group.hungry.values()):
+                if not group.has_work:
+                    break
                 while state.is_ready and self._hand_work(group, state, now, most):
                     pass
                 if not state.is_ready:
                     group.hungry.pop(state.name, None)
-                elif not group.unopened and group.next_search(state) is None:
-                    break
 
     def _hand_work(self, group: Group, state: MemberState, now: float, most: int) -> bool:
         block = state.open_block(now)
         if block.entries and (len(block.entries) >= most or now - block.opened >= self.options.block_seconds):
             self.roster.hand_control(state, block)
             return True
-        search = group.next_search(state)
+        search = group.next_search(state) if len(state.handed) < group.pipeline else None
         if search is None:
             return False
         purpose, configurations = search.take(min(group.share(search), most))

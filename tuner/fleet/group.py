@@ -76,6 +76,16 @@ class Group:
         feeding = math.ceil(2 * PIPELINE * len(self.members) / max(1, len(self.searches) + len(self.unopened)))
         return max(self.options.tuning.batch, feeding)
 
+    @property
+    def pipeline(self) -> int:
+        """The number of batches that a member may have: one where searches are scarce, so that none is hoarded."""
+        return PIPELINE if self.unopened or len(self.searches) >= PIPELINE * len(self.members) else 1
+
+    @property
+    def has_work(self) -> bool:
+        """Whether something may be handed out."""
+        return bool(self.unopened or self._offering)
+
     def advance(self, search: GroupSearch) -> None:
         """Let a search pass on a complete round and propose the next one, and offer what it has."""
         search.advance(self.round_size())
@@ -140,9 +150,8 @@ class Group:
         count = 1.0
         if search.pace or self.pace:
             count = seconds / search.pace if search.pace else FIRST_SHARE * seconds / self.pace
-        if not self.unopened and len(self._offering) <= 1:
-            idle = sum(not state.handed for state in self.hungry.values())
-            count = min(count, math.ceil(len(search.waiting) / max(1, idle)))
+        if not self.unopened:  # divide a round where there are more members than searches
+            count = min(count, math.ceil(self.round_size() * min(1, len(self.searches) / max(1, len(self.members)))))
         return max(1, min(most, int(count)))
 
     def learn_pace(self, search: GroupSearch) -> None:
