@@ -181,7 +181,8 @@ def page(results: Results) -> Page:
         "everything that its members had in hand was in the journal; it is at least the time to the next control. A "
         f"campaign took {results['seconds_with_faults']:.0f} s, {results['seconds_without_faults']:.0f} s without "
         "faults.",
-        ("The faults of the driver concern everything that all members have in hand, so their recovery includes that "
+        ("A fault whose member was already gone or set aside for another one finds no work in its hand.",
+         "The faults of the driver concern everything that all members have in hand, so their recovery includes that "
          "of the members' own faults at the same time.",
          "A device that lies and is honest again before its next control is not found out; the lies here last longer "
          "than a block. With 60 s between controls, that is what a control can promise.",
