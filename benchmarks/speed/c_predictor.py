@@ -156,7 +156,7 @@ def page(results: Results) -> Page:
         "c_predictor", "Predictors in C",
         f"Exported C predictors give the same first configuration as Python for {total - first:,} of {total:,} random "
         f"problems, and the same order of five for {total - five:,}.",
-        "python -m benchmarks.c_predictor --state state.jsonl --problems 30000 --time --out docs", table,
+        "python -m benchmarks.c_predictor --state state.jsonl --problems 100000 --time --out docs", table,
         measured_on(results),
         f"Times are of one configuration on one thread, for {TIMED} problems whose first configuration is a sentence "
         f"of {WORDS} words, compiled with -O2; `-`: not timed.",
