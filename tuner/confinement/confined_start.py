@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,6 +22,7 @@ from seqtune.errors import SeqtuneWarning
 
 from . import landlock
 
+UNUSED = 14 * 86400  # seconds after which a library's folder is removed; its programs are compiled again
 _WORKER = "seqtune.tuner.measuring.confined_worker"
 _PASSED = ("PATH", "HOME", "USER", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME")
 _PASSED_PREFIXES = ("LC_", "LANG", "XDG_", "OMP_", "OPENBLAS_", "MKL_", "POCL_", "OCL_", "OPENCL_", "SYCL_",
@@ -69,12 +71,22 @@ def cache_folder(hello: Mapping[str, Any]) -> Path:
     return _folder(hashlib.sha256("\0".join(names).encode()).hexdigest()[:16])  # 64 bits: no two libraries share one
 
 
+def _sweep(caches: Path) -> None:
+    """Remove the folders of libraries that were not measured for long."""
+    for folder in caches.iterdir():
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > UNUSED:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
 @lru_cache(maxsize=16)  # libraries of one process
 def _folder(digest: str) -> Path:
     cache = Path(user_cache_dir("seqtune")) / "confined" / digest
     if cache.is_absolute():  # otherwise the user has no home folder
         with suppress(OSError):
             cache.mkdir(parents=True, exist_ok=True)
+            os.utime(cache)
+            _sweep(cache.parent)
     if not cache.is_absolute() or not os.access(cache, os.W_OK):
         cache = Path(tempfile.mkdtemp(prefix="seqtune-confined-"))
         atexit.register(shutil.rmtree, cache, ignore_errors=True)

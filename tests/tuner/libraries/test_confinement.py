@@ -184,3 +184,13 @@ def test_a_system_that_cannot_confine_says_so_once(monkeypatch: pytest.MonkeyPat
         warnings.simplefilter("error")
         confined_start.warn_if_free()
     confined_start._warn.cache_clear()
+
+
+def test_folders_of_libraries_that_were_not_measured_for_long_are_removed(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        folder.mkdir()
+        (folder / "program").touch()
+    os.utime(old, (0, 0))
+    confined_start._sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == [new]
