@@ -18,7 +18,7 @@ def test_without_the_extra_one_line_says_how_to_get_it(tmp_path: Path, monkeypat
                                                        capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_USAGE_STATS_ENABLED", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER",
-                 "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"):
+                 "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "RAY_worker_niceness"):
         monkeypatch.setenv(name, "")  # they are set for Ray; the test restores them
     journal = tmp_path / "j.sqlite"
     assert main(["tune", *PROBLEM.split(), "--fleet", "local:2", "--journal", str(journal)]) == 2

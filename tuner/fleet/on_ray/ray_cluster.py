@@ -27,9 +27,9 @@ LOOPBACK = "127."
 MISSING = "a fleet needs Ray: pip install 'seqtune[fleet]'"
 
 # Ray reads these when it is imported. The first one lets it use the loopback address alone, as it does on macOS.
-_LOCAL = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
-_ALWAYS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-           "RAY_BACKEND_LOG_LEVEL": "error"}  # what a user needs to know is in our message
+# The last one keeps the members' priority: Ray's default, 15, lets any other work disturb their measurements.
+_LOCAL = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token", "RAY_worker_niceness": "0"}
+_ALWAYS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
 @dataclass(frozen=True, slots=True)
