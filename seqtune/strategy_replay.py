@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqtune.kernels.device import Device
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
@@ -22,7 +23,6 @@ from .proposals import seeds_for
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
-    from seqtune.kernels.device import Device
     from seqtune.kernels.kernel import Kernel
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import MeasuredTask
