@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from seqtune.errors import FormatError, MisuseError, SeqtuneError, one_line
 from seqtune.kernels.device import Device
@@ -26,7 +25,7 @@ from seqtune.kernels.operations.table import is_known
 from seqtune.kernels.problem import Problem
 
 from .journal_file import JournalFile, integrity_fault, rescue
-from .journal_rows import problem_of, record_of
+from .journal_rows import object_of, problem_of, record_of
 from .journal_schema import FIELDS, check_header, check_schema, check_tables, create, migrate, open_connection
 from .record import COMPARED, VERIFIED, Measurement, Record, Status
 
@@ -210,7 +209,7 @@ class Journal:
         """The devices whose facts are stored, by key."""
         with self._reading():
             rows = self._connection.execute("SELECT key, json FROM devices WHERE json != '' ORDER BY id").fetchall()
-            return {str(key): Device.from_json(_object(facts)) for key, facts in rows}
+            return {str(key): Device.from_json(object_of(facts)) for key, facts in rows}
 
     def problems(self) -> list[Problem]:
         """All problems that have a record, without those of operations that no library in use declares."""
@@ -221,7 +220,7 @@ class Journal:
     def unknown_operations(self) -> str | None:
         """A note on the records that are left out because no library in use declares their operations, or None."""
         with self._reading():
-            types = {str(_object(text)["type"]) for (text,) in self._connection.execute("SELECT json FROM problems")}
+            types = {str(object_of(text)["type"]) for (text,) in self._connection.execute("SELECT json FROM problems")}
         unknown = ", ".join(sorted(name for name in types if not is_known(name)))
         return f"the records of {unknown} are left out; name their library with --library" if unknown else None
 
@@ -266,10 +265,3 @@ class Journal:
             raise SeqtuneError(f"the journal {self.path} cannot be used now: {error}") from None
         except (sqlite3.DatabaseError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise FormatError(f"the journal {self.path} is damaged: {one_line(error)}") from None
-
-
-def _object(text: str) -> dict[str, Any]:
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        raise ValueError(f"{text!r:.60} is not a JSON object")
-    return value

@@ -31,6 +31,14 @@ def problem_of(text: object) -> Problem | None:
     return Problem.from_json(features) if is_known(features["type"]) else None
 
 
+def object_of(text: object) -> dict[str, Any]:
+    """A stored JSON object. Raises ValueError."""
+    value = _parsed(text, "an object")
+    if not isinstance(value, dict):
+        raise ValueError(f"{text!r:.60} is not a JSON object")
+    return value
+
+
 def record_of(row: Mapping[str, Any], problem: Problem, device: str) -> Record:
     """The record of a row, given by the names of its columns, of a problem on a device (its key).
 
