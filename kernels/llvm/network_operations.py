@@ -21,7 +21,7 @@ def sums(count: int, lanes: int, relu: bool) -> tuple[KernelSource, Launch]:
 
 def max_pool(n: int, c: int, h: int, w: int, out_h: int, out_w: int, filter: tuple[int, int], stride: tuple[int, int],
              pad: tuple[int, int], lanes: int) -> tuple[KernelSource, Launch]:
-    """Compute the largest value of every window, (n, h, w, c) to (n, out_h, out_w, c), without padding and NaNs.
+    """Compute the largest value of every window, (n, h, w, c) to (n, out_h, out_w, c); NaN where it holds one.
 
     `lanes`, the floats of a vector, must divide c. Every window must contain an input pixel.
     """
@@ -52,8 +52,8 @@ def _sums(lanes: int, relu: bool) -> KernelSource:
         if relu:
             truth = f"<{lanes} x i1>" if kind != "float" else "i1"
             zero = "zeroinitializer" if kind != "float" else "0.0"
-            text += f"  %m{name} = fcmp ogt {kind} %s{name}, {zero}\n"
-            text += f"  %r{name} = select {truth} %m{name}, {kind} %s{name}, {kind} {zero}\n"
+            text += f"  %m{name} = fcmp olt {kind} %s{name}, {zero}\n"  # NaN stays NaN
+            text += f"  %r{name} = select {truth} %m{name}, {kind} {zero}, {kind} %s{name}\n"
         return text + f"  store {kind} %{'r' if relu else 's'}{name}, ptr %y{name}, align 4\n"
 
     kind = f"<{lanes} x float>"
@@ -98,7 +98,9 @@ def _max_pool(lanes: int, vectors: int) -> KernelSource:
     lowest = f"<{', '.join(['float 0xFFF0000000000000'] * lanes)}>"
     takes = "".join(f"""  %at{index} = getelementptr float, ptr %in, i64 {index * lanes}
   %new{index} = load {kind}, ptr %at{index}, align 4
-  %over{index} = fcmp ogt {kind} %new{index}, %v{index}
+  %more{index} = fcmp ogt {kind} %new{index}, %v{index}
+  %nan{index} = fcmp uno {kind} %new{index}, %new{index}
+  %over{index} = or <{lanes} x i1> %more{index}, %nan{index}
   %m{index} = select <{lanes} x i1> %over{index}, {kind} %new{index}, {kind} %v{index}
 """ for index in range(vectors))
     outer = "".join(f"  %u{index} = phi {kind} [ {lowest}, %block ], [ %m{index}, %below ]\n"

@@ -15,8 +15,8 @@ The weights are packed into the kernels. After a change of a parameter or buffer
 answers, at its speed, with a warning; changes through `.data`, which PyTorch does not count, stay unseen.
 
 The kernels serve inputs of the example's shape only; other inputs go through a copy of the original at its speed. The
-kernels run on PyTorch's OpenMP threads; calls from several threads take turns. NaNs are not propagated as PyTorch does:
-a ReLU turns them into 0, a max-pool ignores them.
+kernels run on PyTorch's OpenMP threads; calls from several threads take turns. NaNs are propagated as PyTorch does,
+but a Winograd convolution spreads them over a tile, and a ReLU that oneDNN fuses turns them into 0.
 """
 
 from __future__ import annotations

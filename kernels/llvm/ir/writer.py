@@ -88,10 +88,10 @@ class Writer:
         return self.shuffle(lanes, first, "poison", [0] * lanes)
 
     def relu(self, lanes: int, value: str) -> str:
-        """max(value, 0)."""
-        above = self.let(f"fcmp ogt <{lanes} x float> {value}, zeroinitializer")
-        return self.let(f"select <{lanes} x i1> {above}, <{lanes} x float> {value}, "
-                        f"<{lanes} x float> zeroinitializer")
+        """max(value, 0); NaN stays NaN."""
+        below = self.let(f"fcmp olt <{lanes} x float> {value}, zeroinitializer")
+        return self.let(f"select <{lanes} x i1> {below}, <{lanes} x float> zeroinitializer, "
+                        f"<{lanes} x float> {value}")
 
     @contextmanager
     def loop(self, first: str | int, last: str | int, step: str | int = 1) -> Iterator[str]:

@@ -63,6 +63,20 @@ def test_every_call_computes_on_the_callers_memory(binder: KernelBinder, problem
             assert np.abs(y - expected).max() < 1e-4 * np.abs(expected).max()
 
 
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.type)
+def test_a_fused_relu_passes_nan_on(binder: KernelBinder, problem: Problem) -> None:
+    given = {name: value for name, value in problem.features if value is not None}
+    problem = Problem.make(problem.type, **{**given, "activation": "relu"})
+    operands = make_operands(problem)
+    x = np.full_like(operands["x"], np.nan)
+    shape = reference(problem, operands).shape
+    for family in kernels_for(problem, binder.device):
+        y = np.zeros(shape, np.float32)
+        binder.bind(problem, SearchSpace(family, problem, binder.device).default, operands["weights"],
+                    operands.get("bias"))(x.ctypes.data, y.ctypes.data)
+        assert np.isnan(y).all(), family.name
+
+
 def test_calls_share_one_workspace_and_keep_what_they_need(binder: KernelBinder) -> None:
     small = Problem.make("conv2d", c=4, h=5, w=5, k=16, r=3, s=3, pad_h=1, pad_w=1)
     large = Problem.make("conv2d", c=4, h=50, w=50, k=16, r=3, s=3, pad_h=1, pad_w=1)
@@ -106,6 +120,20 @@ def test_max_pools_are_exact(binder: KernelBinder, shape: tuple[int, int, int, i
     taps = [wide[:, i:i + out_h * stride[0]:stride[0], j:j + out_w * stride[1]:stride[1]][:, :out_h, :out_w]
             for i in range(filter[0]) for j in range(filter[1])]
     assert np.array_equal(y, np.max(taps, axis=0))
+
+
+def test_sums_and_max_pools_pass_nan_and_infinities_on(binder: KernelBinder) -> None:
+    x = np.array([np.nan, np.inf, -np.inf, -1.0] * 20, np.float32)
+    y = np.full(80, 7.0, np.float32)
+    call = binder.bind_source(*sums(80, binder.device.vector_floats, True))
+    call.with_other(x.ctypes.data, np.zeros_like(x).ctypes.data, y.ctypes.data)
+    assert np.array_equal(y, np.where(x < 0, 0, x), equal_nan=True)
+    for place in range(4):
+        image = np.array([1, -np.inf, 2, 3], np.float32).reshape(1, 2, 2, 1).repeat(4, axis=3)
+        image[0, place // 2, place % 2, 1] = np.nan
+        y = np.zeros(4, np.float32)
+        binder.bind_source(*max_pool(1, 4, 2, 2, 1, 1, (2, 2), (1, 1), (0, 0), 4))(image.ctypes.data, y.ctypes.data)
+        assert np.array_equal(y, image.max(axis=(0, 1, 2)), equal_nan=True)
 
 
 @pytest.mark.parametrize(("n", "c", "pixels"), [(1, 3, 50), (2, 3, 3000), (3, 2, 1024), (1, 1, 1)])
