@@ -1,0 +1,120 @@
+"""Nest: the loops over the elements of several views of one shape, and their split into tasks.
+
+Dimensions are joined where all views allow it. The last one is computed in vectors, the one before it is the loop
+around; a task is a block of these two at one place of all others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from seqtune.errors import KernelError
+
+from .view import View
+
+TASK = 4096  # floats of a task: 16 KB, half a first-level cache, and about a microsecond
+_TURNED = 5  # cost of a vector of a transposed tile beside an ordinary load: log2(lanes) shuffles and the load
+
+Dimension = tuple[int, tuple[int, ...]]  # size, and the stride of every view
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """`dimensions`, outermost first, at least two. `turned`: the last two are visited in tiles of lanes x lanes."""
+
+    dimensions: tuple[Dimension, ...]
+    turned: bool
+    rows: int  # of the last but one dimension in a task
+    inner: int  # of the last dimension in a task
+
+    @property
+    def tasks(self) -> int:
+        """The number of tasks."""
+        (*outer, (rows, _), (inner, _)) = self.dimensions
+        return math.prod(size for size, _ in outer) * -(-rows // self.rows) * -(-inner // self.inner)
+
+    def access(self, view: int) -> str:
+        """How a vector of the view is reached: "dense", "same" (one float), "apart", or "turned" in a tile."""
+        stride, along = self.dimensions[-1][1][view], self.dimensions[-2][1][view]
+        if stride in (0, 1):
+            return ("same", "dense")[stride]
+        return "turned" if self.turned and view and along == 1 else "apart"
+
+    def arguments(self) -> tuple[int, ...]:
+        """Launch arguments: sizes of the outer dimensions, four sizes of the others, then the strides by view."""
+        (*outer, (rows, _), (inner, _)) = self.dimensions
+        views = range(len(self.dimensions[0][1]))
+        return (*(size for size, _ in outer), rows, self.rows, inner, self.inner,
+                *(strides[view] for view in views for _, strides in self.dimensions))
+
+
+def nest(views: Sequence[View], lanes: int) -> Nest:
+    """The loops over views of one shape; the first is the output. Raises KernelError where shapes differ."""
+    dimensions = collapsed(views)
+    size = math.prod(size for size, _ in dimensions)
+    while len(dimensions) < 2:
+        dimensions = [(1, (0,) * len(views)), *dimensions]
+    inner, row = min(
+        ((inner, row) for inner in range(len(dimensions)) for row in (None, *range(len(dimensions))) if row != inner),
+        key=lambda pair: _cost(dimensions, pair[0], pair[1], lanes))
+    turned = row is not None
+    if row is None:
+        row = max(index for index in range(len(dimensions)) if index != inner)
+    outer = [dimension for index, dimension in enumerate(dimensions) if index not in (inner, row)]
+    rows, columns = dimensions[row][0], dimensions[inner][0]
+    unit = lanes if turned else 1
+    inner_block = _even(columns, max(TASK // unit, lanes), lanes)
+    row_block = _even(rows, max(TASK // max(inner_block, 1), unit), unit)
+    return Nest((*outer, dimensions[row], dimensions[inner]), turned, row_block, inner_block) if size else Nest(
+        ((0, (0,) * len(views)), *((1, (0,) * len(views)),) * 2), False, 1, 1)
+
+
+def collapsed(views: Sequence[View]) -> list[Dimension]:
+    """Dimensions ordered by the first view's strides, largest first, and joined where all views allow it.
+
+    Raises KernelError where shapes differ, or where the first view, the output, repeats a float.
+    """
+    out = views[0]
+    if any(view.shape != out.shape for view in views):
+        raise KernelError(f"views of a step have different shapes: {', '.join(str(view.shape) for view in views)}; "
+                          "expand them")
+    dimensions = [(size, strides) for size, *strides in zip(
+        out.shape, *(view.strides for view in views), strict=True) if size != 1]
+    dimensions.sort(key=lambda dimension: -dimension[1][0])
+    for (_, outside), (size, inside) in pairwise(dimensions):
+        if outside[0] < size * inside[0] and out.size:
+            raise KernelError(f"elements of the output of shape {out.shape} and strides {out.strides} overlap")
+    if dimensions and dimensions[-1][1][0] == 0 and out.size:
+        raise KernelError(f"the output of shape {out.shape} and strides {out.strides} repeats an element")
+    joined: list[Dimension] = []
+    for size, strides in dimensions:
+        if joined and all(outside == size * inside for outside, inside in zip(joined[-1][1], strides, strict=True)):
+            joined[-1] = (joined[-1][0] * size, tuple(strides))
+        else:
+            joined.append((size, tuple(strides)))
+    return joined
+
+
+def _cost(dimensions: Sequence[Dimension], inner: int, row: int | None, lanes: int) -> tuple[float, int]:
+    """Loads and stores in vectors where dimension `inner` is the last, in tiles with `row`; ties go to the densest."""
+    count = 1.0
+    for index, (size, _) in enumerate(dimensions):
+        count *= -(-size // lanes) * (lanes if index == row else 1) if index in (inner, row) else size
+    costs = 0
+    for view, stride in enumerate(dimensions[inner][1]):
+        if stride in (0, 1):
+            costs += 1
+        elif row is not None and view and dimensions[row][1][view] == 1:
+            costs += _TURNED
+        else:
+            costs += lanes
+    return count * costs, (row is not None) * 100 - inner
+
+
+def _even(size: int, most: int, unit: int) -> int:
+    """The block, a multiple of `unit`, that splits `size` evenly into blocks of about at most `most`."""
+    blocks = max(1, -(-size // most))
+    return max(unit, -(-size // (blocks * unit)) * unit)

@@ -1,0 +1,22 @@
+"""Transpose of a tile of vectors in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.writer import Writer
+
+
+def transposed(write: Writer, lanes: int, rows: Sequence[str]) -> list[str]:
+    """The columns of `lanes` vectors of `lanes` floats, a power of two.
+
+    Interleaving the halves of the list log2(lanes) times gives the columns.
+    """
+    vectors = list(rows)
+    order = [lane // 2 + (lanes if lane % 2 else 0) for lane in range(2 * lanes)]
+    for _ in range(lanes.bit_length() - 1):
+        half = lanes // 2
+        vectors = [write.shuffle(lanes, low, high, chosen)
+                   for low, high in zip(vectors[:half], vectors[half:], strict=True)
+                   for chosen in (order[:lanes], order[lanes:])]
+    return vectors
