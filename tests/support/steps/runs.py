@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from seqtune.kernels.llvm.steps.view import View
 from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, instruction_sets
 
 Floats = NDArray[np.float32]
+Scalar = TypeVar("Scalar", bound=np.generic)
 WIDTHS = [(name, INSTRUCTION_SETS[name][2] // 32) for name in instruction_sets()]
 POISON = -777.0
 SHARES = 3
@@ -26,7 +28,7 @@ def buffer_of(view: View) -> Floats:
     return np.full(view.offset + view.extent + 16, POISON, np.float32)
 
 
-def elements(view: View, buffer: NDArray[np.generic]) -> NDArray[np.generic]:
+def elements(view: View, buffer: NDArray[Scalar]) -> NDArray[Scalar]:
     """The elements of a view, writable, as a NumPy view of the buffer."""
     size = buffer.itemsize
     return np.lib.stride_tricks.as_strided(
@@ -64,7 +66,7 @@ def run(step: StepSource, instruction_set: str, out: View, operands: Sequence[Vi
     addresses = [buffer.ctypes.data + buffer.itemsize * view.offset
                  for view, buffer in zip((out, *operands), (target, *buffers), strict=True)]
     launch(step, instruction_set, addresses)
-    result: Floats = elements(out, target).copy()  # type: ignore[assignment]
+    result: Floats = elements(out, target).copy()
     elements(out, target)[...] = elements(out, before)
     assert np.array_equal(target, before, equal_nan=True), "the step wrote beside its output"
     return result

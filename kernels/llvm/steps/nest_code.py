@@ -1,0 +1,64 @@
+"""NestCode: the entry of a step whose tasks are blocks of a nest."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from ..ir.writer import ENTRY, Writer, declarations
+from .access import Access
+from .masks import declare_masked
+from .vectors import Vectors, declare_math
+
+
+class NestCode(ABC):
+    """`kinds`: how each view is accessed; `dimensions`: those of the nest. The arguments are Nest.arguments()."""
+
+    def __init__(self, kinds: Sequence[str], dimensions: int, lanes: int) -> None:
+        views, self._outer = range(len(kinds)), range(dimensions - 2)
+        self._fields = [f"address{view}" for view in views] + [f"size{level}" for level in self._outer] + [
+            "rows", "row_block", "inner", "inner_block"] + [
+            f"stride{view}_{level}" for view in views for level in range(dimensions)]
+        self._last, self.views, self.lanes = dimensions - 1, views, lanes
+        self.write = Writer(self._fields)
+        self.v = Vectors(self.write, lanes)
+        self._of = {name: self.write.argument(name) for name in self._fields}
+        self.inner = [self._of[f"stride{view}_{self._last}"] for view in views]
+        self.along = [self._of[f"stride{view}_{self._last - 1}"] for view in views]
+        self.access = Access(self.v, kinds, self.inner)
+
+    @abstractmethod
+    def block(self, pointers: Sequence[str], rows: str, columns: str) -> None:
+        """Write the code of a task: the views' first elements in the block, and its numbers of rows and columns."""
+
+    def text(self, entry: str) -> str:
+        """The module: declarations and the entry, a loop over tasks."""
+        write, of = self.write, self._of
+        bases = [write.let(f"inttoptr i64 {of[f'address{view}']} to ptr") for view in self.views]
+        counts = {self._last: self._ceiling("inner", "inner_block"), self._last - 1: self._ceiling("rows", "row_block")}
+        counts |= {level: of[f"size{level}"] for level in reversed(self._outer)}
+        with write.loop("%begin", "%end") as task:
+            rest, places = task, {}
+            for level, count in counts.items():
+                places[level] = write.i64("urem", rest, count) if level else rest
+                rest = write.i64("udiv", rest, count) if level else rest
+            column = places[self._last] = write.mul(places[self._last], of["inner_block"])
+            row = places[self._last - 1] = write.mul(places[self._last - 1], of["row_block"])
+            pointers = []
+            for view, base in enumerate(bases):
+                for level, place in places.items():
+                    base = write.at(base, write.mul(place, of[f"stride{view}_{level}"]))
+                pointers.append(base)
+            rows = write.i64("smin", of["row_block"], write.i64("sub", of["rows"], row))
+            columns = write.i64("smin", of["inner_block"], write.i64("sub", of["inner"], column))
+            self.block(pointers, rows, columns)
+        return "\n".join([declarations(self.lanes), declare_math(self.lanes), declare_masked(self.lanes),
+                          write.function(f"void @{entry}({ENTRY})")])
+
+    def starts(self, pointers: Sequence[str], row: str) -> list[str]:
+        """The views' first elements in a row of the block."""
+        return [self.write.at(pointer, self.write.mul(row, self.along[view])) for view, pointer in enumerate(pointers)]
+
+    def _ceiling(self, size: str, block: str) -> str:
+        more = self.write.add(self._of[size], self.write.i64("sub", self._of[block], 1))
+        return self.write.i64("udiv", more, self._of[block])
