@@ -8,6 +8,7 @@ from ..device import Device
 from ..implementation import Array, KernelSource, Launch
 from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
+from .fusion import NONE, Fusion
 from .ir.depthwise_nchw import PixelTile
 from .ir.depthwise_nhwc import ChannelTile
 
@@ -72,16 +73,18 @@ class Depthwise:
     """Runs llvm.depthwise."""
 
     includes = "borders, bias and activation; weights are packed before"
+    fusions = "epilogues of the sum; with layout=NHWC of a second operand, too, and pitches"
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
+    def source(self, problem: Problem, device: Device, configuration: Configuration,
+               fusion: Fusion = NONE) -> KernelSource:
         """The text; it depends on register block, filter, strides, dilation, epilogue and (NHWC) kinds of borders."""
-        tile = _tile(problem, configuration)
+        tile = _tile(problem, configuration, fusion)
         return tile.source(problem) if isinstance(tile, ChannelTile) else tile.source()
 
-    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
+    def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem."""
-        tile = _tile(problem, configuration)
-        return (tile.launch(problem, configuration.number("chunk")) if isinstance(tile, ChannelTile)
+        tile = _tile(problem, configuration, fusion)
+        return (tile.launch(problem, configuration.number("chunk"), fusion) if isinstance(tile, ChannelTile)
                 else tile.launch(problem, device.threads))
 
     def packing(self, problem: Problem, configuration: Configuration) -> bool:
@@ -94,14 +97,14 @@ class Depthwise:
         return np.ascontiguousarray(taps.T if self.packing(problem, configuration) else taps)
 
 
-def _tile(problem: Problem, configuration: Configuration) -> ChannelTile | PixelTile:
-    kind = ChannelTile if problem["layout"] == "NHWC" else PixelTile
-    return kind(
-        vector=configuration.number("vector"), tile_w=configuration.number("tile_w"),
-        tile_h=configuration.number("tile_h"), r=problem.size("r"), s=problem.size("s"),
-        stride=(problem.size("stride_h"), problem.size("stride_w")),
-        dilation=(problem.size("dilation_h"), problem.size("dilation_w")),
-        bias=problem["bias"] == "yes", relu=problem["activation"] == "relu")
+def _tile(problem: Problem, configuration: Configuration, fusion: Fusion) -> ChannelTile | PixelTile:
+    vector, tile_w, tile_h = (configuration.number(name) for name in ("vector", "tile_w", "tile_h"))
+    r, s, bias, formula = problem.size("r"), problem.size("s"), problem["bias"] == "yes", fusion.formula(problem)
+    stride, dilation = ((problem.size(f"{name}_h"), problem.size(f"{name}_w")) for name in ("stride", "dilation"))
+    if problem["layout"] == "NHWC":
+        return ChannelTile(vector, tile_w, tile_h, r, s, stride, dilation, bias, formula, fusion != NONE)
+    fusion.check_channels_first()
+    return PixelTile(vector, tile_w, tile_h, r, s, stride, dilation, bias, formula)
 
 
 IMPLEMENTATION = Depthwise()

@@ -11,6 +11,7 @@ from ..device import Device
 from ..implementation import Array, KernelSource, Launch, Phase
 from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
+from .fusion import NONE, Fusion, Pitches
 from .ir.task_loops import arguments
 from .ir.tile import BODIES, Borders, Tile
 from .ir.tiling import Tiling, pack
@@ -110,22 +111,27 @@ class LLVMDirect:
     """Runs llvm.direct."""
 
     includes = "padding, where the input is copied for it; bias and activation; weights are packed before"
+    fusions = "epilogues of the sum; with layout=NHWC of a second operand, too, and pitches"
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
+    def source(self, problem: Problem, device: Device, configuration: Configuration,
+               fusion: Fusion = NONE) -> KernelSource:
         """The text; it depends on tile, filter size, layout, pixel step, row ends on padding, and epilogue."""
         names = problem.names()
         size = {name: value for name, value in names.items() if isinstance(value, int)}
         last, peeled = problem["layout"] == "NHWC", configuration["borders"] == "peel"
         tile_w = configuration.number("tile_w")
+        copied = not peeled and size["pad_h"] + size["pad_w"] > 0
+        x_pitch = size["c"] if copied else _pitches(size, last, fusion).x
         return Tile(
             vector=configuration.number("vector"), vectors=configuration.number("vectors_k"),
             tile_h=configuration.number("tile_h"), tile_w=tile_w,
             body=str(configuration["body"]), r=size["r"], s=size["s"],
-            pixel_step=size["stride_w"] * (size["c"] if last else 1), channels_last=last,
-            bias=problem["bias"] == "yes", relu=problem["activation"] == "relu",
-            borders=_borders(size, tile_w) if peeled else None).source()
+            pixel_step=size["stride_w"] * (x_pitch if last else 1), channels_last=last,
+            bias=problem["bias"] == "yes", formula=fusion.formula(problem),
+            borders=_borders(size, tile_w) if peeled else None,
+            pitched=copied and fusion.x_pitch is not None).source()
 
-    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
+    def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem; if the tile reads a padded copy, the first phase makes it."""
         names = problem.names()
         size = {name: value for name, value in names.items() if isinstance(value, int)}
@@ -138,17 +144,19 @@ class LLVMDirect:
         pad_h, pad_w = (0, 0) if peeled else (size["pad_h"], size["pad_w"])
         padded = pad_h > 0 or pad_w > 0
         high, wide = size["h"] + 2 * pad_h, size["w"] + 2 * pad_w
-        pitch, channel = (c, 1) if last else (1, high * wide)
+        pitches = _pitches(size, last, fusion)
+        pitch, channel = (c if padded else pitches.x, 1) if last else (1, high * wide)
         line = wide * pitch
         per_plane = c if last else 1
         values = tiling.arguments(size["r"] * size["s"])
         values |= {
-            "groups": groups, "x_image": c * high * wide, "x_group": size["c_per_group"] * channel,
-            "x_row": size["stride_h"] * line, "x_tap_row": size["dilation_h"] * line,
-            "x_tap_column": size["dilation_w"] * pitch, "x_channel": channel, "x_column": size["stride_w"] * pitch,
-            "y_image": k * out, "y_group": size["k_per_group"] * (1 if last else out),
-            "y_row": size["out_w"] * (k if last else 1), "y_pixel": k if last else 1, "y_channel": 1 if last else out,
-            "filter_rows": size["r"]}
+            "groups": groups, "x_image": (pitch if last else c) * high * wide,
+            "x_group": size["c_per_group"] * channel, "x_row": size["stride_h"] * line,
+            "x_tap_row": size["dilation_h"] * line, "x_tap_column": size["dilation_w"] * pitch,
+            "x_channel": channel, "x_column": size["stride_w"] * pitch,
+            "y_image": (pitches.y if last else k) * out, "y_group": size["k_per_group"] * (1 if last else out),
+            "y_row": size["out_w"] * (pitches.y if last else 1), "y_pixel": pitches.y if last else 1,
+            "y_channel": 1 if last else out, "filter_rows": size["r"]}
         if peeled:
             right = -(-_borders(size, tiling.tile_w).right // size["stride_w"])  # pixels that reach the right padding
             values |= {
@@ -157,13 +165,19 @@ class LLVMDirect:
                 "last_inner": max(0, size["row_w"] - right - tiling.tile_w)}
         else:
             values |= {"inside_rows": size["r"], "tap_row_step": 1}
+        fused = fusion != NONE
+        if fused:
+            values |= {"source_pixels": size["w"], "source_pixel": pitches.x, "pixel": c,
+                       "other_image": out * pitches.other, "other_row": size["out_w"] * pitches.other,
+                       "other_pixel": pitches.other}
         main = Phase("padded" if padded else "direct", tiling.tasks)
         if not padded:
-            return Launch(arguments(**values), (main,))
+            return Launch(arguments(fused, **values), (main,))
         values |= {"pad_rows": high, "pad_top": pad_h, "pad_left": pad_w * per_plane, "pad_right": pad_w * per_plane,
-                  "source_rows": size["h"], "source_row": size["w"] * per_plane, "padded_row": line}
+                   "source_rows": size["h"], "source_row": size["w"] * (pitches.x if last else 1),
+                   "padded_row": line}
         pad = Phase("pad", (n if last else n * c) * high)
-        return Launch(arguments(**values), (pad, main), n * c * high * wide)
+        return Launch(arguments(fused, **values), (pad, main), n * c * high * wide)
 
     def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int, bool]:
         """The values (groups, channels of a panel, whether taps are the outer loop)."""
@@ -176,6 +190,12 @@ class LLVMDirect:
 
 def _lanes(configuration: Configuration) -> int:
     return configuration.number("vector") * configuration.number("vectors_k")
+
+
+def _pitches(size: dict[str, int], last: bool, fusion: Fusion) -> Pitches:
+    if not last:
+        fusion.check_channels_first()
+    return fusion.pitches(size["c"], size["k"])
 
 
 def _borders(size: dict[str, int], tile_w: int) -> Borders:

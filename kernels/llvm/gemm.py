@@ -9,6 +9,7 @@ from ..device import Device
 from ..implementation import Array, KernelSource, Launch, Phase
 from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
+from .fusion import NONE, Fusion, Pitches
 from .ir.task_loops import arguments
 from .ir.tile import Tile
 from .ir.tiling import Tiling, pack
@@ -71,25 +72,30 @@ class LLVMGemm:
     """Runs llvm.gemm."""
 
     includes = "bias and activation; B is packed into panels before, as for constant weights"
+    fusions = "epilogues of the sum and of a second operand; pitches of the rows of A and C"
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
+    def source(self, problem: Problem, device: Device, configuration: Configuration,
+               fusion: Fusion = NONE) -> KernelSource:
         """The text; it depends on tile, step between rows of A and epilogue."""
         return Tile(
             vector=configuration.number("vector"), vectors=configuration.number("vectors_n"), tile_h=1,
             tile_w=configuration.number("tile_m"), body=f"c{configuration.number('unroll_k')}", r=1, s=1,
-            pixel_step=1 if problem["trans_a"] == "yes" else problem.size("k"), channels_last=True,
-            bias=problem["bias"] == "yes", relu=problem["activation"] == "relu").source()
+            pixel_step=1 if problem["trans_a"] == "yes" else _pitches(problem, fusion).x, channels_last=True,
+            bias=problem["bias"] == "yes", formula=fusion.formula(problem)).source()
 
-    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
+    def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem."""
         m, n, k = problem.size("m"), problem.size("n"), problem.size("k")
         tiling = Tiling(row_w=m, rows=1, k=n, c=k, tile_w=configuration.number("tile_m"), tile_h=1,
                         lanes=_lanes(configuration), chunk=configuration.number("chunk"), threads=device.threads)
-        step, along = (1, m) if problem["trans_a"] == "yes" else (k, 1)
+        pitches = _pitches(problem, fusion)
+        step, along = (1, pitches.x) if problem["trans_a"] == "yes" else (pitches.x, 1)
         values = tiling.arguments(1)
-        values |= {"groups": 1, "x_channel": along, "x_column": step, "y_pixel": n, "y_channel": 1,
+        values |= {"groups": 1, "x_channel": along, "x_column": step, "y_pixel": pitches.y, "y_channel": 1,
                    "filter_rows": 1, "inside_rows": 1, "tap_row_step": 1}
-        return Launch(arguments(**values), (Phase("direct", tiling.tasks),))
+        if fusion != NONE:
+            values |= {"other_pixel": pitches.other}
+        return Launch(arguments(fusion != NONE, **values), (Phase("direct", tiling.tasks),))
 
     def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, bool]:
         """The values (columns of a panel, whether B is transposed)."""
@@ -100,6 +106,10 @@ class LLVMGemm:
         lanes, transposed = self.packing(problem, configuration)
         rows = weights if transposed else weights.T
         return pack(np.asarray(rows)[:, :, None, None], 1, lanes, True)
+
+
+def _pitches(problem: Problem, fusion: Fusion) -> Pitches:
+    return fusion.pitches(problem.size("m" if problem["trans_a"] == "yes" else "k"), problem.size("n"))
 
 
 def _lanes(configuration: Configuration) -> int:

@@ -17,7 +17,8 @@ from ..device import Device
 from ..implementation import Array, KernelSource, Launch, Phase
 from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
-from .ir.winograd_stages import FIELDS, RUN, stages
+from .fusion import NONE, Fusion
+from .ir.winograd_stages import FIELDS, FUSED_FIELDS, RUN, stages
 from .ir.winograd_transforms import filter_transform
 from .ir.workspace import pieces
 from .ir.writer import ENTRY, Writer, declarations, in_order
@@ -108,15 +109,20 @@ class Winograd:
     """Runs llvm.winograd."""
 
     includes = "transforms of input and output, bias and activation; weights are transformed and packed before"
+    fusions = "epilogues of the sum; with layout=NHWC of a second operand, too, and pitches"
 
-    def source(self, problem: Problem, device: Device, configuration: Configuration) -> KernelSource:
+    def source(self, problem: Problem, device: Device, configuration: Configuration,
+               fusion: Fusion = NONE) -> KernelSource:
         """The text; it depends on the register block, and its stages on tile size, vector, layout and epilogue."""
         names = ("vector", "vectors_k", "group", "unroll")
-        around = stages(configuration.number("m"), configuration.number("vector"), problem["layout"] == "NHWC",
-                        problem["bias"] == "yes", problem["activation"] == "relu")
+        last = problem["layout"] == "NHWC"
+        if not last:
+            fusion.check_channels_first()
+        around = stages(configuration.number("m"), configuration.number("vector"), last, problem["bias"] == "yes",
+                        fusion.formula(problem), fusion.x_pitch is not None)
         return KernelSource(_source(*(configuration.number(name) for name in names)), (around,))
 
-    def launch(self, problem: Problem, device: Device, configuration: Configuration) -> Launch:
+    def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem and the division of a thread's workspace."""
         names = ("n", "c", "h", "w", "k", "pad_h", "pad_w", "out_h", "out_w")
         n, c, h, w, k, pad_h, pad_w, out_h, out_w = (problem.size(name) for name in names)
@@ -135,16 +141,23 @@ class Winograd:
         piece = sums_offset + _lines(split * (m + 2) ** 2 * sums_point)
         tasks = n * blocks * splits
         last = problem["layout"] == "NHWC"
+        if not last:
+            fusion.check_channels_first()
+        pitches = fusion.pitches(c, k)
+        further = {} if fusion == NONE else {
+            "x_pixel": pitches.x, "other_image": pitches.other * out_h * out_w, "other_row": pitches.other * out_w,
+            "other_pixel": pitches.other, "other": 0}
         arguments = in_order(
-            FIELDS, threads=device.threads, tasks=tasks, piece=piece, v_offset=v_offset, sums_offset=sums_offset,
-            splits=splits, blocks=blocks, block_rows=block_rows, tile_rows=tile_rows, tile_columns=tile_columns,
-            last_row=out_h - m, last_column=out_w - m, x_image=c * h * w, x_row=w * (c if last else 1),
-            x_channel=1 if last else h * w, height=h, width=w, pad_h=pad_h, pad_w=pad_w, channels=c,
-            channel_vectors=vectors, padded_row=padded_row,
+            FUSED_FIELDS if further else FIELDS, **further, threads=device.threads, tasks=tasks, piece=piece,
+            v_offset=v_offset, sums_offset=sums_offset, splits=splits, blocks=blocks, block_rows=block_rows,
+            tile_rows=tile_rows, tile_columns=tile_columns, last_row=out_h - m, last_column=out_w - m,
+            x_image=pitches.x * h * w, x_row=w * (pitches.x if last else 1), x_channel=1 if last else h * w, height=h,
+            width=w, pad_h=pad_h, pad_w=pad_w, channels=c, channel_vectors=vectors, padded_row=padded_row,
             turn=max(size for size in (1, 4, 8, 16) if size <= min(max(vector, 4), max(1, min(w, c)))),
             v_point=v_point, v_group=v_group, sums_point=sums_point, group=group, lanes=lanes, k_blocks=k_blocks,
-            split_blocks=split, last_k=k - lanes, u_block=c * lanes, y_image=k * out_h * out_w,
-            y_row=out_w * (k if last else 1), y_pixel=k if last else 1, y_channel=1 if last else out_h * out_w)
+            split_blocks=split, last_k=k - lanes, u_block=c * lanes, y_image=pitches.y * out_h * out_w,
+            y_row=out_w * (pitches.y if last else 1), y_pixel=pitches.y if last else 1,
+            y_channel=1 if last else out_h * out_w)
         return Launch(arguments, (Phase("winograd", tasks),), pieces(device.threads, tasks) * piece)
 
     def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int]:

@@ -13,6 +13,8 @@ from functools import lru_cache
 
 from ...implementation import KernelSource, Launch, Phase
 from ...problem import Problem
+from ..steps.formula import Formula
+from .epilogue import declare_epilogue, finished
 from .workspace import pieces, write_piece
 from .writer import ENTRY, Writer, declarations, in_order, zero_floats
 
@@ -36,7 +38,7 @@ class PixelTile:
     stride: tuple[int, int]
     dilation: tuple[int, int]
     bias: bool
-    relu: bool
+    formula: Formula  # of the sum with the bias
 
     def source(self) -> KernelSource:
         """The source text; it depends on register block, filter, strides, dilation and epilogue alone."""
@@ -77,7 +79,8 @@ def _source(tile: PixelTile) -> KernelSource:
     entry = (f"declare void @seqtune_planes({ENTRY}, ptr %tile)\n"
              f"define void @depthwise({ENTRY}) nounwind {{\n"
              f"  call void @seqtune_planes({ENTRY}, ptr @tile)\n  ret void\n}}")
-    return KernelSource("\n".join([declarations(tile.vector), _tile(tile), entry]), (around,))
+    return KernelSource("\n".join([
+        declarations(tile.vector), declare_epilogue(tile.formula, tile.vector), _tile(tile), entry]), (around,))
 
 
 def _row(step: int, unit: int) -> str:
@@ -200,6 +203,6 @@ def _tile(tile: PixelTile) -> str:
             for t in range(tile.tile_h):
                 to = write.at(to, of["y_pitch"]) if t else to
                 for j in range(tile.tile_w):
-                    value = write.relu(tile.vector, sums[t, j]) if tile.relu else sums[t, j]
+                    value = finished(write, tile.vector, tile.formula, sums[t, j], "")
                     write.store(kind, value, write.at(to, j * tile.vector))
     return write.function("internal void @tile(ptr %to, ptr %x, ptr %w, ptr %bias, i64 %channel, ptr %a) noinline")

@@ -13,12 +13,18 @@ from functools import lru_cache
 
 from ...implementation import KernelSource, Launch, Phase
 from ...problem import Problem
+from ..fusion import Fusion
+from ..steps.formula import Formula
+from .epilogue import OTHER_FIELDS, declare_epilogue, finished, is_new, store_rest
 from .writer import ENTRY, Writer, declarations, in_order
 
 # Launch arguments in order, each an i64, followed by the border of every column of tiles; steps are in floats.
 FIELDS = (
     "chunks", "chunk", "vectors", "tile_rows", "tile_columns", "last_row", "last_column", "last_channel", "channels",
     "height", "pad_h", "pad_w", "x_image", "x_row", "y_image", "y_row")
+# Those of a fusion; the address of the second operand comes behind the borders.
+FUSED_FIELDS = (*FIELDS, "x_pixel", "y_pixel", *OTHER_FIELDS[:-1])
+SKIPS = ", ptr %other, i64 %skip_rows, i64 %skip_columns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,8 @@ class ChannelTile:
     stride: tuple[int, int]
     dilation: tuple[int, int]
     bias: bool
-    relu: bool
+    formula: Formula  # of the sum with the bias, and of a second operand that lies as the output does
+    fused: bool  # the launch has arguments of a fusion
 
     @property
     def high(self) -> int:
@@ -55,7 +62,7 @@ class ChannelTile:
         """The source text; it depends on tile, filter, strides, dilation, epilogue and kinds of borders alone."""
         return _source(self, tuple(sorted(set(self.borders(problem)))))
 
-    def launch(self, problem: Problem, chunk: int) -> Launch:
+    def launch(self, problem: Problem, chunk: int, fusion: Fusion) -> Launch:
         """The launch arguments of a problem."""
         names = ("n", "c", "h", "w", "pad_h", "pad_w", "out_h", "out_w")
         n, c, h, w, pad_h, pad_w, out_h, out_w = (problem.size(name) for name in names)
@@ -64,28 +71,35 @@ class ChannelTile:
         chunks = -(-vectors // chunk)
         borders = self.borders(problem)
         kinds = sorted(set(borders))
+        pitches = fusion.pitches(c, c)
+        further = {"x_pixel": pitches.x, "y_pixel": pitches.y, "other_image": out_h * out_w * pitches.other,
+                   "other_row": out_w * pitches.other, "other_pixel": pitches.other} if self.fused else {}
         arguments = in_order(
-            FIELDS, chunks=chunks, chunk=chunk, vectors=vectors, tile_rows=tile_rows, tile_columns=len(borders),
-            last_row=out_h - self.tile_h, last_column=out_w - self.tile_w, last_channel=c - self.vector, channels=c,
-            height=h, pad_h=pad_h, pad_w=pad_w, x_image=h * w * c, x_row=w * c, y_image=out_h * out_w * c,
-            y_row=out_w * c)
-        return Launch((*arguments, *(kinds.index(border) for border in borders)),
+            FUSED_FIELDS if self.fused else FIELDS, **further, chunks=chunks, chunk=chunk, vectors=vectors,
+            tile_rows=tile_rows, tile_columns=len(borders), last_row=out_h - self.tile_h,
+            last_column=out_w - self.tile_w, last_channel=c - self.vector, channels=c, height=h, pad_h=pad_h,
+            pad_w=pad_w, x_image=h * w * pitches.x, x_row=w * pitches.x, y_image=out_h * out_w * pitches.y,
+            y_row=out_w * pitches.y)
+        other = (0,) if self.formula.operands == 2 else ()
+        return Launch((*arguments, *(kinds.index(border) for border in borders), *other),
                       (Phase("depthwise", n * chunks * tile_rows),))
 
 
 @lru_cache(maxsize=512)
 def _source(tile: ChannelTile, borders: tuple[tuple[int, int], ...]) -> KernelSource:
     return KernelSource("\n".join([
-        declarations(tile.vector), *(_tile(tile, number, *border) for number, border in enumerate(borders)),
-        _run(tile, len(borders))]))
+        declarations(tile.vector), declare_epilogue(tile.formula, tile.vector),
+        *(_tile(tile, number, *border) for number, border in enumerate(borders)), _run(tile, len(borders))]))
 
 
 def _tile(tile: ChannelTile, number: int, left: int, right: int) -> str:
     """Compute vectors [first, last) of one tile. Its input rows [low, high) lie inside the image."""
     kind = f"<{tile.vector} x float>"
-    write = Writer(FIELDS)
+    write, with_other = Writer(FUSED_FIELDS), tile.formula.operands == 2
     channels, x_row, y_row, last_channel = (
         write.argument(name) for name in ("channels", "x_row", "y_row", "last_channel"))
+    x_pixel, y_pixel = (write.argument(name) if tile.fused else channels for name in ("x_pixel", "y_pixel"))
+    other_row, other_pixel = (write.argument(name) if with_other else "" for name in ("other_row", "other_pixel"))
     reading: dict[int, list[tuple[int, int]]] = {}  # input row -> (output row, filter row)
     for t in range(tile.tile_h):
         for r in range(tile.r):
@@ -111,7 +125,7 @@ def _tile(tile: ChannelTile, number: int, left: int, right: int) -> str:
                          if j * tile.stride[1] + s * tile.dilation[1] == column]
                 if not users:
                     continue
-                value = write.load(kind, write.at(line, write.mul(channels, column) if column else 0))
+                value = write.load(kind, write.at(line, write.mul(x_pixel, column) if column else 0))
                 for t, j, r, s in users:
                     sums[t, j] = write.fma(tile.vector, value, taps[r, s], sums[t, j])
             write.do(f"br label %next{name}")
@@ -119,18 +133,32 @@ def _tile(tile: ChannelTile, number: int, left: int, right: int) -> str:
             for position, value in sums.items():
                 if value != old[position]:
                     sums[position] = write.let(f"phi {kind} [ {old[position]}, %{before} ], [ {value}, %row{name} ]")
+        overlap = write.i64("sub", write.mul(vector, tile.vector), channel) if with_other else ""
         for t in range(tile.tile_h):
             line = write.at(y, write.mul(y_row, t)) if t else y
             for j in range(tile.tile_w):
-                value = write.relu(tile.vector, sums[t, j]) if tile.relu else sums[t, j]
-                write.store(kind, value, write.at(line, write.mul(channels, j) if j else 0))
+                to = write.at(line, write.mul(y_pixel, j) if j else 0)
+                if not with_other:
+                    write.store(kind, finished(write, tile.vector, tile.formula, sums[t, j], ""), to)
+                    continue
+                other = write.at(write.at("%other", channel), write.add(write.mul(other_row, t),
+                                                                        write.mul(other_pixel, j)))
+                with write.when(is_new(write, t, j)):
+                    value = finished(write, tile.vector, tile.formula, sums[t, j], other)
+                    store_rest(write, tile.vector, [value], to, overlap)
     return write.function(f"internal void @tile{number}(ptr %x, ptr %w, ptr %bias, ptr %y, i64 %low, i64 %high, "
-                          "i64 %first, i64 %last, ptr %a) noinline")
+                          f"i64 %first, i64 %last, ptr %a{SKIPS if with_other else ''}) noinline")
 
 
 def _run(tile: ChannelTile, kinds: int) -> str:
-    write = Writer(FIELDS)
-    of = {name: write.argument(name) for name in FIELDS}
+    fields = FUSED_FIELDS if tile.fused else FIELDS
+    write, with_other = Writer(fields), tile.formula.operands == 2
+    of = {name: write.argument(name) for name in fields}
+    of = {"x_pixel": of["channels"], "y_pixel": of["channels"], **of}
+    other = ""
+    if with_other:
+        pointer = write.let(f"getelementptr i64, ptr %a, i64 {write.add(of['tile_columns'], len(fields))}")
+        other = write.let(f"load ptr, ptr {pointer}, align 8")
     with write.loop("%begin", "%end") as task:
         row, rest = write.i64("urem", task, of["tile_rows"]), write.i64("udiv", task, of["tile_rows"])
         chunk, image = write.i64("urem", rest, of["chunks"]), write.i64("udiv", rest, of["chunks"])
@@ -143,14 +171,20 @@ def _run(tile: ChannelTile, kinds: int) -> str:
         x = write.at(write.at("%x", write.mul(image, of["x_image"])), write.mul(above, of["x_row"]))
         y = write.at(write.at("%y", write.mul(image, of["y_image"])), write.mul(top, of["y_row"]))
         with write.loop(0, of["tile_columns"]) as column:
-            pointer = write.let(f"getelementptr i64, ptr %a, i64 {write.add(column, len(FIELDS))}")
+            pointer = write.let(f"getelementptr i64, ptr %a, i64 {write.add(column, len(fields))}")
             border = write.let(f"load i64, ptr {pointer}, align 8")
             left = write.i64("umin", write.mul(column, tile.tile_w), of["last_column"])
             from_ = write.at(x, write.mul(write.i64("sub", write.mul(left, tile.stride[1]), of["pad_w"]),
-                                          of["channels"]))
-            to = write.at(y, write.mul(left, of["channels"]))
+                                          of["x_pixel"]))
+            to = write.at(y, write.mul(left, of["y_pixel"]))
+            skips = ""
+            if with_other:
+                from_other = write.at(write.at(other, write.mul(image, of["other_image"])), write.add(
+                    write.mul(top, of["other_row"]), write.mul(left, of["other_pixel"])))
+                skips = (f", ptr {from_other}, i64 {write.i64('sub', write.mul(row, tile.tile_h), top)}, "
+                         f"i64 {write.i64('sub', write.mul(column, tile.tile_w), left)}")
             for number in range(kinds):
                 with write.when(write.let(f"icmp eq i64 {border}, {number}")):
                     write.do(f"call void @tile{number}(ptr {from_}, ptr %w, ptr %bias, ptr {to}, i64 {low}, "
-                             f"i64 {high}, i64 {first}, i64 {last}, ptr %a)")
+                             f"i64 {high}, i64 {first}, i64 {last}, ptr %a{skips})")
     return write.function(f"void @depthwise({ENTRY})")

@@ -5,6 +5,9 @@ They form one module that all tiles share and that is built once: compiling them
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from .epilogue import OTHER, OTHER_FIELDS, other_base
 from .writer import ENTRY, Writer, in_order
 
 # Launch arguments in order, each an i64. Steps and offsets are in floats: x_tap_* between filter taps, w_* in packed
@@ -16,17 +19,22 @@ FIELDS = (
     "y_group", "y_row", "y_pixel", "y_channel", "weights_block", "pad_rows", "pad_top", "pad_left", "pad_right",
     "source_rows", "source_row", "padded_row", "x_column", "block", "tile_w", "tile_h", "x_first", "last_inner",
     "filter_rows", "inside_rows", "above", "row_step", "tap_row_step", "w_channel", "w_tap")
+# Further launch arguments of a fusion: pixels of a row of x that is copied, the step between them, floats of each; the
+# second operand of the epilogue.
+FUSED_FIELDS = (*FIELDS, "source_pixels", "source_pixel", "pixel", *OTHER_FIELDS)
 
 
-def arguments(**values: int) -> tuple[int, ...]:
-    """The launch arguments in order; missing ones are 0."""
-    return in_order(FIELDS, **{**dict.fromkeys(FIELDS, 0), **values})
+def arguments(fused: bool, **values: int) -> tuple[int, ...]:
+    """The launch arguments in order, with those of a fusion if `fused`; missing ones are 0."""
+    fields = FUSED_FIELDS if fused else FIELDS
+    return in_order(fields, **{**dict.fromkeys(fields, 0), **values})
 
 
 _RUN = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %a, i64 %begin, i64 %end, ptr %tile"
 _PADS = "ptr %x, ptr %workspace, ptr %a, i64 %begin, i64 %end"
 # Filter rows from %row_begin before %row_end; %place 0 is at the left end of a row of tiles, 2 at the right end.
 TILE = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %a, i64 %row_begin, i64 %row_end, i64 %place"
+TILE_WITH_OTHER = TILE + OTHER
 ENTRIES = f"""declare void @seqtune_tiles({_RUN})
 declare void @seqtune_pad({_PADS})
 define void @direct({ENTRY}) nounwind {{
@@ -43,20 +51,22 @@ define void @pad({ENTRY}) nounwind {{
 }}"""
 
 
-def _driver() -> str:
+def _driver(with_other: bool) -> str:
     """Loop over tasks, channel blocks and tiles.
 
     A task is (image, group, channel blocks, chunk of tiles), chunks innermost.
     """
-    write = Writer(FIELDS)
+    write = Writer(FUSED_FIELDS)
     i64 = write.i64
     names = (*FIELDS[:FIELDS.index("x_row") + 1], "x_column", "y_image", "y_group", "y_row", "y_pixel", "y_channel",
-             "weights_block", "block", "tile_w", "tile_h", *FIELDS[FIELDS.index("x_first"):])
+             "weights_block", "block", "tile_w", "tile_h", *FIELDS[FIELDS.index("x_first"):],
+             *(OTHER_FIELDS[:-1] if with_other else ()))
     of = {name: write.argument(name) for name in names}
     per_group = i64("add", of["last_k"], of["block"])
     final_column = i64("sub", of["tile_columns"], 1)
     round_up = i64("sub", of["tap_row_step"], 1)
     x_first = write.at("%x", of["x_first"])
+    first_other = other_base(write) if with_other else ""
 
     def tap_rows(input_rows: str) -> str:
         """The number of filter rows that begin in a number of input rows."""
@@ -72,6 +82,8 @@ def _driver() -> str:
     group, image = i64("urem", rest, of["groups"]), i64("udiv", rest, of["groups"])
     x = write.at(write.at(x_first, i64("mul", image, of["x_image"])), i64("mul", group, of["x_group"]))
     y = write.at(write.at("%y", i64("mul", image, of["y_image"])), i64("mul", group, of["y_group"]))
+    other = write.at(write.at(first_other, i64("mul", image, of["other_image"])),
+                     i64("mul", group, of["y_group"])) if with_other else ""
     first = i64("mul", chunk, of["chunk"])
     last = i64("umin", i64("add", first, of["chunk"]), of["tiles"])
     k_first = i64("mul", k_task, of["k_blocks_per_task"])
@@ -86,6 +98,7 @@ def _driver() -> str:
     weights = write.at("%w", i64("mul", i64("add", panels, "%k"), of["weights_block"]))
     k_bias = write.at(bias, k)
     k_y = write.at(y, i64("mul", k, of["y_channel"]))
+    k_other = write.at(other, i64("mul", k, of["y_channel"])) if with_other else ""
     write.do("br label %each")
     write.label("each")
     write.do(f"%i = phi i64 [ {first}, %block ], [ %in, %each ]")
@@ -103,8 +116,18 @@ def _driver() -> str:
     row_end = tap_rows(i64("add", below_above, of["inside_rows"]))
     from_ = write.at(write.at(x, i64("mul", top, of["x_row"])), i64("mul", left, of["x_column"]))
     to = write.at(write.at(k_y, i64("mul", top, of["y_row"])), i64("mul", left, of["y_pixel"]))
+    further = ""
+    if with_other:
+        before = i64("add", i64("umin", i64("mul", i64("sub", "%column", 1), of["tile_w"]), of["last_inner"]),
+                     of["tile_w"])  # the end of the tile before
+        before = write.let(f"select i1 %at_begin, i64 0, i64 {before}")
+        from_other = write.at(write.at(k_other, i64("mul", top, of["other_row"])),
+                              i64("mul", left, of["other_pixel"]))
+        skips = (i64("sub", i64("mul", "%row", of["tile_h"]), top), i64("sub", before, left),
+                 i64("sub", i64("mul", "%k", of["block"]), k))
+        further = f", ptr {from_other}" + "".join(f", i64 {skip}" for skip in skips)
     write.do(f"call void %tile(ptr {from_}, ptr {weights}, ptr {k_bias}, ptr {to}, ptr %a, i64 {row_begin}, "
-             f"i64 {row_end}, i64 %place)")
+             f"i64 {row_end}, i64 %place{further})")
     write.do(f"%wrap = icmp eq i64 %column, {final_column}")
     right, below = i64("add", "%column", 1), i64("add", "%row", 1)
     write.do(f"%columnn = select i1 %wrap, i64 0, i64 {right}")
@@ -158,10 +181,14 @@ done:
 }}"""
 
 
-def _pad() -> str:
-    """Fill the padded input. A task is one of its rows: zeros alone, or zeros, a copied row, zeros."""
-    write = Writer(FIELDS)
-    names = ("pad_rows", "pad_top", "pad_left", "pad_right", "source_rows", "source_row", "padded_row")
+def _pad(pitched: bool) -> str:
+    """Fill the padded input. A task is one of its rows: zeros alone, or zeros, a copied row, zeros.
+
+    With `pitched`, the pixels of the row are copied one by one.
+    """
+    write = Writer(FUSED_FIELDS)
+    names = ("pad_rows", "pad_top", "pad_left", "pad_right", "source_rows", "source_row", "padded_row",
+             *(("source_pixels", "source_pixel", "pixel") if pitched else ()))
     of = {name: write.argument(name) for name in names}
     write.do("br label %check")
     write.label("check")
@@ -180,8 +207,16 @@ def _pad() -> str:
     from_ = write.at("%x", write.mul(source, of["source_row"]))
     write.do(f"call void @zeros(ptr {to}, ptr null, i64 {of['pad_left']})")
     middle = write.at(to, of["pad_left"])
-    write.do(f"call void @floats(ptr {middle}, ptr {from_}, i64 {of['source_row']})")
-    write.do(f"call void @zeros(ptr {write.at(middle, of['source_row'])}, ptr null, i64 {of['pad_right']})")
+    if pitched:
+        floats = write.mul(of["source_pixels"], of["pixel"])
+        with write.loop(0, of["source_pixels"]) as pixel:
+            copied, source_pixel = write.mul(pixel, of["pixel"]), write.mul(pixel, of["source_pixel"])
+            write.do(f"call void @floats(ptr {write.at(middle, copied)}, ptr {write.at(from_, source_pixel)}, "
+                     f"i64 {of['pixel']})")
+    else:
+        floats = of["source_row"]
+        write.do(f"call void @floats(ptr {middle}, ptr {from_}, i64 {floats})")
+    write.do(f"call void @zeros(ptr {write.at(middle, floats)}, ptr null, i64 {of['pad_right']})")
     write.do("br label %next")
     write.label("zero")
     write.do(f"call void @zeros(ptr {to}, ptr null, i64 {of['padded_row']})")
@@ -199,4 +234,7 @@ def _pad() -> str:
         write.function(f"void @seqtune_pad({_PADS})")])
 
 
-LOOPS = "\n".join([_driver(), _pad()])
+@lru_cache(maxsize=4)
+def loops(with_other: bool, pitched: bool) -> str:
+    """The text of the module. The tile of a source takes TILE, or TILE_WITH_OTHER; a row of x has pitched pixels."""
+    return "\n".join([_driver(with_other), _pad(pitched)])

@@ -20,8 +20,9 @@ from functools import lru_cache
 from itertools import groupby
 
 from ...implementation import KernelSource
-from .epilogue import Store
-from .task_loops import ENTRIES, FIELDS, LOOPS, TILE
+from ..steps.formula import Formula
+from .epilogue import Store, declare_epilogue
+from .task_loops import ENTRIES, FUSED_FIELDS, TILE, TILE_WITH_OTHER, loops
 from .writer import Writer
 
 # Work of one pass of the innermost loop; c<n> is n input channels of one filter tap.
@@ -64,8 +65,9 @@ class Tile:
     pixel_step: int  # floats between neighbouring output pixels' inputs
     channels_last: bool  # the output's channels are contiguous in memory, else its pixels are
     bias: bool
-    relu: bool
+    formula: Formula  # of the sum with the bias, and of a second operand that lies as the output does
     borders: Borders | None = None
+    pitched: bool = False  # a row of x that is copied has pixels apart from each other
 
     def source(self) -> KernelSource:
         """Entries `direct` (x as given), `padded` (x in the workspace) and `pad` (fills that)."""
@@ -95,21 +97,22 @@ class Tile:
 
 @lru_cache(maxsize=512)  # configurations that differ in launch arguments alone are often consecutive
 def _source(tile: Tile) -> KernelSource:
-    return KernelSource("\n".join([_tile(tile), ENTRIES]), (LOOPS,))
+    return KernelSource("\n".join([_tile(tile), ENTRIES]), (loops(tile.formula.operands == 2, tile.pitched),))
 
 
 def _tile(tile: Tile) -> str:
-    write = Writer(FIELDS)
-    store = Store(tile.vector, tile.vectors, tile.tile_h, tile.tile_w, tile.channels_last, tile.bias, tile.relu)
+    write, with_other = Writer(FUSED_FIELDS), tile.formula.operands == 2
+    store = Store(tile.vector, tile.vectors, tile.tile_h, tile.tile_w, tile.channels_last, tile.bias, tile.formula)
     kind, count = store.kind, tile.tile_h * tile.tile_w * tile.vectors
     step = {name: write.argument(name) for name in (
         "x_row", "x_tap_row", "x_tap_column", "x_channel", "channels", "w_channel", "w_tap", "y_row", "y_pixel",
-        "y_channel")}
+        "y_channel", *(("other_row", "other_pixel") if with_other else ()))}
     sums = ["zeroinitializer"] * count
     store.write(write, _Reduction(write, tile, kind, step).everywhere(sums), step)
     return "\n".join([
         f"declare {kind} @llvm.fmuladd.v{tile.vector}f32({kind}, {kind}, {kind})",
-        write.function(f"internal void @tile({TILE}) noinline")])
+        declare_epilogue(tile.formula, tile.vector),
+        write.function(f"internal void @tile({TILE_WITH_OTHER if with_other else TILE}) noinline")])
 
 
 @dataclass(frozen=True, slots=True)

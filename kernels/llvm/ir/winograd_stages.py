@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from ..steps.formula import Formula
+from .epilogue import OTHER_FIELDS, declare_epilogue, finished, is_new, other_base, store_rest
 from .winograd_transforms import Lanes, input_values, output_values, square, transposed
 from .workspace import write_piece
 from .writer import ENTRY, Writer, copy_floats, declarations, zero_floats
@@ -28,16 +30,21 @@ FIELDS = (
     "channels", "channel_vectors", "padded_row", "turn", "v_point", "v_group", "sums_point", "group", "lanes",
     "k_blocks", "split_blocks", "last_k", "u_block", "y_image", "y_row", "y_pixel", "y_channel")
 
+# Further launch arguments of a fusion: the step between the pixels of x, and the second operand of the epilogue.
+FUSED_FIELDS = (*FIELDS, "x_pixel", *OTHER_FIELDS)
+SKIPS = ", ptr %other, i64 %skip_columns, i64 %overlap"
+
 RUN = f"{ENTRY}, ptr %multiply"
 
 
 @lru_cache(maxsize=64)
-def stages(m: int, vector: int, channels_last: bool, bias: bool, relu: bool) -> str:
-    """The text of the module that defines `seqtune_winograd`."""
+def stages(m: int, vector: int, channels_last: bool, bias: bool, formula: Formula, pitched: bool) -> str:
+    """The text of the module that defines `seqtune_winograd`; `pitched`: pixels of x lie apart from each other."""
     turns = () if channels_last else tuple(size for size in (1, 4, 8, 16) if size <= max(vector, 4))
     return "\n".join([
-        declarations(vector), *(_turn(size) for size in turns), _gather(turns), _input(m, vector),
-        _output(m, vector, channels_last, bias, relu), _fill(m, vector), _drain(m), _run(m)])
+        declarations(vector), declare_epilogue(formula, vector), *(_turn(size) for size in turns),
+        _gather(turns, pitched), _input(m, vector), _output(m, vector, channels_last, bias, formula), _fill(m, vector),
+        _drain(m, formula.operands == 2), _run(m)])
 
 
 def _turn(size: int) -> str:
@@ -61,14 +68,15 @@ def _turn(size: int) -> str:
     return write.function(f"internal void @turn{size}(ptr %to, ptr %x, ptr %a) noinline")
 
 
-def _gather(turns: tuple[int, ...]) -> str:
+def _gather(turns: tuple[int, ...], pitched: bool) -> str:
     """Gather rows [top, top + rows) of the padded image, channels last."""
-    write = Writer(FIELDS)
+    write = Writer(FUSED_FIELDS)
     names = ("pad_h", "pad_w", "height", "width", "x_row", "padded_row", "channels")
     of = {name: write.argument(name) for name in names}
     border = write.mul(of["pad_w"], of["channels"])
     inner = write.mul(of["width"], of["channels"])
     turn = write.argument("turn") if turns else ""
+    x_pixel = write.argument("x_pixel") if pitched else ""
     with write.loop(0, "%rows") as row:
         to = write.at("%to", write.mul(row, of["padded_row"]))
         line = write.i64("sub", write.add("%top", row), of["pad_h"])
@@ -80,7 +88,11 @@ def _gather(turns: tuple[int, ...]) -> str:
             zero_floats(write, to, border)
             middle = write.at(to, border)
             zero_floats(write, write.at(middle, inner), border)
-            if not turns:
+            if pitched:
+                with write.loop(0, of["width"]) as column:
+                    copy_floats(write, write.at(middle, write.mul(column, of["channels"])),
+                                write.at(source, write.mul(column, x_pixel)), of["channels"])
+            elif not turns:
                 copy_floats(write, middle, source, inner)
             for size in turns:
                 with write.when(write.let(f"icmp eq i64 {turn}, {size}")):
@@ -125,16 +137,18 @@ def _input(m: int, vector: int) -> str:
     return write.function("internal void @input(ptr %to, ptr %x, ptr %a) noinline")
 
 
-def _output(m: int, vector: int, channels_last: bool, bias: bool, relu: bool) -> str:
+def _output(m: int, vector: int, channels_last: bool, bias: bool, formula: Formula) -> str:
     """Transform the sums of one tile to its outputs.
 
-    The first `skip` rows belong to the tile above: all are written to one row, which the last of them overwrites.
+    The first `skip_rows` rows belong to the tile above: all are written to one row, which the last of them overwrites.
     """
-    alpha, kind = m + 2, f"<{vector} x float>"
-    write = Writer(FIELDS)
+    alpha, kind, with_other = m + 2, f"<{vector} x float>", formula.operands == 2
+    write = Writer(FUSED_FIELDS)
     point, y_row, y_pixel, y_channel, count = (
         write.argument(name) for name in ("sums_point", "y_row", "y_pixel", "y_channel", "lanes"))
-    rows = [write.at("%to", write.mul(write.i64("umax", i, "%skip"), y_row)) for i in range(m)]
+    rows = [write.at("%to", write.mul(i if with_other else write.i64("umax", i, "%skip_rows"), y_row))
+            for i in range(m)]
+    other_row, other_pixel = (write.argument(name) if with_other else "" for name in ("other_row", "other_pixel"))
     with write.loop(0, count, vector) as first:
         lanes = Lanes(write, vector)
         source = write.at("%sums", first)
@@ -152,9 +166,16 @@ def _output(m: int, vector: int, channels_last: bool, bias: bool, relu: bool) ->
             pixels = [outputs[j][i] for j in range(m)]
             if bias:
                 pixels = [lanes.add(pixel, added) for pixel in pixels]
-            if relu:
-                pixels = [write.relu(vector, pixel) for pixel in pixels]
             to = write.at(rows[i], offset)
+            if with_other:
+                other = write.at(write.at("%other", write.mul(i, other_row)), offset)
+                rest = write.i64("smax", write.i64("sub", "%overlap", first), 0)
+                for j, pixel in enumerate(pixels):
+                    to, other = (write.at(to, y_pixel), write.at(other, other_pixel)) if j else (to, other)
+                    with write.when(is_new(write, i, j)):
+                        store_rest(write, vector, [finished(write, vector, formula, pixel, other)], to, rest)
+                continue
+            pixels = [finished(write, vector, formula, pixel, "") for pixel in pixels]
             if channels_last:
                 for j, pixel in enumerate(pixels):
                     to = write.at(to, y_pixel) if j else to
@@ -164,7 +185,8 @@ def _output(m: int, vector: int, channels_last: bool, bias: bool, relu: bool) ->
                 to = write.at(to, y_channel) if channel else to
                 piece = write.shuffle(vector, value, "poison", range(lane, lane + m))
                 write.store(f"<{m} x float>", piece, to)
-    return write.function("internal void @output(ptr %sums, ptr %to, ptr %bias, i64 %skip, ptr %a) noinline")
+    return write.function("internal void @output(ptr %sums, ptr %to, ptr %bias, i64 %skip_rows, ptr %a"
+                          f"{SKIPS if with_other else ''}) noinline")
 
 
 def _rows(write: Writer, block: str) -> tuple[str, str, str]:
@@ -201,15 +223,16 @@ def _fill(m: int, vector: int) -> str:
     return write.function("internal void @fill(ptr %piece, ptr %x, i64 %block, ptr %a) noinline")
 
 
-def _drain(m: int) -> str:
+def _drain(m: int, with_other: bool) -> str:
     """Transform the sums of one task to outputs."""
-    write = Writer(FIELDS)
+    write = Writer(FUSED_FIELDS)
     names = ("last_row", "last_column", "tile_columns", "y_image", "y_row", "y_pixel", "y_channel", "lanes", "last_k",
-             "sums_offset", "sums_point")
+             "sums_offset", "sums_point", *(OTHER_FIELDS[:-1] if with_other else ()))
     of = {name: write.argument(name) for name in names}
     image, first, rows = _rows(write, "%block")
     sums = write.at("%piece", of["sums_offset"])
     y = write.at("%y", write.mul(image, of["y_image"]))
+    other = write.at(other_base(write), write.mul(image, of["other_image"])) if with_other else ""
     with write.loop("%k_first", "%k_last") as block:
         k = write.i64("umin", write.mul(block, of["lanes"]), of["last_k"])
         k_sums = write.at(sums, write.mul(write.mul(write.i64("sub", block, "%k_first"), (m + 2) ** 2),
@@ -226,7 +249,13 @@ def _drain(m: int) -> str:
                 left = write.i64("umin", write.mul(column, m), of["last_column"])
                 to = write.at(line, write.mul(left, of["y_pixel"]))
                 source = write.at(k_sums, write.mul(write.add(before, column), of["lanes"]))
-                write.do(f"call void @output(ptr {source}, ptr {to}, ptr {k_bias}, i64 {skip}, ptr %a)")
+                skips = ""
+                if with_other:
+                    line_other = write.at(write.at(other, k), write.mul(top, of["other_row"]))
+                    from_other = write.at(line_other, write.mul(left, of["other_pixel"]))
+                    skips = (f", ptr {from_other}, i64 {write.i64('sub', write.mul(column, m), left)}, "
+                             f"i64 {write.i64('sub', write.mul(block, of['lanes']), k)}")
+                write.do(f"call void @output(ptr {source}, ptr {to}, ptr {k_bias}, i64 {skip}, ptr %a{skips})")
     return write.function(
         "internal void @drain(ptr %piece, ptr %y, ptr %bias, i64 %block, i64 %k_first, i64 %k_last, ptr %a) noinline")
 

@@ -87,12 +87,6 @@ class Writer:
         first = self.let(f"insertelement <{lanes} x float> poison, float {value}, i32 0")
         return self.shuffle(lanes, first, "poison", [0] * lanes)
 
-    def relu(self, lanes: int, value: str) -> str:
-        """max(value, 0); NaN stays NaN."""
-        below = self.let(f"fcmp olt <{lanes} x float> {value}, zeroinitializer")
-        return self.let(f"select <{lanes} x i1> {below}, <{lanes} x float> zeroinitializer, "
-                        f"<{lanes} x float> {value}")
-
     @contextmanager
     def loop(self, first: str | int, last: str | int, step: str | int = 1) -> Iterator[str]:
         """Loop over an index from `first` up to, not including, `last`; may run zero times."""

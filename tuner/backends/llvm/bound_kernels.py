@@ -12,10 +12,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.errors import DeviceError
+from seqtune.errors import DeviceError, KernelError
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array, KernelSource, Launch, implementation_of
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.llvm.fusion import NONE, FusingImplementation, Fusion
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 
@@ -53,15 +54,24 @@ class KernelBinder:
         self._compiler = compiler
         self._workspace = aligned((0,))
 
-    def bind(self, problem: Problem, configuration: Configuration, weights: Array, bias: Array | None) -> BoundKernel:
-        """Bind a configuration to these weights. Raises BuildError, or DeviceError without an implementation."""
+    def bind(self, problem: Problem, configuration: Configuration, weights: Array, bias: Array | None,
+             fusion: Fusion = NONE) -> BoundKernel:
+        """Bind a configuration to these weights.
+
+        Raises BuildError, DeviceError without an implementation, and KernelError where it does not know the fusion.
+        """
         family = kernel(configuration.kernel)
         if family.implementation is None:
             raise DeviceError(f"{configuration.kernel} has no implementation to run")
         implementation = implementation_of(family)
-        return self.bind_source(implementation.source(problem, self.device, configuration),
-                                implementation.launch(problem, self.device, configuration),
-                                implementation.pack(problem, self.device, configuration, weights), bias)
+        packed = implementation.pack(problem, self.device, configuration, weights)
+        if fusion == NONE:
+            return self.bind_source(implementation.source(problem, self.device, configuration),
+                                    implementation.launch(problem, self.device, configuration), packed, bias)
+        if not isinstance(implementation, FusingImplementation):
+            raise KernelError(f"{configuration.kernel} knows no fusion; compute the layer and what follows separately")
+        return self.bind_source(implementation.source(problem, self.device, configuration, fusion),
+                                implementation.launch(problem, self.device, configuration, fusion), packed, bias)
 
     def bind_source(self, source: KernelSource, launch: Launch, weights: Array | None = None,
                     bias: Array | None = None) -> BoundKernel:
@@ -74,17 +84,19 @@ class KernelBinder:
         packed, added, workspace = (0 if array is None else int(array.ctypes.data) for array in buffers)
         job = make_job((0, packed, added, 0, workspace), arguments,
                        [(module.address(phase.entry), phase.tasks) for phase in launch.phases])
-        return BoundKernel(self.threads, job, [module, arguments, *buffers])
+        return BoundKernel(self.threads, job, arguments, [module, *buffers])
 
 
 class BoundKernel:
     """A kernel with its weights. A call reads memory at `x` and writes at `y`: addresses, in the problem's layout.
 
-    A caller that runs several jobs at once writes these addresses into `job[X]`, `job[OTHER]` and `job[Y]` itself.
+    A caller that runs several jobs at once writes these addresses into `job[X]`, `job[OTHER]` and `job[Y]` itself, and
+    that of a fused epilogue's second operand into `arguments[-1]`.
     """
 
-    def __init__(self, threads: ThreadPool, job: NDArray[np.int64], owned: list[object]) -> None:
-        self.job, self.address = job, int(job.ctypes.data)
+    def __init__(self, threads: ThreadPool, job: NDArray[np.int64], arguments: NDArray[np.int64],
+                 owned: list[object]) -> None:
+        self.job, self.address, self.arguments = job, int(job.ctypes.data), arguments
         self._run, self._owned = threads.run, owned
 
     def __call__(self, x: int, y: int) -> None:
@@ -96,6 +108,11 @@ class BoundKernel:
     def with_other(self, x: int, other: int, y: int) -> None:
         """Launch once with another second operand, at the address `other`."""
         self.job[OTHER] = other
+        self(x, y)
+
+    def with_fused(self, x: int, other: int, y: int) -> None:
+        """Launch once with the second operand of a fused epilogue at the address `other`, which may be y's."""
+        self.arguments[-1] = other
         self(x, y)
 
 

@@ -1,0 +1,93 @@
+"""Fusion: further work that a tuned kernel does where it reads x and stores y, and the memory that those lie in.
+
+It is no feature of the problem: a kernel is predicted and tuned without it. An epilogue adds a few instructions to each
+stored vector, and a pitch changes addresses alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from seqtune.errors import KernelError
+
+from ..device import Device
+from ..implementation import Implementation, KernelSource, Launch
+from ..kernel import Configuration
+from ..problem import Problem
+from .steps.formula import Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """An epilogue, and pitches: the floats from one pixel (or row of a matrix) to the next.
+
+    The epilogue replaces the problem's activation; None keeps that. Its operand 0 is the sum with the bias, operand 1,
+    if it has one, the same element of a tensor *other* of y's shape, whose address is the last launch argument. y may
+    lie in the memory of *other*: each element is read before it is stored, and stored once. A pitch of None means that
+    pixels follow each other closely; an `other_pitch` of 0 means that one row serves all. Raises KernelError.
+    """
+
+    epilogue: Formula | None = None
+    x_pitch: int | None = None
+    y_pitch: int | None = None
+    other_pitch: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.epilogue is not None and self.epilogue.operands > 2:
+            raise KernelError("an epilogue has the sum and at most one further operand, not "
+                              f"{self.epilogue.operands} operands")
+        if self.other_pitch is not None and not self.has_other:
+            raise KernelError("other_pitch belongs to an epilogue of two operands")
+
+    @property
+    def has_other(self) -> bool:
+        """Whether the epilogue reads a second tensor."""
+        return self.epilogue is not None and self.epilogue.operands == 2
+
+    def formula(self, problem: Problem) -> Formula:
+        """The epilogue of a kernel for this problem."""
+        return Formula.of_activation(str(problem["activation"])) if self.epilogue is None else self.epilogue
+
+    def pitches(self, x: int, y: int) -> Pitches:
+        """The pitches of rows of x and y with these numbers of floats. Raises KernelError if one is too small."""
+        for name, pitch, floats in (("x_pitch", self.x_pitch, x), ("y_pitch", self.y_pitch, y),
+                                    ("other_pitch", self.other_pitch or None, y)):
+            if pitch is not None and pitch < floats:
+                raise KernelError(f"{name}={pitch} is less than the {floats} floats of a pixel or row")
+        other = y if self.other_pitch is None else self.other_pitch
+        return Pitches(x if self.x_pitch is None else self.x_pitch, y if self.y_pitch is None else self.y_pitch, other)
+
+    def check_channels_first(self) -> None:
+        """Raise KernelError unless the fusion is an epilogue of the sum alone, as kernels for NCHW images need."""
+        if self.has_other or self.x_pitch is not None or self.y_pitch is not None:
+            raise KernelError("pitches and a second operand of the epilogue need channels last; with layout=NCHW, "
+                              "only the sum can be changed")
+
+
+@dataclass(frozen=True, slots=True)
+class Pitches:
+    """The floats from one pixel or row to the next, of x, y and the epilogue's second operand."""
+
+    x: int
+    y: int
+    other: int
+
+
+NONE = Fusion()
+
+
+@runtime_checkable
+class FusingImplementation(Implementation, Protocol):
+    """An implementation whose source and launch take a fusion. Both raise KernelError for one that is not possible."""
+
+    fusions: str  # the fusions that it knows, for people
+
+    def source(self, problem: Problem, device: Device, configuration: Configuration,
+               fusion: Fusion = NONE) -> KernelSource:
+        """The text to build."""
+        ...
+
+    def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
+        """The launch; where the epilogue has a second operand, its last argument is that tensor's address, 0 here."""
+        ...
