@@ -10,5 +10,6 @@ KERNELS: dict[str, str] = {
     "llvm.winograd": "seqtune.kernels.llvm.winograd:KERNEL",
     "llvm.depthwise": "seqtune.kernels.llvm.depthwise:KERNEL",
     "llvm.gemm": "seqtune.kernels.llvm.gemm:KERNEL",
+    "llvm.attention": "seqtune.kernels.llvm.attention:KERNEL",
 }
 LIBRARY = Library("llvm", KERNELS, meaning="kernels for CPUs, in LLVM IR", backends=("llvm",))

@@ -18,6 +18,7 @@ OPERATIONS: dict[str, str | Operation] = {
     "recorded": "seqtune.kernels.operations.recorded:OPERATION",
     "fused_moe": "seqtune.kernels.operations.fused_moe:OPERATION",
     "scaled_gemm": "seqtune.kernels.operations.scaled_gemm:OPERATION",
+    "attention": "seqtune.kernels.operations.attention:OPERATION",
 }
 _resolved: dict[str, tuple[str, Operation]] = {}  # name -> (reference, operation): `operation` is called very often
 

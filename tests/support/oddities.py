@@ -34,7 +34,7 @@ def odd_problems(family: Kernel, device: Device, count: int, seed: int) -> list[
 
     operation = registered(family.operation)
     odd = {"gemm": _product, "conv2d": _convolution, "fused_moe": _experts,
-           "scaled_gemm": _scaled}.get(operation.name)
+           "scaled_gemm": _scaled, "attention": _attention}.get(operation.name)
     found: list[Problem] = []
     for _ in range(MOST_DRAWS):
         if len(found) == count:
@@ -117,6 +117,15 @@ def _scaled(pick: Pick) -> dict[str, int | str]:
     scales = pick(32, 64, 128)
     return {"m": pick(1, 3, 16, 100, 4096), "n": pick(100, 512, 2048), "k": pick(512, 7168),
             "dtype": ("fp8_w8a8", "int8_w8a8")[pick(0, 1)], "scale_n": scales, "scale_k": scales}
+
+
+def _attention(pick: Pick) -> dict[str, int | str]:
+    group = pick(1, 1, 2, 3)
+    return {"n": pick(1, 1, 2, 3), "heads": group * pick(1, 2, 3), "group": group,
+            "q_len": pick(1, 3, 4, 7, 16, 17, 33, 50, 65), "kv_len": pick(1, 3, 4, 7, 16, 33, 70, 130),
+            "head_dim": pick(1, 4, 8, 12, 16, 20, 64), "value_dim": pick(3, 4, 8, 16, 23, 40),
+            "causal": ("no", "yes")[pick(0, 1)], "mask": ("none", "keys", "scores")[pick(0, 1, 2)],
+            "layout": ("heads", "tokens")[pick(0, 1)]}
 
 
 def random_convolution(generator: np.random.Generator) -> Problem:

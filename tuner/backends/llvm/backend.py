@@ -174,7 +174,7 @@ class LLVMExecutable:
         self._order = tuple(shapes)  # the order in which the kernel's entry takes the operands
         self._inputs = {name: backend.take(shape) for name, shape in shapes.items() if name != self._constant}
         self._y, self._workspace = backend.take(output), backend.take((launch.workspace,))
-        self._arguments = np.array(launch.arguments, np.int64)
+        self._launch_arguments = launch.arguments
         self._phases = phases
         self._job: NDArray[np.int64] | None = None
         self._closed = False
@@ -188,8 +188,10 @@ class LLVMExecutable:
                 if name not in self._inputs:
                     self._inputs[name] = self._backend.take(array.shape)
             np.copyto(self._inputs[name].array, array)
-        inputs = [self._inputs[name].address for name in self._order]
-        unused = [0] * (MOST_OPERANDS - len(inputs))
+        addresses = [self._inputs[name].address for name in self._order]
+        unused = [0] * (MOST_OPERANDS - len(addresses))
+        inputs, further = addresses[:MOST_OPERANDS], addresses[MOST_OPERANDS:]
+        self._arguments = np.array([*self._launch_arguments, *further], np.int64)
         self._job = make_job((*inputs, *unused, self._y.address, self._workspace.address), self._arguments,
                              self._phases)
         self._address = int(self._job.ctypes.data)

@@ -1,0 +1,1 @@
+"""Generators of LLVM IR for attention."""
