@@ -11,5 +11,6 @@ KERNELS: dict[str, str] = {
     "llvm.depthwise": "seqtune.kernels.llvm.depthwise:KERNEL",
     "llvm.gemm": "seqtune.kernels.llvm.gemm:KERNEL",
     "llvm.attention": "seqtune.kernels.llvm.attention:KERNEL",
+    "llvm.attention_decode": "seqtune.kernels.llvm.attention_decode:KERNEL",
 }
 LIBRARY = Library("llvm", KERNELS, meaning="kernels for CPUs, in LLVM IR", backends=("llvm",))
