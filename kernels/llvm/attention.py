@@ -75,7 +75,7 @@ KERNEL = Kernel.of(
 )
 
 
-class Attention:
+class LLVMAttention:
     """Runs llvm.attention."""
 
     includes = "mask and softmax; queries, keys and values are read as they lie"
@@ -109,7 +109,7 @@ class Attention:
 
     def packing(self, problem: Problem, configuration: Configuration) -> None:
         """Nothing is packed before a launch."""
-        return None
+        return
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
         """Attention has no constant operand."""
@@ -130,4 +130,4 @@ def _source(tile: QueryTile, rest: int, copies: bool) -> KernelSource:
     return KernelSource(source(tile, rest, copies))
 
 
-IMPLEMENTATION = Attention()
+IMPLEMENTATION = LLVMAttention()

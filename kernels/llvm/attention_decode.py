@@ -11,7 +11,8 @@ from ..device import Device
 from ..implementation import Array, KernelSource, Launch, Phase
 from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
-from .ir.attention.dot_rows import FIELDS, HEAD, DotRows
+from .ir.attention.dot_rows import HEAD, DotRows
+from .ir.attention.key_spans import FIELDS, VALUES
 from .ir.attention.views import AttentionViews
 from .ir.workspace import pieces
 from .ir.writer import in_order
@@ -71,11 +72,11 @@ class AttentionDecode:
                views: AttentionViews | None = None) -> KernelSource:
         """The text; it depends on the registers, kinds of masks, the columns left over and whether keys are divided.
         """
-        numbers = [configuration.number(name) for name in ("vector", "keys", "columns", "unroll")]
-        vectors = problem.size("value_dim") // configuration.number("vector")
+        vector, keys, columns, unroll = (
+            configuration.number(name) for name in ("vector", "keys", "columns", "unroll"))
         return _source(DotRows(
-            *numbers, columns_rest=vectors % configuration.number("columns"), mask=str(problem["mask"]),
-            causal=problem["causal"] == "yes", divided=configuration.number("spans") > 1))
+            vector, keys, columns, unroll, columns_rest=problem.size("value_dim") // vector % columns,
+            mask=str(problem["mask"]), causal=problem["causal"] == "yes", divided=configuration.number("spans") > 1))
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration,
                views: AttentionViews | None = None) -> Launch:
@@ -86,7 +87,7 @@ class AttentionDecode:
         span = -(-kv_len // configuration.number("spans"))
         spans, rows = -(-kv_len // span), group * q_len
         tasks = n * kv_heads * spans
-        piece, partial = HEAD + block + HEAD, 16 + -(-value_dim // 16) * 16 if divided else 2
+        piece, partial = HEAD + block + HEAD, VALUES + value_dim if divided else VALUES
         begin = pieces(device.threads, tasks) * piece
         arguments = in_order(
             FIELDS[:-1], **(views or AttentionViews.of(problem)).arguments(problem), kv_heads=kv_heads, rows=rows,
@@ -97,7 +98,7 @@ class AttentionDecode:
 
     def packing(self, problem: Problem, configuration: Configuration) -> None:
         """Nothing is packed before a launch."""
-        return None
+        return
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
         """Attention has no constant operand."""

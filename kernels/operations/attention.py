@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +40,7 @@ _MODELS = (
 )
 
 
-class Attention(Operation):
+class DotProductAttention(Operation):
     """Scaled dot-product attention; `group` query heads share a head of k and v (grouped queries)."""
 
     name = "attention"
@@ -76,7 +77,7 @@ class Attention(Operation):
     )
     words = ("sdpa",)
     hints = frozenset(("q_len", "heads"))
-    repeated = {"kv_len": "q_len", "value_dim": "head_dim"}
+    repeated: Mapping[str, str] = {"kv_len": "q_len", "value_dim": "head_dim"}
     sizes = ("n", "heads", "q_len", "kv_len", "head_dim", "value_dim")
     quantities = ("n", "heads", "q_len", "kv_len", "head_dim", "value_dim")
     tiled_sizes = ("q_len", "kv_len", "value_dim")
@@ -141,4 +142,4 @@ def _heads_first(problem: ProblemView, array: NDArray[np.float64]) -> NDArray[np
     return array if problem["layout"] == "heads" else array.transpose(0, 2, 1, 3)
 
 
-OPERATION = Attention()
+OPERATION = DotProductAttention()

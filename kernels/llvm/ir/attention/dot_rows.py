@@ -10,17 +10,14 @@ A task's scratch holds the scores of a block with `keys` numbers before it, roun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..workspace import write_piece
 from ..writer import ENTRY, Writer, declarations, zero_floats
-from .views import FIELDS as VIEWS
+from .key_spans import FIELDS, VALUES, inverse_of, merge
+from .lane_sums import lane_sums
 from .weights import LOWEST, constant, larger, number, weight
 
-# `rows`: queries of a head of k and v; `span`: keys of a task; `partial`: floats of a span's result for one query.
-FIELDS = (*VIEWS, "kv_heads", "rows", "spans", "span", "block", "threads", "tasks", "piece", "partials_at", "partial",
-          "mask")
 _SCORES = "ptr %q, ptr %k, ptr %s, i64 %count, ptr %mask, i64 %hidden, ptr %a"
 _VALUES = "ptr %s, ptr %v, ptr %o, float %factor, i64 %count, ptr %a"
 HEAD = 16  # floats before the scores of a block: the first keys may be taken together with keys before the block
@@ -51,7 +48,7 @@ class DotRows:
                 f"declare float @llvm.vector.reduce.{name}.v{self.vector}f32({start}{self.kind})"
                 for name, start in (("fadd", "float, "), ("fmax", ""))),
             self._scores(), self._values(), self._weights(), self._attention(),
-            *([self._merge()] if self.divided else [])])
+            *([merge(self.vector)] if self.divided else [])])
 
     def _scores(self) -> str:
         """Write the scores of `count` keys; keys from the number `hidden` on are hidden: -infinity."""
@@ -75,7 +72,7 @@ class DotRows:
 
             zeros = [(self.kind, "zeroinitializer")] * self.keys
             sums = write.repeat(passes, [("ptr", "%q"), ("ptr", k), *zeros], numbers)[2:]
-            scores = write.let(f"fmul {kind} {_across(write, self.vector, sums)}, {scales}")
+            scores = write.let(f"fmul {kind} {lane_sums(write, self.vector, sums)}, {scales}")
             if self.mask != "none":
                 scores = write.let(f"fadd {kind} {scores}, {write.load(kind, write.at('%mask', index))}")
             if self.causal:
@@ -211,7 +208,7 @@ class DotRows:
                                     write.mul(query, size[f"{name}_{step}"]))
 
                 state = write.at(partials, write.mul(row, size["partial"]))
-                o = write.at(state, 2) if self.divided else at("%y", "y", "token")
+                o = write.at(state, VALUES) if self.divided else at("%y", "y", "token")
                 return query, at("%x", "q", "token"), "null" if mask == "null" else at(mask, "mask", "row"), o, state
 
             with write.loop(0, size["rows"]) as row:
@@ -241,7 +238,7 @@ class DotRows:
             if not self.divided:
                 with write.loop(0, size["rows"]) as row:
                     *_, o, state = places(row)
-                    self._scaled(write, o, o, _inverse(write, write.load("float", write.at(state, 1))),
+                    self._scaled(write, o, o, inverse_of(write, write.load("float", write.at(state, 1))),
                                  size["value_dim"])
         return write.function(f"void @attention({ENTRY})")
 
@@ -251,82 +248,3 @@ class DotRows:
         with write.loop(0, count, self.vector) as place:
             value = write.load(self.kind, write.at(from_, place))
             write.store(self.kind, write.let(f"fmul {self.kind} {value}, {factors}"), write.at(to, place))
-
-    def _merge(self) -> str:
-        """Join the spans; a task is one query of one head."""
-        write = Writer(FIELDS)
-        size = {name: write.argument(name) for name in FIELDS[:-1]}
-        step = write.mul(size["rows"], size["partial"])
-        with write.loop("%begin", "%end") as task:
-            row, across = write.i64("urem", task, size["rows"]), write.i64("udiv", task, size["rows"])
-            head, image = write.i64("urem", across, size["kv_heads"]), write.i64("udiv", across, size["kv_heads"])
-            q_head = write.add(write.mul(head, size["group"]), write.i64("udiv", row, size["q_len"]))
-            y = write.at(write.at(write.at("%y", write.mul(image, size["y_image"])),
-                                  write.mul(q_head, size["y_head"])),
-                         write.mul(write.i64("urem", row, size["q_len"]), size["y_token"]))
-            first = write.at(write.at("%workspace", size["partials_at"]), write.add(
-                write.mul(write.mul(across, size["spans"]), step), write.mul(row, size["partial"])))
-
-            def look(values: list[str]) -> list[str]:
-                state, limit = values
-                largest = write.load("float", state)
-                above = write.let(f"fcmp ogt float {largest}, {limit}")
-                return [write.at(state, step), write.let(f"select i1 {above}, float {largest}, float {limit}")]
-
-            limit = write.repeat(size["spans"], [("ptr", first), ("float", number(LOWEST))], look)[1]
-            limits = write.splat(self.vector, limit)
-
-            def weigh(values: list[str]) -> list[str]:
-                state, total = values
-                before = write.let(f"fsub {self.kind} {write.splat(self.vector, write.load('float', state))}, {limits}")
-                factor = write.let(f"extractelement {self.kind} {weight(write, self.vector, before)}, i32 0")
-                write.store("float", factor, state)
-                share = write.let(f"fmul float {write.load('float', write.at(state, 1))}, {factor}")
-                return [write.at(state, step), write.let(f"fadd float {total}, {share}")]
-
-            total = write.repeat(size["spans"], [("ptr", first), ("float", number(0.0))], weigh)[1]
-            inverse = write.splat(self.vector, _inverse(write, total))
-            with write.loop(0, size["value_dim"], self.vector) as place:
-                def join(values: list[str]) -> list[str]:
-                    state, sums = values
-                    value = write.load(self.kind, write.at(write.at(state, 2), place))
-                    factor = write.splat(self.vector, write.load("float", state))
-                    return [write.at(state, step), write.fma(self.vector, value, factor, sums)]
-
-                sums = write.repeat(size["spans"], [("ptr", first), (self.kind, "zeroinitializer")], join)[1]
-                write.store(self.kind, write.let(f"fmul {self.kind} {sums}, {inverse}"), write.at(y, place))
-        return write.function(f"void @merge({ENTRY})")
-
-
-def _inverse(write: Writer, total: str) -> str:
-    """1 / total; 0 where no key was visible, as PyTorch's result is."""
-    empty = write.let(f"fcmp oeq float {total}, {number(0.0)}")
-    inverse = write.let(f"fdiv float {number(1.0)}, {total}")
-    return write.let(f"select i1 {empty}, float {number(0.0)}, float {inverse}")
-
-
-def _across(write: Writer, lanes: int, vectors: Sequence[str]) -> str:
-    """The sums of the lanes of each vector, in order; the number of vectors is a power of two, at most `lanes`.
-
-    Each step adds the lower and the upper halves of groups of lanes: two vectors become one with twice as many groups.
-    """
-    current, group = list(vectors), lanes
-    while group > 1:
-        starts = range(0, lanes, group)
-        halves = []
-        for part in (0, group // 2):
-            halves.append([start + part + lane for start in starts for lane in range(group // 2)])
-        if len(current) > 1:
-            current = [_paired(write, lanes, low, high, halves)
-                       for low, high in zip(current[::2], current[1::2], strict=True)]
-        else:
-            current = [_paired(write, lanes, current[0], "poison", halves)]
-        group //= 2
-    return current[0] if len(vectors) == lanes else write.shuffle(lanes, current[0], "poison", range(len(vectors)))
-
-
-def _paired(write: Writer, lanes: int, first: str, second: str, halves: Sequence[Sequence[int]]) -> str:
-    """Add the lower and the upper halves of both vectors' groups: the groups of the first, then of the second."""
-    kind = f"<{lanes} x float>"
-    low, high = (write.shuffle(lanes, first, second, [*half, *(lane + lanes for lane in half)]) for half in halves)
-    return write.let(f"fadd {kind} {low}, {high}")

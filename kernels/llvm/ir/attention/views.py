@@ -11,9 +11,9 @@ from ....problem import Problem
 
 Steps: TypeAlias = tuple[int, int, int]  # floats from one sequence, head and token to the next
 
-FIELDS = tuple(f"{name}_{step}" for name in "qkvy" for step in ("image", "head", "token")) + (
-    "mask_image", "mask_head", "mask_row", "heads", "group", "q_len", "kv_len", "head_dim", "value_dim", "scale")
 SIZES = ("heads", "group", "q_len", "kv_len", "head_dim", "value_dim")
+FIELDS = (*(f"{name}_{step}" for name in "qkvy" for step in ("image", "head", "token")),
+          "mask_image", "mask_head", "mask_row", *SIZES, "scale")
 
 
 @dataclass(frozen=True, slots=True)
