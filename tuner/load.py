@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import psutil
+
+from seqtune.errors import FormatError
 
 OTHERS = 0.1  # share of all CPUs' time that other processes may use; a desktop at rest uses 0.01 to 0.03
 STOLEN = 0.02  # share that the hypervisor may give to other machines
 SHORTEST = 0.2  # seconds; the system counts in hundredths, so the load of a shorter time is not known
+SETTLED = 0.5  # seconds, of which the load is known to 2 % on two CPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,19 @@ class Load:
         """Whether times that were measured under this load are doubtful."""
         return self.others > OTHERS or self.stolen > STOLEN
 
+    def to_json(self) -> dict[str, float]:
+        """A JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: object) -> Load:
+        """The inverse of `to_json`. Raises FormatError."""
+        shares = [content.get(name) for name in ("others", "stolen")] if isinstance(content, Mapping) else []
+        values = [float(share) for share in shares if isinstance(share, int | float) and 0 <= share <= 1]
+        if len(values) != 2:
+            raise FormatError(f"not a load: {content!r:.60}")
+        return cls(*values)
+
     def __str__(self) -> str:
         stolen = f", other machines {self.stolen:.0%}" if self.stolen > STOLEN else ""
         return f"other processes had {self.others:.0%} of the CPUs{stolen}"
@@ -38,6 +55,11 @@ class LoadMeter:
         self._begin = time.monotonic()
         self._busy, self._stolen = _busy_and_stolen()
         self._own = _own_seconds()
+
+    def settled(self) -> Load:
+        """The load so far; waits, if need be, until it is known well."""
+        time.sleep(max(0.0, self._begin + SETTLED - time.monotonic()))
+        return self.load()
 
     def load(self) -> Load:
         """The load so far."""

@@ -25,8 +25,10 @@ NODE, DRIVER, DISK, CLOCK = "node lost", "driver killed", "disk full", "clock ju
 SECONDS: dict[FaultKind, tuple[float, float]] = {  # shortest and longest duration
     FaultKind.KILLED: (5, 60), FaultKind.HUNG: (5, 400), FaultKind.STALLED: (2, 400), FaultKind.SLOW: (30, 300),
     FaultKind.LYING: (200, 300),  # a device that is honest again at its next control is not found out
+    FaultKind.LOAD: (200, 300),
     FaultKind.FAILING: (200, 300), FaultKind.REFUSING: (5, 60), FaultKind.DOUBLED: (10, 60),
     FaultKind.SHUFFLED: (10, 60)}
+FACTORS = {FaultKind.LYING: (0.3, 0.7, 1.4, 3.0), FaultKind.LOAD: (1.4, 3.0)}
 
 
 @dataclass(slots=True)
@@ -81,7 +83,8 @@ def in_hand(state: MemberState) -> set[Identity]:
 def planned_faults(members: Sequence[Member], count: int, seconds: float, seed: int) -> list[SimulatedFault]:
     """Faults of members, `count` in all, every kind equally often, within the first `seconds` of a run.
 
-    Every so often all members on a host are killed together, which counts as one fault.
+    Every so often all members on a host are killed together, and a busy host disturbs all of its members; both count
+    as one fault.
     """
     generator, kinds = random.Random(seed), list(SECONDS)
     faults = []
@@ -89,8 +92,8 @@ def planned_faults(members: Sequence[Member], count: int, seconds: float, seed: 
         kind, begin, member = (*kinds, FaultKind.KILLED)[number % (len(kinds) + 1)], generator.uniform(5, seconds), \
             generator.choice(members)
         end = begin + generator.uniform(*SECONDS[kind])
-        factor = generator.choice((0.3, 0.7, 1.4, 3.0)) if kind is FaultKind.LYING else generator.choice((3.0, 1e4))
-        whole_host = number % (len(kinds) + 1) == len(kinds)
+        factor = generator.choice(FACTORS.get(kind, (3.0, 1e4)))
+        whole_host = kind is FaultKind.LOAD or number % (len(kinds) + 1) == len(kinds)
         faults += [SimulatedFault(kind, other.name, begin, end, factor) for other in members
                    if other is member or (whole_host and other.host == member.host)]
     return faults
@@ -110,7 +113,7 @@ class FaultLog:
         state = self.run.roster.members.get(fault.name)
         hand = set() if state is None else in_hand(state)
         if self.faults and self.faults[-1].begin == fault.begin:  # another member of the same host
-            self.faults[-1].kind = NODE
+            self.faults[-1].kind = NODE if fault.kind is FaultKind.KILLED else fault.kind.value
             self.faults[-1].in_hand |= hand
         else:
             self.faults.append(InjectedFault(fault.kind.value, fault.begin, hand))

@@ -26,7 +26,7 @@ def test_every_kind_of_fault_is_planned_and_hosts_are_lost_as_a_whole() -> None:
     faults = planned_faults(chaos.fleet(), 40, 100.0, 0)
     assert {fault.kind for fault in faults} == set(FaultKind)
     begins = [fault.begin for fault in faults]
-    assert len(begins) - len(set(begins)) == 4  # of a host with two devices
+    assert len(begins) - len(set(begins)) == 7  # hosts with two devices: 3 are lost, 4 are busy
     assert planned_faults(chaos.fleet(), 40, 100.0, 0) == faults
     assert len({member.name for member in chaos.fleet()}) == 2 * chaos.HOSTS
     assert len(members(3)) == 3

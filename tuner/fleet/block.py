@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from seqtune.data.record import Measurement, Record
 from seqtune.kernels.kernel import Configuration
@@ -21,11 +21,13 @@ class BlockEntry:
     measurement: Measurement
     when: float  # seconds since 1970
     host: str
+    loaded: bool = False  # its control was disturbed by other work on the host
 
     def record(self) -> Record:
         """The record of the answer."""
         run = "final" if self.purpose is Purpose.COMPARE else self.search.options.strategy
-        return self.search.search.record_of(self.configuration, self.measurement, run, self.when, self.host)
+        record = self.search.search.record_of(self.configuration, self.measurement, run, self.when, self.host)
+        return replace(record, loaded=True) if self.loaded else record
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +38,10 @@ class AnswerBlock:
     entries: list[BlockEntry] = field(default_factory=list)
     batches: int = 0  # handed out and not finished
     closing: bool = False  # its control was handed out
+
+    def mark_loaded(self) -> None:
+        """Mark all answers as measured under load."""
+        self.entries = [replace(entry, loaded=True) for entry in self.entries]
 
     def discard(self) -> int:
         """Take all answers back from their searches; return their number."""

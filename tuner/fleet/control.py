@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from seqtune.errors import KernelError
 from seqtune.kernels.device import Device
@@ -25,16 +26,31 @@ BOUND = 0.2  # relative difference: equal kernels on alike machines differ by up
 #              PoCL by 20 %; a choice between configurations is spoilt by more than that
 ALIKE = 3  # references from which the median tells who is wrong
 
-Probe = tuple[Problem, Configuration]
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The control of a device."""
+
+    problem: Problem
+    configuration: Configuration
+    kernel_version: int
+
+    @property
+    def key(self) -> str:
+        """Everything that is measured: times of probes with other keys cannot be compared."""
+        return f"{self.problem.key} {self.configuration.kernel} {self.kernel_version} {self.configuration.key}"
 
 
 def probe(device: Device, problems: Iterable[Problem], kernels: Sequence[Kernel] | None) -> Probe | None:
     """The control of a device: a matrix product, else the first of the problems that a kernel solves; None: neither."""
     for problem in (Problem.make("gemm", **dict(PROBE)), *problems):
         try:
-            return problem, Task.of(problem, device, kernels).default
+            task = Task.of(problem, device, kernels)
         except KernelError:
             continue
+        default = task.default
+        return Probe(problem, default, next(
+            kernel.version for kernel in task.kernels if kernel.name == default.kernel))
     return None
 
 
@@ -43,18 +59,40 @@ def median(seconds: Sequence[float]) -> float:
     return statistics.median_high(seconds) if seconds else math.inf
 
 
-def fault(seconds: float, reference: float | None, usual: float | None) -> str:
-    """Why a control is not good, or an empty text.
+@dataclass(frozen=True, slots=True)
+class KnownTimes:
+    """The times in seconds with which a control is compared; None where a time is not known."""
 
-    `reference` is the member's own one, `usual` the median of those of the members that are alike; None: not known.
-    """
-    if not 0 < seconds < math.inf:
-        return "its control failed"
-    if reference is not None and differs(seconds, reference):
-        return f"its control took {seconds:.3g} s instead of {reference:.3g} s"
-    if usual is not None and differs(seconds, usual):
-        return f"its control took {seconds:.3g} s, that of members like it {usual:.3g} s"
-    return ""
+    own: float | None = None  # the member's reference
+    remembered: float | None = None  # the reference of its device in an earlier run
+    usual: float | None = None  # the median of the references of the members that are alike
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to compare with."""
+        return self.own is self.remembered is self.usual is None
+
+    def fault(self, seconds: float) -> str:
+        """Why a control is not good, or an empty text."""
+        if not 0 < seconds < math.inf:
+            return "its control failed"
+        if self.own is not None and differs(seconds, self.own):
+            return f"its control took {seconds:.3g} s instead of {self.own:.3g} s"
+        if self.remembered is not None and differs(seconds, self.remembered):
+            return f"its control took {seconds:.3g} s, {self.remembered:.3g} s in an earlier run"
+        if self.usual is not None and differs(seconds, self.usual):
+            return f"its control took {seconds:.3g} s, that of members like it {self.usual:.3g} s"
+        return ""
+
+    def is_slower(self, seconds: float) -> bool:
+        """Whether a control that is not good is only slower, as other work on the machine makes it, and not faster."""
+        times = [time for time in (self.own, self.remembered, self.usual) if time is not None]
+        return math.isfinite(seconds) and all(seconds >= time or not differs(seconds, time) for time in times)
+
+
+def is_unsteady(seconds: Sequence[float]) -> bool:
+    """Whether the times of repeated controls differ by more than BOUND."""
+    return differs(min(seconds, default=1.0), max(seconds, default=1.0))
 
 
 def differs(seconds: float, other: float) -> bool:

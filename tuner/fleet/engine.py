@@ -11,8 +11,11 @@ from typing import Protocol
 
 from seqtune.data.record import Measurement
 
+from ..load import Load
 from .batch import MeasuringBatch
 from .member import Member
+
+QUIET = Load()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Finished:
     name: str
     number: int  # MeasuringBatch.number
     error: str = ""  # one line; empty if nothing went wrong
+    load: Load = QUIET  # of the member's host during a control; without load where it is not known
 
 
 Event = Joined | Left | Answered | Finished

@@ -32,6 +32,10 @@ class FleetOptions:
     rest: float = 30.0  # before a member that was set aside is tried again; each further rest is twice as long
     longest_rest: float = 300.0
     rests: int = 4  # times that it is tried again
+    forgiven: float = 3600.0  # of good controls after which the rests of a member are forgotten
+    pause: float = 10.0  # before a member on a busy machine is tried again; each further pause is twice as long
+    longest_pause: float = 60.0
+    busy_most: float = 600.0  # to wait for quiet; afterwards records are written, marked as measured under load
     lonely: float = 300.0  # to wait for a member to join, or to join again, before a group is given up
     retry: float = 5.0  # before a write that failed is tried again
     patience: float = 600.0  # to wait for a journal that cannot be written (a full disk) before the run ends

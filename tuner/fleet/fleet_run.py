@@ -137,7 +137,7 @@ class FleetRun:
         group = self.roster.group_of(state)
         handed = state.finish(event.number, self.engine.now())
         if handed.search is None:
-            block = self.roster.judge(state, handed, event.error)
+            block = self.roster.judge(state, handed, event.error, event.load)
             if block is not None:
                 self.ledger.take(block.entries)
         else:

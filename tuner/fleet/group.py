@@ -62,7 +62,7 @@ class Group:
         """
         if not self._has_usual:
             references = [state.reference for state in self.members.values()
-                          if state.reference is not None and not state.doubted]
+                          if state.reference is not None and not (state.doubted or state.reference_loaded)]
             self._usual = statistics.median(references) if len(references) >= ALIKE else None
             self._has_usual = True
         return self._usual

@@ -7,9 +7,11 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ..load import Load
 from .batch import MeasuringBatch, Purpose
 from .block import AnswerBlock, BlockEntry
 from .control import median
+from .engine import QUIET
 from .group_search import GroupSearch
 from .member import Member
 from .progress import MemberPhase, MemberProgress
@@ -25,6 +27,7 @@ class HandedBatch:
     block: AnswerBlock | None  # to which its answers go; the block that it closes, if it is a control
     search: GroupSearch | None  # None: a control
     repeats: int = 0  # of a control: the number of those before it that were not good
+    load: Load = QUIET  # the heaviest during these
     answered: set[int] = field(default_factory=set)  # indices
     seconds: list[float] = field(default_factory=list)  # of a control's answers
 
@@ -51,10 +54,15 @@ class MemberState:
         self.handed: dict[int, HandedBatch] = {}  # by number, in the order of work
         self.blocks: deque[AnswerBlock] = deque()  # the last one is open
         self.reference: float | None = None  # s, of its first controls
+        self.reference_loaded = False  # whether the machine was busy then, so that nothing shows how busy
         self.doubted = False  # whether a control was not good, whenever it was repeated
+        self.slowed: float | None = None  # engine's seconds of a control that was too slow, if the last one was
+        self.busy_since: float | None = None  # engine's seconds, since when a busy machine disturbs its controls
+        self.pauses = 0  # since then
         self.strikes = 0  # times in a row that it was late or failed
         self.rests = 0  # times that it was set aside
-        self.until = math.inf  # engine's seconds, when a rest is over
+        self.until = math.inf  # engine's seconds, when a rest or a pause is over
+        self.rested = -math.inf  # engine's seconds, when it was set aside the last time
         self.heard = now  # engine's seconds of the last message
         self.started = now  # engine's seconds, when it began the batch on which it works
         self.idle_since = now

@@ -13,6 +13,7 @@ class MemberPhase(StrEnum):
     OPENING = "opening"  # its first controls
     MEASURING = "measuring"
     WAITING = "waiting"  # nothing to do
+    BUSY = "waiting for quiet"  # other work on its machine disturbs its controls
     LATE = "late"  # it has not answered for longer than its batch may take
     LEFT = "left"
     ASIDE = "set aside"
@@ -25,7 +26,7 @@ class MemberProgress:
     name: str
     device: str  # Device.name
     phase: MemberPhase
-    reason: str  # why it is late, gone or set aside
+    reason: str  # why it is late, gone, set aside or waits for quiet
     rate: float  # configurations/s while it measured
     done: int  # configurations that it measured; those of discarded blocks included
     failures: int  # of these, not correct

@@ -10,10 +10,11 @@ from dataclasses import replace
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
+from ..load import Load
 from . import control
 from .batch import MeasuringBatch, Purpose
 from .block import AnswerBlock
-from .engine import Engine
+from .engine import QUIET, Engine
 from .fleet_options import FleetOptions
 from .group import Group
 from .group_search import GroupSearch
@@ -64,18 +65,19 @@ class Roster:
         else:
             self.hand_control(state, None)
 
-    def hand_control(self, state: MemberState, block: AnswerBlock | None, repeats: int = 0) -> None:
+    def hand_control(self, state: MemberState, block: AnswerBlock | None, repeats: int = 0,
+                     load: Load = QUIET) -> None:
         """Hand a control to a member: the first ones if `block` is None, else the one that closes the block."""
         probe = self.group_of(state).control
         assert probe is not None
         if block is not None:
             block.closing = True
-        problem, default = probe
-        configurations = (default,) * (control.OPENING if block is None else 1)
-        self.hand(state, Purpose.CONTROL, problem, configurations, None, block, repeats)
+        configurations = (probe.configuration,) * (control.OPENING if block is None else 1)
+        handed = self.hand(state, Purpose.CONTROL, probe.problem, configurations, None, block)
+        handed.repeats, handed.load = repeats, load
 
     def hand(self, state: MemberState, purpose: Purpose, problem: Problem, configurations: tuple[Configuration, ...],
-             search: GroupSearch | None, block: AnswerBlock | None, repeats: int = 0) -> None:
+             search: GroupSearch | None, block: AnswerBlock | None) -> HandedBatch:
         """Hand a batch to a member."""
         best, rounds = (search.best, 0) if search is not None else (math.inf, 0)
         if search is not None and purpose is Purpose.COMPARE:
@@ -84,8 +86,10 @@ class Roster:
         if search is None:
             measuring = replace(measuring, samples=max(measuring.samples, control.SAMPLES))
         batch = MeasuringBatch(next(self._numbers), purpose, problem, configurations, measuring, best, rounds)
-        state.hand(HandedBatch(batch, block, search, repeats), self.engine.now())
+        handed = HandedBatch(batch, block, search)
+        state.hand(handed, self.engine.now())
         self.engine.submit(state.name, batch)
+        return handed
 
     def release(self, state: MemberState, phase: MemberPhase, reason: str) -> None:
         """Stop to count on a member: all that is not in the journal is measured again, by others."""
@@ -105,7 +109,8 @@ class Roster:
         state.strikes = 0
         self.release(state, MemberPhase.ASIDE, reason)
         rest = min(self.options.longest_rest, self.options.rest * 2.0 ** min(state.rests - 1, 60))
-        state.until = self.engine.now() + rest if state.rests <= self.options.rests else math.inf
+        state.rested = self.engine.now()
+        state.until = state.rested + rest if state.rests <= self.options.rests else math.inf
 
     def strike(self, state: MemberState, phase: MemberPhase, reason: str) -> None:
         """Count a failure of a member that may be its own fault, and set it aside after `strikes` in a row.
@@ -118,25 +123,105 @@ class Roster:
         elif phase is MemberPhase.LATE:
             self.release(state, MemberPhase.LATE, reason)
 
-    def judge(self, state: MemberState, handed: HandedBatch, error: str) -> AnswerBlock | None:
-        """Judge a control that is finished; return the block that it has proved, which may be written."""
-        group, seconds = self.group_of(state), state.control_seconds(handed, error)
-        reason = control.fault(seconds, state.reference, group.usual())
-        if reason and handed.repeats < control.REPEATS:
-            self.hand_control(state, handed.block, handed.repeats + 1)
+    def judge(self, state: MemberState, handed: HandedBatch, error: str, load: Load) -> AnswerBlock | None:
+        """Judge a control that is finished; return the block that it has proved, which may be written.
+
+        `load` is that of the member's host. It explains a control that is too slow, not one that is too fast or failed.
+        """
+        seconds = state.control_seconds(handed, error)
+        load = max(handed.load, load, key=lambda load: load.others + load.stolen)
+        heavy = load.heavy
+        known = control.KnownTimes(state.reference, None, self.group_of(state).usual())
+        reason = known.fault(seconds)
+        if not reason and heavy and known.is_empty and control.is_unsteady(handed.seconds):
+            reason = "its first controls differ"
+        if not reason:
+            return self._believe(state, handed.block, seconds, heavy and known.is_empty, heavy)
+        if handed.repeats < control.REPEATS:
+            self.hand_control(state, handed.block, handed.repeats + 1, load)
             return None
-        if reason:
-            state.doubted = True
-            self.set_aside(state, f"{reason} ({error})" if error else reason)
+        if state.reference_loaded and not known.is_slower(seconds):  # it was taken on a machine that is quieter now
+            state.reference = None
+            self.release(state, MemberPhase.BUSY, "the machine is less busy; its first controls are repeated")
+            self.open(state)
             return None
+        if known.is_slower(seconds):
+            state.slowed = self.engine.now()
+            if heavy:
+                return self._wait_for_quiet(state, handed.block, f"the machine is busy ({load}); {reason}", True)
+            if self._slowed_together(state):
+                return self._wait_for_quiet(state, handed.block, f"its machine has become slower; {reason}", False)
+        state.doubted = True
+        self.set_aside(state, f"{reason} ({error})" if error else reason)
+        return None
+
+    def _believe(self, state: MemberState, block: AnswerBlock | None, seconds: float, unproved: bool,
+                 heavy: bool) -> AnswerBlock | None:
+        """Take a good control; return the block that it closes.
+
+        `unproved`: it was compared with nothing, and the machine is busy.
+        """
+        now, loaded = self.engine.now(), state.reference_loaded
         if state.reference is None:
-            state.reference = seconds
-            group.forget_usual()
-        if handed.block is None:
+            state.reference, state.reference_loaded = seconds, unproved
+            loaded = block is not None  # which was opened without a reference
+        elif not heavy:
+            state.reference_loaded = loaded = False
+        self.group_of(state).forget_usual()
+        state.slowed = state.busy_since = None
+        state.pauses = 0
+        if block is None:
             self._let_measure(state)
-            return None
-        state.blocks.remove(handed.block)
-        return handed.block
+        elif now - state.rested > self.options.forgiven:
+            state.rests = 0
+        return self._closed(state, block, loaded)
+
+    def _closed(self, state: MemberState, block: AnswerBlock | None, loaded: bool) -> AnswerBlock | None:
+        """Close a block whose answers count."""
+        if block is not None:
+            state.blocks.remove(block)
+            if loaded:
+                block.mark_loaded()
+        return block
+
+    def _wait_for_quiet(self, state: MemberState, block: AnswerBlock | None, reason: str,
+                        known: bool) -> AnswerBlock | None:
+        """Let a member wait until its machine is quiet. Its block is measured again.
+
+        After `busy_most` seconds, a member whose host has reported the load (`known`) goes on, and its records are
+        marked; any other one is set aside.
+        """
+        now = self.engine.now()
+        state.busy_since = now if state.busy_since is None else state.busy_since
+        if now - state.busy_since <= self.options.busy_most:
+            self.release(state, MemberPhase.BUSY, reason)
+            state.until = now + min(self.options.longest_pause, self.options.pause * 2.0 ** min(state.pauses, 60))
+            state.pauses += 1
+        elif not known:
+            state.doubted = True
+            self.set_aside(state, reason)
+        else:
+            if block is None:
+                self._let_measure(state)
+            return self._closed(state, block, True)
+        return None
+
+    def _slowed_together(self, state: MemberState) -> bool:
+        """Whether other members of its host have slowed down in these minutes: the host is slow, and they do not lie.
+
+        One of them that was set aside for it waits for quiet instead.
+        """
+        now, host = self.engine.now(), state.member.host
+        since = now - 2 * self.options.block_seconds
+        others = [other for other in self.members.values() if other is not state and host
+                  and other.member.host == host and other.slowed is not None and other.slowed >= since]
+        for other in others:
+            other.busy_since = other.slowed if other.busy_since is None else other.busy_since
+            if other.phase is MemberPhase.ASIDE and other.slowed <= other.rested \
+                    and now - other.busy_since <= self.options.busy_most:
+                other.phase, other.doubted = MemberPhase.BUSY, False
+                other.rests -= 1
+        return bool(others)
 
     def _let_measure(self, state: MemberState) -> None:
         state.phase = MemberPhase.MEASURING if state.handed else MemberPhase.WAITING
@@ -148,5 +233,6 @@ class Roster:
         return (state for state in self.members.values() if state.handed and state.is_late(now, self.options.grace))
 
     def rested(self, now: float) -> Iterator[MemberState]:
-        """The members whose rest is over."""
-        return (state for state in self.members.values() if state.phase is MemberPhase.ASIDE and now >= state.until)
+        """The members whose rest or pause is over."""
+        phases = (MemberPhase.ASIDE, MemberPhase.BUSY)
+        return (state for state in self.members.values() if state.phase in phases and now >= state.until)

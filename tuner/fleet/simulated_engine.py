@@ -22,11 +22,13 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
+from ..load import Load
 from .batch import MeasuringBatch, Purpose
-from .engine import Answered, Event, Finished, Joined, Left
+from .engine import QUIET, Answered, Event, Finished, Joined, Left
 from .member import Member
 from .simulated_fault import FaultKind, FaultPlan, SimulatedFault
 
+BUSY = Load(others=0.5)
 Seconds = Callable[[Device, Problem, Configuration], float]  # the true time; infinite for one that crashes
 
 
@@ -50,6 +52,7 @@ class SimulatedMember:
         self.index = 0  # of the configuration that it measures, in its first batch
         self.held: list[Answered] = []  # answers that will be shuffled
         self.cancelled: set[int] = set()
+        self.loaded = False  # whether its machine was busy during its first batch
 
 
 class SimulatedEngine:
@@ -177,12 +180,16 @@ class SimulatedEngine:
             self._random.shuffle(simulated.held)
             for answer in simulated.held:
                 self._emit(simulated, answer)
-            self._emit(simulated, Finished(simulated.member.name, batch.number, "out of memory" if refused else ""))
+            load = BUSY if simulated.loaded and batch.purpose is Purpose.CONTROL else QUIET
+            error = "out of memory" if refused else ""
+            self._emit(simulated, Finished(simulated.member.name, batch.number, error, load))
+            simulated.loaded = False
             simulated.batches.popleft()
             simulated.held, simulated.index = [], 0
             self._next(simulated)
             return
-        cost = self.cost * simulated.plan.factor(FaultKind.SLOW, self.clock)
+        plan = simulated.plan
+        cost = self.cost * plan.factor(FaultKind.SLOW, self.clock) * plan.factor(FaultKind.LOAD, self.clock)
         self._at(self.clock + cost, lambda: self._measured(simulated, life, cost))
 
     def _measured(self, simulated: SimulatedMember, life: int, cost: float) -> None:
@@ -191,6 +198,7 @@ class SimulatedEngine:
         batch, index, plan = simulated.batches[0], simulated.index, simulated.plan
         self.measured += 1
         self.busy += cost
+        simulated.loaded |= plan.fault(FaultKind.LOAD, self.clock) is not None
         simulated.index += 1
         answer = Answered(simulated.member.name, batch.number, index, self._measurement(simulated, batch, index))
         if plan.fault(FaultKind.SHUFFLED, self.clock) is not None:
@@ -206,5 +214,6 @@ class SimulatedEngine:
         seconds = self.seconds(simulated.member.device, batch.problem, batch.configurations[index])
         if math.isinf(seconds):
             return Measurement(Status.CRASH, message="signal 11")
-        reported = seconds * simulated.plan.factor(FaultKind.LYING, self.clock)
+        plan = simulated.plan
+        reported = seconds * plan.factor(FaultKind.LYING, self.clock) * plan.factor(FaultKind.LOAD, self.clock)
         return Measurement(Status.CORRECT, (reported,) * (2 if batch.purpose is Purpose.COMPARE else 1), 0.0)

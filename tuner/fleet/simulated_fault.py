@@ -16,6 +16,7 @@ class FaultKind(StrEnum):
     STALLED = "stalled"  # messages to and from it are held until the end
     SLOW = "slow"  # it takes `factor` times as long, and measures correctly
     LYING = "lying"  # the times that it reports are `factor` times the true ones
+    LOAD = "load"  # other work has its machine, which the host reports: everything takes `factor` times as long
     FAILING = "failing"  # every configuration fails
     REFUSING = "refusing"  # batches end with an error at once
     DOUBLED = "doubled"  # every answer comes twice
@@ -24,13 +25,13 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SimulatedFault:
-    """A fault. A host that is lost is a fault KILLED of each of its members."""
+    """A fault. A host that is lost is a fault KILLED of each of its members, a busy one a fault LOAD."""
 
     kind: FaultKind
     name: str  # of the member
     begin: float  # s of the virtual clock
     end: float = math.inf
-    factor: float = 1.0  # SLOW and LYING
+    factor: float = 1.0  # SLOW, LYING and LOAD
 
 
 class FaultPlan:

@@ -18,6 +18,7 @@ from typing import Any
 from seqtune.data.record import Measurement
 from seqtune.errors import FormatError, MisuseError, SeqtuneError, one_line
 
+from ...load import Load
 from ..address import FleetAddress
 from ..batch import MeasuringBatch
 from ..engine import Answered, Event, Finished, Joined, Left
@@ -234,7 +235,7 @@ def _told(seat: Seat, content: object) -> Iterator[Event]:
         if "finished" in told:
             number = int(told["finished"])
             del seat.sizes[number]
-            yield Finished(seat.name, number, one_line(str(told["error"])))
+            yield Finished(seat.name, number, one_line(str(told["error"])), Load.from_json(told["load"]))
         else:
             number, index = int(told["answered"]), int(told["index"])
             if not 0 <= index < seat.sizes[number]:

@@ -27,8 +27,9 @@ from seqtune.kernels.libraries.bundle import Bundle, bundles_in_use, use_bundles
 from seqtune.kernels.libraries.package_digest import package_digest
 
 from ...backends import discovery
+from ...load import Load, LoadMeter
 from ...measuring.runner import Runner
-from ..batch import MeasuringBatch, answers
+from ..batch import MeasuringBatch, Purpose, answers
 from ..member import Member
 from .turn import turn
 
@@ -153,10 +154,11 @@ class RayMember:
                               f"{OPEN} for the driver where you trust the whole network")
 
     def _measure(self, runner: Runner, batch: MeasuringBatch) -> None:
-        began, error = time.monotonic(), ""
+        began, error, load = time.monotonic(), "", Load()
         on_cpu = _on_cpu(runner.device)
         try:
             with turn(CPU_TURN) if on_cpu else nullcontext(), closing(answers(runner, batch)) as measuring:
+                meter = LoadMeter() if on_cpu and batch.purpose is Purpose.CONTROL else None
                 if batch.number not in self._cancelled:
                     for index, measurement in measuring:
                         self._events.put({"answered": batch.number, "index": index, "measurement": measurement})
@@ -164,12 +166,13 @@ class RayMember:
                         began = time.monotonic()
                         if batch.number in self._cancelled:
                             break
+                load = Load() if meter is None else meter.settled()
         except SeqtuneError as failure:
             error = one_line(failure)
         except Exception as failure:  # a mistake ends the batch, not the member
             error = one_line(f"{type(failure).__name__}: {failure}")
         self._cancelled.discard(batch.number)
-        self._events.put({"finished": batch.number, "error": error})
+        self._events.put({"finished": batch.number, "error": error, "load": load.to_json()})
 
     def _count(self, measurement: Message, seconds: float) -> None:
         """Count an answer. The rate follows the last ten answers, about."""

@@ -1,0 +1,148 @@
+"""A busy machine is no liar: its members wait for quiet, and are not set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seqtune.data.journal import Journal
+from seqtune.data.record import Record
+from seqtune.errors import FormatError, SeqtuneError
+from seqtune.tuner.fleet.control import KnownTimes, is_unsteady
+from seqtune.tuner.fleet.fleet_options import FleetOptions
+from seqtune.tuner.fleet.fleet_run import FleetRun
+from seqtune.tuner.fleet.member import Member
+from seqtune.tuner.fleet.progress import FleetProgress, MemberPhase
+from seqtune.tuner.fleet.simulated_engine import SimulatedEngine
+from seqtune.tuner.fleet.simulated_fault import FaultKind, SimulatedFault
+from seqtune.tuner.load import Load, LoadMeter
+from seqtune.tuner.tuning_options import Budget
+from tests.support.fleet.simulated import DEVICE, KERNEL, OPTIONS, members, problems, seconds, untrue
+
+PAIR = [replace(member, host="node", name=f"node/test:1#{number}") for number, member in enumerate(members(2))]
+
+
+def run_on(folder: Path, fleet: Sequence[Member], faults: Sequence[SimulatedFault], cost: float = 0.5,
+           options: FleetOptions = OPTIONS) -> tuple[list[Record], SimulatedEngine, set[tuple[MemberPhase, str]]]:
+    """Run four searches of 100 trials; return the trials, the engine, and all states of members that were seen."""
+    seen: set[tuple[MemberPhase, str]] = set()
+
+    def look(progress: FleetProgress) -> None:
+        seen.update((member.phase, member.reason) for member in progress.members)
+
+    with Journal(folder / "journal") as journal:
+        engine = SimulatedEngine(fleet, seconds, faults, cost)
+        run = FleetRun(problems(4), engine, journal, Budget(trials=100), replace(options, on_fleet_progress=look),
+                       [KERNEL])
+        assert len(list(run.results())) == 4
+        records = list(journal.records(run="random"))
+        assert len(records) == 400
+        return records, engine, seen
+
+
+def load_on(fleet: Sequence[Member], begin: float, end: float, factor: float = 2.0) -> list[SimulatedFault]:
+    """Other work on the machine of all members."""
+    return [SimulatedFault(FaultKind.LOAD, member.name, begin, end, factor) for member in fleet]
+
+
+@pytest.mark.parametrize("fleet", [members(1), PAIR], ids=["one member", "two members"])
+def test_members_of_a_busy_machine_wait_for_quiet_and_write_only_what_is_true(tmp_path: Path,
+                                                                             fleet: list[Member]) -> None:
+    records, engine, seen = run_on(tmp_path, fleet, load_on(fleet, 30, 330))
+    assert not untrue(records, [DEVICE])
+    assert not any(record.loaded for record in records)
+    assert {phase for phase, _ in seen}.isdisjoint({MemberPhase.ASIDE, MemberPhase.LATE})
+    assert any(phase is MemberPhase.BUSY and reason.startswith("the machine is busy (other processes had 50% of the CPU")
+               for phase, reason in seen)
+    assert engine.clock < 330 + 60 + 250  # a pause, and the work
+
+
+def test_a_machine_that_stays_busy_measures_with_a_mark(tmp_path: Path) -> None:
+    records, engine, seen = run_on(tmp_path, members(1), load_on(members(1), 70, 1e6))
+    wrong = untrue(records, [DEVICE])
+    assert wrong
+    assert all(record.loaded for record in wrong)
+    assert not all(record.loaded for record in records)  # the first block was measured before
+    assert MemberPhase.ASIDE not in {phase for phase, _ in seen}
+    assert OPTIONS.busy_most < engine.clock < OPTIONS.busy_most + 700
+
+
+def test_a_reference_of_a_busy_machine_gives_way_to_that_of_a_quiet_one(tmp_path: Path) -> None:
+    records, _, seen = run_on(tmp_path, members(1), load_on(members(1), 0, 150))
+    wrong = untrue(records, [DEVICE])
+    assert wrong  # two blocks before the load ended, in which nothing could be compared
+    assert all(record.loaded for record in wrong)
+    assert sum(not record.loaded for record in records) > 200
+    assert MemberPhase.ASIDE not in {phase for phase, _ in seen}
+
+
+def test_members_like_it_show_how_busy_a_machine_is_from_the_begin(tmp_path: Path) -> None:
+    fleet = [*members(3), *(replace(member, name=f"late {member.name}") for member in members(1))]
+    faults = [SimulatedFault(FaultKind.KILLED, fleet[3].name, 0.1, 20), *load_on(fleet[3:], 15, 100)]
+    records, _, seen = run_on(tmp_path, fleet, faults)
+    assert not any(record.loaded for record in records)
+    assert not untrue(records, [DEVICE])
+    assert (MemberPhase.BUSY in {phase for phase, _ in seen}) and (MemberPhase.ASIDE not in {phase for phase, _ in seen})
+
+
+@pytest.mark.parametrize("factor", [0.6, 1.6])
+def test_a_member_that_drifts_without_load_lies(tmp_path: Path, factor: float) -> None:
+    faults = [SimulatedFault(FaultKind.LYING, members(1)[0].name, 30, 330, factor)]
+    records, _, seen = run_on(tmp_path, members(1), faults, options=replace(OPTIONS, rests=10))
+    assert not untrue(records, [DEVICE])
+    assert MemberPhase.ASIDE in {phase for phase, _ in seen}
+
+
+def test_a_member_that_becomes_faster_on_a_busy_machine_lies(tmp_path: Path) -> None:
+    name = members(1)[0].name
+    faults = [SimulatedFault(FaultKind.LYING, name, 30, 330, 0.3), *load_on(members(1), 30, 330)]
+    records, _, seen = run_on(tmp_path, members(1), faults, options=replace(OPTIONS, rests=10))
+    assert not untrue(records, [DEVICE])
+    assert MemberPhase.ASIDE in {phase for phase, _ in seen}
+
+
+def test_members_of_one_host_that_slow_down_together_are_no_liars(tmp_path: Path) -> None:
+    """Nobody reports a load: another virtual machine, or heat, has slowed the host."""
+    faults = [SimulatedFault(FaultKind.LYING, member.name, 30, 300, 1.7) for member in PAIR]
+    records, _, seen = run_on(tmp_path, PAIR, faults, options=replace(OPTIONS, rests=1))
+    assert not untrue(records, [DEVICE])
+    assert any(phase is MemberPhase.BUSY and "its machine has become slower" in reason for phase, reason in seen)
+
+
+def test_a_host_that_stays_slow_without_a_load_is_not_believed(tmp_path: Path) -> None:
+    faults = [SimulatedFault(FaultKind.LYING, member.name, 30, 1e6, 1.7) for member in PAIR]
+    with pytest.raises(SeqtuneError, match="no member is left"):
+        run_on(tmp_path, PAIR, faults)
+    with Journal(tmp_path / "journal") as journal:
+        assert not untrue(list(journal.records()), [DEVICE])
+
+
+def test_rests_are_forgotten_after_an_hour_of_good_controls(tmp_path: Path) -> None:
+    name = members(1)[0].name
+    faults = [SimulatedFault(FaultKind.LYING, name, 100.0 + 4000 * number, 400.0 + 4000 * number, 2.0)
+              for number in range(3)]
+    records, engine, _ = run_on(tmp_path, members(1), faults, cost=20.0, options=replace(OPTIONS, rests=2))
+    assert not untrue(records, [DEVICE])
+    assert engine.clock > 8500
+
+
+def test_only_a_slower_control_is_explained_by_load() -> None:
+    assert KnownTimes(1.0, None, 1.1).is_slower(1.5)
+    assert not KnownTimes(1.0).is_slower(0.7)
+    assert not KnownTimes(1.0, 2.0).is_slower(1.5)  # slower than the one, faster than the other
+    assert not KnownTimes(1.0).is_slower(float("inf"))
+    assert KnownTimes().is_empty and not KnownTimes(usual=1.0).is_empty
+    assert is_unsteady([1.0, 1.1, 1.3]) and not is_unsteady([1.0, 1.1]) and not is_unsteady([])
+
+
+def test_a_load_is_a_message_that_is_checked() -> None:
+    assert Load.from_json(Load(0.25, 0.5).to_json()) == Load(0.25, 0.5)
+    for content in (None, [], {}, {"others": 1}, {"others": "1", "stolen": 0}, {"others": float("nan"), "stolen": 0},
+                    {"others": -1, "stolen": 0}, {"others": 2, "stolen": 0}):
+        with pytest.raises(FormatError, match="not a load"):
+            Load.from_json(content)
+    load = LoadMeter().settled()
+    assert 0 <= load.others <= 1
