@@ -2,7 +2,8 @@
 
 Twelve simulated devices of two kinds on six hosts tune problems with random search while workers are killed, hosts are
 lost or busy with other work, networks stall, devices slow down, fail and lie, the disk fills up, the clock jumps and
-the driver is killed and started again. The journal must then hold exactly the trials of a run without faults, each once and with its true time.
+the driver is killed and started again. The journal must then hold exactly the trials of a run without faults, each once
+and with its true time.
 `recovery` is the virtual time until everything that a fault's members had in hand was in the journal.
 """
 

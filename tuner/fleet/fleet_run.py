@@ -29,6 +29,7 @@ from .ledger import Ledger
 from .member import Member
 from .member_state import HandedBatch, MemberState
 from .progress import FleetProgress, MemberPhase
+from .reference_memory import ReferenceMemory
 from .roster import Roster
 from .stop_request import StopRequest
 
@@ -43,7 +44,8 @@ class FleetRun:
                  options: FleetOptions = DEFAULT_FLEET_OPTIONS, kernels: Sequence[Kernel] | None = None) -> None:
         self.problems, self.engine, self.journal = tuple(dict.fromkeys(problems)), engine, journal
         self.budget, self.options, self.kernels = budget, options, kernels
-        self.roster = Roster(engine, options, self._make_group)
+        self.memory = ReferenceMemory(journal.path, options.wall, engine.now)
+        self.roster = Roster(engine, options, self.memory, self._make_group)
         self.ledger = Ledger(journal)
         self.begun = engine.now()
         self._ticked = self._reported = self._write_at = -math.inf
@@ -77,9 +79,11 @@ class FleetRun:
                     self._tick()
                     yield from self._collect()
                     self._dispatch()
+            self.memory.save(soon=True)
             self._report()
             self._complain()
         except KeyboardInterrupt:
+            self.memory.save(soon=True)
             raise InterruptedTuning(self._interruption()) from None
         finally:
             self.engine.close()
@@ -90,7 +94,7 @@ class FleetRun:
         members = tuple(state.progress() for state in self.roster.members.values())
         rate = sum(member.rate for member in members if member.phase is MemberPhase.MEASURING)
         return FleetProgress(members, sum(done for done, _ in counts), sum(total for _, total in counts),
-                             self.engine.now() - self.begun, rate, self.ledger.fault)
+                             self.engine.now() - self.begun, rate, self.ledger.fault or self.memory.fault)
 
     def _make_group(self, member: Member) -> Group:
         self.journal.add_device(member.device)
@@ -193,6 +197,7 @@ class FleetRun:
                 if reason:
                     group.give_up(search.search.task.problem, reason)
         self._look_for_members(now)
+        self.memory.save()
         if self._stop.asked:
             self._stop_in_order(now)
         if now - self._reported >= REPORT_SECONDS:

@@ -56,9 +56,10 @@ class MemberState:
         self.reference: float | None = None  # s, of its first controls
         self.reference_loaded = False  # whether the machine was busy then, so that nothing shows how busy
         self.doubted = False  # whether a control was not good, whenever it was repeated
-        self.slowed: float | None = None  # engine's seconds of a control that was too slow, if the last one was
+        self.slowed = -math.inf  # engine's seconds of a control that was too slow, if the last one was
         self.busy_since: float | None = None  # engine's seconds, since when a busy machine disturbs its controls
         self.pauses = 0  # since then
+        self.moved: float | None = None  # its first controls, relative to those of an earlier run, if they differ
         self.strikes = 0  # times in a row that it was late or failed
         self.rests = 0  # times that it was set aside
         self.until = math.inf  # engine's seconds, when a rest or a pause is over

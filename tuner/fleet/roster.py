@@ -21,14 +21,16 @@ from .group_search import GroupSearch
 from .member import Likeness, Member
 from .member_state import HandedBatch, MemberState
 from .progress import MemberPhase
+from .reference_memory import ReferenceMemory
 
 
 class Roster:
     """Knows every member by name. It hands batches to the engine and judges controls; what to measure is not its task.
     """
 
-    def __init__(self, engine: Engine, options: FleetOptions, make_group: Callable[[Member], Group]) -> None:
-        self.engine, self.options = engine, options
+    def __init__(self, engine: Engine, options: FleetOptions, memory: ReferenceMemory,
+                 make_group: Callable[[Member], Group]) -> None:
+        self.engine, self.options, self.memory = engine, options, memory
         self.members: dict[str, MemberState] = {}
         self.groups: dict[Likeness, Group] = {}
         self._make_group = make_group
@@ -131,7 +133,7 @@ class Roster:
         seconds = state.control_seconds(handed, error)
         load = max(handed.load, load, key=lambda load: load.others + load.stolen)
         heavy = load.heavy
-        known = control.KnownTimes(state.reference, None, self.group_of(state).usual())
+        known = control.KnownTimes(state.reference, self._remembered(state), self.group_of(state).usual())
         reason = known.fault(seconds)
         if not reason and heavy and known.is_empty and control.is_unsteady(handed.seconds):
             reason = "its first controls differ"
@@ -151,9 +153,29 @@ class Roster:
                 return self._wait_for_quiet(state, handed.block, f"the machine is busy ({load}); {reason}", True)
             if self._slowed_together(state):
                 return self._wait_for_quiet(state, handed.block, f"its machine has become slower; {reason}", False)
+        if known.remembered is not None and math.isfinite(seconds) and control.differs(seconds, known.remembered):
+            state.moved = seconds / known.remembered
+            if self._moved_together(state) and not replace(known, remembered=None).fault(seconds):
+                return self._believe(state, handed.block, seconds, False, heavy)
+            reason += f"; if its machine was changed, remove {self.memory.path}"
         state.doubted = True
         self.set_aside(state, f"{reason} ({error})" if error else reason)
         return None
+
+    def _remembered(self, state: MemberState) -> float | None:
+        """The reference of an earlier run in seconds, for a member that has none in this one."""
+        probe = self.group_of(state).control
+        if state.reference is not None or probe is None or (state.moved is not None and self._moved_together(state)):
+            return None
+        return self.memory.seconds(state.member, probe)
+
+    def _moved_together(self, state: MemberState) -> bool:
+        """Whether most of a group, and three at least, differ alike from an earlier run: it was changed on purpose."""
+        states = [other for other in self.group_of(state).members.values()
+                  if other.moved is not None or other.reference is not None]
+        alike = [other for other in states if other.moved and state.moved
+                 and not control.differs(other.moved, state.moved)]
+        return len(alike) >= control.ALIKE and 2 * len(alike) > len(states)
 
     def _believe(self, state: MemberState, block: AnswerBlock | None, seconds: float, unproved: bool,
                  heavy: bool) -> AnswerBlock | None:
@@ -163,16 +185,20 @@ class Roster:
         """
         now, loaded = self.engine.now(), state.reference_loaded
         if state.reference is None:
-            state.reference, state.reference_loaded = seconds, unproved
+            state.reference, state.reference_loaded, state.doubted = seconds, unproved, False
             loaded = block is not None  # which was opened without a reference
-        elif not heavy:
+            self.group_of(state).forget_usual()
+        elif loaded and not heavy:
             state.reference_loaded = loaded = False
-        self.group_of(state).forget_usual()
-        state.slowed = state.busy_since = None
+            self.group_of(state).forget_usual()
+        state.slowed, state.busy_since = -math.inf, None
         state.pauses = 0
+        probe = self.group_of(state).control
         if block is None:
             self._let_measure(state)
-        elif now - state.rested > self.options.forgiven:
+        elif not state.reference_loaded and probe is not None:
+            self.memory.confirm(state.member, probe, state.reference)
+        if block is not None and now - state.rested > self.options.forgiven:
             state.rests = 0
         return self._closed(state, block, loaded)
 
@@ -214,7 +240,7 @@ class Roster:
         now, host = self.engine.now(), state.member.host
         since = now - 2 * self.options.block_seconds
         others = [other for other in self.members.values() if other is not state and host
-                  and other.member.host == host and other.slowed is not None and other.slowed >= since]
+                  and other.member.host == host and other.slowed >= since]
         for other in others:
             other.busy_since = other.slowed if other.busy_since is None else other.busy_since
             if other.phase is MemberPhase.ASIDE and other.slowed <= other.rested \

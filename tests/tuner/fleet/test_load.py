@@ -55,8 +55,8 @@ def test_members_of_a_busy_machine_wait_for_quiet_and_write_only_what_is_true(tm
     assert not untrue(records, [DEVICE])
     assert not any(record.loaded for record in records)
     assert {phase for phase, _ in seen}.isdisjoint({MemberPhase.ASIDE, MemberPhase.LATE})
-    assert any(phase is MemberPhase.BUSY and reason.startswith("the machine is busy (other processes had 50% of the CPU")
-               for phase, reason in seen)
+    start = "the machine is busy (other processes had 50% of the CPUs); its control took "
+    assert any(phase is MemberPhase.BUSY and reason.startswith(start) for phase, reason in seen)
     assert engine.clock < 330 + 60 + 250  # a pause, and the work
 
 
@@ -85,7 +85,7 @@ def test_members_like_it_show_how_busy_a_machine_is_from_the_begin(tmp_path: Pat
     records, _, seen = run_on(tmp_path, fleet, faults)
     assert not any(record.loaded for record in records)
     assert not untrue(records, [DEVICE])
-    assert (MemberPhase.BUSY in {phase for phase, _ in seen}) and (MemberPhase.ASIDE not in {phase for phase, _ in seen})
+    assert {MemberPhase.BUSY, MemberPhase.ASIDE} & {phase for phase, _ in seen} == {MemberPhase.BUSY}
 
 
 @pytest.mark.parametrize("factor", [0.6, 1.6])
@@ -126,7 +126,7 @@ def test_rests_are_forgotten_after_an_hour_of_good_controls(tmp_path: Path) -> N
               for number in range(3)]
     records, engine, _ = run_on(tmp_path, members(1), faults, cost=20.0, options=replace(OPTIONS, rests=2))
     assert not untrue(records, [DEVICE])
-    assert engine.clock > 8500
+    assert engine.clock > 8200
 
 
 def test_only_a_slower_control_is_explained_by_load() -> None:
@@ -134,14 +134,15 @@ def test_only_a_slower_control_is_explained_by_load() -> None:
     assert not KnownTimes(1.0).is_slower(0.7)
     assert not KnownTimes(1.0, 2.0).is_slower(1.5)  # slower than the one, faster than the other
     assert not KnownTimes(1.0).is_slower(float("inf"))
-    assert KnownTimes().is_empty and not KnownTimes(usual=1.0).is_empty
-    assert is_unsteady([1.0, 1.1, 1.3]) and not is_unsteady([1.0, 1.1]) and not is_unsteady([])
+    assert [known.is_empty for known in (KnownTimes(), KnownTimes(usual=1.0))] == [True, False]
+    assert [is_unsteady(times) for times in ([1.0, 1.1, 1.3], [1.0, 1.1], [])] == [True, False, False]
 
 
 def test_a_load_is_a_message_that_is_checked() -> None:
     assert Load.from_json(Load(0.25, 0.5).to_json()) == Load(0.25, 0.5)
-    for content in (None, [], {}, {"others": 1}, {"others": "1", "stolen": 0}, {"others": float("nan"), "stolen": 0},
-                    {"others": -1, "stolen": 0}, {"others": 2, "stolen": 0}):
+    contents: list[object] = [None, [], {}, {"others": 1}, {"others": "1", "stolen": 0}, {"others": -1, "stolen": 0},
+                              {"others": float("nan"), "stolen": 0}, {"others": 2, "stolen": 0}]
+    for content in contents:
         with pytest.raises(FormatError, match="not a load"):
             Load.from_json(content)
     load = LoadMeter().settled()

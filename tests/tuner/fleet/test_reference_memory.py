@@ -1,0 +1,147 @@
+"""A driver that was killed remembers the controls of its members, and accepts no lie that began meanwhile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seqtune.data.journal import Journal
+from seqtune.errors import FormatError, SeqtuneError
+from seqtune.tuner.fleet import reference_memory
+from seqtune.tuner.fleet.control import probe
+from seqtune.tuner.fleet.fleet_options import FleetOptions
+from seqtune.tuner.fleet.fleet_run import FleetRun
+from seqtune.tuner.fleet.progress import MemberPhase
+from seqtune.tuner.fleet.reference_memory import OLDEST, SUFFIX, ReferenceMemory
+from seqtune.tuner.fleet.simulated_engine import DriverKilled, SimulatedEngine
+from seqtune.tuner.fleet.simulated_fault import FaultKind, SimulatedFault
+from seqtune.tuner.tuning_options import Budget
+from tests.support.fleet.simulated import DEVICE, KERNEL, OPTIONS, members, problems, seconds, untrue
+
+LATER = replace(OPTIONS, wall=lambda: 1.8e9 + OLDEST + 100)
+
+
+def run_twice(folder: Path, count: int, liars: Sequence[int],
+              second: FleetOptions = OPTIONS) -> tuple[list[MemberPhase], bool]:
+    """Kill the driver of `count` members, some of which lie afterwards; return the states and whether all is true."""
+    first = replace(OPTIONS, wall=lambda: 1.8e9, block_seconds=10.0)
+    second = replace(second, block_seconds=10.0, wall=second.wall if second is LATER else lambda: 1.8e9 + 60)
+    with Journal(folder / "journal") as journal:
+        with pytest.raises(DriverKilled):
+            list(run_of(SimulatedEngine(members(count), seconds, cost=0.2, driver_ends=25.0), journal, first).results())
+        assert len(list(journal.records()))
+        faults = [SimulatedFault(FaultKind.LYING, members(count)[number].name, 0.0, factor=1.5) for number in liars]
+        run = run_of(SimulatedEngine(members(count), seconds, faults, 0.2), journal, second)
+        try:
+            assert len(list(run.results())) == 10
+        finally:
+            true = not untrue(list(journal.records()), [DEVICE])
+        return [member.phase for member in run.progress().members], true
+
+
+def run_of(engine: SimulatedEngine, journal: Journal, options: FleetOptions) -> FleetRun:
+    return FleetRun(problems(10), engine, journal, Budget(trials=100), options, [KERNEL])
+
+
+def test_a_restarted_driver_does_not_believe_a_member_that_has_begun_to_lie(tmp_path: Path) -> None:
+    states, true = run_twice(tmp_path, 2, [1])
+    assert true
+    assert states == [MemberPhase.WAITING, MemberPhase.ASIDE]
+
+
+def test_a_sole_member_that_has_changed_is_named_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(SeqtuneError, match=r"s in an earlier run; if its machine was changed, remove .*controls\.json"):
+        run_twice(tmp_path, 1, [0])
+    with Journal(tmp_path / "journal") as journal:
+        assert not untrue(list(journal.records()), [DEVICE])
+
+
+def test_an_old_reference_is_not_compared(tmp_path: Path) -> None:
+    states, true = run_twice(tmp_path, 1, [0], LATER)
+    assert states == [MemberPhase.WAITING]
+    assert not true  # nothing tells that this device was faster a day ago
+
+
+def test_members_that_have_changed_alike_are_believed(tmp_path: Path) -> None:
+    states, true = run_twice(tmp_path, 4, [0, 1, 2, 3])
+    assert states == [MemberPhase.WAITING] * 4
+    assert not true
+
+
+def test_half_of_a_group_that_has_changed_is_not_believed(tmp_path: Path) -> None:
+    states, true = run_twice(tmp_path, 4, [0, 1])
+    assert states == [MemberPhase.ASIDE] * 2 + [MemberPhase.WAITING] * 2
+    assert true
+
+
+def test_references_are_kept_by_device_and_control_and_do_not_creep(tmp_path: Path,
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference_memory, "MOST_ENTRIES", 2)
+    control = probe(DEVICE, problems(1), [KERNEL])
+    assert control is not None
+    clock, engine = [1e9], [5.0]
+    first, second, third = members(3)
+    memory = ReferenceMemory(tmp_path / "journal", lambda: clock[0], lambda: engine[0])
+    for number in range(5):
+        memory.confirm(first, control, 1.0 + 0.1 * number)
+    assert memory.seconds(first, control) == pytest.approx(1.3)  # 1.0 held until one differed by more than 20 %
+    memory.confirm(second, control, 2.0)
+    memory.save()
+    again = ReferenceMemory(tmp_path / "journal", lambda: clock[0], lambda: engine[0])
+    assert [again.seconds(member, control) for member in (first, second, third)] == [pytest.approx(1.3), 2.0, None]
+    assert again.seconds(first, replace(control, kernel_version=99)) is None
+    assert again.seconds(replace(first, device=replace(DEVICE, toolchain="t2")), control) is None
+    again.confirm(third, control, 3.0)
+    assert again.seconds(first, control) is None  # the oldest gives way
+    clock[0] -= 1e6  # it jumps
+    assert again.seconds(second, control) == 2.0
+    engine[0] += OLDEST + 1
+    assert again.seconds(second, control) is None
+
+
+def test_a_machine_that_was_started_anew_counts_by_its_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    control = probe(DEVICE, problems(1), [KERNEL])
+    assert control is not None
+    member, = members(1)
+    monkeypatch.setattr(reference_memory, "_boot", lambda: "first")
+    memory = ReferenceMemory(tmp_path / "journal", lambda: 1e9, lambda: 1000.0)
+    memory.confirm(member, control, 1.0)
+    memory.save()
+    monkeypatch.setattr(reference_memory, "_boot", lambda: "second")
+    for wall, seconds in ((1e9 + 60, 1.0), (1e9 + OLDEST + 60, None)):
+        assert ReferenceMemory(tmp_path / "journal", lambda wall=wall: wall, lambda: 2e6).seconds(
+            member, control) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"version": 2, "references": []}', '{"version": 1, "references": 7}',
+                                  '{"version": 1, "references": [{"host": 1}]}',
+                                  json.dumps({"version": 1, "references": [dict.fromkeys(
+                                      ("host", "device", "fingerprint", "toolchain", "control"), "x")
+                                      | {"seconds": -1.0, "when": 1.0, "clock": 0.0}]})])
+def test_a_damaged_file_is_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / f"journal{SUFFIX}").write_text(text)
+    with pytest.raises(FormatError, match=r"cannot be read \(.*\); remove the file") as caught:
+        ReferenceMemory(tmp_path / "journal", float, float)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_full_disk_is_told_and_tried_again(tmp_path: Path) -> None:
+    control = probe(DEVICE, problems(1), [KERNEL])
+    assert control is not None
+    now = [0.0]
+    memory = ReferenceMemory(tmp_path / "journal", lambda: 1e9, lambda: now[0])
+    memory.confirm(members(1)[0], control, 1.0)
+    memory.path.mkdir()
+    memory.save()
+    assert "not a regular file" in memory.fault
+    memory.path.rmdir()
+    memory.save()  # too early
+    assert not memory.path.exists()
+    now[0] = 11.0
+    memory.save()
+    assert memory.path.exists()
+    assert not memory.fault
