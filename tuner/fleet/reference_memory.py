@@ -106,7 +106,8 @@ class ReferenceMemory:
         if not self._changed or (self._clock() - self._saved < SAVE_SECONDS and not soon):
             return
         self._saved = self._clock()
-        content = {"version": VERSION, "boot": self._boot, "references": [asdict(entry) for entry in self._entries.values()]}
+        references = [asdict(entry) for entry in self._entries.values()]
+        content = {"version": VERSION, "boot": self._boot, "references": references}
         try:
             write_whole(self.path, json.dumps(content))
         except SeqtuneError as error:
