@@ -1,0 +1,1 @@
+"""Architectures of the contest: those that transformers has by its configurations, the others as published."""
