@@ -39,6 +39,7 @@ PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it f
     "opencl_layers": "benchmarks.kernels.opencl_layers:page",
     "runtime_speed": "benchmarks.kernels.runtime_speed:page",
     "end_to_end": "benchmarks.kernels.end_to_end:page",
+    "networks": "benchmarks.networks.page:page",
     "latency": "benchmarks.speed.latency:page",
     "miopen_latency": "benchmarks.speed.miopen_latency:page",
     "c_predictor": "benchmarks.speed.c_predictor:page",

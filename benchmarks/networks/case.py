@@ -38,7 +38,7 @@ class Case:
         model = copy.deepcopy(self.model)
         if self.dtype == "bf16":
             model = model.to(torch.bfloat16)
-        return model.to(memory_format=torch.channels_last) if self.convolutional else model  # type: ignore[call-overload,no-any-return]
+        return model.to(memory_format=torch.channels_last) if self.convolutional else model  # type: ignore[call-overload]
 
     def converted(self) -> list[Tensor]:
         """The inputs in the case's precision; numbers of tokens stay as they are."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from seqtune.kernels.lookup import resolve
 
@@ -59,7 +59,8 @@ class Network:
 
     def build(self) -> nn.Module:
         """Build the architecture with the initial weights that its library draws."""
-        return resolve(f"benchmarks.networks.architectures.{self.architecture}")()  # type: ignore[no-any-return]
+        build = cast("Callable[[], nn.Module]", resolve(f"benchmarks.networks.architectures.{self.architecture}"))
+        return build()
 
 
 NETWORKS: Mapping[str, Network] = {

@@ -14,11 +14,16 @@ from seqtune.errors import UnavailableError
 from .case import Case, Run
 from .torch_peers import called
 
-SILENT = frozenset({  # operations that compute nothing: memory and views of it
-    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "set_", "detach", "alias",
-    "view", "_unsafe_view", "reshape", "_reshape_alias", "as_strided", "expand", "expand_as", "permute", "transpose",
+SILENT = frozenset({  # operations that compute nothing in inference: memory, its views, checks
+    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "set_", "detach", "detach_",
+    "alias", "dropout", "_assert_tensor_metadata", "view", "_unsafe_view", "reshape", "_reshape_alias", "as_strided",
+    "expand", "expand_as", "permute", "transpose",
     "t", "slice", "narrow", "select", "chunk", "split", "split_with_sizes", "unbind", "squeeze", "unsqueeze",
     "flatten", "unflatten", "view_as", "lift_fresh", "numpy_T", "movedim", "result_type", "to"})
+
+
+LIBRARIES = ("aten", "mkldnn", "mkldnn_prepacked", "mkl", "onednn", "quantized")  # of PyTorch's operations
+INDUCTOR = "## Call CompiledFxGraph"  # begins the name of a call of what Inductor compiled
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ def _compiled(case: Case, options: OurOptions, verify: bool) -> Run:
 
     if "seqtune" not in torch._dynamo.list_backends(exclude_tags=None):
         raise UnavailableError("torch.compile knows no backend seqtune here")
-    settings = {"verify": verify, "seconds": options.seconds, "journal": str(_journal(case, options)),
+    settings: dict[str, Any] = {"verify": verify, "seconds": options.seconds, "journal": str(_journal(case, options)),
                 **({"precision": case.dtype} if case.dtype != "fp32" else {})}
     return called(torch.compile(case.copied(), backend="seqtune", options=settings), case)
 
@@ -69,7 +74,7 @@ def _journal(case: Case, options: OurOptions) -> Path:
 def operations_of(run: Run) -> dict[str, int]:
     """The operations of PyTorch that one call makes and that compute something: name -> number of calls.
 
-    Operations within operations do not count, nor do our own.
+    Operations within operations do not count, nor do our own. Each graph that Inductor compiled counts as one.
     """
     from torch.profiler import ProfilerActivity, profile
 
@@ -80,9 +85,9 @@ def operations_of(run: Run) -> dict[str, int]:
 
 def _computes(event: Any) -> bool:
     library, _, name = event.name.partition("::")
-    if not name or library not in ("aten", "mkldnn", "mkldnn_prepacked", "mkl", "onednn", "quantized"):
-        return False
-    if name in SILENT:
+    if event.name.startswith(INDUCTOR):
+        return True
+    if not name or library not in LIBRARIES or name in SILENT:
         return False
     parent = event.cpu_parent
     while parent is not None:

@@ -24,7 +24,8 @@ PROGRAMS = ("results", "headline", "resnet18_layers", "gemm", "opencl_layers", "
             "miopen_decodes", "live_search", "across", "pages", "runtimes", "runtime_speed",
             "runtimes_left_out", "gpu_day",
             "launches", "analytic_gemm", "served_choices", "gpu_wheels", "shim", "agreement",
-            "confidence", "refit_confidence", "small_data", "clblast", "clblast_collect", "chaos", "fleet_scale")
+            "confidence", "refit_confidence", "small_data", "clblast", "clblast_collect", "chaos", "fleet_scale",
+            "networks")
 
 
 def rows(share: float, low: float) -> list[dict[str, object]]:

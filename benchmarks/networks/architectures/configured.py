@@ -62,61 +62,60 @@ class Decode(nn.Module):
                                  for part in (layer.keys, layer.values)))
 
 
-def _classifier(config: Any) -> nn.Module:
-    from transformers import AutoModelForImageClassification
-
-    return Field(AutoModelForImageClassification.from_config(config), "logits")
-
-
 def resnet18() -> nn.Module:
     """microsoft/resnet-18."""
-    from transformers import ResNetConfig
+    from transformers import ResNetConfig, ResNetForImageClassification
 
-    return _classifier(ResNetConfig(depths=[2, 2, 2, 2], hidden_sizes=[64, 128, 256, 512], layer_type="basic",
-                                    num_labels=CLASSES))
+    config = ResNetConfig(depths=[2, 2, 2, 2], hidden_sizes=[64, 128, 256, 512], layer_type="basic", num_labels=CLASSES)
+    return Field(ResNetForImageClassification(config), "logits")
 
 
 def resnet50() -> nn.Module:
     """microsoft/resnet-50."""
-    from transformers import ResNetConfig
+    from transformers import ResNetConfig, ResNetForImageClassification
 
-    return _classifier(ResNetConfig(num_labels=CLASSES))
+    config = ResNetConfig(num_labels=CLASSES)
+    return Field(ResNetForImageClassification(config), "logits")
 
 
 def regnet_y_800mf() -> nn.Module:
     """facebook/regnet-y-008."""
-    from transformers import RegNetConfig
+    from transformers import RegNetConfig, RegNetForImageClassification
 
-    return _classifier(RegNetConfig(depths=[1, 3, 8, 2], hidden_sizes=[64, 128, 320, 768], groups_width=16,
-                                    num_labels=CLASSES))
+    config = RegNetConfig(depths=[1, 3, 8, 2], hidden_sizes=[64, 128, 320, 768], groups_width=16, num_labels=CLASSES)
+    return Field(RegNetForImageClassification(config), "logits")
 
 
 def mobilenet_v2() -> nn.Module:
     """google/mobilenet_v2_1.0_224 with the padding of the paper, the same on all sides."""
-    from transformers import MobileNetV2Config
+    from transformers import MobileNetV2Config, MobileNetV2ForImageClassification
 
-    return _classifier(MobileNetV2Config(tf_padding=False, num_labels=CLASSES))
+    config = MobileNetV2Config(tf_padding=False, num_labels=CLASSES)
+    return Field(MobileNetV2ForImageClassification(config), "logits")
 
 
 def convnext_tiny() -> nn.Module:
     """facebook/convnext-tiny-224. Blocks count from the start (0.1, not 1e-6), so that an error in one is seen."""
-    from transformers import ConvNextConfig
+    from transformers import ConvNextConfig, ConvNextForImageClassification
 
-    return _classifier(ConvNextConfig(layer_scale_init_value=0.1, num_labels=CLASSES))
+    config = ConvNextConfig(layer_scale_init_value=0.1, num_labels=CLASSES)
+    return Field(ConvNextForImageClassification(config), "logits")
 
 
 def swin_tiny() -> nn.Module:
     """microsoft/swin-tiny-patch4-window7-224."""
-    from transformers import SwinConfig
+    from transformers import SwinConfig, SwinForImageClassification
 
-    return _classifier(SwinConfig(num_labels=CLASSES))
+    config = SwinConfig(num_labels=CLASSES)
+    return Field(SwinForImageClassification(config), "logits")
 
 
 def vit_base() -> nn.Module:
     """google/vit-base-patch16-224."""
-    from transformers import ViTConfig
+    from transformers import ViTConfig, ViTForImageClassification
 
-    return _classifier(ViTConfig(num_labels=CLASSES))
+    config = ViTConfig(num_labels=CLASSES)
+    return Field(ViTForImageClassification(config), "logits")
 
 
 def bert_base() -> nn.Module:

@@ -96,7 +96,7 @@ def efficientnet_b0() -> nn.Module:
 
 
 class ShuffleBlock(nn.Module):
-    """ShuffleNetV2's block: half of the channels pass (at stride 2 both halves are computed), then halves interleave."""
+    """ShuffleNetV2's block: one half of the channels passes, or is computed too at stride 2; then both interleave."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()

@@ -1,0 +1,157 @@
+"""Whole networks beside their peers: `python -m benchmarks.networks [--models A,B] [--threads 1,2] [--state FOLDER]`.
+
+Twenty-one networks with seeded random weights at batch 1: see `benchmarks/networks/models.py`. The peers are PyTorch
+(eager, torch.compile, and torch.compile with constant weights and autotuning), ONNX Runtime, OpenVINO and, on CPUs of
+AMD, zentorch, each with the same threads and precision and set for low latency: `pip install 'seqtune[networks]'`. A
+contestant that is missing, fails or computes a wrong result is named with its reason and left out.
+
+Each network, precision and number of threads is a process of its own, in which all contestants take turns in --rounds
+rounds. `--state FOLDER` keeps the outcomes, so that an interrupted run goes on; to measure one again, delete its file.
+`--hold` waits for Enter after the peers are prepared: our own contestants are prepared and all are timed when nothing
+else runs on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.common.page import check_ready, publish
+from benchmarks.common.program import llvm_devices, parser_of, positive, run_program
+from benchmarks.common.report import Row, machine
+from seqtune.errors import FormatError, MisuseError
+from seqtune.kernels.files import read_bounded, write_whole
+
+from .case import TOLERANCES
+from .contest import OURS, UNVERIFIED, Assignment, Outcome
+from .models import NETWORKS
+from .ours import FORMS
+from .page import page
+from .peers import PEERS
+from .rows import row_of, summaries
+
+ROOT = Path(__file__).resolve().parents[2]
+LARGEST_OUTCOME = 10_000_000  # bytes
+LONGEST_SECONDS = 3600.0  # of one contest
+
+
+def several(names: Sequence[str]) -> Callable[[str], list[str]]:
+    """The parser of a list of names with commas."""
+    def parse(text: str) -> list[str]:
+        given = text.split(",")
+        for name in given:
+            if name not in names:
+                raise argparse.ArgumentTypeError(f"{name!r:.40} is not one of {', '.join(names)}")
+        return given
+
+    return parse
+
+
+def numbers(text: str) -> list[int]:
+    """Parse numbers above 0 with commas."""
+    return [positive(part) for part in text.split(",")]
+
+
+def assignments(given: argparse.Namespace) -> list[Assignment]:
+    """The contests of a command line."""
+    return [Assignment(model, dtype, threads, given.rounds, tuple(given.peers), given.ours, given.seconds,
+                       given.checkpoint, str(given.journal.resolve()) if given.journal else None, given.nodes,
+                       given.hold)
+            for dtype in given.dtype for threads in given.threads for model in given.models]
+
+
+def held(assignment: Assignment, state: Path, facts: Mapping[str, str]) -> Outcome:
+    """Hold a contest in a process of its own, or read its outcome if it was held before.
+
+    A contest that fails leaves out all its contestants, and is held again the next time. Raises FormatError and
+    MisuseError if a file of `state` is none of such a contest on this machine.
+    """
+    path = state / f"{assignment.name}.json"
+    key = {"assignment": {**asdict(assignment), "hold": False, "peers": list(assignment.peers)},
+           "machine": {name: fact for name, fact in facts.items() if name != "date"}}
+    if path.exists():
+        return stored(path, key)
+    with TemporaryDirectory() as folder:
+        written = Path(folder) / "outcome.json"
+        command = [sys.executable, "-m", "benchmarks.networks.contest", json.dumps(asdict(assignment)), str(written)]
+        try:
+            done = subprocess.run(command, cwd=ROOT, timeout=LONGEST_SECONDS, check=False,
+                                  env={**os.environ, "OMP_NUM_THREADS": str(assignment.threads)})
+            reason = f"the process of the contest failed with status {done.returncode}" if done.returncode else ""
+        except subprocess.TimeoutExpired:
+            reason = f"the contest was not done after {LONGEST_SECONDS:.0f} s"
+        if reason:
+            print(f"{assignment.name}: {reason}", file=sys.stderr, flush=True)
+            left_out = dict.fromkeys((*assignment.peers, OURS, UNVERIFIED), reason)
+            return Outcome(assignment.model, assignment.dtype, assignment.threads, left_out=left_out)
+        write_whole(path, json.dumps({**key, "outcome": json.loads(written.read_text())}) + "\n")
+    return stored(path, key)
+
+
+def stored(path: Path, key: Mapping[str, Any]) -> Outcome:
+    """Read an outcome that was kept. Raises FormatError, or MisuseError if it belongs to other options or machines."""
+    try:
+        content = json.loads(read_bounded(path, LARGEST_OUTCOME))
+        outcome = Outcome(**content["outcome"])
+        same = all(content[name] == fact for name, fact in key.items())
+    except (ValueError, TypeError, KeyError) as error:
+        raise FormatError(f"{path} is no outcome of a contest: {error!r:.100}; delete it to hold it again") from None
+    if not same:
+        raise MisuseError(f"{path} was measured with other options or on another machine; choose another --state")
+    return outcome
+
+
+def run(given: argparse.Namespace, state: Path) -> None:
+    """Hold the contests and write the results."""
+    import torch
+
+    facts = machine(llvm_devices([max(given.threads)]))
+    facts["toolchain"] += f", torch {torch.__version__}"
+    rows: list[Row] = [row_of(held(assignment, state, facts)) for assignment in assignments(given)]
+    results = {"machine": facts, "rows": [*rows, *summaries(rows)]}
+    written = page(results)
+    print(json.dumps(results, allow_nan=False) if given.json else f"{written.tables}\n\n{written.measured}")
+    publish(given.out, page, results)
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = parser_of(__doc__)
+    names = [peer.name for peer in PEERS]
+    parser.add_argument("--models", type=several(list(NETWORKS)), default=list(NETWORKS), metavar="A,B",
+                        help=f"networks: {', '.join(NETWORKS)}")
+    parser.add_argument("--dtype", type=several(list(TOLERANCES)), default=["fp32"], metavar="fp32,bf16")
+    parser.add_argument("--threads", type=numbers, default=[1, 2], metavar="1,2")
+    parser.add_argument("--rounds", type=positive, default=20, help="samples of each contestant")
+    parser.add_argument("--peers", type=several(names), default=names, metavar="A,B", help=f"of {', '.join(names)}")
+    parser.add_argument("--ours", choices=list(FORMS), default="optimize",
+                        help="seqtune.pytorch.optimize, or torch.compile with our backend")
+    parser.add_argument("--seconds", type=float, default=2.0, help="time to verify a layer")
+    parser.add_argument("--checkpoint", default="default")
+    parser.add_argument("--journal", type=Path, help="stores the verified layers, so that a second run is quick")
+    parser.add_argument("--state", type=Path, metavar="FOLDER", help="keeps the outcomes; a second run goes on")
+    parser.add_argument("--nodes", action="store_true", help="add OpenVINO's time of each node to the JSON rows")
+    parser.add_argument("--hold", action="store_true", help="wait for Enter before ours are prepared and all are timed")
+    given = parser.parse_args()
+    check_ready(given.out)
+    if given.state is None:
+        with TemporaryDirectory() as folder:
+            run(given, Path(folder))
+        return
+    try:
+        given.state.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MisuseError(f"{given.state} cannot be a folder: {error.strerror}") from None
+    run(given, given.state)
+
+
+if __name__ == "__main__":
+    run_program("networks", main)

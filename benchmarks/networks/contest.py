@@ -1,0 +1,149 @@
+"""Contest of one network: all contestants in one process, which `python -m benchmarks.networks` starts for each.
+
+The peers are prepared first, then our own contestants; each one's first answers are compared with those of unchanged
+PyTorch in fp32, and only those within the precision's tolerance are timed. A contestant that is missing, fails or
+computes a wrong result is left out with its reason.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.common.program import llvm_devices, warm_threads
+from seqtune.errors import SeqtuneError, UnavailableError, one_line
+
+from .case import TOLERANCES, Case, Run
+from .models import NETWORKS, seeded
+from .nodes import node_times
+from .ours import OurOptions, operations_of, ours
+from .peers import LONGEST_REASON, PEERS, guarded
+from .rounds import time_rounds
+from .torch_peers import results_of
+
+OURS, UNVERIFIED = "seqtune", "unverified"  # our two contestants; the second one by prediction alone
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One contest: a network, a precision, a number of threads, and how to compute it."""
+
+    model: str
+    dtype: str
+    threads: int
+    rounds: int = 20
+    peers: Sequence[str] = tuple(peer.name for peer in PEERS)
+    form: str = "optimize"  # of our contestants, or compile
+    seconds: float = 2.0  # time to verify a layer
+    checkpoint: str = "default"
+    journal: str | None = None
+    nodes: bool = False  # also OpenVINO's time of each node
+    hold: bool = False  # wait for a line on standard input before our contestants are prepared
+
+    @property
+    def name(self) -> str:
+        """The name of the file of its outcome, without extension."""
+        return f"{self.model.replace('/', '-')}.{self.dtype}.{self.threads}"
+
+    def our_options(self) -> OurOptions:
+        """The options of our contestants."""
+        return OurOptions(self.form, self.seconds, self.checkpoint, Path(self.journal) if self.journal else None)
+
+
+@dataclass
+class Outcome:
+    """The outcome of a contest. All times are in seconds."""
+
+    model: str
+    dtype: str
+    threads: int
+    samples: dict[str, list[float]] = field(default_factory=dict)  # by contestant, one for each round
+    errors: dict[str, float] = field(default_factory=dict)  # max|difference| / max|reference|
+    ready: dict[str, float] = field(default_factory=dict)  # until the first answers, which are two
+    left_out: dict[str, str] = field(default_factory=dict)  # contestant -> reason
+    operations: dict[str, int] = field(default_factory=dict)  # of PyTorch, in one call of ours
+    export: float | None = None  # seconds of the ONNX file, in none of `ready`
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+
+
+def hold_contest(assignment: Assignment, say: Callable[[str], None]) -> Outcome:
+    """Hold a contest in this process."""
+    import torch
+
+    device, = llvm_devices([assignment.threads])
+    warm_threads(assignment.threads)
+    model, inputs = seeded(assignment.model)
+    outcome = Outcome(assignment.model, assignment.dtype, assignment.threads)
+    with TemporaryDirectory() as folder, torch.no_grad():
+        reference = [result.double() for result in results_of(model(*inputs))]
+        case = Case(model, inputs, assignment.dtype, device, Path(folder), NETWORKS[assignment.model].convolutional)
+        runs: dict[str, Run] = {}
+
+        def enter(name: str, prepare: Callable[[], Run]) -> None:
+            say(f"{assignment.name}: {name}")
+            before = case.export_seconds or 0.0
+            began = time.perf_counter()
+            try:
+                run = guarded(prepare)
+                seconds = time.perf_counter() - began - ((case.export_seconds or 0.0) - before)
+                error = error_of(run(), reference)
+                if not error <= TOLERANCES[assignment.dtype]:
+                    raise UnavailableError(f"its result is wrong: error {error:.1e}, allowed "
+                                           f"{TOLERANCES[assignment.dtype]:.0e}")
+            except SeqtuneError as problem:
+                outcome.left_out[name] = one_line(problem, LONGEST_REASON)
+                say(f"{assignment.name}: {name} is left out: {outcome.left_out[name]}")
+                return
+            runs[name], outcome.ready[name], outcome.errors[name] = run, seconds, error
+
+        for peer in PEERS:
+            if peer.name in assignment.peers:
+                enter(peer.name, lambda peer=peer: peer.prepared(case))  # type: ignore[misc]
+        if assignment.nodes:
+            outcome.nodes = node_times(case)
+        if assignment.hold:
+            say("ready: press Enter when this machine is quiet")
+            sys.stdin.readline()
+        for name, verify in ((UNVERIFIED, False), (OURS, True)):
+            enter(name, lambda verify=verify: ours(case, assignment.our_options(), verify))  # type: ignore[misc]
+        gc.collect()
+        say(f"{assignment.name}: {assignment.rounds} rounds")
+        outcome.samples = time_rounds(runs, assignment.rounds)
+        if OURS in runs:
+            outcome.operations = operations_of(runs[OURS])
+        outcome.export = case.export_seconds
+    return outcome
+
+
+def error_of(results: Sequence[Any], reference: Sequence[Any]) -> float:
+    """The largest error of the results; infinite where one has another shape or is no number."""
+    import torch
+
+    if len(results) != len(reference):
+        return float("inf")
+    worst = 0.0
+    for result, expected in zip(results, reference, strict=True):
+        tensor = torch.as_tensor(result)
+        if tensor.shape != expected.shape:
+            return float("inf")
+        error = float((tensor.double() - expected).abs().max() / expected.abs().max())
+        worst = max(worst, error) if error == error else float("inf")  # NaN differs from itself
+    return worst
+
+
+def main() -> None:
+    """Hold the contest whose assignment is the first argument, in JSON; write its outcome to the second."""
+    assignment = Assignment(**json.loads(sys.argv[1]))
+    outcome = hold_contest(assignment, lambda line: print(line, file=sys.stderr, flush=True))
+    Path(sys.argv[2]).write_text(json.dumps(asdict(outcome)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Nodes: OpenVINO's own time of each node of a network, for the tables of layers.
+
+Profiling adds to the time of small nodes, so their sum is more than the time of the network.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+from benchmarks.common.report import Row
+
+from .case import Case
+from .onnx_peers import compiled_by_openvino
+
+RUNS = 30  # the median counts; the first few are slower
+
+
+def node_times(case: Case, runs: int = RUNS) -> list[Row]:
+    """A row for each node that OpenVINO executes: name, type, its kernel, shapes and the median in microseconds.
+
+    `covers` names the nodes of the ONNX file that it computes. Raises ImportError without OpenVINO.
+    """
+    compiled = compiled_by_openvino(case, PERF_COUNT="YES")
+    request = compiled.create_infer_request()
+    inputs = [value.numpy() for value in case.inputs]
+    seconds: dict[str, list[float]] = {}
+    kernels: dict[str, tuple[str, str]] = {}
+    for _ in range(runs):
+        request.infer(inputs, share_inputs=True, share_outputs=True)
+        for node in request.get_profiling_info():
+            if node.real_time.total_seconds() > 0:
+                seconds.setdefault(node.node_name, []).append(node.real_time.total_seconds())
+                kernels[node.node_name] = (node.node_type, node.exec_type)
+    shapes = {operation.get_friendly_name(): operation for operation in compiled.get_runtime_model().get_ordered_ops()}
+    return [{"name": name, "type": kernels[name][0], "kernel": kernels[name][1],
+             "microseconds": median(samples) * 1e6, **_described(shapes.get(name))}
+            for name, samples in seconds.items()]
+
+
+def _described(operation: Any) -> Row:
+    """The shapes of a node's inputs and outputs, and the names that it covers; empty without the node."""
+    if operation is None:
+        return {}
+    return {"inputs": [_sizes(given) for given in operation.inputs()],
+            "outputs": [_sizes(result) for result in operation.outputs()],
+            "covers": _text(operation.get_rt_info()["originalLayersNames"]).split(",")}
+
+
+def _sizes(port: Any) -> list[int]:
+    return [int(size) for size in port.get_shape()]
+
+
+def _text(value: Any) -> str:
+    return str(getattr(value, "value", value))

@@ -1,0 +1,74 @@
+"""Tests of the networks of the contest: published sizes, equal weights for one seed, answers that can be judged."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from benchmarks.networks.architectures import configured, plain
+from benchmarks.networks.models import NETWORKS, Network, parameters_of, seeded
+from benchmarks.networks.torch_peers import results_of
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_has_the_published_number_of_parameters(name: str) -> None:
+    with torch.device("meta"):
+        model = NETWORKS[name].build()
+    assert parameters_of(model) == NETWORKS[name].parameters
+
+
+def test_the_encoders_are_those_of_whole_models_with_the_published_number_of_parameters() -> None:
+    from transformers import T5Config, T5ForConditionalGeneration, WhisperConfig, WhisperModel
+
+    with torch.device("meta"):
+        assert parameters_of(T5ForConditionalGeneration(T5Config())) == 60_506_624
+        assert parameters_of(WhisperModel(WhisperConfig())) == 37_760_640
+
+
+@pytest.mark.parametrize("name", ["SqueezeNet-1.1", "ShuffleNet-V2", "MobileNet-V3-L"])
+def test_a_small_network_answers_alike_for_one_seed_and_in_a_range_where_errors_are_seen(name: str) -> None:
+    with torch.no_grad():
+        (first, inputs), (second, same) = seeded(name), seeded(name)
+        answer = first(*inputs)
+        assert torch.equal(answer, second(*same))
+        assert not first.training
+        assert answer.shape == (1, plain.CLASSES)
+        assert 0.05 < float(answer.std()) < 5.0
+        assert not torch.equal(answer, first(inputs[0].flip(3)))
+
+
+def test_batch_normalisation_keeps_its_momentum_and_takes_the_statistics_of_the_input() -> None:
+    model, _ = seeded("ShuffleNet-V2")
+    normalised = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    assert {module.momentum for module in normalised} == {0.1}
+    assert all(module.running_mean is not None and module.running_mean.abs().max() > 0 for module in normalised)
+
+
+def test_a_decoded_token_continues_the_prefilled_text() -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(n_layer=2, n_embd=32, n_head=2, vocab_size=50)).eval()
+    tokens = torch.randint(50, (1, 9))
+    with torch.no_grad():
+        whole = results_of(configured.Prefill(model)(tokens))
+        start = results_of(configured.Prefill(model)(tokens[:, :8]))
+        step = results_of(configured.Decode(model)(tokens[:, 8:], *start[1:]))
+    assert [result.shape for result in step] == [(1, 1, 50)] + 4 * [(1, 2, 1, 16)]
+    assert torch.allclose(step[0], whole[0], atol=1e-5)
+    for new, all_of_them in zip(step[1:], whole[1:], strict=True):
+        assert torch.allclose(new, all_of_them[:, :, 8:], atol=1e-5)
+
+
+def test_the_inputs_of_a_decoded_token_fit_gpt2() -> None:
+    from transformers import GPT2Config
+
+    inputs = NETWORKS["GPT-2-decode"].inputs(torch.Generator().manual_seed(0))
+    config = GPT2Config()
+    assert len(inputs) == 1 + 2 * config.n_layer
+    assert {tuple(past.shape) for past in inputs[1:]} == {
+        (1, config.n_head, configured.PAST, config.n_embd // config.n_head)}
+
+
+def test_architectures_are_found_by_name() -> None:
+    assert isinstance(Network("plain:squeezenet", 1_235_496).build(), torch.nn.Module)

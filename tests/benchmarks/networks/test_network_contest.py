@@ -1,0 +1,124 @@
+"""Tests of the contest of one network: contestants that are missing, fail or are wrong, and the counted operations."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.networks import __main__ as program
+from benchmarks.networks import contest
+from benchmarks.networks.case import Case
+from benchmarks.networks.contest import Assignment, Outcome, error_of, hold_contest
+from benchmarks.networks.ours import OurOptions, operations_of, ours
+from benchmarks.networks.peers import NetworkPeer
+from benchmarks.networks.torch_peers import eager
+from seqtune.errors import FormatError, MisuseError, UnavailableError
+from seqtune.kernels.device import Device
+from tests.support.paths import ROOT
+
+
+def case_of(model: torch.nn.Module, x: torch.Tensor, folder: Path, dtype: str = "fp32") -> Case:
+    """Make a case on one thread."""
+    device = Device("llvm:avx2:1", "llvm", "x86", "avx2", "AMD EPYC")
+    return Case(model.eval(), [x], dtype, device, folder, True)
+
+
+def test_a_missing_package_is_named_with_the_way_to_install_it(tmp_path: Path) -> None:
+    peer = NetworkPeer("absent", eager, ("no_such_package",))
+    with pytest.raises(UnavailableError, match=r"no_such_package is not installed: pip install 'seqtune\[networks\]'"):
+        peer.prepared(case_of(torch.nn.Conv2d(3, 4, 3), torch.ones(1, 3, 8, 8), tmp_path))
+
+
+def test_whatever_a_library_raises_becomes_one_line(tmp_path: Path) -> None:
+    def fail(case: Case) -> Any:
+        raise ZeroDivisionError("two\nlines")
+
+    with pytest.raises(UnavailableError, match="ZeroDivisionError: two lines"):
+        NetworkPeer("failing", fail).prepared(case_of(torch.nn.ReLU(), torch.ones(1), tmp_path))
+
+
+def test_a_contest_leaves_out_what_fails_or_is_wrong_and_times_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fake(case: Case, options: OurOptions, verify: bool) -> Callable[[], list[Any]]:
+        model, inputs = case.copied(), list(case.inputs)
+        return lambda: [model(*inputs) + (0.0 if verify else 1.0)]
+
+    def broken(case: Case) -> Any:
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(contest, "ours", fake)
+    monkeypatch.setattr(contest, "PEERS", (NetworkPeer("eager", eager), NetworkPeer("compile", broken)))
+    lines: list[str] = []
+    outcome = hold_contest(Assignment("ShuffleNet-V2", "fp32", 1, rounds=2), lines.append)
+    assert {name: len(samples) for name, samples in outcome.samples.items()} == {"eager": 2, "seqtune": 2}
+    assert outcome.left_out["compile"] == "RuntimeError: no compiler"
+    assert "its result is wrong" in outcome.left_out["unverified"]
+    assert outcome.errors["seqtune"] < 1e-3
+    assert outcome.operations["aten::cat"] == 16
+    assert any("compile is left out" in line for line in lines)
+
+
+def test_only_outermost_operations_that_compute_are_counted() -> None:
+    layer, x = torch.nn.Conv2d(3, 4, 3), torch.ones(1, 3, 8, 8)
+    with torch.no_grad():
+        counts = operations_of(lambda: [layer(x).view(4, -1).t().relu() + torch.empty(4)])
+    assert counts == {"aten::conv2d": 1, "aten::relu": 1, "aten::add": 1}
+
+
+def test_errors_are_relative_and_infinite_where_results_cannot_be_compared() -> None:
+    reference = [torch.tensor([1.0, -4.0]), torch.tensor([2.0])]
+    assert error_of([torch.tensor([1.0, -3.0]), torch.tensor([2.0])], reference) == 0.25
+    assert error_of([torch.tensor([1.0, float("nan")]), torch.tensor([2.0])], reference) == float("inf")
+    assert error_of([torch.tensor([1.0]), torch.tensor([2.0])], reference) == float("inf")
+    assert error_of([torch.tensor([1.0, -4.0])], reference) == float("inf")
+
+
+def test_half_precision_converts_the_images_and_no_token(tmp_path: Path) -> None:
+    case = case_of(torch.nn.Conv2d(3, 4, 3), torch.ones(1, 3, 8, 8), tmp_path, "bf16")
+    assert case.converted()[0].dtype == torch.bfloat16
+    assert next(case.copied().parameters()).dtype == torch.bfloat16
+    assert next(case.model.parameters()).dtype == torch.float32
+    tokens = case_of(torch.nn.Embedding(9, 4), torch.ones(1, 3, dtype=torch.int64), tmp_path, "bf16")
+    assert tokens.converted()[0].dtype == torch.int64
+
+
+def test_our_backend_of_torch_compile_is_missing_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch._dynamo, "list_backends", lambda exclude_tags=None: [])
+    with pytest.raises(UnavailableError, match="no backend seqtune"):
+        ours(case_of(torch.nn.ReLU(), torch.ones(1), tmp_path), OurOptions("compile"), True)
+
+
+def test_a_kept_outcome_is_read_and_belongs_to_its_options_and_machine(tmp_path: Path) -> None:
+    assignment = Assignment("VGG-16", "fp32", 2)
+    path = tmp_path / f"{assignment.name}.json"
+    key = {"assignment": json.loads(json.dumps(asdict(assignment))), "machine": {"cpu": "A"}}
+    path.write_text(json.dumps({**key, "outcome": asdict(Outcome("VGG-16", "fp32", 2, {"eager": [1.0]}))}))
+    assert program.held(assignment, tmp_path, {"cpu": "A", "date": "today"}).samples == {"eager": [1.0]}
+    with pytest.raises(MisuseError, match="another machine"):
+        program.held(assignment, tmp_path, {"cpu": "B"})
+    path.write_text("{}")
+    with pytest.raises(FormatError, match="is no outcome of a contest"):
+        program.held(assignment, tmp_path, {"cpu": "A"})
+
+
+def test_a_contest_that_ends_badly_leaves_out_all_by_name_and_keeps_nothing(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program.sys, "executable", "/bin/false")
+    outcome = program.held(Assignment("VGG-16", "fp32", 2, peers=("eager",)), tmp_path, {"cpu": "A"})
+    assert set(outcome.left_out) == {"eager", "seqtune", "unverified"}
+    assert "failed with status 1" in outcome.left_out["eager"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_network_is_one_line() -> None:
+    done = subprocess.run([sys.executable, "-m", "benchmarks.networks", "--models", "LeNet"], cwd=ROOT,
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "'LeNet' is not one of VGG-16" in done.stderr.splitlines()[-1]

@@ -1,0 +1,71 @@
+"""Tests of the table of networks: its arithmetic, and what stands where something is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.networks.contest import Outcome
+from benchmarks.networks.page import absent, page, table
+from benchmarks.networks.rows import MEAN, levels, row_of, summaries
+
+
+def outcome(model: str = "VGG-16", **milliseconds: float) -> Outcome:
+    """Make an outcome of three equal rounds."""
+    return Outcome(model, "fp32", 2, {name: 3 * [value / 1e3] for name, value in milliseconds.items()},
+                   dict.fromkeys(milliseconds, 1e-6), dict.fromkeys(milliseconds, 2.5), {}, {"aten::cat": 2})
+
+
+def test_ratios_are_the_times_of_peers_over_ours() -> None:
+    row = row_of(outcome(seqtune=2.0, unverified=2.5, eager=8.0, compile=4.0, openvino=1.0))
+    assert row["ms"] == pytest.approx(2.0)
+    assert [row["vs_eager"], row["vs_compile"], row["vs_openvino"]] == pytest.approx([4.0, 2.0, 0.5])
+    assert (row["best_peer"], row["vs_best"], row["vs_unverified"]) == ("openvino", pytest.approx(0.5),
+                                                                        pytest.approx(1.25))
+    assert row["vs_zentorch"] is None
+    assert (row["pytorch_operations_left"], row["error"], row["seconds_to_ready"]) == (2, 1e-6, 2.5)
+
+
+def test_a_network_that_we_cannot_run_has_a_row_with_the_times_of_the_peers() -> None:
+    missing = outcome(eager=8.0)
+    missing.left_out["seqtune"] = "no layer can be optimised"
+    row = row_of(missing)
+    assert (row["ms"], row["vs_eager"], row["vs_best"], row["pytorch_operations_left"]) == (None, None, None, None)
+    assert row["milliseconds"] == {"eager": pytest.approx(8.0)}
+    mean, = summaries([row])
+    assert (mean["networks"], mean["least"], mean["without_ours"]) == (0, None, ["VGG-16"])
+    assert "seqtune is left out of VGG-16 (fp32, 2): no layer can be optimised." in page({"rows": [row, mean]}).caveats
+
+
+def test_a_slow_round_counts_like_the_others() -> None:
+    times = levels({"eager": [2.0, 4.0, 2.0, 2.0], "seqtune": [1.0, 2.0, 1.0, 1.0]})
+    assert times["eager"] == (pytest.approx(2.0), pytest.approx(0.0))
+    assert times["seqtune"] == (pytest.approx(1.0), pytest.approx(0.0))
+    assert levels({}) == {}
+
+
+def test_means_are_geometric_and_name_the_networks_below_the_floor() -> None:
+    rows = [row_of(outcome("VGG-16", seqtune=1.0, eager=8.0, openvino=4.0)),
+            row_of(outcome("ViT-B/16", seqtune=2.0, eager=4.0, openvino=1.0))]
+    mean, = summaries(rows)
+    assert (mean["model"], mean["networks"], mean["below"]) == (MEAN, 2, ["ViT-B/16"])
+    assert mean["vs_eager"] == pytest.approx(4.0)
+    assert mean["vs_best"] == pytest.approx(2.0**0.5)
+    assert mean["least"] == pytest.approx(0.5)
+    assert mean["vs_compile"] is None
+
+
+def test_the_page_has_a_table_for_each_precision_and_number_of_threads() -> None:
+    single = Outcome("VGG-16", "bf16", 1, {"seqtune": [1.0], "eager": [3.0]})
+    rows = [row_of(outcome(seqtune=2.0, eager=8.0)), row_of(single)]
+    text = table([*rows, *summaries(rows)])
+    assert text.count("| VGG-16 |") == 2
+    assert "**fp32, 2 threads**" in text
+    assert "**bf16, 1 thread**" in text
+    assert page({"rows": []}).claim == "No network was measured."
+
+
+def test_equal_reasons_are_one_sentence() -> None:
+    first, second = outcome("VGG-16"), outcome("ResNet-18")
+    first.left_out["zentorch"] = second.left_out["zentorch"] = "zentorch is not installed"
+    assert absent([row_of(first), row_of(second)]) == [
+        "zentorch is left out of VGG-16 (fp32, 2), ResNet-18 (fp32, 2): zentorch is not installed."]
