@@ -31,7 +31,7 @@ from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.files import read_bounded, write_whole
 
 from .case import TOLERANCES
-from .contest import OURS, UNVERIFIED, Assignment, Outcome
+from .contest import OURS, UNVERIFIED, Assignment, ContestOutcome
 from .models import NETWORKS
 from .ours import FORMS
 from .page import page
@@ -68,7 +68,7 @@ def assignments(given: argparse.Namespace) -> list[Assignment]:
             for dtype in given.dtype for threads in given.threads for model in given.models]
 
 
-def held(assignment: Assignment, state: Path, facts: Mapping[str, str]) -> Outcome:
+def held(assignment: Assignment, state: Path, facts: Mapping[str, str]) -> ContestOutcome:
     """Hold a contest in a process of its own, or read its outcome if it was held before.
 
     A contest that fails leaves out all its contestants, and is held again the next time. Raises FormatError and
@@ -91,16 +91,16 @@ def held(assignment: Assignment, state: Path, facts: Mapping[str, str]) -> Outco
         if reason:
             print(f"{assignment.name}: {reason}", file=sys.stderr, flush=True)
             left_out = dict.fromkeys((*assignment.peers, OURS, UNVERIFIED), reason)
-            return Outcome(assignment.model, assignment.dtype, assignment.threads, left_out=left_out)
+            return ContestOutcome(assignment.model, assignment.dtype, assignment.threads, left_out=left_out)
         write_whole(path, json.dumps({**key, "outcome": json.loads(written.read_text())}) + "\n")
     return stored(path, key)
 
 
-def stored(path: Path, key: Mapping[str, Any]) -> Outcome:
+def stored(path: Path, key: Mapping[str, Any]) -> ContestOutcome:
     """Read an outcome that was kept. Raises FormatError, or MisuseError if it belongs to other options or machines."""
     try:
         content = json.loads(read_bounded(path, LARGEST_OUTCOME))
-        outcome = Outcome(**content["outcome"])
+        outcome = ContestOutcome(**content["outcome"])
         same = all(content[name] == fact for name, fact in key.items())
     except (ValueError, TypeError, KeyError) as error:
         raise FormatError(f"{path} is no outcome of a contest: {error!r:.100}; delete it to hold it again") from None

@@ -58,7 +58,7 @@ class Assignment:
 
 
 @dataclass
-class Outcome:
+class ContestOutcome:
     """The outcome of a contest. All times are in seconds."""
 
     model: str
@@ -73,14 +73,14 @@ class Outcome:
     nodes: list[dict[str, Any]] = field(default_factory=list)
 
 
-def hold_contest(assignment: Assignment, say: Callable[[str], None]) -> Outcome:
+def hold_contest(assignment: Assignment, say: Callable[[str], None]) -> ContestOutcome:
     """Hold a contest in this process."""
     import torch
 
     device, = llvm_devices([assignment.threads])
     warm_threads(assignment.threads)
     model, inputs = seeded(assignment.model)
-    outcome = Outcome(assignment.model, assignment.dtype, assignment.threads)
+    outcome = ContestOutcome(assignment.model, assignment.dtype, assignment.threads)
     with TemporaryDirectory() as folder, torch.no_grad():
         reference = [result.double() for result in results_of(model(*inputs))]
         case = Case(model, inputs, assignment.dtype, device, Path(folder), NETWORKS[assignment.model].convolutional)

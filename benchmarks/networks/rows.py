@@ -10,7 +10,7 @@ from benchmarks.common.contest import geometric_mean
 from benchmarks.common.report import Row
 from seqtune.data.builds import levelled
 
-from .contest import OURS, UNVERIFIED, Outcome
+from .contest import OURS, UNVERIFIED, ContestOutcome
 from .peers import PEERS
 
 PEER_NAMES = tuple(peer.name for peer in PEERS)
@@ -31,7 +31,7 @@ def levels(samples: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, flo
             for column, name in enumerate(samples)}
 
 
-def row_of(outcome: Outcome) -> Row:
+def row_of(outcome: ContestOutcome) -> Row:
     """The row of a contest; what a contestant that was left out would show is None."""
     times = levels(outcome.samples)
     seconds = {name: middle for name, (middle, _) in times.items()}

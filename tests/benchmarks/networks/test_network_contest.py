@@ -16,7 +16,7 @@ import torch
 from benchmarks.networks import __main__ as program
 from benchmarks.networks import contest
 from benchmarks.networks.case import Case
-from benchmarks.networks.contest import Assignment, Outcome, error_of, hold_contest
+from benchmarks.networks.contest import Assignment, ContestOutcome, error_of, hold_contest
 from benchmarks.networks.ours import OurOptions, operations_of, ours
 from benchmarks.networks.peers import NetworkPeer
 from benchmarks.networks.torch_peers import eager
@@ -99,7 +99,7 @@ def test_a_kept_outcome_is_read_and_belongs_to_its_options_and_machine(tmp_path:
     assignment = Assignment("VGG-16", "fp32", 2)
     path = tmp_path / f"{assignment.name}.json"
     key = {"assignment": json.loads(json.dumps(asdict(assignment))), "machine": {"cpu": "A"}}
-    path.write_text(json.dumps({**key, "outcome": asdict(Outcome("VGG-16", "fp32", 2, {"eager": [1.0]}))}))
+    path.write_text(json.dumps({**key, "outcome": asdict(ContestOutcome("VGG-16", "fp32", 2, {"eager": [1.0]}))}))
     assert program.held(assignment, tmp_path, {"cpu": "A", "date": "today"}).samples == {"eager": [1.0]}
     with pytest.raises(MisuseError, match="another machine"):
         program.held(assignment, tmp_path, {"cpu": "B"})
@@ -110,7 +110,7 @@ def test_a_kept_outcome_is_read_and_belongs_to_its_options_and_machine(tmp_path:
 
 def test_a_contest_that_ends_badly_leaves_out_all_by_name_and_keeps_nothing(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     outcome = program.held(Assignment("VGG-16", "fp32", 2, peers=("eager",)), tmp_path, {"cpu": "A"})
     assert set(outcome.left_out) == {"eager", "seqtune", "unverified"}
     assert "failed with status 1" in outcome.left_out["eager"]

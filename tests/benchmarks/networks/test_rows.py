@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.networks.contest import Outcome
+from benchmarks.networks.contest import ContestOutcome
 from benchmarks.networks.page import absent, page, table
 from benchmarks.networks.rows import MEAN, levels, row_of, summaries
 
 
-def outcome(model: str = "VGG-16", **milliseconds: float) -> Outcome:
+def outcome(model: str = "VGG-16", **milliseconds: float) -> ContestOutcome:
     """Make an outcome of three equal rounds."""
-    return Outcome(model, "fp32", 2, {name: 3 * [value / 1e3] for name, value in milliseconds.items()},
+    return ContestOutcome(model, "fp32", 2, {name: 3 * [value / 1e3] for name, value in milliseconds.items()},
                    dict.fromkeys(milliseconds, 1e-6), dict.fromkeys(milliseconds, 2.5), {}, {"aten::cat": 2})
 
 
@@ -38,8 +38,8 @@ def test_a_network_that_we_cannot_run_has_a_row_with_the_times_of_the_peers() ->
 
 def test_a_slow_round_counts_like_the_others() -> None:
     times = levels({"eager": [2.0, 4.0, 2.0, 2.0], "seqtune": [1.0, 2.0, 1.0, 1.0]})
-    assert times["eager"] == (pytest.approx(2.0), pytest.approx(0.0))
-    assert times["seqtune"] == (pytest.approx(1.0), pytest.approx(0.0))
+    assert times["eager"] == pytest.approx((2.0, 0.0))
+    assert times["seqtune"] == pytest.approx((1.0, 0.0))
     assert levels({}) == {}
 
 
@@ -55,7 +55,7 @@ def test_means_are_geometric_and_name_the_networks_below_the_floor() -> None:
 
 
 def test_the_page_has_a_table_for_each_precision_and_number_of_threads() -> None:
-    single = Outcome("VGG-16", "bf16", 1, {"seqtune": [1.0], "eager": [3.0]})
+    single = ContestOutcome("VGG-16", "bf16", 1, {"seqtune": [1.0], "eager": [3.0]})
     rows = [row_of(outcome(seqtune=2.0, eager=8.0)), row_of(single)]
     text = table([*rows, *summaries(rows)])
     assert text.count("| VGG-16 |") == 2
