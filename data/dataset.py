@@ -33,8 +33,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -56,6 +55,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from .journal import REPEATED, Journal
+from .journal_batches import columns_of_machines
 from .json_content import parse_json
 from .machines import device_labels, named_devices, other_machines, separated
 from .parquet_file import open_parquet, read_columns
@@ -107,21 +107,8 @@ class Dataset:
 
         That machine is the one of the device's stored facts, the latest. Warns if records of others are left out.
         """
-        columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
         devices = journal.devices()
-        left_out = Counter[tuple[str, str]]()  # by name of the device and fingerprint of the other machine
-        for record in journal.records():
-            device = devices.get(record.device)
-            if device is not None and not record.may_be_of(device):
-                left_out[device.name, record.machine] += 1
-                continue
-            measurement = record.measurement
-            row = (record.device, record.problem.key, record.configuration.kernel, record.kernel_version,
-                   record.configuration.key, measurement.status.value, measurement.seconds, measurement.spread,
-                   len(measurement.samples), np.nan if measurement.error is None else measurement.error,
-                   measurement.build_seconds, record.run, record.toolchain, 0, *_needs(measurement.resources))
-            for name, value in zip(SCHEMA.names, row, strict=True):
-                columns[name].append(value)
+        columns, left_out = columns_of_machines(journal.batches(), devices)
         problems = {problem.key: problem for problem in journal.problems()}
         for note in filter(None, (journal.unknown_operations(), other_machines(left_out) if left_out else None)):
             warnings.warn(note, SeqtuneWarning, stacklevel=2)
@@ -244,13 +231,6 @@ class Dataset:
                          configuration(row.kernel, row.configuration), row.toolchain, measurement, run=row.run)
 
 
-def _needs(resources: ResourceUsage | None) -> tuple[int, int, int, float]:
-    """The values of the columns from `registers` on."""
-    if resources is None:
-        return 0, 0, 0, 0.0
-    return resources.registers, resources.shared_bytes, resources.spill_bytes, resources.occupancy
-
-
 def _resources(row: Any) -> ResourceUsage | None:
     if not row.registers:
         return None
@@ -268,7 +248,7 @@ def configuration(kernel: str, settings: str) -> Configuration:
     raise FormatError(f"not a configuration: {settings[:60]!r}")
 
 
-def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:
+def _frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     frame = pd.DataFrame({name: columns[name] for name in SCHEMA.names})
     return frame.astype(TYPES)
 

@@ -24,8 +24,9 @@ from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.operations.table import is_known
 from seqtune.kernels.problem import Problem
 
+from .journal_batches import JournalBatch
 from .journal_file import JournalFile, integrity_fault, rescue
-from .journal_rows import object_of, problem_of, record_of
+from .journal_rows import ROWS, BatchReader, object_of, problem_of
 from .journal_schema import FIELDS, check_header, check_schema, check_tables, create, migrate, open_connection
 from .record import COMPARED, VERIFIED, Measurement, Record, Status
 
@@ -190,12 +191,19 @@ class Journal:
         more, values = ("", ()) if run is None else (" AND run = ?", (run,))
         for table in ("trials", "repeats"):
             if run is None or (run in REPEATED) == (table == "repeats"):
-                yield from self._select(table, more + " ORDER BY id", problem, device, values)
+                for batch in self._select(table, more + " ORDER BY id", problem, device, values):
+                    yield from batch.records()
+
+    def batches(self) -> Iterator[JournalBatch]:
+        """The records, in the order of `records`, as batches of columns."""
+        for table in ("trials", "repeats"):
+            yield from self._select(table, " ORDER BY id", None, None, ())
 
     def newest(self, device: str, count: int) -> list[Record]:
         """The newest `count` trials and `count` repetitions of a device (its key), the newest first."""
         records = [record for table in ("trials", "repeats")
-                   for record in self._select(table, " ORDER BY id DESC LIMIT ?", None, device, (count,))]
+                   for batch in self._select(table, " ORDER BY id DESC LIMIT ?", None, device, (count,))
+                   for record in batch.records()]
         return sorted(records, key=lambda record: -record.when)
 
     def state(self, device: str) -> tuple[int, ...]:
@@ -233,7 +241,7 @@ class Journal:
         return self._ids[table, key]
 
     def _select(self, table: str, more: str, problem: Problem | None, device: str | None,
-                values: tuple[str | int, ...]) -> Iterator[Record]:
+                values: tuple[str | int, ...]) -> Iterator[JournalBatch]:
         where, arguments = "1", list[str | int]()
         if problem is not None:
             where += " AND problem = (SELECT id FROM problems WHERE key = ?)"
@@ -242,20 +250,14 @@ class Journal:
             where += " AND device = (SELECT id FROM devices WHERE key = ?)"
             arguments.append(device)
         with self._reading():
-            problems = {number: problem_of(text) for number, text in
-                        self._connection.execute("SELECT id, json FROM problems")} if problem is None else {}
-            devices = dict(self._connection.execute("SELECT id, key FROM devices"))
-            rows = self._connection.cursor()
-            rows.row_factory = sqlite3.Row
-            for row in rows.execute(f"SELECT id, {FIELDS} FROM {table} WHERE {where} {more}", (*arguments, *values)):
-                solved = problem or problems[row["problem"]]
-                if solved is None:
-                    continue
-                try:
-                    record = record_of(row, solved, str(devices[row["device"]]))
-                except ValueError as error:
-                    raise ValueError(f"row {row['id']} of {table}: {error}") from None
-                yield record
+            cursor = self._connection.execute(  # first: the tables below then have all that its rows refer to
+                f"SELECT id, {FIELDS} FROM {table} WHERE {where} {more}", (*arguments, *values))
+            texts = self._connection.execute(*("SELECT id, json FROM problems",) if problem is None else (
+                "SELECT id, json FROM problems WHERE key = ?", (problem.key,)))
+            reader = BatchReader(table, {number: problem or problem_of(text) for number, text in texts},
+                                 dict(self._connection.execute("SELECT id, key FROM devices")))
+            while rows := cursor.fetchmany(ROWS):
+                yield reader.batch(rows)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -95,22 +95,21 @@ def _journal(path: Path) -> Measurements:
     with Journal(path) as journal:
         devices = journal.devices()
         unknown = journal.unknown_operations()
-        for record in journal.records():
-            stored = devices.get(record.device)
-            fingerprint = record.machine or ("" if stored is None else stored.fingerprint)
-            machine = numbers.setdefault((record.device, fingerprint), len(numbers))
-            if machine == len(hosts):
-                hosts.append({})
-            if record.host:
-                hosts[machine][record.host] = None
-            key = record.problem.key
-            problems[key] = record.problem
-            measurement = record.measurement
-            row = (machine, key, record.configuration.kernel, record.kernel_version, record.configuration.key,
-                   record.toolchain, measurement.status.value, measurement.seconds, record.run, record.when,
-                   measurement.message)
-            for name, value in zip(COLUMNS, row, strict=True):
-                columns[name].append(value)
+        for batch in journal.batches():
+            stored = [(key, machine or (devices[key].fingerprint if key in devices else ""))
+                      for key, machine in zip(batch.devices, batch.machines, strict=True)]
+            for pair in dict.fromkeys(stored):
+                numbers.setdefault(pair, len(numbers))
+            hosts += [{} for _ in range(len(numbers) - len(hosts))]
+            machine_numbers = [numbers[pair] for pair in stored]
+            for machine, host in dict.fromkeys(zip(machine_numbers, batch.hosts, strict=True)):
+                if host:
+                    hosts[machine][host] = None
+            problems.update(zip(batch.problem_keys, batch.problems, strict=True))
+            values = (machine_numbers, batch.problem_keys, batch.kernels, batch.kernel_versions, batch.keys,
+                      batch.toolchains, batch.statuses, batch.seconds, batch.runs, batch.whens, batch.messages)
+            for name, column in zip(COLUMNS, values, strict=True):
+                columns[name].extend(column)
     machines = []
     for (key, fingerprint), names in zip(numbers, hosts, strict=True):
         device = devices.get(key)
