@@ -89,13 +89,18 @@ def collapsed(views: Sequence[View]) -> list[Dimension]:
             raise KernelError(f"elements of the output of shape {out.shape} and strides {out.strides} overlap")
     if dimensions and dimensions[-1][1][0] == 0 and out.size:
         raise KernelError(f"the output of shape {out.shape} and strides {out.strides} repeats an element")
-    joined: list[Dimension] = []
-    for size, strides in dimensions:
-        if joined and all(outside == size * inside for outside, inside in zip(joined[-1][1], strides, strict=True)):
-            joined[-1] = (joined[-1][0] * size, tuple(strides))
+    return joined([(size, tuple(strides)) for size, strides in dimensions])
+
+
+def joined(dimensions: Sequence[Dimension]) -> list[Dimension]:
+    """The dimensions with neighbours joined where the outer one continues the inner one in all views."""
+    result: list[Dimension] = []
+    for size, inside in dimensions:
+        if result and all(outside == size * stride for outside, stride in zip(result[-1][1], inside, strict=True)):
+            result[-1] = (result[-1][0] * size, inside)
         else:
-            joined.append((size, tuple(strides)))
-    return joined
+            result.append((size, inside))
+    return result
 
 
 def _cost(dimensions: Sequence[Dimension], inner: int, row: int | None, lanes: int) -> tuple[float, int]:

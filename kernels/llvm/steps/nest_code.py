@@ -12,19 +12,23 @@ from .vectors import Vectors, declare_math
 
 
 class NestCode(ABC):
-    """`kinds`: how each view is accessed; `dimensions`: those of the nest. The arguments are Nest.arguments()."""
+    """`kinds`: how each view is accessed; `dimensions`: those of the nest. The arguments are Nest.arguments().
 
-    def __init__(self, kinds: Sequence[str], dimensions: int, lanes: int) -> None:
+    `more` names arguments that follow; `first` is the number of arguments that belong to an entry before.
+    """
+
+    def __init__(self, kinds: Sequence[str], dimensions: int, lanes: int, more: Sequence[str] = (),
+                 first: int = 0) -> None:
         views, self._outer = range(len(kinds)), range(dimensions - 2)
         self._fields = [f"address{view}" for view in views] + [f"size{level}" for level in self._outer] + [
             "rows", "row_block", "inner", "inner_block"] + [
-            f"stride{view}_{level}" for view in views for level in range(dimensions)]
+            f"stride{view}_{level}" for view in views for level in range(dimensions)] + list(more)
         self._last, self.views, self.lanes = dimensions - 1, views, lanes
-        self.write = Writer(self._fields)
+        self.write = Writer([*(f"before{number}" for number in range(first)), *self._fields])
         self.v = Vectors(self.write, lanes)
-        self._of = {name: self.write.argument(name) for name in self._fields}
-        self.inner = [self._of[f"stride{view}_{self._last}"] for view in views]
-        self.along = [self._of[f"stride{view}_{self._last - 1}"] for view in views]
+        self.of = {name: self.write.argument(name) for name in self._fields}
+        self.inner = [self.of[f"stride{view}_{self._last}"] for view in views]
+        self.along = [self.of[f"stride{view}_{self._last - 1}"] for view in views]
         self.access = Access(self.v, kinds, self.inner)
 
     @abstractmethod
@@ -32,9 +36,14 @@ class NestCode(ABC):
         """Write the code of a task: the views' first elements in the block, and its numbers of rows and columns."""
 
     def text(self, entry: str) -> str:
-        """The module: declarations and the entry, a loop over tasks."""
-        write, of = self.write, self._of
-        bases = [write.let(f"inttoptr i64 {of[f'address{view}']} to ptr") for view in self.views]
+        """The module: declarations and the entry."""
+        return "\n".join([declarations(self.lanes), declare_math(self.lanes), declare_masked(self.lanes),
+                          self.function(entry)])
+
+    def function(self, entry: str) -> str:
+        """The entry, a loop over tasks."""
+        write, of = self.write, self.of
+        bases = [self.base(view) for view in self.views]
         counts = {self._last: self._ceiling("inner", "inner_block"), self._last - 1: self._ceiling("rows", "row_block")}
         counts |= {level: of[f"size{level}"] for level in reversed(self._outer)}
         with write.loop("%begin", "%end") as task:
@@ -52,13 +61,16 @@ class NestCode(ABC):
             rows = write.i64("smin", of["row_block"], write.i64("sub", of["rows"], row))
             columns = write.i64("smin", of["inner_block"], write.i64("sub", of["inner"], column))
             self.block(pointers, rows, columns)
-        return "\n".join([declarations(self.lanes), declare_math(self.lanes), declare_masked(self.lanes),
-                          write.function(f"void @{entry}({ENTRY})")])
+        return write.function(f"void @{entry}({ENTRY})")
+
+    def base(self, view: int) -> str:
+        """The address of a view's first element."""
+        return self.write.let(f"inttoptr i64 {self.of[f'address{view}']} to ptr")
 
     def starts(self, pointers: Sequence[str], row: str) -> list[str]:
         """The views' first elements in a row of the block."""
         return [self.write.at(pointer, self.write.mul(row, self.along[view])) for view, pointer in enumerate(pointers)]
 
     def _ceiling(self, size: str, block: str) -> str:
-        more = self.write.add(self._of[size], self.write.i64("sub", self._of[block], 1))
-        return self.write.i64("udiv", more, self._of[block])
+        more = self.write.add(self.of[size], self.write.i64("sub", self.of[block], 1))
+        return self.write.i64("udiv", more, self.of[block])
