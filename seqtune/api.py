@@ -210,8 +210,8 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     entry = strategy_entry(strategy)
     if trials is None and seconds is None and not entry.ends:
         trials = DEFAULT_TRIALS
-    if fleet is not None and (replay is not None or total is not None or retry_failed):
-        raise MisuseError("`fleet` cannot be combined with `replay`, `total` or `retry_failed`")
+    if fleet is not None and replay is not None:
+        raise MisuseError("`fleet` cannot be combined with `replay`, which measures nothing")
     if replay is not None and journal is not None:
         raise MisuseError("`replay` keeps no journal; leave out --journal or --replay")
     failures = {problem: Counter[str]() for problem in wanted}
@@ -228,10 +228,13 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     options = TuningOptions(strategy, seed=seed, on_progress=note,
                             seeds=partial(seeds_for, required=entry.seeds == "required"), slowness=slowness_for)
     if fleet is not None:
+        from seqtune.tuner.fleet.fleet_options import FleetOptions
+
         from .fleet_tuning import tune_on_fleet
 
-        return tune_on_fleet(wanted, device, fleet, Budget(trials, seconds), journal, options, failures,
-                             fleet_progress)
+        budget = Budget(trials, seconds) if total is None else Budget()
+        return tune_on_fleet(wanted, device, fleet, budget, journal, FleetOptions(
+            options, total, retry_failed), failures, fleet_progress)
     replayed = None if replay is None else recorded_measurer(replay, device, wanted)
     families = None if replayed is None else replayed.kernels
     target = as_device("llvm:0" if device is None else device) if replayed is None else replayed.device

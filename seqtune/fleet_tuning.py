@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from seqtune.tuner.fleet.address import FleetAddress
 from seqtune.tuner.fleet.fleet_options import FleetOptions, GroupResult
 from seqtune.tuner.fleet.fleet_run import FleetRun
 from seqtune.tuner.fleet.on_ray.ray_engine import RayEngine
-from seqtune.tuner.tuning_options import Budget, TuningOptions
+from seqtune.tuner.tuning_options import Budget
 
 from .errors import DeviceError, MisuseError
 from .families import check_allowed
@@ -82,7 +82,7 @@ def fleet_device(device: Device | str | None) -> str:
 
 
 def tune_on_fleet(problems: Sequence[Problem], device: Device | str | None, fleet: str, budget: Budget,
-                  journal: str | Path | None, options: TuningOptions, failures: dict[Problem, Counter[str]],
+                  journal: str | Path | None, options: FleetOptions, failures: dict[Problem, Counter[str]],
                   on_fleet: OnFleet | None = None) -> FleetReport:
     """Tune problems on all members of a fleet that have the device. Raises MisuseError, SeqtuneError.
 
@@ -99,7 +99,7 @@ def tune_on_fleet(problems: Sequence[Problem], device: Device | str | None, flee
             Task.of(problems[0], first)  # raises with the reason
         with Journal(journal) as records:
             run = FleetRun(problems, engine, records, budget,
-                           FleetOptions(options, on_fleet_progress=_Report(engine, on_fleet)))
+                           replace(options, on_fleet_progress=_Report(engine, on_fleet)))
             results = tuple(_tuned(result, failures) for result in run.results())
             skipped = tuple((problem, reason) for problem, _, reason in run.skipped)
             return FleetReport(first, records.path, results, skipped, fleet=fleet)

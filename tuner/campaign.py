@@ -20,6 +20,7 @@ from seqtune.errors import InterruptedTuning
 from seqtune.kernels.task import Task
 
 from .measuring.runner import Measurer
+from .search import Search
 from .strategies.strategy import Strategy
 from .tune import DEFAULT_OPTIONS, Budget, TuningOptions, TuningProgress, TuningResult, TuningRun
 
@@ -69,12 +70,12 @@ def campaign(tasks: Iterable[Task], journal: Journal, measurer: Measurer, total:
                                 f"{journal.path}; run again to resume") from None
 
 
-def is_open(run: TuningRun) -> bool:
+def is_open(run: Search) -> bool:
     """Whether the run may have configurations left to try."""
     return run.done < len(run.task) and not run.ended
 
 
-def times(run: TuningRun) -> list[float]:
+def times(run: Search) -> list[float]:
     """The seconds of the run's trials, in the order of measurement."""
     return [measurement.seconds for measurement in run.trials.values()]
 

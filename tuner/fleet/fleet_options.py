@@ -22,6 +22,8 @@ class FleetOptions:
     """Options of a fleet's run. Times are seconds."""
 
     tuning: TuningOptions = field(default_factory=TuningOptions)  # strategy, seed, measuring, finals
+    total: int | None = None  # trials of a group, shared by all problems; None: the budget is for each problem
+    retry_failed: bool = False  # measure again what timed out or crashed in an earlier run
     batch_seconds: float = 5.0  # work in a batch: much longer than a message takes, short enough to share a search
     batch_most: int = 64  # configurations of a batch
     block_seconds: float = 60.0  # between two controls of a member; a killed driver measures at most that again

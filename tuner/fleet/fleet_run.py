@@ -102,7 +102,10 @@ class FleetRun:
                      self._open_search)
 
     def _open_search(self, problem: Problem, device: Device) -> GroupSearch:
-        return GroupSearch(Task.of(problem, device, self.kernels), self.journal, self.budget, self.options.tuning)
+        task = Task.of(problem, device, self.kernels)
+        if self.options.retry_failed:
+            self.journal.forget_failed(problem, device, task.kernels)
+        return GroupSearch(task, self.journal, self.budget, self.options.tuning, self.options.total is not None)
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, Joined):

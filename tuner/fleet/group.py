@@ -18,6 +18,7 @@ from .group_search import GroupSearch
 from .member import Likeness
 from .member_state import PIPELINE, MemberState
 from .progress import MemberPhase
+from .shared_budget import SharedBudget
 
 ALONE = "no member is left: "  # begins the reason of a problem that its group could not finish
 FIRST_SHARE = 0.25  # of a batch's seconds, for a problem of which only the times of other problems are known
@@ -38,6 +39,7 @@ class Group:
         self.closed = 0  # trials of the searches that have a result
         self.pace = 0.0  # s for a configuration, of any problem; 0: not known
         self.alone_since: float | None = None  # engine's seconds, since when no member is usable
+        self.shared = None if options.total is None else SharedBudget(options.total, options.tuning.batch)
         self._open_search = open_search
         self._usual: float | None = None
         self._has_usual = False
@@ -90,6 +92,15 @@ class Group:
         """Let a search pass on a complete round and propose the next one, and offer what it has."""
         search.advance(self.round_size())
         self.offer(search)
+        if search.is_growing and search.is_idle:
+            self._spend()
+
+    def _spend(self) -> None:
+        """Go on with the searches to which the shared budget allots trials, if there is one."""
+        while self.shared is not None and (searches := self.shared.spend(self.usable)):
+            for search in searches:
+                search.advance(self.round_size())
+                self.offer(search)
 
     def collect(self) -> Iterator[TuningResult]:
         """Yield the results that have become known since the last call."""
@@ -116,6 +127,8 @@ class Group:
     def next_search(self, state: MemberState) -> GroupSearch | None:
         """The search of which a member should get work: that of its last batch, else the oldest; None if none has any.
         """
+        if self.shared is not None and self.unopened:
+            self._open_all(self.shared)
         last = state.last
         if last is not None and last.waiting and state.name not in last.refused:
             return last
@@ -134,6 +147,16 @@ class Group:
                 return opened
         return None
 
+    def _open_all(self, shared: SharedBudget) -> None:
+        """Open all problems, because they share the budget."""
+        while self.unopened:
+            self._open(self.unopened.popleft())
+        shared.begin(list(self.searches.values()))
+        for search in list(self.searches.values()):
+            search.advance(self.round_size())
+            self.offer(search)
+        self._spend()
+
     def _open(self, problem: Problem) -> GroupSearch | None:
         try:
             search = self._open_search(problem, self.device)
@@ -150,6 +173,8 @@ class Group:
         count = 1.0
         if search.pace or self.pace:
             count = seconds / search.pace if search.pace else FIRST_SHARE * seconds / self.pace
+        if self.shared is not None and self.shared.is_choosing:
+            count = min(count, math.ceil(self.shared.batch / max(1, self.usable)))
         if not self.unopened:  # divide a round where there are more members than searches
             count = min(count, math.ceil(self.round_size() * min(1, len(self.searches) / max(1, len(self.members)))))
         return max(1, min(most, int(count)))
@@ -165,6 +190,7 @@ class Group:
         self.closed += search.search.done
         search.stop()
         self.skipped.append((problem, reason))
+        self._spend()
 
     def refusing(self, search: GroupSearch) -> str:
         """Why no member can measure a problem, or an empty text while there may be one that can."""
@@ -194,4 +220,6 @@ class Group:
         limits = [search.limit for search in self.searches.values()]
         done = self.closed + sum(search.search.done for search in self.searches.values())
         usual = sum(limits) / len(limits) if limits else 0
+        if self.shared is not None:
+            return done, max(done, self.shared.limit)
         return done, max(done, int(self.closed + sum(limits) + usual * len(self.unopened)))

@@ -27,16 +27,22 @@ Work = tuple[Purpose, tuple[Configuration, ...]]
 class GroupSearch:
     """A search of one task by the members of a group."""
 
-    def __init__(self, task: Task, journal: Journal, budget: Budget, options: TuningOptions) -> None:
+    def __init__(self, task: Task, journal: Journal, budget: Budget, options: TuningOptions,
+                 growing: bool = False) -> None:
+        """Begin a search. `growing`: it has the trials of the journal, and further ones are allotted to it."""
         self.search, self.budget, self.options = Search(task, journal, options), budget, options
+        self.is_growing = growing
+        if growing:
+            self.search.recall()
         self.likeness: Likeness = (task.device.key, task.device.fingerprint, task.device.toolchain)
-        self.limit = self.search.limit(budget.trials)
+        self.limit = self.search.done if growing else self.search.limit(budget.trials)
         self.strategy = self.search.strategy(budget.trials)
         self.waiting: deque[Configuration] = deque()  # to be handed out
         self.unwritten = 0  # answers that are not in the journal yet
         self.pace = 0.0  # s for a configuration in the last batches; 0: not known
         self.refused: dict[str, str] = {}  # member -> why it could not measure the problem
         self.searched = False  # whether the trials are over
+        self.is_stopped = False  # nothing more is handed out
         self._round: list[Configuration] = []  # proposals that were not passed on yet
         self._pending: set[Configuration] = set()  # of the round, not answered
         self._flying: set[Configuration] = set()  # handed out
@@ -46,7 +52,6 @@ class GroupSearch:
         self._finals: dict[Configuration, Measurement] = {}
         self._final_rounds = deque((options.finals.rounds, options.finals.more_rounds))
         self._result: TuningResult | None = None
-        self._stopped = False
 
     @property
     def best(self) -> float:
@@ -59,6 +64,22 @@ class GroupSearch:
         return self._final_rounds[0]
 
     @property
+    def is_idle(self) -> bool:
+        """Whether it has made all trials that it may make, or has no more to propose."""
+        done = self.search.done >= self.limit or self.search.ended or self.is_stopped
+        return done and not (self._pending or self.waiting or self._flying)
+
+    def allot(self, count: int) -> None:
+        """Allow further trials to an idle search, which learns from the other problems again."""
+        self.limit = min(self.limit + count, len(self.search.task))
+        self.strategy = self.search.strategy(None)
+
+    def return_trials(self) -> None:
+        """Give back the trials that it will not make."""
+        if self.is_idle:
+            self.limit = self.search.done
+
+    @property
     def is_offering(self) -> bool:
         """Whether there is something to hand out."""
         return bool(self.waiting) or (self.searched and self.result() is None and not self.unwritten
@@ -66,20 +87,20 @@ class GroupSearch:
 
     def advance(self, count: int) -> None:
         """Pass on a round whose answers are complete, and ask for the next one of up to `count` proposals."""
-        while not (self._pending or self.waiting or self.searched or self._stopped):
+        while not (self._pending or self.waiting or self.searched or self.is_stopped):
             for configuration in self._round:
                 self.search.accept(self.strategy, configuration, self._answers[configuration])
                 self._report(configuration, self._answers[configuration])
             self._round, self._answers = [], {}
             seconds = self.budget.seconds
             if self.search.done >= self.limit or (seconds is not None and self._spent >= seconds):
-                self.searched = not self._flying
+                self.searched = not (self._flying or self.is_growing)
                 return
             self._round = self.search.propose(self.strategy, min(count, self.limit - self.search.done), self._report)
             self._pending = set(self._round)
             self.waiting.extend(configuration for configuration in self._round if configuration not in self._flying)
             if self.search.ended:
-                self.searched = not self._flying
+                self.searched = not (self._flying or self.is_growing)
                 return
 
     def take(self, count: int) -> Work:
@@ -132,26 +153,26 @@ class GroupSearch:
         told = False
         for configuration in configurations:
             if self._answers.pop(configuration, None) is not None:
-                if not self._stopped:
+                if not self.is_stopped:
                     self._pending.add(configuration)
                     self.waiting.append(configuration)
             else:
                 told |= self.search.trials.pop(configuration, None) is not None
-        if told and not self._stopped:
+        if told and not self.is_stopped:
             self._begin_again()
 
     def _begin_again(self) -> None:
         search = self.search
         search.trials.update(self._answers)
         search.best = min((measurement.seconds for measurement in search.trials.values()), default=math.inf)
-        self._round, self._answers, self.searched = [], {}, False
+        self._round, self._answers, self.searched, search.ended = [], {}, False, False
         self._pending.clear()
         self.waiting.clear()
         self.strategy = search.strategy(self.budget.trials)
 
     def stop(self) -> None:
         """Hand out nothing more. Answers to what was handed out still count."""
-        self._stopped = True
+        self.is_stopped = True
         self._pending.clear()
         self.waiting.clear()
 

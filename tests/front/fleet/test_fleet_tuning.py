@@ -30,8 +30,7 @@ def test_without_the_extra_one_line_says_how_to_get_it(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize(("changes", "reason"), [
     ({"fleet": "rack:7"}, "no fleet 'rack:7'; give local:2"),
-    ({"fleet": "local:2", "total": 10}, "cannot be combined"),
-    ({"fleet": "local:2", "replay": "shipped"}, "cannot be combined"),
+    ({"fleet": "local:2", "replay": "shipped"}, "cannot be combined with `replay`, which measures nothing"),
     ({"fleet": "local:2", "device": "abacus:0"}, "no device 'abacus:0'"),
     ({"fleet": "local:2", "device": "miopen:gfx906_60"}, "a fleet measures on devices of"),
 ])
