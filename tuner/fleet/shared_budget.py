@@ -1,8 +1,8 @@
 """SharedBudget: one budget of trials for all problems of a group, spent where a search improves most.
 
-It decides as `campaign` does on one machine: each problem gets an equal part of half the budget, then each batch goes to
-the problem whose search improved most recently. The first parts are measured side by side. Afterwards a batch is divided
-among the members; a group of more than BATCH members works on several problems at a time.
+It decides as `campaign` does on one machine: each problem gets an equal part of half the budget, then each batch goes
+to the problem whose search improved most recently. The first parts are measured side by side. Afterwards a batch is
+divided among the members; a group of more than BATCH members works on several problems at a time.
 """
 
 from __future__ import annotations

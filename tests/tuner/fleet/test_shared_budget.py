@@ -1,5 +1,4 @@
-"""A total that all problems share, and failures that are tried again: in a fleet they mean what they mean on one machine.
-"""
+"""A total that all problems share and failures that are tried again mean in a fleet what they mean on one machine."""
 
 from __future__ import annotations
 
