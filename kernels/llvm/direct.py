@@ -121,7 +121,8 @@ class LLVMDirect:
         last, peeled = problem["layout"] == "NHWC", configuration["borders"] == "peel"
         tile_w = configuration.number("tile_w")
         copied = not peeled and size["pad_h"] + size["pad_w"] > 0
-        x_pitch = size["c"] if copied else _pitches(size, last, fusion).x
+        pitches = _pitches(size, last, fusion)
+        x_pitch = size["c"] if copied else pitches.x
         return Tile(
             vector=configuration.number("vector"), vectors=configuration.number("vectors_k"),
             tile_h=configuration.number("tile_h"), tile_w=tile_w,

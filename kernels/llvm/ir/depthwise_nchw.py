@@ -203,6 +203,6 @@ def _tile(tile: PixelTile) -> str:
             for t in range(tile.tile_h):
                 to = write.at(to, of["y_pitch"]) if t else to
                 for j in range(tile.tile_w):
-                    value = finished(write, tile.vector, tile.formula, sums[t, j], "")
+                    value = finished(write, tile.vector, tile.formula, sums[t, j])
                     write.store(kind, value, write.at(to, j * tile.vector))
     return write.function("internal void @tile(ptr %to, ptr %x, ptr %w, ptr %bias, i64 %channel, ptr %a) noinline")

@@ -15,7 +15,7 @@ from ...implementation import KernelSource, Launch, Phase
 from ...problem import Problem
 from ..fusion import Fusion
 from ..steps.formula import Formula
-from .epilogue import OTHER_FIELDS, declare_epilogue, finished, is_new, store_rest
+from .epilogue import OTHER_FIELDS, Grid, declare_epilogue, finished
 from .writer import ENTRY, Writer, declarations, in_order
 
 # Launch arguments in order, each an i64, followed by the border of every column of tiles; steps are in floats.
@@ -99,7 +99,8 @@ def _tile(tile: ChannelTile, number: int, left: int, right: int) -> str:
     channels, x_row, y_row, last_channel = (
         write.argument(name) for name in ("channels", "x_row", "y_row", "last_channel"))
     x_pixel, y_pixel = (write.argument(name) if tile.fused else channels for name in ("x_pixel", "y_pixel"))
-    other_row, other_pixel = (write.argument(name) if with_other else "" for name in ("other_row", "other_pixel"))
+    other_step = {name: write.argument(name) for name in ("other_row", "other_pixel") if with_other}
+    grid = Grid.begin(write, tile.formula, tile.tile_h, tile.tile_w, 1, tile.vector)
     reading: dict[int, list[tuple[int, int]]] = {}  # input row -> (output row, filter row)
     for t in range(tile.tile_h):
         for r in range(tile.r):
@@ -134,18 +135,14 @@ def _tile(tile: ChannelTile, number: int, left: int, right: int) -> str:
                 if value != old[position]:
                     sums[position] = write.let(f"phi {kind} [ {old[position]}, %{before} ], [ {value}, %row{name} ]")
         overlap = write.i64("sub", write.mul(vector, tile.vector), channel) if with_other else ""
-        for t in range(tile.tile_h):
+        if grid is not None:
+            grid.store(list(sums.values()), y, {"y_row": y_row, "y_pixel": y_pixel, **other_step},
+                       write.at("%other", channel) if with_other else "", overlap)
+        for t in range(tile.tile_h if grid is None else 0):
             line = write.at(y, write.mul(y_row, t)) if t else y
             for j in range(tile.tile_w):
-                to = write.at(line, write.mul(y_pixel, j) if j else 0)
-                if not with_other:
-                    write.store(kind, finished(write, tile.vector, tile.formula, sums[t, j], ""), to)
-                    continue
-                other = write.at(write.at("%other", channel), write.add(write.mul(other_row, t),
-                                                                        write.mul(other_pixel, j)))
-                with write.when(is_new(write, t, j)):
-                    value = finished(write, tile.vector, tile.formula, sums[t, j], other)
-                    store_rest(write, tile.vector, [value], to, overlap)
+                value = finished(write, tile.vector, tile.formula, sums[t, j])
+                write.store(kind, value, write.at(line, write.mul(y_pixel, j) if j else 0))
     return write.function(f"internal void @tile{number}(ptr %x, ptr %w, ptr %bias, ptr %y, i64 %low, i64 %high, "
                           f"i64 %first, i64 %last, ptr %a{SKIPS if with_other else ''}) noinline")
 

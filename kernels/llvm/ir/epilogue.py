@@ -4,17 +4,21 @@ Tiles overlap: the last one of a row, of a column and of the channels begins ins
 stored, so storing one twice does no harm, unless the formula reads a tensor that y overwrites. With a second operand,
 the tile therefore leaves out what its predecessors store: `%skip_rows` rows and `%skip_columns` columns of pixels, and
 `%overlap` channels.
+
+A short formula of the sum alone is computed in registers, any other one in a loop over the sums in memory (`Grid`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ..steps.formula import Formula, write
 from ..steps.vectors import declare_math
 from .writer import Writer
 
+MOST_INSTRUCTIONS = 12  # of a formula that is computed in registers: hard-swish has 7, SiLU some 40
 # Further parameters of functions that store sums with a second operand; %other points to that of the first sum.
 OTHER = ", ptr %other, i64 %skip_rows, i64 %skip_columns, i64 %overlap"
 # Names of the launch arguments of the second operand: steps in floats, and its address, which is the last of all.
@@ -33,35 +37,95 @@ def other_base(writer: Writer) -> str:
     return writer.let(f"inttoptr i64 {writer.argument('other')} to ptr")
 
 
-def finished(writer: Writer, lanes: int, formula: Formula, value: str, other: str) -> str:
-    """The formula of a vector of sums; `other` points to the second operand, where there is one."""
-    operands = [value] if formula.operands == 1 else [value, writer.load(f"<{lanes} x float>", other)]
-    return write(writer, lanes, formula, operands)
+def finished(writer: Writer, lanes: int, formula: Formula, *values: str) -> str:
+    """The formula of a vector of sums and, where it has a second operand, a vector of that."""
+    return write(writer, lanes, formula, values)
 
 
-def store_rest(writer: Writer, lanes: int, values: Sequence[str], to: str, overlap: str) -> None:
-    """Store neighbouring vectors, except for their first `overlap` floats."""
+@lru_cache(maxsize=256)
+def in_registers(formula: Formula) -> bool:
+    """Whether sums are finished in their registers; else in a loop over a copy of theirs in memory.
+
+    A formula of many instructions has temporaries and constants for which a tile's sums leave no registers, and its
+    text once a sum takes long to compile. In the loop all registers are free.
+    """
+    writer = Writer()
+    write(writer, 1, formula, ["%x"] * formula.operands)
+    return formula.operands == 1 and len(writer.lines) <= MOST_INSTRUCTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The sums of rows x columns pixels with `vectors` vectors each, finished in a loop over a copy in memory."""
+
+    writer: Writer
+    formula: Formula
+    rows: int
+    columns: int
+    vectors: int
+    lanes: int
+    memory: str
+
+    @classmethod
+    def begin(cls, writer: Writer, formula: Formula, rows: int, columns: int, vectors: int, lanes: int) -> Grid | None:
+        """Reserve the memory of the copy, at the beginning of a function; None where no copy is needed."""
+        if in_registers(formula):
+            return None
+        memory = writer.let(f"alloca [{rows * columns * vectors * lanes} x float], align 64")
+        return cls(writer, formula, rows, columns, vectors, lanes, memory)
+
+    @property
+    def with_other(self) -> bool:
+        """Whether the formula has a second operand."""
+        return self.formula.operands == 2
+
+    def store(self, sums: Iterable[str], to: str, step: Mapping[str, str], other: str, overlap: str,
+              skip_rows: str | int = 0) -> None:
+        """Finish the sums and store them to `to`; `other` points to the second operand of the first sum.
+
+        `step` holds y_row, y_pixel and, with a second operand, other_row and other_pixel.
+        """
+        writer, kind = self.writer, f"<{self.lanes} x float>"
+        for index, value in enumerate(sums):
+            writer.store(kind, value, writer.at(self.memory, index * self.lanes))
+        first_row, first_column = ("%skip_rows", "%skip_columns") if self.with_other else (skip_rows, 0)
+        with writer.loop(first_row, self.rows) as row, writer.loop(first_column, self.columns) as column:
+            pixel = writer.add(writer.mul(row, self.columns), column)
+            sum_ = writer.at(self.memory, writer.mul(pixel, self.vectors * self.lanes))
+            to = writer.at(writer.at(to, writer.mul(row, step["y_row"])), writer.mul(column, step["y_pixel"]))
+            if self.with_other:
+                other = writer.at(writer.at(other, writer.mul(row, step["other_row"])),
+                                  writer.mul(column, step["other_pixel"]))
+            if self.vectors == 1:
+                self._vector(sum_, other, to, overlap)
+            else:
+                with writer.loop(0, self.vectors * self.lanes, self.lanes) as lane:
+                    self._vector(writer.at(sum_, lane), writer.at(other, lane) if self.with_other else "",
+                                 writer.at(to, lane), writer.i64("sub", overlap, lane) if self.with_other else "")
+
+    def _vector(self, sum_: str, other: str, to: str, overlap: str) -> None:
+        kind = f"<{self.lanes} x float>"
+        values = [self.writer.load(kind, source) for source in (sum_, other)[:1 + self.with_other]]
+        result = finished(self.writer, self.lanes, self.formula, *values)
+        if self.with_other:
+            store_rest(self.writer, self.lanes, result, to, overlap)
+        else:
+            self.writer.store(kind, result, to)
+
+
+def store_rest(writer: Writer, lanes: int, value: str, to: str, overlap: str) -> None:
+    """Store a vector except for its first `overlap` floats, which may be fewer than none or more than there are."""
     kind = f"<{lanes} x float>"
-    with writer.when(writer.let(f"icmp eq i64 {overlap}, 0")):
-        for index, value in enumerate(values):
-            writer.store(kind, value, writer.at(to, index * lanes))
-    with writer.when(writer.let(f"icmp ne i64 {overlap}, 0")):
+    with writer.when(writer.let(f"icmp sle i64 {overlap}, 0")):
+        writer.store(kind, value, to)
+    with writer.when(writer.let(f"icmp sgt i64 {overlap}, 0")):
         order = ", ".join(f"i64 {lane}" for lane in range(lanes))
-        for index, value in enumerate(values):
-            left_out = writer.i64("sub", overlap, index * lanes)
-            first = writer.let(f"insertelement <{lanes} x i64> poison, i64 {left_out}, i32 0")
-            limit = writer.let(f"shufflevector <{lanes} x i64> {first}, <{lanes} x i64> poison, "
-                               f"<{lanes} x i32> zeroinitializer")
-            mask = writer.let(f"icmp sle <{lanes} x i64> {limit}, <{order}>")
-            writer.do(f"call void @llvm.masked.store.v{lanes}f32.p0({kind} {value}, "
-                      f"ptr {writer.at(to, index * lanes)}, i32 4, <{lanes} x i1> {mask})")
-
-
-def is_new(writer: Writer, row: int, column: int) -> str:
-    """Whether no predecessor stores the pixel at this row and column of the tile."""
-    new = [writer.let(f"icmp sle i64 %{skip}, {index}")
-           for skip, index in (("skip_rows", row), ("skip_columns", column))]
-    return writer.let(f"and i1 {new[0]}, {new[1]}")
+        first = writer.let(f"insertelement <{lanes} x i64> poison, i64 {overlap}, i32 0")
+        limit = writer.let(f"shufflevector <{lanes} x i64> {first}, <{lanes} x i64> poison, "
+                           f"<{lanes} x i32> zeroinitializer")
+        mask = writer.let(f"icmp sle <{lanes} x i64> {limit}, <{order}>")
+        writer.do(f"call void @llvm.masked.store.v{lanes}f32.p0({kind} {value}, ptr {to}, i32 4, "
+                  f"<{lanes} x i1> {mask})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +145,19 @@ class Store:
         """A vector's type."""
         return f"<{self.vector} x float>"
 
-    def write(self, write: Writer, sums: Sequence[str], step: Mapping[str, str]) -> None:
+    def grid(self, write: Writer) -> Grid | None:
+        """The loop that finishes the sums, at the beginning of a function; None where registers do."""
+        return Grid.begin(write, self.formula, self.tile_h, self.tile_w, self.vectors,
+                          self.vector) if self.channels_last else None
+
+    def write(self, write: Writer, sums: Sequence[str], step: Mapping[str, str], grid: Grid | None) -> None:
         """Bias, formula and stores to %y; `step` holds y_row, y_pixel, y_channel and, if used, other_row, other_pixel.
         """
-        if self.formula.operands == 2:
-            self._new_pixels(write, sums, step)
+        biased = self._with_bias(write, sums)
+        if grid is not None:
+            grid.store(biased, "%y", step, "%other", "%overlap")
             return
-        sums = self._finished(write, sums)
+        sums = [finished(write, self.vector, self.formula, value) for value in biased]
         row = "%y"
         for i in range(self.tile_h):
             row = write.at(row, step["y_row"]) if i else row
@@ -97,35 +167,12 @@ class Store:
             else:
                 self._channels(write, row, row_sums, step["y_channel"])
 
-    def _finished(self, write: Writer, sums: Sequence[str]) -> list[str]:
+    def _with_bias(self, write: Writer, sums: Sequence[str]) -> Iterator[str]:
+        """The sums in order, each with its bias added when it is asked for."""
         biases = [write.load(self.kind, write.at("%bias", vector * self.vector))
                   for vector in range(self.vectors)] if self.bias else []
-        done = []
         for index, value in enumerate(sums):
-            if self.bias:
-                value = write.let(f"fadd {self.kind} {value}, {biases[index % self.vectors]}")
-            done.append(finished(write, self.vector, self.formula, value, ""))
-        return done
-
-    def _new_pixels(self, write: Writer, sums: Sequence[str], step: Mapping[str, str]) -> None:
-        row, other_row = "%y", "%other"
-        for i in range(self.tile_h):
-            row, other_row = (write.at(base, step[name]) if i else base
-                              for base, name in ((row, "y_row"), (other_row, "other_row")))
-            pixel, other = row, other_row
-            for j in range(self.tile_w):
-                pixel, other = (write.at(base, step[name]) if j else base
-                                for base, name in ((pixel, "y_pixel"), (other, "other_pixel")))
-                first = (i * self.tile_w + j) * self.vectors
-                with write.when(is_new(write, i, j)):
-                    done = []
-                    for vector, value in enumerate(sums[first:first + self.vectors]):
-                        offset = vector * self.vector
-                        if self.bias:
-                            bias = write.load(self.kind, write.at("%bias", offset))
-                            value = write.let(f"fadd {self.kind} {value}, {bias}")
-                        done.append(finished(write, self.vector, self.formula, value, write.at(other, offset)))
-                    store_rest(write, self.vector, done, pixel, "%overlap")
+            yield write.let(f"fadd {self.kind} {value}, {biases[index % self.vectors]}") if self.bias else value
 
     def _pixels(self, write: Writer, pixel: str, sums: Sequence[str], y_pixel: str) -> None:
         for j in range(self.tile_w):

@@ -103,12 +103,12 @@ def _source(tile: Tile) -> KernelSource:
 def _tile(tile: Tile) -> str:
     write, with_other = Writer(FUSED_FIELDS), tile.formula.operands == 2
     store = Store(tile.vector, tile.vectors, tile.tile_h, tile.tile_w, tile.channels_last, tile.bias, tile.formula)
-    kind, count = store.kind, tile.tile_h * tile.tile_w * tile.vectors
+    grid, kind, count = store.grid(write), store.kind, tile.tile_h * tile.tile_w * tile.vectors
     step = {name: write.argument(name) for name in (
         "x_row", "x_tap_row", "x_tap_column", "x_channel", "channels", "w_channel", "w_tap", "y_row", "y_pixel",
         "y_channel", *(("other_row", "other_pixel") if with_other else ()))}
     sums = ["zeroinitializer"] * count
-    store.write(write, _Reduction(write, tile, kind, step).everywhere(sums), step)
+    store.write(write, _Reduction(write, tile, kind, step).everywhere(sums), step, grid)
     return "\n".join([
         f"declare {kind} @llvm.fmuladd.v{tile.vector}f32({kind}, {kind}, {kind})",
         declare_epilogue(tile.formula, tile.vector),

@@ -18,7 +18,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ..steps.formula import Formula
-from .epilogue import OTHER_FIELDS, declare_epilogue, finished, is_new, other_base, store_rest
+from .epilogue import OTHER_FIELDS, Grid, declare_epilogue, finished, other_base
 from .winograd_transforms import Lanes, input_values, output_values, square, transposed
 from .workspace import write_piece
 from .writer import ENTRY, Writer, copy_floats, declarations, zero_floats
@@ -146,9 +146,10 @@ def _output(m: int, vector: int, channels_last: bool, bias: bool, formula: Formu
     write = Writer(FUSED_FIELDS)
     point, y_row, y_pixel, y_channel, count = (
         write.argument(name) for name in ("sums_point", "y_row", "y_pixel", "y_channel", "lanes"))
-    rows = [write.at("%to", write.mul(i if with_other else write.i64("umax", i, "%skip_rows"), y_row))
-            for i in range(m)]
-    other_row, other_pixel = (write.argument(name) if with_other else "" for name in ("other_row", "other_pixel"))
+    rows = [write.at("%to", write.mul(write.i64("umax", i, "%skip_rows"), y_row)) for i in range(m)]
+    step = {"y_row": y_row, "y_pixel": y_pixel,
+            **{name: write.argument(name) for name in ("other_row", "other_pixel") if with_other}}
+    grid = Grid.begin(write, formula, m, m, 1, vector) if channels_last else None
     with write.loop(0, count, vector) as first:
         lanes = Lanes(write, vector)
         source = write.at("%sums", first)
@@ -162,20 +163,17 @@ def _output(m: int, vector: int, channels_last: bool, bias: bool, formula: Formu
         added = write.load(kind, write.at("%bias", first)) if bias else ""
         outputs = [output_values(lanes, [line[j] for line in half]) for j in range(m)]
         offset = write.mul(first, y_channel)
-        for i in range(m):
+        if grid is not None:
+            sums = [outputs[j][i] for i in range(m) for j in range(m)]
+            grid.store([lanes.add(pixel, added) for pixel in sums] if bias else sums, write.at("%to", offset), step,
+                       write.at("%other", offset) if with_other else "",
+                       write.i64("sub", "%overlap", first) if with_other else "", skip_rows="%skip_rows")
+        for i in range(m if grid is None else 0):
             pixels = [outputs[j][i] for j in range(m)]
             if bias:
                 pixels = [lanes.add(pixel, added) for pixel in pixels]
             to = write.at(rows[i], offset)
-            if with_other:
-                other = write.at(write.at("%other", write.mul(i, other_row)), offset)
-                rest = write.i64("smax", write.i64("sub", "%overlap", first), 0)
-                for j, pixel in enumerate(pixels):
-                    to, other = (write.at(to, y_pixel), write.at(other, other_pixel)) if j else (to, other)
-                    with write.when(is_new(write, i, j)):
-                        store_rest(write, vector, [finished(write, vector, formula, pixel, other)], to, rest)
-                continue
-            pixels = [finished(write, vector, formula, pixel, "") for pixel in pixels]
+            pixels = [finished(write, vector, formula, pixel) for pixel in pixels]
             if channels_last:
                 for j, pixel in enumerate(pixels):
                     to = write.at(to, y_pixel) if j else to
