@@ -72,6 +72,19 @@ def nest(views: Sequence[View], lanes: int) -> Nest:
         ((0, (0,) * len(views)), *((1, (0,) * len(views)),) * 2), False, 1, 1)
 
 
+def row_nest(views: Sequence[View]) -> Nest:
+    """The loops over views of one shape whose rows, the last dimension, are not split. Raises KernelError."""
+    if any(not view.shape or view.shape != views[0].shape for view in views):
+        raise KernelError(f"views of a step over rows have the shapes {', '.join(str(view.shape) for view in views)}; "
+                          "expand them to one shape")
+    columns = views[0].shape[-1]
+    dimensions = collapsed([View(view.shape[:-1], view.strides[:-1]) for view in views]) or [(1, (0,) * len(views))]
+    last = (columns, tuple(view.strides[-1] if columns > 1 else 1 for view in views))
+    rows = dimensions[-1][0] if columns else 0
+    return Nest((*dimensions[:-1], (rows, dimensions[-1][1]), last), False, _even(
+        rows, max(1, TASK // max(columns, 1)), 1), max(columns, 1))
+
+
 def collapsed(views: Sequence[View]) -> list[Dimension]:
     """Dimensions ordered by the first view's strides, largest first, and joined where all views allow it.
 

@@ -13,7 +13,7 @@ from ..ir.writer import ENTRY, Writer, declarations, in_order
 from . import masks
 from .fold import fold
 from .formula import IDENTITY, Formula
-from .formula import write as write_formula
+from .formula import write as apply
 from .step_source import StepSource
 from .vectors import Vectors, declare_math
 from .view import View
@@ -179,7 +179,7 @@ class _PoolCode:
         def finish(column: str, group: int, mask: str | None) -> None:
             for vector, value in enumerate(reduce(column, group, mask)):
                 value = v.div(value, divisor) if divisor else value
-                value = write_formula(write, v.lanes, self._after, [value])
+                value = apply(write, v.lanes, self._after, [value])
                 pointer = write.at(to, write.add(column, vector * v.lanes))
                 if mask:
                     masks.store(v, value, pointer, mask)

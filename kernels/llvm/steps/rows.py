@@ -17,7 +17,7 @@ from ...implementation import KernelSource, Launch, Phase
 from . import vector_math
 from .fold import across, sweep, visit
 from .formula import IDENTITY, Formula, write
-from .nest import TASK, Nest, collapsed
+from .nest import row_nest
 from .nest_code import NestCode
 from .step_source import StepSource
 from .view import View
@@ -61,22 +61,14 @@ class _Rows:
 def _step(rows: _Rows, out: View, operands: Sequence[View], lanes: int, kept: View | None = None) -> StepSource:
     assert len(operands) == rows.before.operands + rows.after.operands - 1
     views = [out, *operands, *([] if kept is None else [kept])]
-    if any(len(view.shape) == 0 or view.shape != out.shape for view in views):
-        raise KernelError(f"{rows.kind} has views of the shapes {', '.join(str(view.shape) for view in views)}; "
-                          "expand them to one shape")
-    outer = [View(view.shape[:-1], view.strides[:-1]) for view in views]
-    columns = out.shape[-1]
-    dimensions = collapsed(outer) or [(1, (0,) * len(views))]
-    last = tuple(view.strides[-1] if columns > 1 else 1 for view in views)
-    if last[0] != 1 or (kept is not None and last[-1] != 1):
-        raise KernelError(f"{rows.kind} writes rows without gaps, not with a stride of {last[0]}")
-    number = dimensions[-1][0]
-    blocks = max(1, -(-number * columns // TASK))
-    loops = Nest((*dimensions, (columns, last)), False, max(1, -(-number // blocks)), max(columns, 1))
+    loops = row_nest(views)
+    written = [out] if kept is None else [out, kept]
+    if out.shape[-1] > 1 and any(view.strides[-1] != 1 for view in written):
+        raise KernelError(f"{rows.kind} writes rows without gaps, not with strides of {out.strides[-1]}")
     kinds = tuple(loops.access(view) for view in range(len(views)))
     source = _source(rows, kinds, len(loops.dimensions), lanes)
     return StepSource(source, Launch((0,) * len(views) + loops.arguments(), (
-        Phase(rows.kind, loops.tasks if out.size else 0),)), len(views) - 1)
+        Phase(rows.kind, loops.tasks),)), len(views) - 1)
 
 
 @lru_cache(maxsize=256)

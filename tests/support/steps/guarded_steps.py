@@ -1,0 +1,73 @@
+"""Generated steps between guard pages: `python -m tests.support.steps.guarded_steps`. A mistake ends this process.
+
+Every buffer ends where a page begins that may be neither read nor written, or begins behind one. The line printed last
+names what was run then.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seqtune.kernels.llvm.steps.formula import Formula
+from seqtune.kernels.llvm.steps.gather import gather
+from seqtune.kernels.llvm.steps.pointwise import pointwise
+from seqtune.kernels.llvm.steps.pooling import Window, average_pool, max_pool
+from seqtune.kernels.llvm.steps.reduction import reduction
+from seqtune.kernels.llvm.steps.rows import SCALE_SHIFT, layer_norm, softmax
+from seqtune.kernels.llvm.steps.step_source import StepSource
+from seqtune.kernels.llvm.steps.view import View
+from tests.support.guarded import guarded
+from tests.support.steps.runs import WIDTHS, launch
+
+ADD = Formula.of("add", 0, 1)
+SIZES = (1, 7, 16, 35)
+
+
+def steps(size: int, lanes: int) -> list[tuple[str, StepSource, list[View]]]:
+    """Steps of every kind about a size, with the views of the output and of the operands."""
+    line, square = View.contiguous((size,)), View.contiguous((size, size + 1))
+    turned = View.contiguous((size + 1, size)).permuted((1, 0))
+    row = View.contiguous((size + 1,)).expanded(square.shape)
+    image = View.contiguous((1, size + 1, size + 2, size))
+    pixels = View.contiguous((1, size, size + 1, size))
+    window, apart = Window((2, 2), (1, 1)), View.contiguous((3 * size,)).sliced(0, 0, 3 * size, 3)
+    kept, mean = View.contiguous((1, size + 1)), View.contiguous((1, 1, 1, size))
+    return [
+        ("sum", pointwise(ADD, line, [line, line], lanes), [line, line, line]),
+        ("sum in tiles", pointwise(ADD, square, [turned, square], lanes), [square, turned, square]),
+        ("sum of elements apart", pointwise(ADD, apart, [apart, line], lanes), [apart, apart, line]),
+        ("softmax", softmax(square, [square], lanes), [square, square]),
+        ("layer norm", layer_norm(square, [square, row, row], lanes, 1e-5, after=SCALE_SHIFT),
+         [square, square, row, row]),
+        ("sum of columns", reduction("sum", kept, [square], (0,), lanes), [kept, square]),
+        ("sum of rows", reduction("sum", kept, [turned], (0,), lanes), [kept, turned]),
+        ("mean of pixels", reduction("mean", mean, [image], (1, 2), lanes), [mean, image]),
+        ("max pool", max_pool(pixels, image, window, lanes), [pixels, image]),
+        ("average pool", average_pool(pixels, image, window, lanes), [pixels, image])]
+
+
+def main() -> None:
+    """All steps on all instruction sets that are here."""
+    for instruction_set, lanes in WIDTHS:
+        for at_end in (True, False):
+            for size in SIZES:
+                for name, step, views in steps(size, lanes):
+                    print(instruction_set, name, size, "before" if at_end else "behind", "a guard page", flush=True)
+                    buffers = [guarded((view.extent,), at_end) for view in views]
+                    for buffer in buffers[1:]:
+                        buffer.fill(1)
+                    launch(step, instruction_set, [buffer.ctypes.data for buffer in buffers])
+                    assert np.isfinite(buffers[0][0])
+            print(instruction_set, "gather", flush=True)
+            table, out = guarded((3, 21), at_end), guarded((4, 21), at_end)
+            table.fill(1)
+            indices, flag = np.array([2, 3, -1, 0]), np.zeros(1, np.int64)
+            step = gather(View.contiguous(out.shape), View.contiguous(table.shape), View((4,), (2,)), [], lanes)
+            launch(step, instruction_set, [array.ctypes.data for array in (out, table, indices, flag)])
+            assert np.isnan(out[1:3]).all()
+            assert (out[[0, 3]] == 1).all()
+    print("done")
+
+
+if __name__ == "__main__":
+    main()
