@@ -44,26 +44,25 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seqtune.errors import DeviceError, FormatError, SeqtuneError, SeqtuneWarning, one_line
-from seqtune.kernels.declaration import from_json, to_json
+from seqtune.errors import DeviceError, FormatError, SeqtuneWarning
+from seqtune.kernels.declaration import to_json
 from seqtune.kernels.device import Device
-from seqtune.kernels.files import reason, replacing
+from seqtune.kernels.files import replacing
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import parse_keys
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
+from .dataset_facts import VERSION, DatasetFacts, dataset_errors, read_facts
 from .journal import REPEATED, Journal
 from .journal_batches import columns_of_machines
-from .json_content import parse_json
 from .machines import device_labels, named_devices, other_machines, separated
 from .parquet_file import open_parquet, read_columns
 from .provenance import joined
 from .record import Measurement, Record, Status
 from .shipped_machines import SHIPPED
 
-VERSION = 1
 MOST_ROWS = 20_000_000
 _WORD = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema([
@@ -118,35 +117,22 @@ class Dataset:
     def read(cls, path: Path | str) -> Dataset:
         """Read a data set from a Parquet file. Raises FormatError if the file is not Parquet or has another schema."""
         path = Path(path)
-        try:
+        with dataset_errors(path):
             file = open_parquet(path, MOST_ROWS)
-            metadata = (file.schema_arrow.metadata or {}).get(b"seqtune")
-            if metadata is None:
-                raise FormatError(f"{path} is a Parquet file, but not a data set of seqtune "
-                                  f"(columns {', '.join(file.schema_arrow.names)[:80]})")
-            facts = parse_json(metadata, path)
-            if not isinstance(facts, dict) or facts.get("version") != VERSION:
-                version = facts.get("version") if isinstance(facts, dict) else None
-                raise FormatError(f"{path} is a data set of version {version}; this seqtune reads version {VERSION}")
-            present = [name for name in SCHEMA.names if name in file.schema_arrow.names]
-            for name in SCHEMA.names:
-                if name not in present and name not in ADDED:
-                    raise FormatError(f"{path} has no column {name}")
+            facts = read_facts(path, file)
+            present = present_columns(path, file.schema_arrow.names)
             table = read_columns(path, file, present).cast(pa.schema([SCHEMA.field(name) for name in present]))
-            frame = table.to_pandas().assign(**{name: ADDED[name] for name in SCHEMA.names if name not in present})
-            devices = {str(key): Device.from_json(device) for key, device in facts["devices"].items()}
-            problems = {str(key): Problem.from_json(problem) for key, problem in facts["problems"].items()}
+            return cls.of_frame(table.to_pandas(), facts, path)
+
+    @classmethod
+    def of_frame(cls, frame: pd.DataFrame, facts: DatasetFacts, path: Path) -> Dataset:
+        """The data set of rows as Parquet has them, texts as categories. Raises FormatError, which names the file."""
+        with dataset_errors(path):
+            frame = frame.assign(**{name: value for name, value in ADDED.items() if name not in frame})
+            problems = dict(facts.problems)
             problems |= parse_keys(set(frame["problem"].cat.categories) - set(problems), parse_problem)
-            held_out, provenance = frozenset(map(str, facts["held_out"])), dict(facts["provenance"])
-            kernels = {kernel.name: kernel for kernel in map(from_json, facts.get("kernels", []))}
-        except OSError as error:
-            raise FormatError(f"cannot read the data set {path}: {reason(error)}") from None
-        except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError) as error:
-            message = one_line(error, 200)
-            raise FormatError(f"{path} is not a data set of seqtune: {message}") from None
-        except SeqtuneError as error:
-            raise error if str(path) in str(error) else FormatError(f"{path}: {error}") from None
-        return cls(_checked(frame, path, devices, problems), devices, problems, held_out, provenance, kernels)
+        return cls(_checked(frame[SCHEMA.names], path, facts.devices, problems), facts.devices, problems,
+                   facts.held_out, facts.provenance, facts.kernels)
 
     @classmethod
     def shipped(cls) -> Dataset:
@@ -229,6 +215,14 @@ class Dataset:
                                       resources=_resources(row))
             yield Record(self.known_problems[row.problem], row.device, int(row.kernel_version),
                          configuration(row.kernel, row.configuration), row.toolchain, measurement, run=row.run)
+
+
+def present_columns(path: Path, names: Sequence[str]) -> list[str]:
+    """The columns of a data set that a file with these columns has. Raises FormatError if it lacks one of the first."""
+    for name in SCHEMA.names:
+        if name not in names and name not in ADDED:
+            raise FormatError(f"{path} has no column {name}")
+    return [name for name in SCHEMA.names if name in names]
 
 
 def _resources(row: Any) -> ResourceUsage | None:

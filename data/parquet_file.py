@@ -6,7 +6,7 @@ file say little about those of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,15 @@ LONGEST_TEXT = 4_000  # bytes of a text in a row
 ROWS_OF_SMALL_FILE = 10_000  # that a file of any size may have
 
 
-def open_parquet(path: Path, most_rows: int) -> pq.ParquetFile:
-    """Open a file after a look at its metadata; its texts are read as dictionaries.
+def open_parquet(path: Path, most_rows: int, largest: int = LARGEST_FILE) -> pq.ParquetFile:
+    """Open a file of at most `largest` bytes after a look at its metadata; its texts are read as dictionaries.
 
     Raises FormatError if it is larger, or has more rows or columns, than such a file can honestly have; OSError and
     pyarrow's errors if it is no Parquet file.
     """
     size = path.stat().st_size
-    if size > LARGEST_FILE:
-        raise FormatError(f"{path} is larger than {LARGEST_FILE >> 20} MiB")
+    if size > largest:
+        raise FormatError(f"{path} is larger than {largest >> 20} MiB")
     metadata = pq.read_metadata(path)
     if metadata.num_columns > MOST_COLUMNS:
         raise FormatError(f"{path} has {metadata.num_columns} columns; at most {MOST_COLUMNS} are read")
@@ -55,11 +55,34 @@ def read_columns(path: Path, file: pq.ParquetFile, names: Sequence[str]) -> pa.T
         if pa.types.is_nested(column.type):
             raise FormatError(f"{path}: the column {name!r:.40} holds lists or structures")
         for chunk in column.chunks if pa.types.is_dictionary(column.type) else ():
-            longest = pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0
-            if longest > LONGEST_TEXT:
-                raise FormatError(f"{path}: the column {name!r:.40} has a text of {longest} bytes; at most "
-                                  f"{LONGEST_TEXT} are read")
+            _check_texts(path, name, chunk)
     return table
+
+
+def read_batches(path: Path, file: pq.ParquetFile, names: Sequence[str], rows: int) -> Iterator[pa.Table]:
+    """The rows of some columns, at most `rows` at a time, texts as dictionaries. Raises FormatError as `read_columns`.
+
+    LARGEST_COLUMNS bounds each row group, so that a file of any size takes the memory of one.
+    """
+    for group in range(file.metadata.num_row_groups):
+        size = file.metadata.row_group(group).total_byte_size
+        if size > LARGEST_COLUMNS:
+            raise FormatError(f"{path} has a row group that unpacks to more than {LARGEST_COLUMNS >> 20} MiB; write it "
+                              "again with smaller row groups")
+        for batch in file.iter_batches(rows, row_groups=[group], columns=list(names)):
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                if pa.types.is_nested(column.type):
+                    raise FormatError(f"{path}: the column {name!r:.40} holds lists or structures")
+                if pa.types.is_dictionary(column.type):
+                    _check_texts(path, name, column)
+            yield pa.Table.from_batches([batch])
+
+
+def _check_texts(path: Path, name: str, column: pa.DictionaryArray) -> None:
+    longest = pc.max(pc.binary_length(column.dictionary)).as_py() or 0
+    if longest > LONGEST_TEXT:
+        raise FormatError(f"{path}: the column {name!r:.40} has a text of {longest} bytes; at most "
+                          f"{LONGEST_TEXT} are read")
 
 
 def values_of(column: pa.ChunkedArray) -> list[Any]:

@@ -54,24 +54,27 @@ def train(data: str | Path | None, out: str | Path, *, epochs: int | None = None
           progress: Callable[[Any], None] | None = None, say: Say = silent) -> Written:
     """Train a model on a data set (None: the shipped one) and save it as a checkpoint.
 
-    The kind of model follows from the data set. `extra` is the number of further problems that boosted trees label.
-    `state` is a folder that keeps an unfinished training; the same call resumes it. `progress` is called after every
-    epoch (after some, if there are few problems), `say` for other steps. With few problems, the report has a
-    cross-validation. `force` overwrites a checkpoint, and trains on times that look like noise. Raises MisuseError for
-    wrong arguments and for data that no model learns from. Under torchrun all processes share the work, and the first
-    one saves the checkpoint.
+    `data` is a Parquet file or a folder of them. Of a long data set, a sample is learned from that bounds the memory;
+    the report then says how much (`sampling`). The kind of model follows from the data set. `extra` is the number of
+    further problems that boosted trees label. `state` is a folder that keeps an unfinished training; the same call
+    resumes it. `progress` is called after every epoch (after some, if there are few problems), `say` for other steps.
+    With few problems, the report has a cross-validation. `force` overwrites a checkpoint, and trains on times that look
+    like noise. Raises MisuseError for wrong arguments and for data that no model learns from. Under torchrun all
+    processes share the work, and the first one saves the checkpoint.
     """
-    from seqtune.data.formats.dataset_file import read_dataset
+    from seqtune.data.formats.dataset_file import read_training_data
     from seqtune.predictor.model import TrainingRequest, learner
     from seqtune.predictor.training.process_group import rank_here
 
     check_free(Path(out), force, checkpoint=True)
     if state is not None and (not Path(state).parent.is_dir() or (Path(state).exists() and not Path(state).is_dir())):
         raise MisuseError(f"{state} is not a folder and cannot be created")
-    dataset = read_dataset(data)
+    dataset, sampling = read_training_data(data, seed, say if rank_here() == 0 else silent)
     check_measured(dataset.provenance, data)
     request = TrainingRequest(epochs, extra, refit, None if state is None else Path(state), seed, force=force)
     model, report = learner(dataset).train(dataset, request, progress, say)
+    if sampling is not None:
+        report["sampling"] = sampling.to_json()
     return Written(model.save(out) if rank_here() == 0 else Path(out), report)
 
 

@@ -3,28 +3,60 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
 
-from seqtune.errors import MisuseError, SeqtuneWarning
+from seqtune.errors import FormatError, MisuseError, SeqtuneWarning
 from seqtune.kernels.device import Device
+from seqtune.kernels.miopen.solver import BACKEND
 from seqtune.kernels.problem_sets.parse import problem_set
 
 from ..dataset import Dataset
 from ..journal import REPEATED, Journal
+from ..shards.sampled_dataset import Sampling, read_sampled
+from ..shards.shard_files import ShardFiles
 from .format import ExportRequest, Format, ImportResult, Report
 from .recorded_spaces import is_recorded, read_recorded
+
+LONG = 1_000_000  # records of a data set that is held whole in a training's memory: 0.5 GB as a table
 
 
 def read_dataset(data: str | Path | None) -> Dataset:
     """Read a data set from a file, or all shipped ones (None, or `shipped` if there is no such file).
 
-    A folder or file of recorded spaces is read as a data set, too. Raises FormatError.
+    A folder of such files, or of recorded spaces, is read as a data set, too. Raises FormatError.
     """
     if data is None or (str(data) == "shipped" and not Path(data).exists()):
         return Dataset.shipped()
-    return read_recorded(Path(data)) if is_recorded(Path(data)) else Dataset.read(data)
+    path = Path(data)
+    if is_recorded(path):
+        return read_recorded(path)
+    return _whole(ShardFiles.of(path)) if path.is_dir() else Dataset.read(path)
+
+
+def read_training_data(data: str | Path | None, seed: int,
+                       say: Callable[[str], None]) -> tuple[Dataset, Sampling | None]:
+    """Read a data set as `read_dataset` does or, if it is too long to be held in memory, what a training needs of it.
+
+    Then it also returns what was left out. `say` receives progress. Raises FormatError.
+    """
+    if data is not None and Path(data).exists() and not is_recorded(Path(data)):
+        files = ShardFiles.of(Path(data))
+        labels = all(device.backend == BACKEND for device in files.facts.devices.values())  # of another tuner
+        if not labels and (files.rows > LONG or not files.fits_memory):
+            dataset, sampling = read_sampled(files, seed, say)
+            say(sampling.text)
+            return dataset, sampling
+    return read_dataset(data), None
+
+
+def _whole(files: ShardFiles) -> Dataset:
+    """All rows of the files of a folder as one data set."""
+    if not files.fits_memory:
+        raise FormatError(f"{files.source} has {files.rows:,} records, which are too many for the memory; "
+                          "only `seqtune train` reads so many")
+    return reduce(Dataset.merge, map(Dataset.read, files.paths))
 
 
 def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResult:

@@ -1,0 +1,63 @@
+"""DatasetFacts: what a data set's file says about its rows, and the errors of files that are no data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from seqtune.errors import FormatError, SeqtuneError, one_line
+from seqtune.kernels.declaration import from_json
+from seqtune.kernels.device import Device
+from seqtune.kernels.files import reason
+from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.problem import Problem
+
+from .json_content import parse_json
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class DatasetFacts:
+    """The JSON object under `seqtune` in a file's metadata."""
+
+    devices: Mapping[str, Device]  # by Device.key
+    problems: Mapping[str, Problem]  # by Problem.key, where the key does not tell the features
+    held_out: frozenset[str]  # Problem.key
+    provenance: Mapping[str, str]
+    kernels: Mapping[str, Kernel]  # by name: declared here
+
+
+def read_facts(path: Path, file: pq.ParquetFile) -> DatasetFacts:
+    """Read the facts of an open file. Raises FormatError, and Python's errors within `dataset_errors`."""
+    metadata = (file.schema_arrow.metadata or {}).get(b"seqtune")
+    if metadata is None:
+        raise FormatError(f"{path} is a Parquet file, but not a data set of seqtune "
+                          f"(columns {', '.join(file.schema_arrow.names)[:80]})")
+    facts = parse_json(metadata, path)
+    if not isinstance(facts, dict) or facts.get("version") != VERSION:
+        version = facts.get("version") if isinstance(facts, dict) else None
+        raise FormatError(f"{path} is a data set of version {version}; this seqtune reads version {VERSION}")
+    return DatasetFacts(
+        {str(key): Device.from_json(device) for key, device in facts["devices"].items()},
+        {str(key): Problem.from_json(problem) for key, problem in facts["problems"].items()},
+        frozenset(map(str, facts["held_out"])), dict(facts["provenance"]),
+        {kernel.name: kernel for kernel in map(from_json, facts.get("kernels", []))})
+
+
+@contextmanager
+def dataset_errors(path: Path) -> Iterator[None]:
+    """Raise FormatError, which names the file, for any error of a file that is not a data set."""
+    try:
+        yield
+    except OSError as error:
+        raise FormatError(f"cannot read the data set {path}: {reason(error)}") from None
+    except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"{path} is not a data set of seqtune: {one_line(error, 200)}") from None
+    except SeqtuneError as error:
+        raise error if str(path) in str(error) else FormatError(f"{path}: {error}") from None
