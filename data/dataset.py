@@ -36,6 +36,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ from seqtune.kernels.resource_usage import ResourceUsage
 
 from .dataset_facts import VERSION, DatasetFacts, dataset_errors, read_facts
 from .journal import REPEATED, Journal
-from .journal_batches import columns_of_machines
+from .journal_batches import JournalBatch, LeftOut, columns_of_machines
 from .machines import device_labels, named_devices, other_machines, separated
 from .parquet_file import open_parquet, read_columns
 from .provenance import joined
@@ -102,16 +103,27 @@ class Dataset:
     @classmethod
     def from_journal(cls, journal: Journal, provenance: Mapping[str, str] | None = None,
                      held_out: Iterable[str] = ()) -> Dataset:
-        """The data set of the records of a journal, for each device key only those of one machine.
+        """The data set of all records of a journal; see `parts_of_journal`."""
+        (data,) = cls.parts_of_journal(journal, None, provenance, held_out)
+        return data
+
+    @classmethod
+    def parts_of_journal(cls, journal: Journal, most: int | None, provenance: Mapping[str, str] | None = None,
+                         held_out: Iterable[str] = ()) -> Iterator[Dataset]:
+        """The records of a journal in parts of `most` batches (None: in one), for each device key those of one machine.
 
         That machine is the one of the device's stored facts, the latest. Warns if records of others are left out.
         """
-        devices = journal.devices()
-        columns, left_out = columns_of_machines(journal.batches(), devices)
+        devices, left_out, rest = journal.devices(), LeftOut(), journal.batches()
         problems = {problem.key: problem for problem in journal.problems()}
+        first: JournalBatch | None = next(rest, JournalBatch.of_records([]))
+        while first is not None:
+            columns, others = columns_of_machines(chain([first], islice(rest, most and most - 1)), devices)
+            left_out.update(others)
+            yield cls(_frame(columns), devices, problems, frozenset(held_out), dict(provenance or {}))
+            first = next(rest, None)
         for note in filter(None, (journal.unknown_operations(), other_machines(left_out) if left_out else None)):
             warnings.warn(note, SeqtuneWarning, stacklevel=2)
-        return cls(_frame(columns), devices, problems, frozenset(held_out), dict(provenance or {}))
 
     @classmethod
     def read(cls, path: Path | str) -> Dataset:

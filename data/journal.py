@@ -199,6 +199,12 @@ class Journal:
         for table in ("trials", "repeats"):
             yield from self._select(table, " ORDER BY id", None, None, ())
 
+    def count(self) -> int:
+        """The number of all records, trials and repetitions."""
+        with self._reading():
+            return sum(int(self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+                       for table in ("trials", "repeats"))
+
     def newest(self, device: str, count: int) -> list[Record]:
         """The newest `count` trials and `count` repetitions of a device (its key), the newest first."""
         records = [record for table in ("trials", "repeats")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import reduce
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.miopen.solver import BACKEND
 from seqtune.kernels.problem_sets.parse import problem_set
 
-from ..dataset import Dataset
+from ..dataset import MOST_ROWS, Dataset
 from ..journal import REPEATED, Journal
 from ..shards.sampled_dataset import Sampling, read_sampled
 from ..shards.shard_files import ShardFiles
+from ..shards.shard_folder import BATCHES_OF_SHARD, new_folder
 from .format import ExportRequest, Format, ImportResult, Report
 from .recorded_spaces import is_recorded, read_recorded
 
@@ -70,22 +72,34 @@ def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResul
 def _write(request: ExportRequest, out: Path) -> Report:
     """Write a journal's records. The report's `measured_again` counts the finals and verifications among `records`.
 
-    A SeqtuneWarning names each held-out set of which the journal has no record.
+    More records than one file can be read with become a folder of files. A SeqtuneWarning names each held-out set of
+    which the journal has no record.
     """
     assert request.journal is not None
     sets = {name: {problem.key for problem in problem_set(name)} for name in request.hold_out}
-    with Journal(request.journal) as journal:
-        data = Dataset.from_journal(journal, {"journal": request.journal.name}, set().union(*sets.values()))
-    if not len(data):
-        raise MisuseError(f"the journal {request.journal} holds no trials")
-    data.write(out)
-    problems = data.problems()
+    report: Report = {"records": 0, "measured_again": 0}
+    problems, devices, held_out = set[str](), set[str](), frozenset[str](set().union(*sets.values()))
+    with Journal(request.journal) as journal, ExitStack() as stack:
+        if not journal.count():
+            raise MisuseError(f"the journal {request.journal} holds no trials")
+        several = journal.count() > MOST_ROWS
+        folder = stack.enter_context(new_folder(out)) if several else None
+        parts = Dataset.parts_of_journal(journal, BATCHES_OF_SHARD if several else None,
+                                         {"journal": request.journal.name}, held_out)
+        for number, part in enumerate(parts):
+            if not len(part) and not number:
+                raise MisuseError(f"the journal {request.journal} holds no trials")
+            part.write(out if folder is None else folder / f"part-{number:05}.parquet")
+            report["records"] += len(part)
+            report["measured_again"] += int(part.rows["run"].isin(REPEATED).sum())
+            problems |= set(part.rows["problem"].unique())
+            devices |= set(part.devices)
+            if several:
+                report["files"] = number + 1
     for name, keys in sets.items():
-        if keys.isdisjoint(problem.key for problem in problems):
+        if keys.isdisjoint(problems):
             warnings.warn(f"no record of {name}: it holds out nothing", SeqtuneWarning, stacklevel=2)
-    return {"records": len(data), "measured_again": int(data.rows["run"].isin(REPEATED).sum()),
-            "problems": len(problems), "held_out": sum(problem.key in data.held_out for problem in problems),
-            "devices": sorted(data.devices)}
+    return {**report, "problems": len(problems), "held_out": len(problems & held_out), "devices": sorted(devices)}
 
 
 PARQUET = Format(("*.parquet",), read=_read, write=_write, takes=("journal", "hold_out"))

@@ -36,7 +36,7 @@ SHOWN = 10.0  # seconds between two lines of progress
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What was read and what is kept of it."""
+    """The numbers of what was read and of what is kept."""
 
     records: int
     files: int

@@ -28,7 +28,7 @@ _ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # of splitmix64 
 
 @dataclass(frozen=True, slots=True)
 class SelectionLimits:
-    """What is kept at most. The shipped data sets have 2,800 cases with 280,000 configurations."""
+    """The most that is kept. The shipped data sets have 2,800 cases with 280,000 configurations."""
 
     cases: int = 4_000  # about 0.25 MB of targets and 0.1 MB of times each
     configurations: int = 500_000  # in all cases; the trees are fitted to them, whose features take some KB of each

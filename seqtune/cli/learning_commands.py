@@ -28,7 +28,8 @@ from .arguments import evaluated, numbers, parts, several_problems
 
 @app.command(epilog="Example: seqtune train records.parquet --out my-checkpoint --seed 1")
 def train(
-    data: Annotated[Path, typer.Argument(help="A data set (Parquet), as `export` writes it, or `shipped`.")],
+    data: Annotated[Path, typer.Argument(
+        help="A data set (Parquet, or a folder of such files), as `export` writes it, or `shipped`.")],
     out: Annotated[Path, typer.Option("--out", help="The checkpoint's folder.")],
     epochs: Epochs = None,
     extra: Extra = None,

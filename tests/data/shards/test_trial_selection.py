@@ -50,7 +50,7 @@ def test_a_case_keeps_its_fastest_configurations_and_a_sample_of_the_others() ->
     trials, _, most = chosen(SelectionLimits(1000, 100_000, 40, 5_000), np.arange(ROWS), 9)
     assert most == 40
     for case in np.unique(CASES)[:20]:
-        rows = np.flatnonzero(CASES == case)
+        rows = np.flatnonzero(case == CASES)
         least = {trial: SECONDS[rows[TRIALS[rows] == trial]].min() for trial in np.unique(TRIALS[rows])}
         kept = np.isin(list(least), trials)
         assert kept.sum() == min(40, len(least))
