@@ -72,8 +72,9 @@ def test_a_folder_of_files_is_read_as_the_one_file_is(file: Path, folder: Path) 
     whole, parts = read_dataset(file), read_dataset(folder)
     assert len(whole) == len(parts)
     assert parts.held_out == whole.held_out
+    seconds_of_parts = times(parts)
     for label, seconds in times(whole).items():
-        np.testing.assert_array_equal(seconds, times(parts)[label])
+        np.testing.assert_array_equal(seconds, seconds_of_parts[label])
     assert read_training_data(folder, 0, print)[1] is None  # short
 
 
