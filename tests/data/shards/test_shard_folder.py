@@ -40,7 +40,8 @@ def test_a_long_journal_is_written_as_a_folder_that_is_read_as_one_data_set(jour
     assert (report["records"], report["problems"], report["files"]) == (300, 300, 3)
     assert sorted(path.name for path in (tmp_path / "long.parquet").iterdir()) == [
         f"part-0000{number}.parquet" for number in range(3)]
-    assert [len(Dataset.read(path)) for path in sorted((tmp_path / "long.parquet").iterdir())] == [ROWS, ROWS, 300 - 2 * ROWS]
+    lengths = [len(Dataset.read(path)) for path in sorted((tmp_path / "long.parquet").iterdir())]
+    assert lengths == [ROWS, ROWS, 300 - 2 * ROWS]
     data = read_dataset(tmp_path / "long.parquet")
     assert sorted(data.rows["seconds"]) == pytest.approx([1e-3 * number for number in range(1, 301)])
 
