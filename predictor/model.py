@@ -45,11 +45,16 @@ class Untrained:
     note: str  # what a user should know about such an answer
 
 
+SAFE_DEFAULT = "safe-default"
 # Name that `--checkpoint` accepts -> a predictor without a checkpoint
 UNTRAINED: dict[str, Untrained] = {
     "analytic": Untrained(
         "seqtune.predictor.analytic.analytic_predictor:AnalyticPredictor", ("cuda", "triton"),
         "estimated from data sheets by the analytic model; no measurement of this GPU was used"),
+    SAFE_DEFAULT: Untrained(
+        "seqtune.predictor.safe_defaults:SafeDefaults", (),
+        "no shipped checkpoint was trained on kernels of this operation, so a safe default answers; its share of the "
+        "best speed is unknown (--verify measures, seqtune tune searches)"),
 }
 
 

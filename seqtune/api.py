@@ -36,7 +36,7 @@ from .families import check_allowed, check_memory, check_runnable, compile_check
 from .inputs import as_device, as_problem, as_problems, check_positive, check_predictable, check_share, load_checkpoint
 from .learning import calibrate, evaluate, retrain, train
 from .library import libraries
-from .proposals import checkpoint_for, doubt_about, predictor_for, propose, seeds_for, slowness_for
+from .proposals import answering_predictor, doubt_about, predictor_for, propose, seeds_for, slowness_for
 from .results import CompileReport, Demonstration, Devices, Prediction, Proposal, Tuned, TuningReport, duration
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def predict(problem: object, device: Device | str = "llvm:0", top: int = 5, *, v
     check_share("min_confidence", min_confidence)
     check_predictable(problem, device)
     device = as_device(device)
-    name = checkpoint_for(problem, device) if checkpoint is None else checkpoint
+    name = answering_predictor(problem, device) if checkpoint is None else checkpoint
     predictor = predictor_for(device, name)
     task = predictor.task(problem, device)
     note = UNTRAINED[str(name)].note if name in UNTRAINED else ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqtune.kernels.libraries.table import ALWAYS, libraries_in_use
-from seqtune.predictor.model import UNTRAINED, answers_for, untrained_predictor
+from seqtune.predictor.model import SAFE_DEFAULT, SHIPPED, UNTRAINED, answers_for, untrained_predictor
 from seqtune.predictor.networks.threads import one_thread
 
 from .device_evidence import Correctable, DeviceEvidence
@@ -44,6 +44,24 @@ def checkpoint_for(problem: Problem, device: Device) -> str:
             raise CheckpointError(f"no checkpoint knows {solving[0]}; train one (seqtune train) and name it "
                                   "(--checkpoint)")
     return answers_for(device.backend)
+
+
+def answering_predictor(problem: Problem, device: Device) -> str:
+    """The predictor of `checkpoint_for`, or SAFE_DEFAULT where that one knows no kernel of the problem's operation.
+
+    Raises CheckpointError, and KernelError if no kernel solves the problem.
+    """
+    name = checkpoint_for(problem, device)
+    if name not in SHIPPED or device.backend not in untrained_predictor(SAFE_DEFAULT).backends:
+        return name
+    from seqtune.predictor.times.checkpoint import Checkpoint
+
+    model = load_checkpoint(name)
+    if not isinstance(model, Checkpoint):
+        return name
+    known = {kernel.name for layer in model.layers for kernel in layer.vocabulary.kernels}
+    solving = {kernel.name for kernel in model.task(problem, device).kernels}
+    return name if known & solving else SAFE_DEFAULT
 
 
 def predictor_for(device: Device, name: str | Path) -> TaskPredictor:

@@ -11,6 +11,7 @@ from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .ir.attention.query_loops import source
 from .ir.attention.query_tile import FIELDS, QueryTile
+from .ir.attention.transposition import transpositions
 from .ir.attention.views import AttentionViews
 from .ir.workspace import pieces
 from .ir.writer import in_order
@@ -78,7 +79,7 @@ KERNEL = Kernel.of(
 class LLVMAttention:
     """Runs llvm.attention."""
 
-    includes = "mask and softmax; queries, keys and values are read as they lie"
+    includes = "mask and softmax; keys and values are not packed before"
 
     def source(self, problem: Problem, device: Device, configuration: Configuration,
                views: AttentionViews | None = None) -> KernelSource:
@@ -127,7 +128,7 @@ def _tile(problem: Problem, configuration: Configuration, views: AttentionViews)
 
 @lru_cache(maxsize=512)  # configurations that differ in launch arguments alone are often consecutive
 def _source(tile: QueryTile, rest: int, copies: bool) -> KernelSource:
-    return KernelSource(source(tile, rest, copies))
+    return KernelSource(source(tile, rest, copies), (transpositions(tile.vector),))
 
 
 IMPLEMENTATION = LLVMAttention()

@@ -58,6 +58,7 @@ KERNEL = Kernel.of(
         ("spans == 1 or span >= 64", "spans this short cost more than they gain"),
         ("spans == 1 or tasks < 8 * threads", "tasks this many gain nothing"),
     ),
+    default_for="q_len < vector_floats",
     default={"vector": 16, "keys": 16, "columns": 4, "unroll": 2, "block": 128, "spans": 1},
     implementation="seqtune.kernels.llvm.attention_decode:IMPLEMENTATION",
 )
@@ -66,7 +67,7 @@ KERNEL = Kernel.of(
 class AttentionDecode:
     """Runs llvm.attention_decode."""
 
-    includes = "mask and softmax; queries, keys and values are read as they lie"
+    includes = "mask and softmax; keys and values are not packed before"
 
     def source(self, problem: Problem, device: Device, configuration: Configuration,
                views: AttentionViews | None = None) -> KernelSource:

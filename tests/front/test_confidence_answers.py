@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import seqtune
+from seqtune import proposals
 from seqtune.cli import tables
 from seqtune.errors import MisuseError
 from seqtune.predictor.candidate import Candidate, Confidence
@@ -77,3 +78,17 @@ def test_a_predictor_without_confidence_falls_back(checkpoint: Path) -> None:
 def test_a_wanted_confidence_is_a_share(share: object, checkpoint: Path) -> None:
     with pytest.raises(MisuseError, match="min_confidence="):
         seqtune.predict(GEMM, checkpoint=checkpoint, min_confidence=share)  # type: ignore[arg-type]
+
+
+def test_an_operation_that_the_shipped_checkpoint_was_not_trained_on_gets_a_safe_default(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = untrained.save(tmp_path / "checkpoint", None, "llvm.gemm")
+    load = proposals.load_checkpoint
+    monkeypatch.setattr(proposals, "load_checkpoint", lambda name: load(shipped))
+    answer = seqtune.predict("attention heads=2 q_len=20 head_dim=16", top=3)
+    assert answer.predictor == "safe-default"
+    assert answer.winner.configuration == answer.default.configuration
+    assert answer.confidence is None
+    assert "its share of the best speed is unknown" in answer.note
+    assert len(answer.candidates) == 3
+    assert seqtune.predict(GEMM).predictor == "default"

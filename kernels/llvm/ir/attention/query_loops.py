@@ -7,6 +7,7 @@ from dataclasses import replace
 from ..workspace import write_piece
 from ..writer import ENTRY, Writer, copy_floats, declarations
 from .query_tile import FIELDS, QueryTile
+from .transposition import DECLARATIONS
 
 
 def source(tile: QueryTile, rest: int, copies: bool) -> str:
@@ -16,7 +17,7 @@ def source(tile: QueryTile, rest: int, copies: bool) -> str:
     [key][value_dim], in the workspace.
     """
     kinds = [tile] + ([replace(tile, vectors=rest)] if rest else [])
-    return "\n".join([declarations(tile.vector), *(kind.functions() for kind in kinds),
+    return "\n".join([declarations(tile.vector), DECLARATIONS, *(kind.functions() for kind in kinds),
                       _attention(tile, rest, copies), *([_copy()] if copies else [])])
 
 

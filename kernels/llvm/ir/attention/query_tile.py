@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..writer import Writer, zero_floats
-from .transposition import lanes_to_rows, rows_to_lanes
 from .views import FIELDS as VIEWS
 from .weights import LOWEST, constant, larger, number, weight
 
@@ -64,10 +63,7 @@ class QueryTile:
 
     def functions(self) -> str:
         """The text of `tile<vectors>` and of the functions that it calls."""
-        number = self.vectors
-        return "\n".join([
-            rows_to_lanes(f"lanes{number}", self.vector, number), lanes_to_rows(f"rows{number}", self.vector, number),
-            self._scores(), self._weights(), self._values(), self._tile()])
+        return "\n".join([self._scores(), self._weights(), self._values(), self._tile()])
 
     def _row(self, write: Writer, row: str) -> list[str]:
         """Load the vectors of one row."""
@@ -192,8 +188,8 @@ class QueryTile:
         mask = write.at(s, write.mul(write.add(size["block"], self.head), self.lanes))
         bits = write.let(f"trunc i64 {size['scale']} to i32")
         scale = write.let(f"bitcast i32 {bits} to float")
-        write.do(f"call void @lanes{self.vectors}(ptr %q, i64 {size['q_token']}, ptr {q}, i64 {size['head_dim']}, "
-                 f"float {scale})")
+        write.do(f"call void @seqtune_to_lanes(ptr %q, i64 {size['q_token']}, ptr {q}, i64 {size['head_dim']}, "
+                 f"float {scale}, i64 {self.vectors})")
         for column in range(2 * self.vectors):
             write.store(self.kind, constant(self.vector, LOWEST), write.at("%scratch", column * self.vector))
         zero_floats(write, write.at("%scratch", 2 * self.lanes), 2 * self.lanes)
@@ -222,8 +218,8 @@ class QueryTile:
             write.do(f"call void @values{self.vectors}(ptr {s}, ptr {v}, ptr {o}, ptr {factors}, i64 {count}, "
                      f"i64 {size['v_step']}, i64 {tiles})")
         self._invert(write)
-        write.do(f"call void @rows{self.vectors}(ptr {o}, ptr {factors}, ptr %y, i64 {size['y_token']}, "
-                 f"i64 {size['value_dim']})")
+        write.do(f"call void @seqtune_to_rows(ptr {o}, ptr {factors}, ptr %y, i64 {size['y_token']}, "
+                 f"i64 {size['value_dim']}, i64 {self.vectors})")
         return write.function(f"internal void @tile{self.vectors}({TILE}) noinline")
 
     def _transpose_mask(self, write: Writer, mask_row: str, begin: str, end: str, mask: str) -> None:
@@ -232,8 +228,8 @@ class QueryTile:
         with write.loop(start, end, self.vector) as place:
             key = write.i64("smin", place, write.i64("sub", end, self.vector))
             to = write.at(mask, write.mul(write.i64("sub", key, begin), self.lanes))
-            write.do(f"call void @lanes{self.vectors}(ptr {write.at('%mask', key)}, i64 {mask_row}, ptr {to}, "
-                     f"i64 {self.vector}, float {number(1.0)})")
+            write.do(f"call void @seqtune_to_lanes(ptr {write.at('%mask', key)}, i64 {mask_row}, ptr {to}, "
+                     f"i64 {self.vector}, float {number(1.0)}, i64 {self.vectors})")
 
     def _invert(self, write: Writer) -> None:
         """Make the factors 1 / sum; 0 where no key was visible, as PyTorch's result is."""

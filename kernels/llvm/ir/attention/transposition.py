@@ -1,13 +1,17 @@
-"""Transposition between rows of queries and vectors of queries, as LLVM IR functions."""
+"""Transposition between rows of queries and vectors of queries, as LLVM IR functions.
+
+They form one module for each width of vectors, which all tiles of this width share and which is built once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..writer import Writer
+from ..writer import Writer, declarations
 
-ROWS_TO_LANES = "ptr %from, i64 %from_row, ptr %to, i64 %columns, float %factor"
-LANES_TO_ROWS = "ptr %from, ptr %factors, ptr %to, i64 %to_row, i64 %columns"
+_ROWS_TO_LANES = "ptr %from, i64 %from_row, ptr %to, i64 %columns, float %factor, i64 %vectors"
+_LANES_TO_ROWS = "ptr %from, ptr %factors, ptr %to, i64 %to_row, i64 %columns, i64 %vectors"
+DECLARATIONS = f"declare void @seqtune_to_lanes({_ROWS_TO_LANES})\ndeclare void @seqtune_to_rows({_LANES_TO_ROWS})"
 
 
 def transposed(write: Writer, lanes: int, rows: Sequence[str]) -> list[str]:
@@ -21,42 +25,49 @@ def transposed(write: Writer, lanes: int, rows: Sequence[str]) -> list[str]:
     return vectors
 
 
-def rows_to_lanes(name: str, lanes: int, vectors: int) -> str:
-    """The function that writes `to[column][row] = factor * from[row][column]` for lanes x vectors rows.
+def transpositions(lanes: int) -> str:
+    """The module of `seqtune_to_lanes` and `seqtune_to_rows`; there are at least `lanes` columns."""
+    return "\n".join([declarations(lanes), _rows_to_lanes(lanes), _lanes_to_rows(lanes)])
 
-    There are at least `lanes` columns; the last block of columns overlaps its predecessor.
+
+def _rows_to_lanes(lanes: int) -> str:
+    """Write `to[column][row] = factor * from[row][column]` for lanes x vectors rows.
+
+    The last block of columns overlaps its predecessor.
     """
     write, kind = Writer(), f"<{lanes} x float>"
     factor = write.splat(lanes, "%factor")
-    last = write.i64("sub", "%columns", lanes)
-    with write.loop(0, "%columns", lanes) as begin:
+    last, step = write.i64("sub", "%columns", lanes), write.mul("%vectors", lanes)
+    with write.loop(0, "%columns", lanes) as begin, write.loop(0, "%vectors") as vector:
         column = write.i64("umin", begin, last)
-        row = write.at("%from", column)
-        to = write.at("%to", write.mul(column, lanes * vectors))
-        for vector in range(vectors):
-            loaded = []
-            for _ in range(lanes):
-                loaded.append(write.load(kind, row))
-                row = write.at(row, "%from_row")
-            for index, value in enumerate(transposed(write, lanes, loaded)):
-                write.store(kind, write.let(f"fmul {kind} {value}, {factor}"),
-                            write.at(to, (index * vectors + vector) * lanes))
-    return write.function(f"internal void @{name}({ROWS_TO_LANES}) noinline")
+        first = write.mul(vector, lanes)
+        row = write.at(write.at("%from", column), write.mul(first, "%from_row"))
+        to = write.at(write.at("%to", write.mul(column, step)), first)
+        loaded = []
+        for _ in range(lanes):
+            loaded.append(write.load(kind, row))
+            row = write.at(row, "%from_row")
+        for value in transposed(write, lanes, loaded):
+            write.store(kind, write.let(f"fmul {kind} {value}, {factor}"), to)
+            to = write.at(to, step)
+    return write.function(f"void @seqtune_to_lanes({_ROWS_TO_LANES})")
 
 
-def lanes_to_rows(name: str, lanes: int, vectors: int) -> str:
-    """The function that writes `to[row][column] = factors[row] * from[column][row]`, the way back."""
+def _lanes_to_rows(lanes: int) -> str:
+    """Write `to[row][column] = factors[row] * from[column][row]`, the way back."""
     write, kind = Writer(), f"<{lanes} x float>"
-    last = write.i64("sub", "%columns", lanes)
-    with write.loop(0, "%columns", lanes) as begin:
+    last, step = write.i64("sub", "%columns", lanes), write.mul("%vectors", lanes)
+    with write.loop(0, "%columns", lanes) as begin, write.loop(0, "%vectors") as vector:
         column = write.i64("umin", begin, last)
-        row = write.at("%to", column)
-        from_ = write.at("%from", write.mul(column, lanes * vectors))
-        for vector in range(vectors):
-            factor = write.load(kind, write.at("%factors", vector * lanes))
-            loaded = [write.let(f"fmul {kind} {value}, {factor}") for value in (
-                write.load(kind, write.at(from_, (index * vectors + vector) * lanes)) for index in range(lanes))]
-            for value in transposed(write, lanes, loaded):
-                write.store(kind, value, row)
-                row = write.at(row, "%to_row")
-    return write.function(f"internal void @{name}({LANES_TO_ROWS}) noinline")
+        first = write.mul(vector, lanes)
+        factor = write.load(kind, write.at("%factors", first))
+        from_ = write.at(write.at("%from", write.mul(column, step)), first)
+        row = write.at(write.at("%to", column), write.mul(first, "%to_row"))
+        loaded = []
+        for _ in range(lanes):
+            loaded.append(write.let(f"fmul {kind} {write.load(kind, from_)}, {factor}"))
+            from_ = write.at(from_, step)
+        for value in transposed(write, lanes, loaded):
+            write.store(kind, value, row)
+            row = write.at(row, "%to_row")
+    return write.function(f"void @seqtune_to_rows({_LANES_TO_ROWS})")
