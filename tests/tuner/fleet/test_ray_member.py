@@ -21,6 +21,7 @@ from seqtune.tuner.backends import discovery
 from seqtune.tuner.fleet.address import FleetAddress
 from seqtune.tuner.fleet.batch import MeasuringBatch, Purpose
 from seqtune.tuner.fleet.on_ray.ray_member import OPEN, RayMember, hello
+from seqtune.tuner.load import Load
 from seqtune.tuner.measuring.timing import Options
 from tests.support.libraries.mistakes import CORRECT, SOURCE
 
@@ -36,8 +37,8 @@ def test_a_member_measures_orders_in_their_order_whenever_they_come() -> None:
     described = json.loads(here.describe())["member"]
     assert described["name"] == "here/llvm:0"
     default = Task.of(PROBLEM, discovery.find("llvm:0")).default
-    batches = [json.dumps(MeasuringBatch(number, Purpose.MEASURE, PROBLEM, (default,), Options()).to_json())
-               for number in (7, 8)]
+    batches = [json.dumps(MeasuringBatch(number, purpose, PROBLEM, (default,), Options()).to_json())
+               for number, purpose in ((7, Purpose.MEASURE), (8, Purpose.CONTROL))]
     here.submit(1, batches[1])
     here.submit(0, batches[0])
     told: list[dict[str, Any]] = []
@@ -46,6 +47,9 @@ def test_a_member_measures_orders_in_their_order_whenever_they_come() -> None:
         told += json.loads(here.events(5.0))
     assert [event.get("answered", event.get("finished")) for event in told] == [7, 7, 8, 8]
     assert [event["measurement"]["status"] for event in told[::2]] == ["correct", "correct"]
+    loads = [Load.from_json(event["load"]) for event in told[1::2]]
+    assert loads[0] == Load()  # controls alone report the load of their machine
+    assert 0 <= loads[1].others <= 1
     here.note('{"done": 2}')
     status = json.loads(here.status())
     assert (status["done"], status["failed"], status["fleet"]) == (2, 0, {"done": 2})
