@@ -7,6 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from seqtune.tuner.fleet.address import FleetAddress
 from seqtune.tuner.fleet.fleet_options import FleetOptions, GroupResult
 from seqtune.tuner.fleet.fleet_run import FleetRun
 from seqtune.tuner.fleet.on_ray.ray_engine import RayEngine
+from seqtune.tuner.fleet.stop_request import interrupted_by_sigterm
 from seqtune.tuner.tuning_options import Budget
 
 from .errors import DeviceError, MisuseError
@@ -92,8 +94,7 @@ def tune_on_fleet(problems: Sequence[Problem], device: Device | str | None, flee
     check_allowed(name.partition(":")[0], {problem.type for problem in problems})
     if journal is not None and Path(journal).exists():
         Journal(journal).close()  # raises before the fleet starts, which takes seconds
-    engine = RayEngine(address, name)
-    try:
+    with interrupted_by_sigterm(), closing(RayEngine(address, name)) as engine:
         first = engine.members[0].device
         if len(problems) == 1:
             Task.of(problems[0], first)  # raises with the reason
@@ -103,8 +104,6 @@ def tune_on_fleet(problems: Sequence[Problem], device: Device | str | None, flee
             results = tuple(_tuned(result, failures) for result in run.results())
             skipped = tuple((problem, reason) for problem, _, reason in run.skipped)
             return FleetReport(first, records.path, results, skipped, fleet=fleet)
-    finally:
-        engine.close()
 
 
 def _tuned(result: GroupResult, failures: dict[Problem, Counter[str]]) -> FleetTuned:

@@ -1,33 +1,57 @@
-"""StopRequest: the first Ctrl-C asks a run to end in order, the second one ends it at once."""
+"""StopRequest: the first Ctrl-C or SIGTERM asks a run to end in order, the second one ends it at once."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
 
 class StopRequest:
-    """A context in which the first SIGINT only sets `asked`. Outside the main thread it changes nothing."""
+    """A context in which the first signal only sets `asked`. Outside the main thread it changes nothing."""
 
     def __init__(self) -> None:
         self.asked = False
-        self._handler: Any = None  # the handler that is replaced; None if there is none
+        self._handlers: dict[int, Any] = {}  # signal -> the handler that is replaced
 
     def __enter__(self) -> StopRequest:
         handler = signal.getsignal(signal.SIGINT)
         if threading.current_thread() is threading.main_thread() and callable(handler):
-            self._handler = handler
-            signal.signal(signal.SIGINT, self._ask)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._handlers[number] = signal.getsignal(number)
+                signal.signal(number, self._ask)
         return self
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
-            self._handler(number, frame)
+            self._handlers[signal.SIGINT](number, frame)
         self.asked = True
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        if self._handler is not None:
-            signal.signal(signal.SIGINT, self._handler)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """A context in which SIGTERM raises KeyboardInterrupt, so that whatever was started is ended.
+
+    Outside the main thread it changes nothing, and a handler of the program stays.
+    """
+    if threading.current_thread() is not threading.main_thread() \
+            or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

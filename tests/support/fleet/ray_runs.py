@@ -1,7 +1,10 @@
 """Programs that tune on Ray, for tests. They run in processes of their own, because Ray reads its variables once.
 
-    python -m tests.support.fleet.ray_runs nodes JOURNAL         two nodes on this machine; a member's process is killed
-    python -m tests.support.fleet.ray_runs interrupted JOURNAL   two local members; Ctrl-C after the first answers
+    python -m tests.support.fleet.ray_runs nodes JOURNAL         two nodes on this machine, of which one is lost
+    python -m tests.support.fleet.ray_runs stopped JOURNAL SIGINT    local members; a signal after some answers
+    python -m tests.support.fleet.ray_runs killed JOURNAL        local members; SIGKILL after the first records
+    python -m tests.support.fleet.ray_runs finished JOURNAL      the same to its end
+    python -m tests.support.fleet.ray_runs bare                  start Ray without seqtune: can it be started here?
 
 Controls may differ by any factor here: the tests ask for records, on machines that do other work.
 """
@@ -12,78 +15,145 @@ import json
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import psutil
+
 import seqtune
+from seqtune import fleet_tuning
 from seqtune.__main__ import main
 from seqtune.tuner.fleet import control
 from seqtune.tuner.fleet.engine import Answered, Event, Joined, Left
+from seqtune.tuner.fleet.fleet_options import FleetOptions
 from seqtune.tuner.fleet.fleet_run import FleetRun
-from seqtune.tuner.fleet.on_ray import ray_cluster
+from seqtune.tuner.fleet.ledger import Ledger
+from seqtune.tuner.fleet.on_ray import ray_cluster, ray_engine
+from seqtune.tuner.fleet.on_ray.ray_import import import_ray
 
-PROBLEM = "gemm m=16 n=16 k=16"
-TRIALS = 12
+PROBLEMS = ("gemm m=16 n=16 k=16", "gemm m=12 n=16 k=8")
+TRIALS = 10  # of each problem
 SEED = 5
+OPENCL_PROBLEM = "gemm m=7 n=7 k=7"  # 28 configurations
+BLOCK = 8  # answers of a block, so that the journal has records before the end
+
+Answer = dict[str, object]
 
 
-def on_events(see: Callable[[Event], None]) -> None:
+def on_events(see: Callable[[FleetRun, Event], None]) -> None:
     """Let a function see every event of a run before the run does."""
     handle = FleetRun._handle
 
     def watched(run: FleetRun, event: Event) -> None:
-        see(event)
+        see(run, event)
         handle(run, event)
 
     setattr(FleetRun, "_handle", watched)  # noqa: B010 - mypy takes no assignment to a method
 
 
-def nodes(journal: str) -> dict[str, object]:
-    """Tune on two nodes of one machine. The process of the member that answers first is killed."""
-    ray = ray_cluster.import_ray(local=True)
+def nodes(journal: str) -> Answer:
+    """Tune on two nodes of one machine. When both have answered trials, a member is killed, and the other's node."""
+    ray = import_ray(local=True)
     from ray._private.state import actors
     from ray.cluster_utils import Cluster
 
-    cluster: Any = Cluster()
-    for _ in range(2):
-        cluster.add_node(num_cpus=0, resources={"seqtune_llvm": 1}, object_store_memory=ray_cluster.STORE_BYTES)
-    ray.init(address=cluster.address, namespace=ray_cluster.NAMESPACE, log_to_driver=False)
-    joined, left = list[str](), list[tuple[str, str]]()
+    store = ray_cluster.STORE_BYTES
+    try:
+        cluster: Any = Cluster()
+        cluster.add_node(num_cpus=0, object_store_memory=store)  # the head, and the driver's node
+        workers = [cluster.add_node(num_cpus=0, resources={"seqtune_llvm": 1}, object_store_memory=store)
+                   for _ in range(2)]
+        ray.init(address=cluster.address, namespace=ray_cluster.NAMESPACE, log_to_driver=False)
+    except Exception as error:
+        return {"unavailable": str(error)}
+    joined, left, lost, trials = list[str](), list[tuple[str, str]](), list[str](), Counter[str]()
 
-    def see(event: Event) -> None:
+    def see(run: FleetRun, event: Event) -> None:
         if isinstance(event, Joined):
             joined.append(event.member.name)
         elif isinstance(event, Left):
             left.append((event.name, event.reason))
-        elif isinstance(event, Answered) and not killed:
-            killed.append(next(int(actor["Pid"]) for actor in actors().values() if actor["Name"] == event.name))
-            os.kill(killed[0], signal.SIGKILL)
+        elif isinstance(event, Answered):
+            handed = run.roster.members[event.name].handed.get(event.number)
+            trials[event.name] += handed is not None and handed.search is not None
+            if len(+trials) == 2 and not lost:
+                lose(event.name)
 
-    killed: list[int] = []
+    def lose(name: str) -> None:
+        """Kill the process of this member, and the node of the other one."""
+        entries = {actor["Name"]: actor for actor in actors().values() if actor["State"] == "ALIVE"}
+        lost.extend([name, *(other for other in entries if other != name)])
+        node = next(node for node in workers if node.node_id == entries[lost[1]]["Address"]["NodeID"])
+        os.kill(int(entries[name]["Pid"]), signal.SIGKILL)
+        raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
+        for process in (raylet, *raylet.children(recursive=True)):
+            process.kill()
+
     on_events(see)
-    report = seqtune.tune(PROBLEM, "llvm:0", strategy="random", trials=TRIALS, seed=SEED, journal=journal, fleet="auto")
+    report = seqtune.tune(PROBLEMS, "llvm:0", strategy="random", trials=TRIALS, seed=SEED, journal=journal,
+                          fleet="auto")
     connected = ray.is_initialized()
     ray.shutdown()
     cluster.shutdown()
-    return {"trials": report.results[0].trials, "joined": joined, "left": left, "connected": connected}
+    return {"trials": [result.trials for result in report.results], "joined": joined, "left": left, "lost": lost,
+            "shared": dict(trials), "connected": connected}
 
 
-def interrupted(journal: str) -> dict[str, object]:
-    """Tune on two local members; after some answers, Ctrl-C reaches all processes of the terminal."""
+def stopped(journal: str, name: str) -> Answer:
+    """Tune on two local members. After some answers, Ctrl-C reaches all processes of the terminal, SIGTERM only one."""
     answers = list[Event]()
+    send = os.killpg if name == "SIGINT" else os.kill
 
-    def see(event: Event) -> None:
+    def see(run: FleetRun, event: Event) -> None:
         if isinstance(event, Answered):
             answers.append(event)
-            if len(answers) == TRIALS:
-                os.killpg(os.getpgrp(), signal.SIGINT)
+            if len(answers) == 2 * BLOCK:
+                send(os.getpgrp() if name == "SIGINT" else os.getpid(), signal.Signals[name])
 
     on_events(see)
-    code = main(["tune", *PROBLEM.split(), "--device", "opencl:0", "--strategy", "exhaustive", "--seed", str(SEED),
-                 "--journal", journal, "--fleet", "local:2"])
+    return finished(journal)
+
+
+def killed(journal: str) -> Answer:
+    """Tune on two local members. The driver is killed when it has written the first records."""
+    write = Ledger.write
+
+    def watched(ledger: Ledger) -> list[Any]:
+        written = write(ledger)
+        if written:
+            print(json.dumps({"written": len(written)}), flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return written
+
+    setattr(Ledger, "write", watched)  # noqa: B010 - as above
+    return finished(journal)
+
+
+def finished(journal: str) -> Answer:
+    """Tune on two local members by the command."""
+    code = main(["tune", *OPENCL_PROBLEM.split(), "--device", "opencl:0", "--strategy", "exhaustive", "--seed",
+                 str(SEED), "--journal", journal, "--fleet", "local:2"])
     return {"code": code}
+
+
+def bare() -> Answer:
+    """Start Ray without seqtune."""
+    import ray
+
+    try:
+        ray.init(address="local", num_cpus=1, include_dashboard=False)
+        ray.shutdown()
+    except Exception as error:
+        return {"unavailable": str(error)}
+    return {}
 
 
 if __name__ == "__main__":
     control.BOUND = 1e9
-    print(json.dumps({"nodes": nodes, "interrupted": interrupted}[sys.argv[1]](*sys.argv[2:])))
+    ray_engine.TOGETHER_SECONDS = 120.0  # all members take part from the start, also on a slow machine
+    setattr(fleet_tuning, "FleetOptions", partial(FleetOptions, block_most=BLOCK))  # noqa: B010 - as above
+    programs: dict[str, Callable[..., Answer]] = {
+        "nodes": nodes, "stopped": stopped, "killed": killed, "finished": finished, "bare": bare}
+    print(json.dumps(programs[sys.argv[1]](*sys.argv[2:])))

@@ -7,30 +7,32 @@ offered to the backends of GPUs without such words.
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import shutil
-import tempfile
-from collections.abc import Mapping
+import math
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from seqtune.errors import MisuseError, SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.accelerators import BACKENDS as GPU_BACKENDS
 
 from ..address import FleetAddress
+from . import head_probe
+from .local_folder import LocalFolder
+from .ray_import import check_token, import_ray
+from .stderr_aside import StderrAside
 
 NAMESPACE = "seqtune"  # of the members' names: a device is in one fleet at a time
 STORE_BYTES = 80_000_000  # of Ray's object store for a local fleet; messages are small, and 75 MB is the least it takes
 LOOPBACK = "127."
-MISSING = "a fleet needs Ray: pip install 'seqtune[fleet]'"
-
-# Ray reads these when it is imported. The first one lets it use the loopback address alone, as it does on macOS.
-# The last one keeps the members' priority: Ray's default, 15, lets any other work disturb their measurements.
-_LOCAL = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token", "RAY_worker_niceness": "0"}
-_ALWAYS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-
+GONE = "the Ray cluster does not answer any more"
+GONE_SECONDS = 30.0  # without the head; after 60 Ray ends the process of the driver
+HEAD_SECONDS = 2.0  # for a connection to the head
+CLOSE_SECONDS = 5.0  # for Ray's own end where its head is gone
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -42,28 +44,6 @@ class Offer:
     resources: tuple[tuple[str, float], ...]  # that each member takes
 
 
-@lru_cache(maxsize=1)
-def _token() -> str:
-    """The token of the local fleets of this process: Ray reads it once."""
-    return secrets.token_hex(32)
-
-
-def import_ray(local: bool) -> Any:
-    """Import Ray with its variables set. Raises UnavailableError, as a misuse, where it is not installed."""
-    os.environ.update({name: value for name, value in _ALWAYS.items() if name not in os.environ})
-    if local:
-        os.environ.update(_LOCAL | {"RAY_AUTH_TOKEN": _token()})
-    else:
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
-    try:
-        import ray
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] == "ray":
-            raise MisuseError(MISSING) from None
-        raise MisuseError(f"{MISSING} (Ray is installed without {error.name})") from None
-    return ray
-
-
 class RayCluster:
     """A connection to Ray. Closing it ends what it started."""
 
@@ -71,20 +51,31 @@ class RayCluster:
         """Connect. Raises MisuseError where Ray is missing or no cluster answers."""
         self.address = address
         self.backend = backend
-        self._folder: str | None = None
+        self._folder: LocalFolder | None = None
+        self._head: tuple[str, int] | None = None
+        self._gone_since = math.inf  # seconds of the monotonic clock, since when the head does not answer
         self.ray = import_ray(bool(address.local))
         self._own = not self.ray.is_initialized()
-        if address.local:
-            self._start()
-        elif self._own:
-            self._connect()
+        self._aside = StderrAside()
+        if self._own:
+            self._check()
+            with self._aside_on_failure():
+                self._start() if address.local else self._connect()
+                self._head = _head(self.ray)
+        elif address.local:
+            raise MisuseError(f"--fleet {address.text}: this process uses a Ray cluster already; use `auto`")
 
     def offers(self) -> list[Offer]:
-        """The devices of the living nodes. Raises SeqtuneError if the cluster does not answer."""
+        """The devices of the living nodes; none while the head does not answer.
+
+        Raises SeqtuneError if the cluster is gone.
+        """
+        if not self._head_answers():
+            return []
         try:
             nodes = self.ray.nodes()
         except Exception as error:  # Ray raises many types; each means that the cluster is gone
-            raise SeqtuneError(f"the Ray cluster does not answer any more: {_reason(error)}") from None
+            raise SeqtuneError(f"{GONE}: {_reason(error)}") from None
         return [offer for node in nodes if node["Alive"] and (offer := _offer(node, self.backend)) is not None]
 
     def nodes(self) -> list[Mapping[str, Any]]:
@@ -94,51 +85,94 @@ class RayCluster:
     def close(self) -> None:
         """Disconnect; a local fleet's processes end."""
         if self._own:
-            self.ray.shutdown()
+            # Without its head, Ray waits for longer than the process lives.
+            ending = threading.Thread(target=self.ray.shutdown, daemon=True)
+            ending.start()
+            ending.join(CLOSE_SECONDS if self.is_gone else None)
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
+        self._aside.close()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the head did not answer when it was last asked."""
+        return self._gone_since < math.inf
+
+    def _head_answers(self) -> bool:
+        """Whether the head accepts connections. Raises SeqtuneError if it has not for GONE_SECONDS."""
+        if self._head is None:
+            return True
+        try:
+            socket.create_connection(self._head, HEAD_SECONDS).close()
+        except OSError as error:
+            self._gone_since = min(self._gone_since, time.monotonic())
+            if time.monotonic() - self._gone_since > GONE_SECONDS:
+                raise SeqtuneError(f"{GONE}: its head at {self._head[0]}:{self._head[1]} has not answered for "
+                                   f"{GONE_SECONDS:.0f} s ({error.strerror or error})") from None
+            return False
+        self._gone_since = math.inf
+        return True
+
+    def _check(self) -> None:
+        """Find out what is wrong before Ray does, which takes longer and says less."""
+        if not self.address.local:
+            check_token()
+            if self.address.text.startswith("ray://"):
+                head_probe.probe(self.address.text)
+
+    @contextmanager
+    def _aside_on_failure(self) -> Iterator[None]:
+        """Put standard error aside, and close everything if Ray does not start."""
+        terminate = signal.getsignal(signal.SIGTERM)
+        try:
+            self._aside.__enter__()
+            yield
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, terminate)  # Ray's handler would end the program without a word
 
     def _start(self) -> None:
         """Start Ray on this machine, on the loopback address alone."""
-        if not self._own:
-            raise MisuseError(f"--fleet {self.address.text}: this process uses a Ray cluster already; use `auto`")
-        # The paths of Ray's sockets have to be short (107 characters).
-        base = tempfile.gettempdir()
-        self._folder = tempfile.mkdtemp(prefix="seqtune-", dir=base if len(base) < 30 else "/tmp")
+        self._folder = LocalFolder()
         count = self.address.local
         gpus = self.backend in GPU_BACKENDS
         try:
             self.ray.init(
                 address="local", num_cpus=count, resources={} if gpus else {f"seqtune_{self.backend}": count},
-                include_dashboard=False, object_store_memory=STORE_BYTES, logging_level=logging.ERROR,
-                log_to_driver=False, configure_logging=False, namespace=NAMESPACE, _temp_dir=self._folder)
+                include_dashboard=False, object_store_memory=STORE_BYTES, logging_level=logging.CRITICAL,
+                log_to_driver=False, configure_logging=False, namespace=NAMESPACE, _temp_dir=str(self._folder.path))
         except Exception as error:
-            self._fail(f"Ray does not start here: {_reason(error)}")
-        except BaseException:
-            self.close()
-            raise
+            raise UnavailableError(f"Ray does not start here: {_reason(error)}") from None
         addresses = {node["NodeManagerAddress"] for node in self.ray.nodes()}
         if not all(address.startswith(LOOPBACK) for address in addresses):
-            self._fail(f"Ray listens on {', '.join(sorted(addresses))}, because this process imported it before; call "
-                       "tune before anything imports Ray, or start a cluster yourself and use `auto`")
-        if gpus:
-            found = sum(offer.count for offer in self.offers())
-            if found < count:
-                self._fail(f"--fleet {self.address.text}: this machine has {found} GPUs that Ray finds, and each "
-                           "member has one of its own")
+            raise UnavailableError(
+                f"Ray listens on {', '.join(sorted(addresses))}, because this process imported it before; call tune "
+                "before anything imports Ray, or start a cluster yourself and use `auto`")
+        if gpus and (found := sum(offer.count for offer in self.offers())) < count:
+            raise UnavailableError(f"--fleet {self.address.text}: this machine has {found} GPUs that Ray finds, and "
+                                   "each member has one of its own")
 
     def _connect(self) -> None:
         text = self.address.text
         try:
-            self.ray.init(address=text, namespace=NAMESPACE, logging_level=logging.ERROR, log_to_driver=False,
+            self.ray.init(address=text, namespace=NAMESPACE, logging_level=logging.CRITICAL, log_to_driver=False,
                           configure_logging=False)
         except Exception as error:
-            self._fail(f"no Ray cluster answers at {text}: start one (ray start --head), or check the address and the "
-                       f"token (the head's ~/.ray/auth_token): {_reason(error)}", MisuseError)
+            noted = one_line(self._aside.last_line(), 200)
+            raise MisuseError(
+                f"no Ray cluster answers at {text}: start one (ray start --head), or check the address and the token "
+                f"(the head's ~/.ray/auth_token): {_reason(error)}{noted and ' | '}{noted}") from None
 
-    def _fail(self, message: str, kind: type[SeqtuneError] = UnavailableError) -> None:
-        self.close()
-        raise kind(message) from None
+
+def _head(ray: Any) -> tuple[str, int] | None:
+    """Host and port of the head's store, which every node needs; None if a client server stands before it."""
+    if ray.util.client.ray.is_connected():
+        return None
+    host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def _offer(node: Mapping[str, Any], backend: str) -> Offer | None:

@@ -23,11 +23,12 @@ from ..address import FleetAddress
 from ..batch import MeasuringBatch
 from ..engine import Answered, Event, Finished, Joined, Left
 from ..member import Member
-from .ray_cluster import NAMESPACE, Offer, RayCluster
+from .ray_cluster import GONE, NAMESPACE, Offer, RayCluster
 from .ray_member import RayMember, hello
 
 POLL_SECONDS = 10.0  # until a member without news answers
 LOOK_SECONDS = 5.0  # between two looks for nodes that came
+TOGETHER_SECONDS = 5.0  # to wait for the others when a member is ready
 START_SECONDS = 120.0  # until the first member is ready: imports, and the rates of its device
 CLOSE_SECONDS = 1.0  # that members have to remove their files
 MOST_STARTS = 4  # of one member: a device whose process dies again and again is left alone
@@ -125,7 +126,7 @@ class RayEngine:
                 break
             self._receive(0.5)
             ready = len(self.members)
-            if ready and (first := min(first, time.monotonic())) + LOOK_SECONDS < time.monotonic():
+            if ready and (first := min(first, time.monotonic())) + TOGETHER_SECONDS < time.monotonic():
                 return
             if ready == len(self._seats) > 0:
                 return
@@ -178,9 +179,12 @@ class RayEngine:
             time.sleep(min(seconds, 0.5))
             return
         ray = self.cluster.ray
-        ready, _ = ray.wait(list(calls), num_returns=1, timeout=seconds)
-        if ready and len(calls) > 1:
-            ready, _ = ray.wait(list(calls), num_returns=len(calls), timeout=0)
+        try:
+            ready, _ = ray.wait(list(calls), num_returns=1, timeout=seconds)
+            if ready and len(calls) > 1:
+                ready, _ = ray.wait(list(calls), num_returns=len(calls), timeout=0)
+        except Exception as error:  # Ray raises many types; each means that the cluster is gone
+            raise SeqtuneError(f"{GONE}: {_cause(error)}") from None
         for call in ready:
             seat = calls[call]
             try:
@@ -210,7 +214,9 @@ class RayEngine:
         self._events.append(Left(seat.name, reason))
 
     def _end(self, seat: Seat) -> None:
-        """End an actor and, with it, its worker."""
+        """End an actor and, with it, its worker. Without its head, Ray would wait for it; the nodes end it later."""
+        if self.cluster.is_gone:
+            return
         with suppress(Exception):  # Ray's: it is gone
             self.cluster.ray.kill(seat.actor)
 

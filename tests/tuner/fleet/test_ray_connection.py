@@ -1,0 +1,125 @@
+"""What stands before a connection to Ray: address, token, folder, and the lines of its C++ side. It needs no Ray."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from seqtune.errors import MisuseError
+from seqtune.tuner.fleet.on_ray import head_probe, local_folder, ray_import
+from seqtune.tuner.fleet.on_ray.local_folder import LocalFolder
+from seqtune.tuner.fleet.on_ray.stderr_aside import StderrAside
+from seqtune.tuner.fleet.stop_request import StopRequest, interrupted_by_sigterm
+
+SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # what every gRPC server says first
+
+
+@contextmanager
+def server(words: bytes) -> Iterator[str]:
+    """A server of one connection, which says these words and hangs up. Yields its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        def serve() -> None:
+            connection, _ = listening.accept()
+            connection.sendall(words)
+            connection.recv(100)
+            connection.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"ray://127.0.0.1:{listening.getsockname()[1]}"
+        thread.join()
+
+
+def test_nobody_at_an_address_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    with pytest.raises(MisuseError, match=f"nobody answers at ray://127.0.0.1:{port} "):
+        head_probe.probe(f"ray://127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("words", [b"", b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(9)])
+def test_a_port_of_something_else_is_one_line(words: bytes) -> None:
+    with server(words) as address, pytest.raises(MisuseError, match="is not the port of a Ray client server"):
+        head_probe.probe(address)
+
+
+def test_a_server_of_grpc_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with server(SETTINGS) as address:
+        head_probe.probe(address)
+    monkeypatch.setenv("RAY_USE_TLS", "1")  # Ray itself finds out about servers that speak TLS
+    with server(b"") as address:
+        head_probe.probe(address)
+
+
+def test_a_missing_or_an_empty_token_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
+    with pytest.raises(MisuseError, match="no token of Ray on this machine"):
+        ray_import.check_token()
+    (tmp_path / "token").write_text("\n")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
+    with pytest.raises(MisuseError, match="no token of Ray on this machine"):
+        ray_import.check_token()
+    (tmp_path / "token").write_text("0123456789abcdef")
+    ray_import.check_token()
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH")
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    ray_import.check_token()
+
+
+def test_the_folder_of_a_killed_driver_is_removed_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = LocalFolder()
+    try:
+        child = os.fork()
+        if not child:  # another driver, which is killed
+            (LocalFolder().path / "ray").mkdir()
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.waitpid(child, 0)
+        left = set(first.path.parent.glob(f"{local_folder.PREFIX}*")) - {first.path}
+        assert left
+        LocalFolder().remove()
+        assert all(path.exists() for path in left)  # it could belong to a driver that starts just now
+        monkeypatch.setattr(local_folder, "NEW", 0.0)
+        LocalFolder().remove()
+        assert not any((path / "ray").exists() for path in left)
+        assert first.path.exists()
+    finally:
+        first.remove()
+        first.remove()
+    assert not first.path.exists()
+
+
+def test_lines_of_libraries_go_aside_and_those_of_python_stay(capfd: pytest.CaptureFixture[str],
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    with open(2, "w", encoding="utf-8", closefd=False, buffering=1) as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        with StderrAside() as aside:
+            os.write(2, b"[2026-11-23 01:00:00,000 W 7 7] gcs_client.cc:210: no token\n")
+            print("ours", file=sys.stderr)
+            assert aside.last_line() == "no token"
+        print("again", file=sys.stderr)
+        os.write(2, b"theirs\n")
+        assert sys.stderr is stream
+    assert capfd.readouterr().err.splitlines() == ["ours", "again", "theirs"]
+
+
+def test_sigterm_ends_a_run_in_order_and_before_it_interrupts() -> None:
+    with pytest.raises(KeyboardInterrupt), interrupted_by_sigterm():
+        with StopRequest() as stop:
+            signal.raise_signal(signal.SIGTERM)
+            assert stop.asked
+        signal.raise_signal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), StopRequest():
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
