@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ import seqtune
 from seqtune import fleet_tuning
 from seqtune.__main__ import main
 from seqtune.tuner.fleet import control
+from seqtune.tuner.fleet.block import BlockEntry
 from seqtune.tuner.fleet.engine import Answered, Event, Joined, Left
 from seqtune.tuner.fleet.fleet_options import FleetOptions
 from seqtune.tuner.fleet.fleet_run import FleetRun
@@ -120,7 +121,7 @@ def killed(journal: str) -> Answer:
     """Tune on two local members. The driver is killed when it has written the first records."""
     write = Ledger.write
 
-    def watched(ledger: Ledger) -> list[Any]:
+    def watched(ledger: Ledger) -> Sequence[BlockEntry]:
         written = write(ledger)
         if written:
             print(json.dumps({"written": len(written)}), flush=True)

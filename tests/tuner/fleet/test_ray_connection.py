@@ -1,4 +1,4 @@
-"""What stands before a connection to Ray: address, token, folder, and the lines of its C++ side. It needs no Ray."""
+"""The way to a connection to Ray: address, token, folder, signals and foreign lines. It needs no Ray."""
 
 from __future__ import annotations
 
@@ -113,13 +113,17 @@ def test_lines_of_libraries_go_aside_and_those_of_python_stay(capfd: pytest.Capt
     assert capfd.readouterr().err.splitlines() == ["ours", "again", "theirs"]
 
 
-def test_sigterm_ends_a_run_in_order_and_before_it_interrupts() -> None:
-    with pytest.raises(KeyboardInterrupt), interrupted_by_sigterm():
+def terminate() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+def test_sigterm_before_a_run_interrupts_and_the_first_one_in_it_only_asks() -> None:
+    with interrupted_by_sigterm():
         with StopRequest() as stop:
-            signal.raise_signal(signal.SIGTERM)
+            terminate()
             assert stop.asked
-        signal.raise_signal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), StopRequest():
-        signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGTERM)
+            with pytest.raises(KeyboardInterrupt):
+                terminate()
+        with pytest.raises(KeyboardInterrupt):
+            terminate()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
