@@ -23,9 +23,8 @@ from typing import Any
 import psutil
 
 import seqtune
-from seqtune import fleet_tuning
 from seqtune.__main__ import main
-from seqtune.tuner.fleet import control
+from seqtune.tuner.fleet import control, fleet_options
 from seqtune.tuner.fleet.block import BlockEntry
 from seqtune.tuner.fleet.engine import Answered, Event, Joined, Left
 from seqtune.tuner.fleet.fleet_options import FleetOptions
@@ -154,7 +153,7 @@ def bare() -> Answer:
 if __name__ == "__main__":
     control.BOUND = 1e9
     ray_engine.TOGETHER_SECONDS = 120.0  # all members take part from the start, also on a slow machine
-    setattr(fleet_tuning, "FleetOptions", partial(FleetOptions, block_most=BLOCK))  # noqa: B010 - as above
+    setattr(fleet_options, "FleetOptions", partial(FleetOptions, block_most=BLOCK))  # noqa: B010 - as above
     programs: dict[str, Callable[..., Answer]] = {
         "nodes": nodes, "stopped": stopped, "killed": killed, "finished": finished, "bare": bare}
     print(json.dumps(programs[sys.argv[1]](*sys.argv[2:])))
