@@ -83,8 +83,9 @@ def held(assignment: Assignment, state: Path, facts: Mapping[str, str]) -> Conte
         written = Path(folder) / "outcome.json"
         command = [sys.executable, "-m", "benchmarks.networks.contest", json.dumps(asdict(assignment)), str(written)]
         try:
-            done = subprocess.run(command, cwd=ROOT, timeout=LONGEST_SECONDS, check=False,
-                                  env={**os.environ, "OMP_NUM_THREADS": str(assignment.threads)})
+            done = subprocess.run(command, cwd=ROOT, timeout=LONGEST_SECONDS, check=False, env={
+                "TORCHINDUCTOR_CACHE_DIR": folder,  # a fresh one: otherwise an earlier run makes Inductor ready sooner
+                **os.environ, "OMP_NUM_THREADS": str(assignment.threads)})
             reason = f"the process of the contest failed with status {done.returncode}" if done.returncode else ""
         except subprocess.TimeoutExpired:
             reason = f"the contest was not done after {LONGEST_SECONDS:.0f} s"

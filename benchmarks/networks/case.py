@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ class Case:
 
         path = self.folder / "network.onnx"
         if not self._exports:
+            logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns that torchvision is missing
             began = time.perf_counter()
             torch.onnx.export(self.model, tuple(self.inputs), path, dynamo=True, verbose=False,
                               input_names=[f"input_{index}" for index in range(len(self.inputs))])

@@ -16,7 +16,7 @@ from .torch_peers import called
 
 SILENT = frozenset({  # operations that compute nothing in inference: memory, its views, checks
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "set_", "detach", "detach_",
-    "alias", "dropout", "_assert_tensor_metadata", "view", "_unsafe_view", "reshape", "_reshape_alias", "as_strided",
+    "alias", "dropout", "dropout_", "_assert_tensor_metadata", "view", "_unsafe_view", "reshape", "_reshape_alias", "as_strided",
     "expand", "expand_as", "permute", "transpose",
     "t", "slice", "narrow", "select", "chunk", "split", "split_with_sizes", "unbind", "squeeze", "unsqueeze",
     "flatten", "unflatten", "view_as", "lift_fresh", "numpy_T", "movedim", "result_type", "to"})
@@ -58,7 +58,7 @@ def _compiled(case: Case, options: OurOptions, verify: bool) -> Run:
     import torch
 
     if "seqtune" not in torch._dynamo.list_backends(exclude_tags=None):
-        raise UnavailableError("torch.compile knows no backend seqtune here")
+        raise UnavailableError("torch.compile knows no backend seqtune here: install this version of seqtune")
     settings: dict[str, Any] = {"verify": verify, "seconds": options.seconds, "journal": str(_journal(case, options)),
                 **({"precision": case.dtype} if case.dtype != "fp32" else {})}
     return called(torch.compile(case.copied(), backend="seqtune", options=settings), case)
