@@ -16,10 +16,10 @@ from .torch_peers import called
 
 SILENT = frozenset({  # operations that compute nothing in inference: memory, its views, checks
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "set_", "detach", "detach_",
-    "alias", "dropout", "dropout_", "_assert_tensor_metadata", "view", "_unsafe_view", "reshape", "_reshape_alias", "as_strided",
-    "expand", "expand_as", "permute", "transpose",
-    "t", "slice", "narrow", "select", "chunk", "split", "split_with_sizes", "unbind", "squeeze", "unsqueeze",
-    "flatten", "unflatten", "view_as", "lift_fresh", "numpy_T", "movedim", "result_type", "to"})
+    "alias", "dropout", "dropout_", "_assert_tensor_metadata", "view", "_unsafe_view", "reshape", "_reshape_alias",
+    "as_strided", "expand", "expand_as", "permute", "transpose", "t", "slice", "narrow", "select", "chunk", "split",
+    "split_with_sizes", "unbind", "squeeze", "unsqueeze", "flatten", "unflatten", "view_as", "lift_fresh", "numpy_T",
+    "movedim", "result_type", "to"})
 
 
 LIBRARIES = ("aten", "mkldnn", "mkldnn_prepacked", "mkl", "onednn", "quantized")  # of PyTorch's operations
