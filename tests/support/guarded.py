@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,12 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch
+from seqtune.kernels.llvm.fusion import Fusion, FusingImplementation
 from seqtune.kernels.llvm.network_operations import channels_last, max_pool, sums
+from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.lookup import resolve
+from seqtune.kernels.operations.operation import MOST_OPERANDS
+from seqtune.kernels.operations.table import operation
 from seqtune.kernels.registry import kernel, table
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, instruction_sets
@@ -29,6 +35,7 @@ PAGE = mmap.PAGESIZE
 THREADS = 3
 PROBLEMS = 5  # of each family
 NO_ACCESS = 0
+PRODUCT = Formula.of("mul", 0, 1)
 
 
 def guarded(shape: tuple[int, ...], at_end: bool) -> Array:
@@ -60,41 +67,66 @@ class Place:
         self.threads = Threads(self.compiler, THREADS)
 
     def run(self, what: str, source: KernelSource, launch: Launch,
-            inputs: tuple[Array | None, Array | None, Array | None],
-            expected: NDArray[Any]) -> None:
-        """x, weights and bias to y, with the buffers at either end of their pages."""
+            inputs: Sequence[Array | None], expected: NDArray[Any], further: Sequence[Array] = ()) -> None:
+        """Up to three inputs to y, with the buffers at either end of their pages; NaNs in `expected` stay in y.
+
+        The addresses of the further inputs are the last arguments of the launch.
+        """
         built, _ = self.compiler.build(source.text, source.options)
         for at_end in (True, False):
             print(self.device.name, what, "before" if at_end else "behind", "a guard page", flush=True)
             given = []
-            for array in inputs:
+            for array in (*inputs, *[None] * (MOST_OPERANDS - len(inputs)), *further):
                 given.append(guarded((0,) if array is None else array.shape, at_end))
                 if array is not None:
                     np.copyto(given[-1], array)
             y, workspace = guarded(expected.shape, at_end), guarded((launch.workspace,), at_end)
-            arguments = np.array(launch.arguments, np.int64)
-            x, weights, bias = (int(array.ctypes.data) for array in given)
-            job = make_job((x, weights, bias, int(y.ctypes.data), int(workspace.ctypes.data)), arguments,
+            addresses = [int(array.ctypes.data) for array in given]
+            numbers = launch.arguments[:len(launch.arguments) - len(further)]
+            arguments = np.array([*numbers, *addresses[MOST_OPERANDS:]], np.int64)
+            job = make_job((*addresses[:MOST_OPERANDS], int(y.ctypes.data), int(workspace.ctypes.data)), arguments,
                            [(built.address(phase.entry), phase.tasks) for phase in launch.phases])
             self.threads.run(int(job.ctypes.data))
-            if not np.abs(y - expected).max() <= 1e-5 * max(np.abs(expected).max(), 1e-6):
+            limit = 1e-5 * max(np.nanmax(np.abs(expected)), 1e-6)
+            if not np.allclose(y, expected, rtol=0, atol=limit, equal_nan=True):
                 sys.exit("the result is wrong")
 
 
 def run_family(place: Place, name: str) -> None:
-    """The default and some random configurations of odd problems."""
+    """The default and some random configurations of odd problems, plain and fused."""
     family, device = kernel(name), place.device
     implementation: Implementation = resolve(str(family.implementation))  # type: ignore[assignment]
+    constant = operation(family.operation).constant
     for number, problem in enumerate(odd_problems(family, device, PROBLEMS, seed=2)):
         space = SearchSpace(family, problem, device)
         operands = make_operands(problem)
         expected = reference(problem, operands)
+        channels_last = dict(problem).get("layout") != "NCHW"
         for configuration in [space.default, *space.sample(np.random.default_rng(number), 2)]:
-            packed = implementation.pack(problem, device, configuration, operands["weights"])
-            place.run(f"{problem.brief()}: {name} {configuration.brief()}",
-                      implementation.source(problem, device, configuration),
-                      implementation.launch(problem, device, configuration),
-                      (operands["x"], packed, operands.get("bias")), expected)
+            packed = {} if constant is None else {
+                constant: implementation.pack(problem, device, configuration, operands[constant])}
+            inputs, what = list({**operands, **packed}.values()), f"{problem.brief()}: {name} {configuration.brief()}"
+            launch = implementation.launch(problem, device, configuration)
+            further = inputs[MOST_OPERANDS:]
+            place.run(what, implementation.source(problem, device, configuration),
+                      replace(launch, arguments=(*launch.arguments, *[0] * len(further))),
+                      inputs[:MOST_OPERANDS], expected, further)
+            if channels_last and isinstance(implementation, FusingImplementation):
+                other = np.random.default_rng(1).standard_normal(expected.shape, dtype=np.float32)
+                epilogue = Formula.of_activation(str(problem["activation"])).then(PRODUCT)
+                fusion = Fusion(epilogue, inputs[0].shape[-1] + 3, expected.shape[-1] + 5, expected.shape[-1] + 1)
+                place.run(f"{what} fused", implementation.source(problem, device, configuration, fusion),
+                          implementation.launch(problem, device, configuration, fusion),
+                          (apart(inputs[0], fusion.x_pitch), *inputs[1:]),
+                          apart(PRODUCT.numpy(expected, other), fusion.y_pitch), [apart(other, fusion.other_pitch)])
+
+
+def apart(array: NDArray[Any], pitch: int | None) -> Array:
+    """The array's rows, `pitch` floats from each other, with NaNs between them, in one dimension."""
+    rows = array.reshape(-1, array.shape[-1])
+    spread = np.full((len(rows), pitch or rows.shape[1]), np.nan, np.float32)
+    spread[:, :rows.shape[1]] = rows
+    return spread.ravel()[:spread.size - (spread.shape[1] - rows.shape[1])]
 
 
 def run_glue(place: Place) -> None:

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import implementation_of
+from seqtune.kernels.implementation import KernelSource, implementation_of
+from seqtune.kernels.llvm.fusion import Fusion, FusingImplementation
+from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
@@ -41,9 +43,26 @@ def test_every_family_compiles_for_neon(name: str, machine: llvm.TargetMachine) 
     implementation = implementation_of(family)
     generator = np.random.default_rng(0)
     for configuration in (space.default, *(space[int(row)] for row in generator.integers(len(space), size=4))):
-        source, assembly = implementation.source(space.problem, NEON, configuration), ""
-        for text in (source.text, *source.options):
-            with llvm.parse_assembly(text, llvm.create_context()) as module:
-                module.verify()
-                assembly += machine.emit_assembly(module)
-        assert "fmla" in assembly
+        assert "fmla" in assembly(machine, implementation.source(space.problem, NEON, configuration))
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_fused_kernels_compile_for_neon(name: str, machine: llvm.TargetMachine) -> None:
+    problem, family = PROBLEMS[name], kernel(name)
+    if problem.type == "conv2d":
+        problem = Problem.make("conv2d", **{**dict(problem), "layout": "NHWC"})
+    space, implementation = SearchSpace(family, problem, NEON), implementation_of(family)
+    if isinstance(implementation, FusingImplementation):
+        for epilogue in (Formula.of("add", 0, 1), Formula.of_activation("gelu")):
+            source = implementation.source(problem, NEON, space.default, Fusion(epilogue, 100, 100))
+            assert "fmla" in assembly(machine, source)
+
+
+def assembly(machine: llvm.TargetMachine, source: KernelSource) -> str:
+    """The assembly of a source and the modules that it calls."""
+    result = ""
+    for text in (source.text, *source.options):
+        with llvm.parse_assembly(text, llvm.create_context()) as module:
+            module.verify()
+            result += machine.emit_assembly(module)
+    return result

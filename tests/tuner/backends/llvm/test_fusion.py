@@ -15,6 +15,7 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.llvm.fusion import Fusion
+from seqtune.kernels.llvm.gemm import LLVMGemm
 from seqtune.kernels.llvm.steps.activations import ACTIVATIONS
 from seqtune.kernels.llvm.steps.formula import IDENTITY, Formula
 from seqtune.kernels.operations.operation import Operands
@@ -194,3 +195,12 @@ def test_fusions_that_cannot_be_are_refused_in_one_line(binder: KernelBinder) ->
                           (Fusion(RESIDUAL, other_pitch=40), "other_pitch=40 is less than the 41 floats")):
         with pytest.raises(KernelError, match=found):
             binder.bind(problem, configuration, weights, None, fusion)
+
+
+def test_a_family_that_knows_no_fusion_refuses_it(binder: KernelBinder, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = PRODUCTS["product"]
+    configuration, weights = next(choices(binder, problem, 0)), given(problem)[0]["weights"]
+    monkeypatch.delattr(LLVMGemm, "fusions")
+    binder.bind(problem, configuration, weights, None)
+    with pytest.raises(KernelError, match="knows no fusion"):
+        binder.bind(problem, configuration, weights, None, Fusion(IDENTITY))
