@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch
-from seqtune.kernels.llvm.fusion import Fusion, FusingImplementation
+from seqtune.kernels.llvm.fusion import FusingImplementation, Fusion
 from seqtune.kernels.llvm.network_operations import channels_last, max_pool, sums
 from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.lookup import resolve

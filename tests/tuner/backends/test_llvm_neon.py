@@ -8,7 +8,7 @@ import pytest
 
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import KernelSource, implementation_of
-from seqtune.kernels.llvm.fusion import Fusion, FusingImplementation
+from seqtune.kernels.llvm.fusion import FusingImplementation, Fusion
 from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
