@@ -29,11 +29,6 @@ def first_lanes(v: Vectors, count: str) -> str:
     return write.let(f"icmp ult {v.integers} {_numbers('i32', v.lanes)}, {limit}")
 
 
-def both(v: Vectors, mask: str, condition: str) -> str:
-    """The mask where an i1 holds, else no lane."""
-    return v.write.let(f"select i1 {condition}, <{v.lanes} x i1> {mask}, <{v.lanes} x i1> zeroinitializer")
-
-
 def load(v: Vectors, pointer: str, mask: str, other: str = "zeroinitializer") -> str:
     """The floats at a pointer; lanes outside the mask hold `other`."""
     return v.write.let(f"call {v.kind} @llvm.masked.load.v{v.lanes}f32.p0(ptr {pointer}, i32 4, "

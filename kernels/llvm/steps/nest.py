@@ -23,10 +23,14 @@ Dimension = tuple[int, tuple[int, ...]]  # size, and the stride of every view
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """`dimensions`, outermost first, at least two. `turned`: the last two are visited in tiles of lanes x lanes."""
+    """`dimensions`, outermost first, at least two.
+
+    `order` says how the last two are visited: "rows" of vectors, "tiles" of lanes x lanes, or "woven": both together in
+    vectors, for two or four interleaved operands.
+    """
 
     dimensions: tuple[Dimension, ...]
-    turned: bool
+    order: str
     rows: int  # of the last but one dimension in a task
     inner: int  # of the last dimension in a task
 
@@ -37,11 +41,11 @@ class Nest:
         return math.prod(size for size, _ in outer) * -(-rows // self.rows) * -(-inner // self.inner)
 
     def access(self, view: int) -> str:
-        """How a vector of the view is reached: "dense", "same" (one float), "apart", or "turned" in a tile."""
+        """How a vector of the view is reached: "dense", "same" (one float), "apart", or "turned" by shuffles."""
         stride, along = self.dimensions[-1][1][view], self.dimensions[-2][1][view]
         if stride in (0, 1):
             return ("same", "dense")[stride]
-        return "turned" if self.turned and view and along == 1 else "apart"
+        return "turned" if self.order != "rows" and view and along == 1 else "apart"
 
     def arguments(self) -> tuple[int, ...]:
         """Launch arguments: sizes of the outer dimensions, four sizes of the others, then the strides by view."""
@@ -57,19 +61,20 @@ def nest(views: Sequence[View], lanes: int) -> Nest:
     size = math.prod(size for size, _ in dimensions)
     while len(dimensions) < 2:
         dimensions = [(1, (0,) * len(views)), *dimensions]
+    if size and _is_woven(dimensions):
+        return Nest(tuple(dimensions), "woven", _even(dimensions[-2][0], TASK // 4, lanes), dimensions[-1][0])
     inner, row = min(
         ((inner, row) for inner in range(len(dimensions)) for row in (None, *range(len(dimensions))) if row != inner),
         key=lambda pair: _cost(dimensions, pair[0], pair[1], lanes))
-    turned = row is not None
+    order, unit = ("rows", 1) if row is None else ("tiles", lanes)
     if row is None:
         row = max(index for index in range(len(dimensions)) if index != inner)
     outer = [dimension for index, dimension in enumerate(dimensions) if index not in (inner, row)]
     rows, columns = dimensions[row][0], dimensions[inner][0]
-    unit = lanes if turned else 1
     inner_block = _even(columns, max(TASK // unit, lanes), lanes)
     row_block = _even(rows, max(TASK // max(inner_block, 1), unit), unit)
-    return Nest((*outer, dimensions[row], dimensions[inner]), turned, row_block, inner_block) if size else Nest(
-        ((0, (0,) * len(views)), *((1, (0,) * len(views)),) * 2), False, 1, 1)
+    return Nest((*outer, dimensions[row], dimensions[inner]), order, row_block, inner_block) if size else Nest(
+        ((0, (0,) * len(views)), *((1, (0,) * len(views)),) * 2), "rows", 1, 1)
 
 
 def row_nest(views: Sequence[View]) -> Nest:
@@ -81,7 +86,7 @@ def row_nest(views: Sequence[View]) -> Nest:
     dimensions = collapsed([View(view.shape[:-1], view.strides[:-1]) for view in views]) or [(1, (0,) * len(views))]
     last = (columns, tuple(view.strides[-1] if columns > 1 else 1 for view in views))
     rows = dimensions[-1][0] if columns else 0
-    return Nest((*dimensions[:-1], (rows, dimensions[-1][1]), last), False, _even(
+    return Nest((*dimensions[:-1], (rows, dimensions[-1][1]), last), "rows", _even(
         rows, max(1, TASK // max(columns, 1)), 1), max(columns, 1))
 
 
@@ -114,6 +119,15 @@ def joined(dimensions: Sequence[Dimension]) -> list[Dimension]:
         else:
             result.append((size, inside))
     return result
+
+
+def _is_woven(dimensions: Sequence[Dimension]) -> bool:
+    """Whether some operands are interleaved, two or four wide, and all else is without gaps in the last dimensions."""
+    (_, rows), (width, inner) = dimensions[-2:]
+    pairs = list(zip(inner, rows, strict=True))
+    turned = [view > 0 and along == 1 and stride > 1 for view, (stride, along) in enumerate(pairs)]
+    return width in (2, 4) and any(turned) and all(
+        shuffled or pair in ((1, width), (0, 0)) for shuffled, pair in zip(turned, pairs, strict=True))
 
 
 def _cost(dimensions: Sequence[Dimension], inner: int, row: int | None, lanes: int) -> tuple[float, int]:

@@ -27,23 +27,25 @@ def pointwise(formula: Formula, out: View, operands: Sequence[View], lanes: int)
     assert len(operands) == formula.operands
     loops = nest([out, *operands], lanes)
     kinds = tuple(loops.access(view) for view in range(1 + len(operands)))
-    source = _source(formula, kinds, len(loops.dimensions), loops.turned, lanes)
+    source = _source(formula, kinds, len(loops.dimensions), loops.order,
+                     loops.inner if loops.order == "woven" else 0, lanes)
     launch = Launch((0,) * len(kinds) + loops.arguments(), (Phase("pointwise", loops.tasks),))
     return StepSource(source, launch, len(operands))
 
 
 @lru_cache(maxsize=256)
-def _source(formula: Formula, kinds: tuple[str, ...], dimensions: int, turned: bool, lanes: int) -> KernelSource:
-    code = _Tiles if turned else _Rows
-    return KernelSource(code(formula, kinds, dimensions, lanes).text("pointwise"))
+def _source(formula: Formula, kinds: tuple[str, ...], dimensions: int, order: str, width: int,
+            lanes: int) -> KernelSource:
+    code = {"rows": _Rows, "tiles": _Tiles, "woven": _Woven}[order](formula, kinds, dimensions, width, lanes)
+    return KernelSource(code.text("pointwise"))
 
 
 class _Rows(NestCode):
     """Vectors along rows."""
 
-    def __init__(self, formula: Formula, kinds: tuple[str, ...], dimensions: int, lanes: int) -> None:
+    def __init__(self, formula: Formula, kinds: tuple[str, ...], dimensions: int, width: int, lanes: int) -> None:
         super().__init__(kinds, dimensions, lanes)
-        self.formula, self.kinds = formula, kinds
+        self.formula, self.kinds, self.width = formula, kinds, width
 
     def block(self, pointers: Sequence[str], rows: str, columns: str) -> None:
         copies = 4 if len(self.formula.lines) <= _SHORT else 2
@@ -59,7 +61,7 @@ class _Rows(NestCode):
 
 
 class _Tiles(_Rows):
-    """Tiles of lanes x lanes, in which some operands are transposed."""
+    """Tiles of lanes x lanes, in which some operands are transposed; at the edges, rows of vectors."""
 
     def block(self, pointers: Sequence[str], rows: str, columns: str) -> None:
         write, lanes = self.write, self.lanes
@@ -67,33 +69,48 @@ class _Tiles(_Rows):
             height, width = write.i64("sub", rows, row), write.i64("sub", columns, column)
             full = write.let(f"icmp sge i64 {write.i64('smin', height, width)}, {lanes}")
             with write.when(full):
-                self._tile(pointers, row, column, None)
+                self._tile(pointers, row, column)
             with write.when(write.let(f"xor i1 {full}, true")):
-                self._tile(pointers, row, column, (height, width))
+                inside = masks.first_lanes(self.v, width)
+                with write.loop(row, write.add(row, write.i64("smin", height, lanes))) as line:
+                    starts = self.starts(pointers, line)
+                    self.vector(starts, self.access.same(starts), column, inside)
 
-    def _tile(self, pointers: Sequence[str], row: str, column: str, edge: tuple[str, str] | None) -> None:
-        """One tile; at an edge, only (height, width) elements of it are read and written."""
-        write, v = self.write, self.v
-        across = masks.first_lanes(v, edge[1]) if edge else None
-        turned = {view: self._turned(view, pointer, row, column, edge)
+    def _tile(self, pointers: Sequence[str], row: str, column: str) -> None:
+        turned = {view: self._turned(view, pointer, row, column)
                   for view, pointer in enumerate(pointers) if self.kinds[view] == "turned"}
         for line in range(self.lanes):
-            place = write.add(row, self._limited(line, edge[0]) if edge else line)
-            starts = self.starts(pointers, place)
-            inside = masks.both(v, across, write.let(f"icmp sgt i64 {edge[0]}, {line}")) if edge and across else None
+            starts = self.starts(pointers, self.write.add(row, line))
             self.vector(starts, self.access.same(starts) | {view: lines[line] for view, lines in turned.items()},
-                        column, inside)
+                        column, None)
 
-    def _turned(self, view: int, pointer: str, row: str, column: str, edge: tuple[str, str] | None) -> list[str]:
-        write, v = self.write, self.v
-        down = masks.first_lanes(v, edge[0]) if edge else None
+    def _turned(self, view: int, pointer: str, row: str, column: str) -> list[str]:
+        write = self.write
         lines = []
         for line in range(self.lanes):
-            place = write.add(column, self._limited(line, edge[1]) if edge else line)
-            start = write.at(write.at(pointer, write.mul(place, self.inner[view])), row)
-            lines.append(masks.load(v, start, down) if down else write.load(v.kind, start))
+            start = write.at(pointer, write.mul(write.add(column, line), self.inner[view]))
+            lines.append(write.load(self.v.kind, write.at(start, row)))
         return transposed(write, self.lanes, lines)
 
-    def _limited(self, line: int, count: str) -> str:
-        """The line, or the last one inside."""
-        return self.write.i64("smin", str(line), self.write.i64("sub", count, 1))
+
+class _Woven(_Rows):
+    """Operands whose `width` rows alternate in the output, element by element."""
+
+    def block(self, pointers: Sequence[str], rows: str, columns: str) -> None:
+        same = self.access.same(pointers)
+        visit(self.v, rows, 1, lambda row, mask: self._weave(pointers, same, row, mask, rows))
+
+    def _weave(self, pointers: Sequence[str], same: Same, row: str, mask: str | None, rows: str) -> None:
+        write, v = self.write, self.v
+        woven = {}
+        for view, pointer in enumerate(pointers):
+            if self.kinds[view] == "turned":
+                starts = [write.at(write.at(pointer, write.mul(self.inner[view], line)), row)
+                          for line in range(self.width)]
+                woven[view] = transposed(write, self.lanes, [
+                    masks.load(v, start, mask) if mask else write.load(v.kind, start) for start in starts])
+        first, rest = write.mul(row, self.width), write.mul(write.i64("sub", rows, row), self.width)
+        for line in range(self.width):
+            inside = masks.first_lanes(v, write.i64("sub", rest, line * self.lanes)) if mask else None
+            self.vector(pointers, {**same, **{view: lines[line] for view, lines in woven.items()}},
+                        write.add(first, line * self.lanes), inside)

@@ -102,7 +102,7 @@ def _planned(kind: str, dimensions: Sequence[Dimension], reduced: Sequence[Dimen
         dimensions = [empty, *(dimension for dimension in dimensions if dimension not in dense), *(dense or [empty])]
         inner = min(-(-max(4 * lanes, TASK // count) // lanes) * lanes, max(1, dimensions[-1][0]))
         rows = max(1, TASK // (count * inner))
-    loops = Nest(tuple(dimensions), False, min(rows, max(1, dimensions[-2][0])), inner)
+    loops = Nest(tuple(dimensions), "rows", min(rows, max(1, dimensions[-2][0])), inner)
     strides = [1, *reduced[-1][1]] if along else dimensions[-1][1]
     kinds = tuple({0: "same", 1: "dense"}.get(stride, "apart") for stride in strides)
     plan = ReductionPlan(kind, before, after, kinds, len(dimensions), len(reduced), along)

@@ -8,14 +8,14 @@ from ..ir.writer import Writer
 
 
 def transposed(write: Writer, lanes: int, rows: Sequence[str]) -> list[str]:
-    """The columns of `lanes` vectors of `lanes` floats, a power of two.
+    """The columns of some vectors of `lanes` floats, one behind the other; both numbers are powers of two.
 
-    Interleaving the halves of the list log2(lanes) times gives the columns.
+    Interleaving the halves of the list log2(vectors) times gives the columns.
     """
     vectors = list(rows)
     order = [lane // 2 + (lanes if lane % 2 else 0) for lane in range(2 * lanes)]
-    for _ in range(lanes.bit_length() - 1):
-        half = lanes // 2
+    half = len(vectors) // 2
+    for _ in range(half.bit_length()):
         vectors = [write.shuffle(lanes, low, high, chosen)
                    for low, high in zip(vectors[:half], vectors[half:], strict=True)
                    for chosen in (order[:lanes], order[lanes:])]

@@ -109,13 +109,23 @@ def test_equal_formulas_share_one_source_whatever_the_sizes() -> None:
     assert first.launch.phases[0].tasks == 1
 
 
-def test_images_are_transposed_in_tiles_and_few_channels_are_not() -> None:
-    def turned(channels: int) -> bool:
+def test_many_channels_are_transposed_in_tiles_and_two_groups_are_woven() -> None:
+    def order(channels: int) -> str:
         out, view = View.contiguous((196, channels)), View.contiguous((channels, 196)).permuted((1, 0))
-        return nest([out, view], 16).turned
+        return nest([out, view], 16).order
 
-    assert turned(64)
-    assert not turned(3)
+    assert [order(channels) for channels in (64, 3, 4, 2)] == ["tiles", "rows", "woven", "woven"]
+
+
+@pytest.mark.parametrize("width", WIDTHS, ids=str)
+@pytest.mark.parametrize("groups", [2, 4])
+def test_groups_of_channels_are_shuffled(groups: int, width: tuple[str, int]) -> None:
+    for channels in (1, 5, 16, 58):
+        wide = View.contiguous((6, groups, channels))
+        turned, out = wide.permuted((0, 2, 1)), View.contiguous((6, channels, groups))
+        check(IDENTITY, out, [turned], width)
+        check(SUM, out, [turned, View.contiguous((6, channels, groups))], width)
+        check(SUM, out, [turned, View((6, channels, groups), (1, 0, 0))], width)
 
 
 @pytest.mark.parametrize(("out", "operand"), [
