@@ -60,7 +60,7 @@ KERNEL = Kernel.of(
         ("vector <= head_dim and vector <= value_dim", "a vector must not have more lanes than a head has numbers"),
         ("mask != 'scores' or vector <= kv_len", "a vector must not have more lanes than the mask has keys"),
         ("lanes <= q_len", "a tile must not have more queries than there are"),
-        ("vector == min(vector_floats, 16) or vector * 4 > min(q_len, head_dim, value_dim)",
+        ("vector == min(vector_floats, 16) or vector * 4 > min(head_dim, value_dim) or vector * 8 > q_len",
          "vectors below the register's width pay only where there are few queries"),
         ("rows <= kv_len and rows <= value_dim", "a tile must not have more rows than there are keys, or columns"),
         (f"accumulators + vectors + {_INPUT_REGISTER} <= vector_registers",
