@@ -90,7 +90,10 @@ class LLVMAttention:
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration,
                views: AttentionViews | None = None) -> Launch:
-        """The launch for these views, by default those of the problem's operands; the mask's address comes last."""
+        """The launch for these views, by default those of the problem's operands.
+
+        Its last argument is the address of the mask, 0 here.
+        """
         views = views or AttentionViews.of(problem)
         tile = _tile(problem, configuration, views)
         n, heads, kv_heads, dim, value_dim = (
@@ -101,7 +104,7 @@ class LLVMAttention:
         piece = -(-tile.scratch(dim, value_dim, block) // 16) * 16  # whole cache lines
         begin = pieces(device.threads, tasks) * piece
         arguments = in_order(
-            FIELDS[:-1], **views.arguments(problem), v_step=value_dim if copies else views.v[2], block=block,
+            FIELDS, mask=0, **views.arguments(problem), v_step=value_dim if copies else views.v[2], block=block,
             threads=device.threads, tasks=tasks, piece=piece, tiles=tiles, copies_at=begin, kv_heads=kv_heads,
             whole_tiles=vectors // tile.vectors if vectors % tile.vectors else tiles)
         phases = [Phase("copy", n * kv_heads)] if copies else []

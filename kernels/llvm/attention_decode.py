@@ -81,7 +81,10 @@ class AttentionDecode:
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration,
                views: AttentionViews | None = None) -> Launch:
-        """The launch for these views, by default those of the problem's operands; the mask's address comes last."""
+        """The launch for these views, by default those of the problem's operands.
+
+        Its last argument is the address of the mask, 0 here.
+        """
         n, kv_heads, group, q_len, kv_len, value_dim = (
             problem.size(name) for name in ("n", "kv_heads", "group", "q_len", "kv_len", "value_dim"))
         block, divided = configuration.number("block"), configuration.number("spans") > 1
@@ -91,7 +94,7 @@ class AttentionDecode:
         piece, partial = HEAD + block + HEAD, VALUES + value_dim if divided else VALUES
         begin = pieces(device.threads, tasks) * piece
         arguments = in_order(
-            FIELDS[:-1], **(views or AttentionViews.of(problem)).arguments(problem), kv_heads=kv_heads, rows=rows,
+            FIELDS, mask=0, **(views or AttentionViews.of(problem)).arguments(problem), kv_heads=kv_heads, rows=rows,
             spans=spans, span=span, block=block, threads=device.threads, tasks=tasks, piece=piece,
             partials_at=begin, partial=partial)
         merging = (Phase("merge", n * kv_heads * rows),) if divided else ()

@@ -145,7 +145,7 @@ def _launch(backend: LLVMBackend, source: Any, launch: Any, buffers: list[int], 
     from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
     binder = KernelBinder(backend.device, backend._compiler, backend.threads)
-    bound = binder.bind_source(source, replace(launch, arguments=(*launch.arguments, mask)))
+    bound = binder.bind_source(source, replace(launch, arguments=(*launch.arguments[:-1], mask)))
     bound.job[:4] = buffers
     backend.threads.run(bound.address)
 

@@ -174,7 +174,7 @@ class LLVMExecutable:
         self._order = tuple(shapes)  # the order in which the kernel's entry takes the operands
         self._inputs = {name: backend.take(shape) for name, shape in shapes.items() if name != self._constant}
         self._y, self._workspace = backend.take(output), backend.take((launch.workspace,))
-        self._launch_arguments = launch.arguments
+        self._launch_arguments = np.array(launch.arguments, np.int64)
         self._phases = phases
         self._job: NDArray[np.int64] | None = None
         self._closed = False
@@ -191,7 +191,8 @@ class LLVMExecutable:
         addresses = [self._inputs[name].address for name in self._order]
         unused = [0] * (MOST_OPERANDS - len(addresses))
         inputs, further = addresses[:MOST_OPERANDS], addresses[MOST_OPERANDS:]
-        self._arguments = np.array([*self._launch_arguments, *further], np.int64)
+        self._arguments = self._launch_arguments.copy()
+        self._arguments[len(self._arguments) - len(further):] = further
         self._job = make_job((*inputs, *unused, self._y.address, self._workspace.address), self._arguments,
                              self._phases)
         self._address = int(self._job.ctypes.data)
