@@ -10,9 +10,12 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import KernelSource, implementation_of
 from seqtune.kernels.llvm.fusion import FusingImplementation, Fusion
 from seqtune.kernels.llvm.steps.formula import Formula
+from seqtune.kernels.llvm.steps.pointwise import pointwise
+from seqtune.kernels.llvm.steps.view import View
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
+from tests.support.steps.guarded_steps import steps
 
 NEON = Device("llvm:neon:4", "llvm", "neoverse-n1", "neon", threads=4, compute_units=4, vector_bits=128,
               vector_registers=32, l1_bytes=64 << 10, l2_bytes=1 << 20, l3_bytes=32 << 20)
@@ -56,6 +59,16 @@ def test_fused_kernels_compile_for_neon(name: str, machine: llvm.TargetMachine) 
         for epilogue in (Formula.of("add", 0, 1), Formula.of_activation("gelu")):
             source = implementation.source(problem, NEON, space.default, Fusion(epilogue, 100, 100))
             assert "fmla" in assembly(machine, source)
+
+
+def test_steps_compile_for_neon_and_call_no_function(machine: llvm.TargetMachine) -> None:
+    view = View.contiguous((40,))
+    named = [(name, step) for name, step, _ in steps(19, 4)]
+    named += [(name, pointwise(Formula.of(name, 0), view, [view], 4)) for name in ("exp", "log", "tanh", "erf")]
+    for name, step in named:
+        text = assembly(machine, step.source)
+        assert ".4s" in text
+        assert "\tbl\t" not in text, name
 
 
 def assembly(machine: llvm.TargetMachine, source: KernelSource) -> str:
