@@ -10,7 +10,6 @@ import ctypes
 import mmap
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -106,11 +105,9 @@ def run_family(place: Place, name: str) -> None:
             packed = {} if constant is None else {
                 constant: implementation.pack(problem, device, configuration, operands[constant])}
             inputs, what = list({**operands, **packed}.values()), f"{problem.brief()}: {name} {configuration.brief()}"
-            launch = implementation.launch(problem, device, configuration)
-            further = inputs[MOST_OPERANDS:]
             place.run(what, implementation.source(problem, device, configuration),
-                      replace(launch, arguments=(*launch.arguments, *[0] * len(further))),
-                      inputs[:MOST_OPERANDS], expected, further)
+                      implementation.launch(problem, device, configuration), inputs[:MOST_OPERANDS], expected,
+                      inputs[MOST_OPERANDS:])
             if channels_last and isinstance(implementation, FusingImplementation):
                 other = np.random.default_rng(1).standard_normal(expected.shape, dtype=np.float32)
                 epilogue = Formula.of_activation(str(problem["activation"])).then(PRODUCT)
