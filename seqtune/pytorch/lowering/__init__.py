@@ -1,0 +1,1 @@
+"""The translation of PyTorch's operations into the nodes of a network."""

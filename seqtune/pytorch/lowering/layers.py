@@ -1,0 +1,115 @@
+"""Translations of convolutions, linear layers and attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from seqtune.errors import ProblemError
+from seqtune.kernels.operations import conv2d, gemm
+from seqtune.kernels.problem import Problem
+
+from ..network.nodes import Attention, Layer, Node
+from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
+
+aten = torch.ops.aten
+
+
+def _weights(lowering: Lowering, argument: Any) -> Tensor:
+    weights = lowering.constant(argument)
+    if weights is None:
+        raise UnknownOperationError("a layer without weights")
+    return weights
+
+
+def _layer(lowering: Lowering, x: Node, shape: tuple[int, ...], problem: Problem, weights: Tensor,
+           bias: Tensor | None) -> Node:
+    return lowering.add(Layer(shape, [x], problem, weights.contiguous().numpy(),
+                              None if bias is None else bias.contiguous().numpy()))
+
+
+def _convolution(lowering: Lowering, node: fx.Node) -> Node:
+    given = arguments(node)
+    x, weights, bias = lowering.value(given["input"]), _weights(lowering, given["weight"]), \
+        lowering.constant(given["bias"])
+    if len(x.shape) != 4 or given.get("transposed"):
+        raise UnknownOperationError("a convolution that is transposed or not of images")
+    padding = given["padding"]
+    try:
+        features = conv2d.layer_features(
+            x.shape, weights.shape[0], tuple(weights.shape[2:]), pair(given["stride"]),
+            padding if isinstance(padding, str) else pair(padding), pair(given["dilation"]), given["groups"])
+        problem = Problem.make("conv2d", **features, layout="NHWC")
+    except ProblemError as error:
+        raise UnknownOperationError(f"a convolution that no kernel computes ({error})") from None
+    return _layer(lowering, x, shape_of(node), problem, weights, bias)
+
+
+def _linear(lowering: Lowering, node: fx.Node) -> Node:
+    given = arguments(node)
+    return _product(lowering, node, given["input"], _weights(lowering, given["weight"]),
+                    lowering.constant(given["bias"]))
+
+
+def _addmm(lowering: Lowering, node: fx.Node) -> Node:
+    given = arguments(node)
+    if (given["beta"], given["alpha"]) != (1, 1):
+        raise UnknownOperationError("a scaled product")
+    bias, weights = lowering.constant(given["self"]), _weights(lowering, given["mat2"])
+    if bias is None or tuple(bias.shape) != (weights.shape[1],):
+        raise UnknownOperationError("a sum that is no bias")
+    return _product(lowering, node, given["mat1"], weights.t(), bias)
+
+
+def _mm(lowering: Lowering, node: fx.Node) -> Node:
+    return _product(lowering, node, node.args[0], _weights(lowering, node.args[1]).t(), None)
+
+
+def _product(lowering: Lowering, node: fx.Node, x: Any, weights: Tensor, bias: Tensor | None) -> Node:
+    rows = lowering.value(x)
+    if weights.dim() != 2:
+        raise UnknownOperationError("weights that are no matrix")
+    try:
+        problem = Problem.make("gemm", **gemm.layer_features(rows.shape, weights.shape[0], weights.shape[1]))
+    except ProblemError as error:
+        raise UnknownOperationError(f"a product that no kernel computes ({error})") from None
+    return _layer(lowering, rows, shape_of(node), problem, weights, bias)
+
+
+def _attention(lowering: Lowering, node: fx.Node) -> Node:
+    given = arguments(node)
+    q, k, v = (lowering.value(given[name]) for name in ("query", "key", "value"))
+    if any(len(value.shape) != 4 for value in (q, k, v)) or given["dropout_p"]:
+        raise UnknownOperationError("attention without heads, or with dropout")
+    inputs = [q, k, v]
+    mask = given["attn_mask"]
+    if mask is not None:
+        inputs.append(lowering.value(_added_mask(lowering, mask)))
+    scale = given["scale"]
+    return lowering.add(Attention(shape_of(node), inputs,
+                                  1 / math.sqrt(q.shape[-1]) if scale is None else float(scale),
+                                  bool(given["is_causal"])))
+
+
+def _added_mask(lowering: Lowering, mask: Any) -> Any:
+    """The mask as floats that are added to the scores: a constant one of truth values becomes 0 and -infinity."""
+    constant = lowering.values.get(mask) if isinstance(mask, fx.Node) else None
+    if isinstance(constant, Tensor) and constant.dtype == torch.bool:
+        return torch.where(constant, 0.0, -math.inf)
+    return mask
+
+
+def pair(value: Any) -> tuple[int, int]:
+    """Height and width of an argument that may be one number for both."""
+    values = [value] if isinstance(value, int) else list(value)
+    return int(values[0]), int(values[-1])
+
+
+LAYERS: dict[Any, Maker] = {
+    aten.conv2d.default: _convolution, aten.conv2d.padding: _convolution, aten.convolution.default: _convolution,
+    aten.linear.default: _linear, aten.addmm.default: _addmm, aten.mm.default: _mm,
+    aten.scaled_dot_product_attention.default: _attention,
+}

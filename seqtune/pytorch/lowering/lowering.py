@@ -1,0 +1,163 @@
+"""Lowering: translates an exported graph into the nodes of a network, operation by operation.
+
+The graph is functional (`ExportedProgram.run_decompositions({})`), its constants are folded, and its values are fp32.
+An operation that cannot be translated raises UnknownOperationError, whose text is the reason; such operations remain
+PyTorch's (`seqtune.pytorch.partition`).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from seqtune.kernels.llvm.steps.view import View
+
+from ..network.nodes import Constant, Input, Node, Rearranged
+
+
+class UnknownOperationError(Exception):
+    """An operation that has no translation; the message says why, for reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A lowered graph: nodes in order, and its results."""
+
+    nodes: list[Node]
+    inputs: list[Input]
+    results: list[Node]
+
+
+class Lowering:
+    """The values of a graph translated so far."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        self.module = module
+        self.nodes: list[Node] = []
+        self.inputs: list[Input] = []
+        self.values: dict[fx.Node, Any] = {}  # a Node, a tuple of them, or a Tensor of a constant
+
+    def translate(self, node: fx.Node) -> None:
+        """Translate one operation. Raises UnknownOperationError and adds nothing if that is impossible."""
+        from .table import MAKERS
+
+        if node.op == "get_attr":
+            self.values[node] = operator.attrgetter(str(node.target))(self.module)
+        elif node.op == "placeholder":
+            self.values[node] = self.input(node)
+        elif node.target is operator.getitem:
+            values, index = node.args
+            assert isinstance(values, fx.Node)
+            parts = self.values.get(values)
+            if not isinstance(parts, tuple) or not isinstance(index, int) or index >= len(parts):
+                raise UnknownOperationError("a result that is not translated")
+            self.values[node] = parts[index]
+        elif node.op == "call_function":
+            maker = MAKERS.get(node.target)
+            if maker is None:
+                raise UnknownOperationError(f"{short_name(node)} has no translation")
+            for read in node.all_input_nodes:
+                if read not in self.values:
+                    raise UnknownOperationError(f"{short_name(node)} reads a value that is not translated")
+            count = len(self.nodes)
+            try:
+                self.values[node] = maker(self, node)
+            except UnknownOperationError:
+                del self.nodes[count:]
+                raise
+            for made in self.nodes[count:]:
+                made.name = made.name or short_name(node)
+
+    def input(self, node: fx.Node) -> Input:
+        """Make the input for a value that comes from outside. Raises UnknownOperationError if it is no fp32 tensor."""
+        value = node.meta.get("val")
+        if not isinstance(value, Tensor) or value.dtype not in (torch.float32, torch.int64) \
+                or value.device.type != "cpu" or value.layout != torch.strided:
+            raise UnknownOperationError(f"{node.name} is no fp32 tensor on the CPU")
+        shape = static(value.shape, node)
+        made = Input(shape, [], len(self.inputs), static(value.stride(), node), value.dtype == torch.int64,
+                     name=node.name)
+        self.inputs.append(made)
+        self.nodes.append(made)
+        return made
+
+    def add(self, node: Node) -> Node:
+        """Append a node and return it."""
+        self.nodes.append(node)
+        return node
+
+    def add_view(self, node: Node, shape: Sequence[int], transform: Callable[[View], View | None]) -> Node:
+        """Append another view of a node and return it."""
+        return self.add(Rearranged(tuple(shape), [node], transform))
+
+    def value(self, argument: Any) -> Node:
+        """The node of an argument of an operation: a tensor of floats. Numbers and constants become Constants."""
+        if isinstance(argument, fx.Node):
+            argument = self.values[argument]
+        if isinstance(argument, Node):
+            if isinstance(argument, Input) and argument.indices:
+                raise UnknownOperationError("it reads whole numbers")
+            return argument
+        if isinstance(argument, int | float):
+            argument = torch.tensor(float(argument))
+        if not isinstance(argument, Tensor) or argument.dtype != torch.float32:
+            raise UnknownOperationError(f"it reads a {getattr(argument, 'dtype', type(argument).__name__)}")
+        array = argument.detach().contiguous().numpy()
+        return self.add(Constant(tuple(array.shape), [], array))
+
+    def constant(self, argument: Any) -> Tensor | None:
+        """The fp32 tensor of a constant argument, None for None. Raises UnknownOperationError for other values."""
+        if isinstance(argument, fx.Node):
+            argument = self.values[argument]
+        if argument is None or (isinstance(argument, Tensor) and argument.dtype == torch.float32):
+            return None if argument is None else argument.detach()
+        raise UnknownOperationError("its weights are computed, or not fp32")
+
+
+Maker = Callable[[Lowering, fx.Node], Any]
+
+
+def arguments(node: fx.Node) -> dict[str, Any]:
+    """The arguments of an operation by the names of its schema; missing ones have their defaults."""
+    schema = node.target._schema.arguments  # type: ignore[union-attr]
+    given = dict(zip((argument.name for argument in schema), node.args, strict=False)) | dict(node.kwargs)
+    return {argument.name: given.get(argument.name, argument.default_value if argument.has_default_value() else None)
+            for argument in schema}
+
+
+def shape_of(node: fx.Node) -> tuple[int, ...]:
+    """The shape of a result. Raises UnknownOperationError if it is not fp32 or not known before the run."""
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor) or value.dtype != torch.float32:
+        raise UnknownOperationError(f"{short_name(node)} computes no fp32 tensor")
+    return static(value.shape, node)
+
+
+def static(sizes: Sequence[Any], node: fx.Node) -> tuple[int, ...]:
+    """Sizes as whole numbers. Raises UnknownOperationError if one is not known before the run, or 0."""
+    if not all(isinstance(size, int) for size in sizes):
+        raise UnknownOperationError(f"{short_name(node)} has a shape that is not known before the run")
+    return tuple(sizes)
+
+
+def short_name(node: fx.Node) -> str:
+    """The name of an operation without its overload: `aten.relu`."""
+    return str(node.target).rsplit(".", 1)[0] if str(node.target).startswith("aten.") else str(node.target)
+
+
+def lower(module: fx.GraphModule) -> Network:
+    """Translate a graph in which every operation is known. Raises UnknownOperationError."""
+    lowering = Lowering(module)
+    results: list[Node] = []
+    for node in module.graph.nodes:
+        if node.op == "output":
+            flat = node.args[0] if isinstance(node.args[0], tuple | list) else (node.args[0],)
+            results = [lowering.value(result) for result in flat]
+        else:
+            lowering.translate(node)
+    return Network(lowering.nodes, lowering.inputs, results)

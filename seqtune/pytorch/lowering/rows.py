@@ -1,0 +1,132 @@
+"""Translations of normalisations, reductions, pooling and look-ups."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..network.nodes import Gather, Input, Node, Pool, Reduction, RowOperation, Shape
+from .layers import pair
+from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
+from .views import rearranged
+
+aten = torch.ops.aten
+
+
+def _softmax(kind: str) -> Maker:
+    def make(lowering: Lowering, node: fx.Node) -> Node:
+        given = arguments(node)
+        shape = shape_of(node)
+        axis = given["dim"] % len(shape)
+        if axis == len(shape) - 1:
+            return lowering.add(RowOperation(shape, [lowering.value(given["self"])], kind))
+        order = [*range(axis), *range(axis + 1, len(shape)), axis]
+        back = tuple(sorted(range(len(shape)), key=order.__getitem__))
+        moved = tuple(shape[i] for i in order)
+        rows = rearranged(lowering, given["self"], moved, lambda view: view.permuted(order))
+        result = lowering.add(RowOperation(moved, [rows], kind))
+        return lowering.add_view(result, shape, lambda view: view.permuted(back))
+
+    return make
+
+
+def _norm(kind: str) -> Maker:
+    """layer_norm or rms_norm over the last axes, which become one."""
+    def make(lowering: Lowering, node: fx.Node) -> Any:
+        given = arguments(node)
+        x, shape = lowering.value(given["input"]), tuple(given["normalized_shape"])
+        size = math.prod(shape)
+        whole = x.shape
+        flat = (*whole[:len(whole) - len(shape)], size)
+        constants = [lowering.constant(given.get(name)) for name in ("weight", "bias")]
+        scale, shift = constants
+        if scale is None and shift is not None:
+            raise UnknownOperationError("a normalisation that shifts and does not scale")
+        inputs = [x if len(shape) == 1 else lowering.add_view(x, flat, lambda view: view.reshaped(flat))]
+        inputs += [lowering.value(constant.reshape(size)) for constant in constants if constant is not None]
+        epsilon = given.get("eps")
+        result = lowering.add(RowOperation(flat, inputs, kind,
+                                           torch.finfo(torch.float32).eps if epsilon is None else float(epsilon)))
+        return result if len(shape) == 1 else lowering.add_view(result, whole, lambda view: view.reshaped(whole))
+
+    return make
+
+
+def _native_layer_norm(lowering: Lowering, node: fx.Node) -> tuple[Node]:
+    return (_norm("layer_norm")(lowering, node),)
+
+
+def _reduction(kind: str) -> Maker:
+    def make(lowering: Lowering, node: fx.Node) -> Node:
+        given = arguments(node)
+        x = lowering.value(given["self"])
+        dims = given.get("dim")
+        axes = range(len(x.shape)) if dims in (None, []) else [dims] if isinstance(dims, int) else dims
+        if given.get("dtype") not in (None, torch.float32):
+            raise UnknownOperationError("a reduction to another type")
+        return reduced(lowering, x, kind, tuple(sorted(axis % len(x.shape) for axis in axes)),
+                       bool(given.get("keepdim")), shape_of(node))
+
+    return make
+
+
+def reduced(lowering: Lowering, x: Node, kind: str, axes: Shape, keep: bool, shape: Shape) -> Node:
+    """A reduction over axes."""
+    return lowering.add(Reduction(shape, [x], kind, axes, keep))
+
+
+def _adaptive_average(lowering: Lowering, node: fx.Node) -> Node:
+    x, shape = lowering.value(node.args[0]), shape_of(node)
+    count = 2 if "2d" in str(node.target) else 1
+    outs, sizes = shape[-count:], x.shape[-count:]
+    if all(size == 1 for size in outs):
+        return reduced(lowering, x, "mean", tuple(range(len(shape) - count, len(shape))), True, shape)
+    if count == 1 or len(shape) != 4 or any(size % out for size, out in zip(sizes, outs, strict=True)):
+        raise UnknownOperationError("an adaptive pooling with windows of different sizes")
+    window = sizes[0] // outs[0], sizes[1] // outs[1]
+    if window == (1, 1):
+        return x
+    return lowering.add(Pool(shape, [x], "average", window, window, (0, 0)))
+
+
+def _pool(kind: str) -> Maker:
+    def make(lowering: Lowering, node: fx.Node) -> Node:
+        given = arguments(node)
+        x = lowering.value(given["self"])
+        value = node.meta["val"]
+        shape = shape_of(node) if not isinstance(value, tuple | list) else tuple(value[0].shape)
+        if len(x.shape) != 4:
+            raise UnknownOperationError("pooling of one image without a batch")
+        filter = pair(given["kernel_size"])
+        return lowering.add(Pool(shape, [x], kind, filter, pair(given["stride"] or filter), pair(given["padding"]),
+                                 pair(given.get("dilation", 1)), bool(given.get("count_include_pad", True)),
+                                 given.get("divisor_override")))
+
+    return make
+
+
+def _embedding(lowering: Lowering, node: fx.Node) -> Node:
+    given = arguments(node)
+    indices = lowering.values.get(given["indices"])
+    table = lowering.constant(given["weight"])
+    if not isinstance(indices, Input) or not indices.indices or table is None:
+        raise UnknownOperationError("indices that are computed")
+    return lowering.add(Gather(shape_of(node), [indices, lowering.value(table)]))
+
+
+ROWS: dict[Any, Maker] = {
+    aten.softmax.int: _softmax("softmax"), aten._softmax.default: _softmax("softmax"),
+    aten.log_softmax.int: _softmax("log_softmax"), aten._log_softmax.default: _softmax("log_softmax"),
+    aten.layer_norm.default: _norm("layer_norm"), aten.native_layer_norm.default: _native_layer_norm,
+    aten.rms_norm.default: _norm("rms_norm"),
+    aten.mean.dim: _reduction("mean"), aten.sum.dim_IntList: _reduction("sum"), aten.amax.default: _reduction("max"),
+    aten.amin.default: _reduction("min"), aten.mean.default: _reduction("mean"),
+    aten.adaptive_avg_pool2d.default: _adaptive_average, aten.adaptive_avg_pool1d.default: _adaptive_average,
+    aten._adaptive_avg_pool2d.default: _adaptive_average,
+    aten.max_pool2d.default: _pool("max"), aten.avg_pool2d.default: _pool("average"),
+    aten.max_pool2d_with_indices.default: lambda lowering, node: (_pool("max")(lowering, node),),
+    aten.embedding.default: _embedding,
+}

@@ -1,0 +1,178 @@
+"""Translations of operations that compute nothing: views, concatenations, copies, padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx
+
+from seqtune.kernels.llvm.steps.view import View
+
+from ..network.nodes import Concatenation, Constant, Node, Rearranged
+from ..network.rewriting import reshaped
+from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
+
+aten = torch.ops.aten
+
+
+def rearranged(lowering: Lowering, x: Any, shape: Sequence[int], transform: Callable[[View], View | None]) -> Node:
+    """Another view of a value; a constant is rearranged now."""
+    return lowering.add(Rearranged(tuple(shape), [lowering.value(x)], transform))
+
+
+def _same(lowering: Lowering, node: fx.Node) -> Any:
+    """The value itself: copies, and changes of type or memory format that change nothing."""
+    given = arguments(node)
+    if given.get("train") or (given.get("dtype") not in (None, torch.float32)):
+        raise UnknownOperationError("another type, or a drop-out that trains")
+    first = node.args[0]
+    assert isinstance(first, fx.Node)
+    value = lowering.values[first]
+    return lowering.value(first) if isinstance(value, Node) else value
+
+
+def _nothing(lowering: Lowering, node: fx.Node) -> None:
+    """A check that the graph's shapes have answered already."""
+
+
+def _reshape(lowering: Lowering, node: fx.Node) -> Node:
+    x = lowering.value(node.args[0])
+    result = reshaped(x, shape_of(node))
+    return x if result is x else lowering.add(result)
+
+
+def _permute(lowering: Lowering, node: fx.Node) -> Node:
+    x = lowering.value(node.args[0])
+    axes = list(range(len(x.shape)))
+    if node.target is aten.permute.default:
+        axes = [axis % len(axes) for axis in node.args[1]]  # type: ignore[union-attr]
+    else:
+        first, second = (0, 1) if node.target is aten.t.default else (int(a) % len(axes) for a in node.args[1:3])  # type: ignore[arg-type]
+        axes[first], axes[second] = axes[second], axes[first]
+    order = tuple(axes)
+    return rearranged(lowering, node.args[0], shape_of(node), lambda view: view.permuted(order))
+
+
+def _expand(lowering: Lowering, node: fx.Node) -> Node:
+    shape = shape_of(node)
+    return rearranged(lowering, node.args[0], shape, lambda view: view.expanded(shape))
+
+
+def _slice(lowering: Lowering, node: fx.Node) -> Node:
+    given = arguments(node)
+    x = lowering.value(given["self"])
+    axis = given["dim"] % len(x.shape)
+    begin, end, _ = slice(given["start"], given["end"]).indices(x.shape[axis])
+    step = given["step"]
+    return rearranged(lowering, given["self"], shape_of(node), lambda view: view.sliced(axis, begin, end, step))
+
+
+def _select(lowering: Lowering, node: fx.Node) -> Node:
+    given = arguments(node)
+    x = lowering.value(given["self"])
+    axis, shape = given["dim"] % len(x.shape), shape_of(node)
+    index = given["index"] % x.shape[axis]
+    return rearranged(lowering, given["self"], shape, lambda view: view.sliced(axis, index, index + 1).reshaped(shape))
+
+
+def _split(lowering: Lowering, node: fx.Node) -> tuple[Node, ...]:
+    given = arguments(node)
+    x = lowering.value(given["self"])
+    axis = given["dim"] % len(x.shape)
+    sizes = given.get("split_sizes", given.get("split_size"))
+    if isinstance(sizes, int):
+        sizes = [min(sizes, x.shape[axis] - begin) for begin in range(0, x.shape[axis], sizes)]
+    parts, begin = [], 0
+    for size in sizes:
+        shape = (*x.shape[:axis], size, *x.shape[axis + 1:])
+        parts.append(rearranged(lowering, given["self"], shape,
+                                lambda view, begin=begin, end=begin + size: view.sliced(axis, begin, end)))  # type: ignore[misc]
+        begin += size
+    return tuple(parts)
+
+
+def _concatenate(lowering: Lowering, node: fx.Node) -> Node:
+    given = arguments(node)
+    parts = [lowering.value(part) for part in given["tensors"]]
+    shape = shape_of(node)
+    if any(len(part.shape) != len(shape) for part in parts):
+        raise UnknownOperationError("parts of different numbers of axes")
+    return lowering.add(Concatenation(shape, parts, given["dim"] % len(shape)))
+
+
+def _roll(lowering: Lowering, node: fx.Node) -> Node:
+    """The parts behind and before the break along every axis, the other way round."""
+    given = arguments(node)
+    value, shape = lowering.value(given["self"]), shape_of(node)
+    if len(given["dims"]) != len(given["shifts"]):
+        raise UnknownOperationError("a roll of all elements as one row")
+    for shift, dim in zip(given["shifts"], given["dims"], strict=True):
+        axis = dim % len(shape)
+        size = shape[axis]
+        begin = (size - shift) % size
+        if begin == 0:
+            continue
+        parts = []
+        for first, last in ((begin, size), (0, begin)):
+            part = (*shape[:axis], last - first, *shape[axis + 1:])
+            parts.append(lowering.add(Rearranged(
+                part, [value], lambda view, axis=axis, first=first, last=last: view.sliced(axis, first, last))))  # type: ignore[misc]
+        value = lowering.add(Concatenation(shape, parts, axis))
+    return value
+
+
+def _pad(lowering: Lowering, node: fx.Node) -> Node:
+    """A constant border is a concatenation with constants along every padded axis."""
+    given = arguments(node)
+    if given.get("mode", "constant") != "constant":
+        raise UnknownOperationError("padding that is not constant")
+    value = lowering.value(given["self"])
+    widths = list(given["pad"])
+    number = float(given.get("value") or 0.0)
+    for number_of_pair in range(len(widths) // 2):
+        axis = len(value.shape) - 1 - number_of_pair
+        low, high = widths[2 * number_of_pair:2 * number_of_pair + 2]
+        if low < 0 or high < 0:
+            value = _cropped(lowering, value, axis, max(0, -low), max(0, -high))
+        parts = [_filled(lowering, value.shape, axis, low, number), value,
+                 _filled(lowering, value.shape, axis, high, number)]
+        kept = [part for part in parts if part is not None]
+        if len(kept) > 1:
+            shape = list(value.shape)
+            shape[axis] = sum(part.shape[axis] for part in kept)
+            value = lowering.add(Concatenation(tuple(shape), kept, axis))
+    return value
+
+
+def _filled(lowering: Lowering, shape: Sequence[int], axis: int, width: int, number: float) -> Node | None:
+    if width <= 0:
+        return None
+    border = list(shape)
+    border[axis] = width
+    return lowering.add(Constant(tuple(border), [], np.full(border, number, np.float32)))
+
+
+def _cropped(lowering: Lowering, value: Node, axis: int, low: int, high: int) -> Node:
+    end = value.shape[axis] - high
+    shape = (*value.shape[:axis], end - low, *value.shape[axis + 1:])
+    if end <= low:
+        raise UnknownOperationError("padding that removes everything")
+    return lowering.add(Rearranged(shape, [value], lambda view: view.sliced(axis, low, end)))
+
+
+_RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.flatten.using_ints,
+             aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default,
+             aten.unflatten.int)
+_COPIES = (aten.clone.default, aten.contiguous.default, aten.alias.default, aten.detach.default, aten.dropout.default,
+           aten.to.dtype, aten.to.dtype_layout, aten._to_copy.default, aten.lift_fresh_copy.default)
+VIEWS: dict[Any, Maker] = {
+    **dict.fromkeys(_RESHAPES, _reshape), **dict.fromkeys(_COPIES, _same),
+    aten.permute.default: _permute, aten.transpose.int: _permute, aten.t.default: _permute,
+    aten.expand.default: _expand, aten.slice.Tensor: _slice, aten.select.int: _select,
+    aten.split.Tensor: _split, aten.split_with_sizes.default: _split, aten.cat.default: _concatenate,
+    aten.roll.default: _roll, aten.pad.default: _pad, aten.constant_pad_nd.default: _pad,
+    aten._assert_tensor_metadata.default: _nothing,
+}

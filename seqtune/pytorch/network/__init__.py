@@ -1,0 +1,1 @@
+"""A model as a network of nodes that kernels and generated steps compute."""

@@ -1,0 +1,196 @@
+"""Assembly: turns the nodes of a network into a program: jobs in order, and a place in memory for every value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.llvm.steps.formula import IDENTITY
+from seqtune.kernels.llvm.steps.pointwise import pointwise
+from seqtune.kernels.llvm.steps.step_source import StepSource
+from seqtune.kernels.llvm.steps.view import View
+from seqtune.tuner.backends.llvm.bound_kernels import BoundKernel, KernelBinder, aligned, aligned_copy
+from seqtune.tuner.backends.llvm.program import Program, Slot
+
+from .layouts import Layouts, can_write, row_pitch
+from .memory import Buffer, plan
+from .nodes import Concatenation, Constant, Input, Layer, Node, Rearranged, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A value in memory."""
+
+    buffer: Buffer
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """An address that a job needs: a word of its job (`word`), or else of its launch arguments (`argument`)."""
+
+    located: Located
+    word: int | None = None
+    argument: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A bound kernel and the addresses that it needs."""
+
+    kernel: BoundKernel
+    uses: tuple[Use, ...]
+    name: str
+
+
+class Assembly:
+    """The jobs of a network. `strides` are those that each result has in PyTorch."""
+
+    def __init__(self, nodes: Sequence[Node], results: Sequence[Node], strides: Sequence[Shape],
+                 configurations: Mapping[Layer, Configuration], binder: KernelBinder) -> None:
+        self.binder = binder
+        self.lanes = min(16, binder.device.vector_floats)
+        self.configurations = configurations
+        self.jobs: list[Job] = []
+        self._located: dict[Node, Located] = {}
+        self._wholes: dict[Node, Located] = {}
+        self._constants: dict[Buffer, np.ndarray] = {}
+        self._layouts = Layouts(nodes, results)
+        self._operands = [node for node in nodes if isinstance(node, Input)]
+        self._results = self._result_places(results, strides)
+        for node in nodes:
+            self._assemble(node)
+        for node, place in zip(results, self._results, strict=True):
+            if self._located[node].buffer is not place.buffer:
+                self.copy(self._located[node], place)
+
+    def program(self) -> Program:
+        """Plan the memory and write all addresses that never change."""
+        used = [use.located.buffer for job in self.jobs for use in job.uses]
+        for number, job in enumerate(self.jobs):
+            for use in job.uses:
+                use.located.buffer.used_by(number)
+        inner = [buffer for buffer in dict.fromkeys(used) if buffer.kind == "inner"]
+        block = aligned((plan(inner),))
+        constants = {buffer: aligned_copy(self._constants[buffer]) for buffer in dict.fromkeys(used)
+                     if buffer.kind == "constant"}
+        outer: dict[tuple[str, int], list[Slot]] = {}
+        for job in self.jobs:
+            for use in job.uses:
+                buffer, offset = use.located.buffer, use.located.view.offset
+                array, index = (job.kernel.job, use.word) if use.word is not None else \
+                    (job.kernel.arguments, use.argument)
+                assert index is not None
+                slot = Slot(array, index, 4 * offset)
+                constant = constants.get(buffer)
+                if buffer.kind == "inner":
+                    slot.write(int(block.ctypes.data) + 4 * buffer.begin)
+                elif constant is not None:
+                    slot.write(int(constant.ctypes.data))
+                else:
+                    outer.setdefault((buffer.kind, buffer.number), []).append(slot)
+        operands, results = ([outer.get((kind, number), []) for number in range(count)] for kind, count in (
+            ("operand", len(self._operands)), ("result", len(self._results))))
+        return Program(self.binder.threads, [job.kernel for job in self.jobs], operands, results,
+                       [block, *constants.values()])
+
+    def locate(self, node: Node) -> Located:
+        """The place of a value that is computed already."""
+        return self._located[node]
+
+    def destination(self, node: Node) -> Located:
+        """The place for a value that is about to be computed."""
+        if node not in self._wholes:
+            part = self._layouts.parts.get(node)
+            if part is not None:
+                whole = self.destination(part.whole)
+                view = whole.view.sliced(part.axis, part.begin, part.begin + node.shape[part.axis])
+                self._wholes[node] = Located(whole.buffer, view)
+            else:
+                view = self._layouts.own(node)
+                self._wholes[node] = Located(Buffer(view.extent), view)
+        return self._wholes[node]
+
+    def fresh(self, view: View) -> Located:
+        """A place of this layout for a copy."""
+        return Located(Buffer(view.extent), view)
+
+    def step(self, name: str, source: StepSource, y: Located, *operands: Located) -> None:
+        """Append a generated step, which writes y and reads the operands."""
+        uses = (Use(located, argument=index) for index, located in enumerate((y, *operands)))
+        self.jobs.append(Job(self.binder.bind_source(source.source, source.launch), tuple(uses), name))
+
+    def copy(self, x: Located, y: Located) -> None:
+        """Append a copy of a value to another place."""
+        self.step("copy", pointwise(IDENTITY, y.view, [x.view], self.lanes), y, x)
+
+    def laid_out(self, x: Located, fits: Callable[[View], bool], view: View) -> Located:
+        """The value itself where its layout fits, else a copy in the layout `view`."""
+        if fits(x.view):
+            return x
+        y = self.fresh(view)
+        self.copy(x, y)
+        return y
+
+    def _result_places(self, results: Sequence[Node], strides: Sequence[Shape]) -> list[Located]:
+        places = []
+        for number, (node, given) in enumerate(zip(results, strides, strict=True)):
+            view = View(node.shape, tuple(given))
+            place = Located(Buffer(view.extent, "result", number), view)
+            if node not in self._wholes and node not in self._layouts.parts and can_write(node, view):
+                self._wholes[node] = place
+            places.append(place)
+        return places
+
+    def _assemble(self, node: Node) -> None:
+        from .jobs import append_jobs
+
+        if isinstance(node, Input):
+            view = View(node.shape, node.strides)
+            self._located[node] = Located(Buffer(view.extent, "operand", node.index), view)
+        elif isinstance(node, Constant):
+            buffer = Buffer(node.array.size, "constant")
+            self._constants[buffer] = node.array
+            self._located[node] = Located(buffer, View.contiguous(node.shape))
+        elif isinstance(node, Rearranged):
+            self._located[node] = self._rearranged(node)
+        else:
+            y = self._located[node] = self.destination(node)
+            if isinstance(node, Concatenation):
+                self._concatenate(node, y)
+            else:
+                append_jobs(self, node, y)
+
+    def _rearranged(self, node: Rearranged) -> Located:
+        x = self._located[node.inputs[0]]
+        view = node.transform(x.view)
+        if view is not None:
+            return Located(x.buffer, view)
+        own = self._layouts.own(node)
+        inside = own.reshaped(x.view.shape) if node.reshapes else None
+        if inside is not None:  # written in the layout that the result should have
+            place = self.fresh(own)
+            self.copy(x, Located(place.buffer, inside))
+            return place
+        place = self.fresh(View.contiguous(x.view.shape))
+        self.copy(x, place)
+        view = node.transform(place.view)
+        assert view is not None  # a contiguous value has every view
+        return Located(place.buffer, view)
+
+    def _concatenate(self, node: Concatenation, y: Located) -> None:
+        begin = 0
+        for part in node.inputs:
+            end = begin + part.shape[node.axis]
+            x, place = self._located[part], Located(y.buffer, y.view.sliced(node.axis, begin, end))
+            if (x.buffer, x.view) != (place.buffer, place.view):
+                self.copy(x, place)
+            begin = end
+
+
+def is_dense_row(view: View) -> bool:
+    """Whether the rows of a value can be read by a product."""
+    return row_pitch(view) is not None

@@ -1,0 +1,122 @@
+"""Layouts: where in its buffer each value of a network lies, as far as its operation leaves a choice.
+
+Images are NHWC, because the kernels write whole vectors of channels; attention writes token by token, so that the next
+product reads rows. The parts of a concatenation are written where the whole will be, if their operations can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seqtune.kernels.llvm.steps.view import View
+
+from .nodes import Attention, Concatenation, Constant, Gather, Input, Layer, Node, Pool, Rearranged, RowOperation, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A place inside another value: elements from `begin` on along an axis of `whole`."""
+
+    whole: Node
+    axis: int
+    begin: int
+
+
+def channels_last(shape: Shape) -> View:
+    """An image in NHWC."""
+    n, c, h, w = shape
+    return View(shape, (h * w * c, 1, w * c, c))
+
+
+def image_pitch(view: View) -> int | None:
+    """The floats from one pixel to the next of an image in NHWC, perhaps a slice of its channels; None for others."""
+    n, c, h, w = view.shape
+    pixel = next((stride // steps for size, stride, steps in (
+        (w, view.strides[3], 1), (h, view.strides[2], w), (n, view.strides[0], h * w)) if size > 1), c)
+    expected = (h * w * pixel, 1, w * pixel, pixel)
+    fits = all(size == 1 or own == other
+               for size, own, other in zip(view.shape, view.strides, expected, strict=True))
+    return pixel if fits and pixel >= c else None
+
+
+def row_pitch(view: View) -> int | None:
+    """The floats from one row, the last axis, to the next, all leading axes being one; None where they differ."""
+    size = view.shape[-1]
+    rows = view.reshaped((view.size // size, size))
+    if rows is None or (size > 1 and rows.strides[1] != 1):
+        return None
+    pitch = rows.strides[0] if rows.shape[0] > 1 else size
+    return pitch if pitch >= size else None
+
+
+class Layouts:
+    """The layout of every value of a network, and the parts that are written in place."""
+
+    def __init__(self, nodes: Sequence[Node], results: Sequence[Node]) -> None:
+        self._images = _images(nodes)
+        self.parts: dict[Node, Part] = {}
+        for node in reversed(nodes):
+            if isinstance(node, Concatenation):
+                self._place_parts(node, set(results))
+
+    def own(self, node: Node) -> View:
+        """The dense layout of a value in a buffer of its own."""
+        if node in self._images:
+            return channels_last(node.shape)
+        if isinstance(node, Attention):
+            batch, heads, length, size = node.shape
+            return View.contiguous((batch, length, heads, size)).permuted((0, 2, 1, 3))
+        return View.contiguous(node.shape)
+
+    def _place_parts(self, whole: Concatenation, results: set[Node]) -> None:
+        begins = [0]
+        for part in whole.inputs:
+            begins.append(begins[-1] + part.shape[whole.axis])
+        placed = [self.parts.get(part) for part in whole.inputs]
+        first = placed[0]
+        if first is not None and whole not in self.parts and whole not in results and all(
+                part is not None and (part.whole, part.axis) == (first.whole, whole.axis)
+                and part.begin == first.begin + begin
+                for part, begin in zip(placed, begins, strict=False)):
+            self.parts[whole] = Part(first.whole, whole.axis, first.begin)  # the parts lie side by side elsewhere
+            return
+        layout = self.own(whole)
+        for part, begin in zip(whole.inputs, begins, strict=False):
+            view = layout.sliced(whole.axis, begin, begin + part.shape[whole.axis])
+            if part not in self.parts and part not in results and whole.inputs.count(part) == 1 \
+                    and can_write(part, view):
+                self.parts[part] = Part(whole, whole.axis, begin)
+
+
+def can_write(node: Node, view: View) -> bool:
+    """Whether the operation of a node can write its result in this layout."""
+    if isinstance(node, Input | Constant | Rearranged):
+        return False
+    if isinstance(node, Pool) or (isinstance(node, Layer) and node.work.type == "conv2d"):
+        return image_pitch(view) is not None
+    if isinstance(node, Layer | Gather):
+        return row_pitch(view) is not None
+    if isinstance(node, RowOperation | Attention):
+        return view.strides[-1] == 1
+    return True
+
+
+def _images(nodes: Sequence[Node]) -> set[Node]:
+    """The values of four axes that lie in NHWC: results of convolutions and pooling, and what is computed of them."""
+    images: set[Node] = set()
+    for node in nodes:
+        if len(node.shape) != 4 or isinstance(node, Input | Constant | Attention | RowOperation):
+            continue
+        if isinstance(node, Pool) or (isinstance(node, Layer) and node.work.type == "conv2d"):
+            images.add(node)
+        elif isinstance(node, Rearranged):
+            source = node.inputs[0]
+            if isinstance(source, Rearranged) and len(source.shape) != 4:  # a shuffle of the channels of an image
+                while isinstance(source, Rearranged):
+                    source = source.inputs[0]
+            if source in images and source.shape[2:] == node.shape[2:]:
+                images.add(node)
+        elif not isinstance(node, Layer | Gather) and any(read in images for read in node.inputs):
+            images.add(node)
+    return images

@@ -1,0 +1,142 @@
+"""Node: one value of a network and the operation that computes it. Values are fp32; shapes are PyTorch's.
+
+A network is a list of nodes in an order of execution. Memory comes later (`seqtune.pytorch.assembly`): a node says only
+what is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.kernels.llvm.steps.formula import IDENTITY, Formula
+from seqtune.kernels.llvm.steps.view import View
+from seqtune.kernels.problem import Problem
+
+Shape = tuple[int, ...]
+Floats = NDArray[np.float32]
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A value; the classes below say how it is computed. `name` is that of the PyTorch operation, for reports."""
+
+    shape: Shape
+    inputs: list[Node]
+    name: str = field(default="", kw_only=True)
+
+
+@dataclass(eq=False, slots=True)
+class Input(Node):
+    """An operand of the network: number `index` of its call. `indices` means int64 numbers instead of floats."""
+
+    index: int
+    strides: Shape
+    indices: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Constant(Node):
+    """A value that is known: part of the weights, or computed from them."""
+
+    array: Floats
+
+
+@dataclass(eq=False, slots=True)
+class Layer(Node):
+    """A convolution or matrix product with constant weights: inputs are x, and the epilogue's other operand if any."""
+
+    work: Problem  # without bias and activation
+    weights: Floats  # (k, c // groups, r, s) or (n, k)
+    bias: Floats | None
+    epilogue: Formula = IDENTITY
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that is predicted; every epilogue that computes something counts as a ReLU."""
+        return Problem.make(self.work.type, **{
+            **dict(self.work), "bias": "no" if self.bias is None else "yes",
+            "activation": "relu" if self.epilogue.lines else "none"})
+
+
+@dataclass(eq=False, slots=True)
+class Pointwise(Node):
+    """A formula of the inputs, element by element; inputs of other shapes are broadcast."""
+
+    formula: Formula
+
+
+@dataclass(eq=False, slots=True)
+class Rearranged(Node):
+    """Another view of the input's memory. `transform` returns None where the memory would have to be copied.
+
+    `reshapes` says that the elements keep their order.
+    """
+
+    transform: Callable[[View], View | None]
+    reshapes: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Concatenation(Node):
+    """The inputs one after the other along an axis."""
+
+    axis: int
+
+
+@dataclass(eq=False, slots=True)
+class RowOperation(Node):
+    """A normalisation of every row, the last axis: inputs are x and the constants scale and shift where there are any.
+
+    `kind` is softmax, log_softmax, layer_norm or rms_norm.
+    """
+
+    kind: str
+    epsilon: float = 0.0
+
+
+@dataclass(eq=False, slots=True)
+class Reduction(Node):
+    """`kind` (sum, mean, max, min) of the input over `axes`; the axes stay with size 1 if `keep`."""
+
+    kind: str
+    axes: Shape
+    keep: bool
+
+
+@dataclass(eq=False, slots=True)
+class Pool(Node):
+    """The largest or the mean value of every window of an image; `kind` is max or average."""
+
+    kind: str
+    filter: tuple[int, int]
+    stride: tuple[int, int]
+    pad: tuple[int, int]
+    dilation: tuple[int, int] = (1, 1)
+    count_pad: bool = True  # average: padding counts as zeros
+    divisor: int | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Gather(Node):
+    """Rows of a table (the second input, a constant), chosen by the indices (the first input)."""
+
+
+@dataclass(eq=False, slots=True)
+class Attention(Node):
+    """softmax(scale q k^T + mask) v; the inputs q, k, v are (batch, heads, length, size), a mask is broadcast."""
+
+    scale: float
+    causal: bool
+
+
+def users_of(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
+    """The nodes that read each node, in order; a node that reads another twice appears twice."""
+    users: dict[Node, list[Node]] = {node: [] for node in nodes}
+    for node in nodes:
+        for read in node.inputs:
+            users[read].append(node)
+    return users
