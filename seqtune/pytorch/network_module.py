@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -14,14 +14,28 @@ from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 from .lowering.lowering import lower
 from .network.assembly import Assembly
 from .network.nodes import Layer, Shape
-from .network.rewriting import Rewriting
+from .network.node_list import NodeList
+from .network.rewriting import rewrite
 from .partition import Segment
 
-Chooser = Callable[[Sequence[Layer]], Mapping[Layer, Configuration]]
+class SegmentNetwork:
+    """The network of a segment after all rewriting, with the form of its operands and results."""
+
+    def __init__(self, segment: Segment) -> None:
+        network = lower(segment.graph)
+        self.segment = segment
+        self.operands = [Place(one.shape, one.strides, torch.int64 if one.indices else torch.float32)
+                         for one in network.inputs]
+        self.results = [Place(tuple(node.meta["val"].shape), tuple(node.meta["val"].stride()), torch.float32)
+                        for node in segment.results]
+        nodes = NodeList(network.nodes, network.results)
+        rewrite(nodes)
+        self.nodes, self.values = nodes.nodes, nodes.results
+        self.layers = [node for node in self.nodes if isinstance(node, Layer)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """Shape, strides and type of an operand or a result."""
 
     shape: Shape
@@ -35,19 +49,12 @@ class NetworkModule(nn.Module):
     Not for several threads at once: the program has one block of memory.
     """
 
-    def __init__(self, segment: Segment, binder: KernelBinder, choose: Chooser) -> None:
+    def __init__(self, network: SegmentNetwork, binder: KernelBinder,
+                 configurations: Mapping[Layer, Configuration]) -> None:
         super().__init__()
-        network = lower(segment.graph)
-        self._operands = [_Place(one.shape, one.strides, torch.int64 if one.indices else torch.float32)
-                          for one in network.inputs]
-        self._results = [_Place(tuple(node.meta["val"].shape), tuple(node.meta["val"].stride()), torch.float32)
-                         for node in segment.results]
-        rewriting = Rewriting(network.nodes, network.results)
-        rewriting.rewrite()
-        layers = [node for node in rewriting.nodes if isinstance(node, Layer)]
-        assembly = Assembly(rewriting.nodes, rewriting.results, [result.strides for result in self._results],
-                            choose(layers), binder)
-        self.layers = layers
+        self._operands, self._results = network.operands, network.results
+        assembly = Assembly(network.nodes, network.values, [place.strides for place in network.results],
+                            configurations, binder)
         self.steps = [job.name for job in assembly.jobs]
         self._program = assembly.program()
 
@@ -59,7 +66,7 @@ class NetworkModule(nn.Module):
         return tuple(results)
 
 
-def _laid_out(x: Tensor, place: _Place) -> Tensor:
+def _laid_out(x: Tensor, place: Place) -> Tensor:
     if x.stride() == place.strides:
         return x
     return torch.empty_strided(place.shape, place.strides, dtype=place.dtype).copy_(x)

@@ -25,7 +25,6 @@ import copy
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -33,23 +32,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule
-from torch.fx.graph import CodeGen
 from torch.utils import _pytree as pytree
 
 from seqtune.kernels.device import Device
 from seqtune.predictor.say import Say, silent
-from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder, ThreadPool
-from seqtune.tuner.backends.llvm.compiler import Compiler
-from seqtune.tuner.backends.llvm.openmp import OpenMP, loaded_runtime
-from seqtune.tuner.backends.llvm.threads import Threads
+from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 from seqtune.tuner.measuring.budget import SECONDS
 
 from ..errors import FormatError, MisuseError, SeqtuneError, one_line
 from ..inputs import as_device, check_positive, warned
-from .fused_steps import link
-from .graph import Layer, constants_of, find_layers, keep_strides, replace_glue, replace_layer
+from .compilation import compile_graph
+from .device_threads import binder_of
+from .network.nodes import Layer
 from .saved_choices import Choice, choices_of, read_choices, write_choices
-from .selection import TOLERANCE, choose, difference, module_of
+from .selection import TOLERANCE, choose, difference
 
 BUSY = 5.0  # times PyTorch's own time; no kernel is that slow on an idle machine
 
@@ -199,21 +195,6 @@ def _check(model: object, examples: Sequence[Tensor]) -> None:
                 raise MisuseError(f"the {what} is of {tensor.dtype}; only torch.float32 is optimised")
 
 
-@lru_cache(maxsize=4)
-def binder_of(device: Device) -> KernelBinder:
-    """The binder of a device, one for each process: all models share its threads and workspace.
-
-    Where PyTorch's OpenMP runtime is not found, our own threads run the kernels, and the calling thread is pinned.
-    """
-    if device.backend != "llvm":
-        raise MisuseError(f"{device.name} does not compute in PyTorch's memory; choose an llvm device")
-    compiler = Compiler(device.instruction_set)
-    runtime = loaded_runtime(Path(torch.__file__).parent)
-    threads: ThreadPool = (Threads(compiler, device.threads) if runtime is None
-                           else OpenMP(compiler, device.threads, runtime))
-    return KernelBinder(device, compiler, threads)
-
-
 def _compile_parts(module: nn.Module, examples: Sequence[Tensor], binder: KernelBinder,
                    chosen: Callable[[Sequence[Layer]], list[Choice]], made: list[Choice], progress: Say) -> nn.Module:
     """The module compiled, or itself with its exportable children compiled. Choices are appended to `made`."""
@@ -229,30 +210,13 @@ def _compile_parts(module: nn.Module, examples: Sequence[Tensor], binder: Kernel
             if inputs.get(name):
                 setattr(module, name, _compile_parts(child, inputs[name], binder, chosen, made, progress))
         return module
-    graph = _plain(program.module(check_guards=False))
-    layers = find_layers(graph)
-    if not layers:
+    compiled = compile_graph(program, binder, chosen)
+    if compiled is None:
         return module
-    choices = chosen(layers)
-    made.extend(choices)
-    for layer, choice in zip(layers, choices, strict=True):
-        replace_layer(graph, layer, module_of(layer, choice, binder))
-    replace_glue(graph, binder)
-    keep_strides(graph)
-    link(graph, binder)
-    for node in list(constants_of(graph)):
-        graph.graph.erase_node(node)
-    graph.recompile()
-    graph.delete_all_unused_submodules()
+    made.extend(compiled.choices)
     spec = program.call_spec.out_spec
     assert spec is not None
-    return Compiled(module, graph, examples, lambda flat: pytree.tree_unflatten(flat, spec))
-
-
-def _plain(module: GraphModule) -> GraphModule:
-    """The graph without the wrapping and checking of inputs and outputs, so that it takes plain tensors."""
-    module.graph.set_codegen(CodeGen())
-    return GraphModule(module, module.graph)
+    return Compiled(module, compiled.graph, examples, lambda flat: pytree.tree_unflatten(flat, spec))
 
 
 def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[str, tuple[Tensor, ...]]:

@@ -1,5 +1,7 @@
 """Selection: compares the predicted kernel of each layer with PyTorch's own operation on equal terms.
 
+A layer counts as its product or convolution with bias and ReLU; other epilogues are compared as a ReLU.
+
 Equal terms mean channels_last memory and weights packed before. PyTorch's operation runs in the faster of its two ways,
 with packed weights or as users call it, and is kept unless the kernel is faster.
 """
@@ -25,13 +27,14 @@ from seqtune.tuner.measuring.timing import sample
 
 from ..api import predict
 from ..errors import KernelError, SeqtuneError
-from .graph import Layer
-from .modules import LAST, KeptConvolution, KeptProduct, tuned_convolution, tuned_product
+from .kept_layers import KeptConvolution, KeptProduct
+from .network.nodes import Layer
 from .saved_choices import Choice
 
 TOLERANCE = 1e-3  # largest allowed max|difference| / max|reference|
 ROUNDS = 11  # interleaved samples of the kernel and of PyTorch's operation
 SAMPLE_SECONDS = 5e-4
+SPLIT = 1.1  # PyTorch's time: a layer that stays PyTorch's cuts the program in two, which costs more than a tenth
 
 
 def choose(layers: Sequence[Layer], binder: KernelBinder, *, verify: bool, seconds: float, checkpoint: str | Path,
@@ -60,27 +63,32 @@ def choose(layers: Sequence[Layer], binder: KernelBinder, *, verify: bool, secon
     return [known[layer.problem] for layer in layers]
 
 
-def module_of(layer: Layer, choice: Choice, binder: KernelBinder) -> nn.Module:
-    """The module that computes a layer as chosen. Raises SeqtuneError where the kernel does not build."""
-    if choice.configuration is None:
-        return _kept(layer)
-    bias = None if layer.bias is None else layer.bias.numpy()
+def _ours(layer: Layer, choice: Choice, binder: KernelBinder) -> Callable[[Tensor], Tensor]:
+    """The chosen kernel with the layer's weights. Raises SeqtuneError where it does not build."""
+    assert choice.configuration is not None
     try:
-        kernel = binder.bind(layer.problem, choice.configuration, layer.weights.contiguous().numpy(), bias)
+        kernel = binder.bind(layer.problem, choice.configuration, layer.weights, layer.bias)
     except BuildError as error:
         raise SeqtuneError(f"{choice.configuration.kernel} {choice.configuration.brief()} does not build on "
                            f"{binder.device.name}: {error}") from None
-    if layer.problem.type == "gemm":
-        return tuned_product(kernel, layer.shape)
-    return tuned_convolution(binder, kernel, layer.problem)
+    form = torch.channels_last if len(layer.shape) == 4 else torch.contiguous_format
+
+    def run(x: Tensor) -> Tensor:
+        y = torch.empty(layer.shape, memory_format=form)
+        kernel(x.data_ptr(), y.data_ptr())
+        return y
+
+    return run
 
 
-def _kept(layer: Layer) -> nn.Module:
+def _theirs(layer: Layer) -> nn.Module:
     """PyTorch's operation with packed weights where that works and is faster, else as users call it."""
-    kind: Any = KeptProduct if layer.problem.type == "gemm" else KeptConvolution
-    plain = kind(layer.problem, layer.weights, layer.bias, packed=False)
+    kind: Any = KeptProduct if layer.work.type == "gemm" else KeptConvolution
+    weights = torch.from_numpy(layer.weights)
+    bias = None if layer.bias is None else torch.from_numpy(layer.bias)
+    plain = kind(layer.problem, weights, bias, packed=False)
     try:
-        packed = kind(layer.problem, layer.weights, layer.bias, packed=True)
+        packed = kind(layer.problem, weights, bias, packed=True)
         x = _operand(layer)
         if difference([plain(x)], [packed(x)]) < TOLERANCE:
             times = _beside({"plain": lambda: plain(x), "packed": lambda: packed(x)})
@@ -91,17 +99,16 @@ def _kept(layer: Layer) -> nn.Module:
 
 
 def _operand(layer: Layer) -> Tensor:
-    shape = layer.input.meta["val"].shape
-    x = torch.randn(tuple(shape), generator=torch.Generator().manual_seed(0))
-    return x.contiguous(memory_format=LAST) if x.dim() == 4 else x
+    x = torch.randn(layer.inputs[0].shape, generator=torch.Generator().manual_seed(0))
+    return x.contiguous(memory_format=torch.channels_last) if len(layer.shape) == 4 else x
 
 
 def _compare(layer: Layer, choice: Choice, binder: KernelBinder) -> Choice:
-    """The choice with both times; PyTorch's operation where the kernel is not faster."""
-    ours, theirs, x = module_of(layer, choice, binder), _kept(layer), _operand(layer)
+    """The choice with both times; PyTorch's operation where the kernel is slower by more than SPLIT."""
+    ours, theirs, x = _ours(layer, choice, binder), _theirs(layer), _operand(layer)
     with torch.no_grad():
         times = _beside({"ours": lambda: ours(x), "theirs": lambda: theirs(x)})
-    won = times["ours"] < times["theirs"]
+    won = times["ours"] < SPLIT * times["theirs"]
     return replace(choice, configuration=choice.configuration if won else None, seconds=times["ours"],
                    pytorch_seconds=times["theirs"])
 

@@ -71,7 +71,7 @@ class Lowering:
                 del self.nodes[count:]
                 raise
             for made in self.nodes[count:]:
-                made.name = made.name or short_name(node)
+                made.name, made.origin = short_name(node), node.name
 
     def input(self, node: fx.Node) -> Input:
         """Make the input for a value that comes from outside. Raises UnknownOperationError if it is no fp32 tensor."""

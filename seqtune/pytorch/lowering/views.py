@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import fx
 
 from seqtune.kernels.llvm.steps.view import View
 
-from ..network.nodes import Concatenation, Constant, Node, Rearranged
+from ..network.nodes import Concatenation, Node, Padding, Rearranged
 from ..network.rewriting import reshaped
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
 
@@ -125,34 +124,20 @@ def _roll(lowering: Lowering, node: fx.Node) -> Node:
 
 
 def _pad(lowering: Lowering, node: fx.Node) -> Node:
-    """A constant border is a concatenation with constants along every padded axis."""
     given = arguments(node)
     if given.get("mode", "constant") != "constant":
         raise UnknownOperationError("padding that is not constant")
     value = lowering.value(given["self"])
-    widths = list(given["pad"])
-    number = float(given.get("value") or 0.0)
-    for number_of_pair in range(len(widths) // 2):
-        axis = len(value.shape) - 1 - number_of_pair
-        low, high = widths[2 * number_of_pair:2 * number_of_pair + 2]
-        if low < 0 or high < 0:
-            value = _cropped(lowering, value, axis, max(0, -low), max(0, -high))
-        parts = [_filled(lowering, value.shape, axis, low, number), value,
-                 _filled(lowering, value.shape, axis, high, number)]
-        kept = [part for part in parts if part is not None]
-        if len(kept) > 1:
-            shape = list(value.shape)
-            shape[axis] = sum(part.shape[axis] for part in kept)
-            value = lowering.add(Concatenation(tuple(shape), kept, axis))
-    return value
-
-
-def _filled(lowering: Lowering, shape: Sequence[int], axis: int, width: int, number: float) -> Node | None:
-    if width <= 0:
-        return None
-    border = list(shape)
-    border[axis] = width
-    return lowering.add(Constant(tuple(border), [], np.full(border, number, np.float32)))
+    axes = len(value.shape)
+    widths = [*given["pad"], *[0] * (2 * axes - len(given["pad"]))]
+    low, high = ([widths[2 * (axes - 1 - axis) + side] for axis in range(axes)] for side in (0, 1))
+    for axis in range(axes):
+        if low[axis] < 0 or high[axis] < 0:
+            value = _cropped(lowering, value, axis, max(0, -low[axis]), max(0, -high[axis]))
+    low, high = ([max(0, width) for width in side] for side in (low, high))
+    if not any((*low, *high)):
+        return value
+    return lowering.add(Padding(shape_of(node), [value], tuple(low), tuple(high), float(given.get("value") or 0.0)))
 
 
 def _cropped(lowering: Lowering, value: Node, axis: int, low: int, high: int) -> Node:

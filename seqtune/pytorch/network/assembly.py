@@ -15,9 +15,9 @@ from seqtune.kernels.llvm.steps.view import View
 from seqtune.tuner.backends.llvm.bound_kernels import BoundKernel, KernelBinder, aligned, aligned_copy
 from seqtune.tuner.backends.llvm.program import Program, Slot
 
-from .layouts import Layouts, can_write, row_pitch
+from .layouts import Layouts, can_write
 from .memory import Buffer, plan
-from .nodes import Concatenation, Constant, Input, Layer, Node, Rearranged, Shape
+from .nodes import Concatenation, Constant, Input, Layer, Node, Padding, Rearranged, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +157,8 @@ class Assembly:
             self._located[node] = Located(buffer, View.contiguous(node.shape))
         elif isinstance(node, Rearranged):
             self._located[node] = self._rearranged(node)
+        elif isinstance(node, Padding):
+            self._located[node] = self._padded(node)
         else:
             y = self._located[node] = self.destination(node)
             if isinstance(node, Concatenation):
@@ -181,6 +183,17 @@ class Assembly:
         assert view is not None  # a contiguous value has every view
         return Located(place.buffer, view)
 
+    def _padded(self, node: Padding) -> Located:
+        """A buffer of its own that holds the border all the time; every run copies the value into its middle."""
+        view = self._layouts.own(node)
+        buffer = Buffer(view.extent, "constant")
+        self._constants[buffer] = np.full(view.extent, node.number, np.float32)
+        inside = view
+        for axis, (low, size) in enumerate(zip(node.low, node.inputs[0].shape, strict=True)):
+            inside = inside.sliced(axis, low, low + size)
+        self.copy(self._located[node.inputs[0]], Located(buffer, inside))
+        return Located(buffer, view)
+
     def _concatenate(self, node: Concatenation, y: Located) -> None:
         begin = 0
         for part in node.inputs:
@@ -190,7 +203,3 @@ class Assembly:
                 self.copy(x, place)
             begin = end
 
-
-def is_dense_row(view: View) -> bool:
-    """Whether the rows of a value can be read by a product."""
-    return row_pitch(view) is not None

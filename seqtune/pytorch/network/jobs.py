@@ -23,17 +23,23 @@ def append_jobs(assembly: Assembly, node: Node, y: Located) -> None:
 def _layer(assembly: Assembly, node: Layer, y: Located) -> None:
     image = node.work.type == "conv2d"
     pitch = image_pitch if image else row_pitch
-    read = assembly.locate(node.inputs[0])
-    x = assembly.laid_out(read, lambda view: pitch(view) is not None,
-                          channels_last(read.view.shape) if image else View.contiguous(read.view.shape))
-    others = [assembly.laid_out(assembly.locate(other), lambda view: view.strides == y.view.strides,
-                                View(y.view.shape, y.view.strides)) for other in node.inputs[1:]]
-    x_pitch, y_pitch = pitch(x.view), pitch(y.view)
-    fusion = Fusion(node.epilogue, None if x_pitch == x.view.shape[1 if image else -1] else x_pitch,
-                    None if y_pitch == node.shape[1 if image else -1] else y_pitch)
+    x = _dense(assembly, assembly.locate(node.inputs[0]), image)
+    others = [_dense(assembly, assembly.locate(other), image) for other in node.inputs[1:]]
+    pitches = [pitch(located.view) for located in (x, y, *others)]
+    dense = [located.view.shape[1 if image else -1] for located in (x, y, *others)]
+    x_pitch, y_pitch, *other_pitch = (None if own == floats else own
+                                      for own, floats in zip(pitches, dense, strict=True))
+    fusion = Fusion(node.epilogue if node.epilogue.lines else None, x_pitch, y_pitch, *other_pitch)
     kernel = assembly.binder.bind(node.problem, assembly.configurations[node], node.weights, node.bias, fusion)
     uses = [Use(x, word=X), Use(y, word=Y), *(Use(other, argument=len(kernel.arguments) - 1) for other in others)]
     assembly.jobs.append(Job(kernel, tuple(uses), node.name))
+
+
+def _dense(assembly: Assembly, x: Located, image: bool) -> Located:
+    """The value as an image in NHWC, or as rows of a matrix."""
+    pitch = image_pitch if image else row_pitch
+    return assembly.laid_out(x, lambda view: pitch(view) is not None,
+                             channels_last(x.view.shape) if image else View.contiguous(x.view.shape))
 
 
 def _pointwise(assembly: Assembly, node: Pointwise, y: Located) -> None:

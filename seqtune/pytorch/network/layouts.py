@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from seqtune.kernels.llvm.steps.view import View
 
-from .nodes import Attention, Concatenation, Constant, Gather, Input, Layer, Node, Pool, Rearranged, RowOperation, Shape
+from .nodes import Attention, Concatenation, Constant, Gather, Input, Layer, Node, Padding, Pool, Rearranged, RowOperation, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Layouts:
 
 def can_write(node: Node, view: View) -> bool:
     """Whether the operation of a node can write its result in this layout."""
-    if isinstance(node, Input | Constant | Rearranged):
+    if isinstance(node, Input | Constant | Rearranged | Padding):
         return False
     if isinstance(node, Pool) or (isinstance(node, Layer) and node.work.type == "conv2d"):
         return image_pitch(view) is not None

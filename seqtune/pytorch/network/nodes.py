@@ -6,7 +6,7 @@ what is computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,11 +22,15 @@ Floats = NDArray[np.float32]
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A value; the classes below say how it is computed. `name` is that of the PyTorch operation, for reports."""
+    """A value; the classes below say how it is computed.
+
+    `name` is PyTorch's operation, for reports, and `origin` the name of its node in the exported graph.
+    """
 
     shape: Shape
     inputs: list[Node]
     name: str = field(default="", kw_only=True)
+    origin: str = field(default="", kw_only=True)
 
 
 @dataclass(eq=False, slots=True)
@@ -88,6 +92,15 @@ class Concatenation(Node):
 
 
 @dataclass(eq=False, slots=True)
+class Padding(Node):
+    """The input with a border of one number: `low` and `high` elements before and after it along every axis."""
+
+    low: Shape
+    high: Shape
+    number: float
+
+
+@dataclass(eq=False, slots=True)
 class RowOperation(Node):
     """A normalisation of every row, the last axis: inputs are x and the constants scale and shift where there are any.
 
@@ -131,12 +144,3 @@ class Attention(Node):
 
     scale: float
     causal: bool
-
-
-def users_of(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
-    """The nodes that read each node, in order; a node that reads another twice appears twice."""
-    users: dict[Node, list[Node]] = {node: [] for node in nodes}
-    for node in nodes:
-        for read in node.inputs:
-            users[read].append(node)
-    return users

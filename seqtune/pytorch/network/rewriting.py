@@ -1,154 +1,160 @@
 """Rewriting: changes of a network that keep its results: pointwise chains become one formula, layers take epilogues.
 
-Each pass returns a new list of nodes in an order of execution. A node is fused into its only reader only if it is no
-result of the network.
+A node is fused into its only reader, and only if it is no result of the network.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqtune.kernels.llvm.steps.formula import MOST_LINES, Formula
+from seqtune.kernels.problem import Problem
 
-from .nodes import Constant, Layer, Node, Pointwise, Rearranged, users_of
+from .node_list import NodeList
+from .nodes import Constant, Layer, Node, Padding, Pointwise, Rearranged, Reduction, RowOperation
 
 MOST_OPERANDS = 6  # of a fused formula: each takes a pointer and a stride in the loop
 
 
-@dataclass(slots=True)
-class Rewriting:
-    """The nodes of a network while passes change them; `results` are kept."""
+def rewrite(nodes: NodeList) -> None:
+    """Apply all changes."""
+    for kind, change in ((Layer, _take_padding), (Pointwise, _join_readers), (Reduction, _become_rms_norm),
+                         (Pointwise, _hoist_over_reshape), (Pointwise, _join_readers), (Layer, _fold_scale),
+                         (Pointwise, _become_epilogue)):
+        for node in nodes:
+            if isinstance(node, kind) and node in nodes:
+                change(nodes, node)
 
-    nodes: list[Node]
-    results: list[Node]
 
-    def rewrite(self) -> None:
-        """Apply all passes until none changes anything."""
-        self._drop_unread()
-        while self._hoist_reshapes() or self._join_pointwise() or self._fold_scales() or self._take_epilogues():
-            self._drop_unread()
+def _take_padding(nodes: NodeList, layer: Layer) -> None:
+    """Let a convolution make the border of zeros that it reads, where it is the same on both sides."""
+    padding = layer.inputs[0]
+    if layer.work.type != "conv2d" or not isinstance(padding, Padding) or padding.number or padding.low != padding.high:
+        return
+    if any(padding.low[:2]):
+        return
+    high, wide = padding.low[2:]
+    x = padding.inputs[0]
+    layer.work = Problem.make("conv2d", **{
+        **dict(layer.work), "h": x.shape[2], "w": x.shape[3],
+        "pad_h": layer.work.size("pad_h") + high, "pad_w": layer.work.size("pad_w") + wide})
+    nodes.set_inputs(layer, [x, *layer.inputs[1:]])
 
-    def _drop_unread(self) -> None:
-        read: set[Node] = set()
-        waiting = list(self.results)
-        while waiting:
-            node = waiting.pop()
-            if node not in read:
-                read.add(node)
-                waiting.extend(node.inputs)
-        self.nodes = [node for node in self.nodes if node in read]
 
-    def _single_user(self, users: dict[Node, list[Node]], node: Node) -> Node | None:
-        return users[node][0] if len(users[node]) == 1 and node not in self.results else None
-
-    def _replace(self, old: Node, new: Node) -> None:
-        for node in self.nodes:
-            if node is not new:
-                node.inputs = [new if read is old else read for read in node.inputs]
-        self.results = [new if result is old else result for result in self.results]
-
-    def _hoist_reshapes(self) -> bool:
-        """Turn a formula of a reshaped layer into a reshape of the formula, so that the layer can take it."""
-        users = users_of(self.nodes)
-        changed = False
-        for node in list(self.nodes):
-            if not isinstance(node, Pointwise):
-                continue
-            for index, read in enumerate(node.inputs):
-                if not (isinstance(read, Rearranged) and read.reshapes and read.shape == node.shape
-                        and self._single_user(users, read) is node):
-                    continue
-                source = read.inputs[0]
-                if not (isinstance(source, Layer) and self._single_user(users, source) is read) \
-                        or any(other.shape not in (node.shape, ()) for other in node.inputs):
-                    continue
-                self._hoist(node, index, source)
-                changed = True
-                break
-            if changed:
-                break  # the users have changed
-        return changed
-
-    def _hoist(self, node: Pointwise, index: int, source: Layer) -> None:
-        at = self.nodes.index(node)
-        inputs: list[Node] = []
-        for number, other in enumerate(node.inputs):
-            inputs.append(source if number == index else reshaped(other, source.shape))
-        inner = Pointwise(source.shape, inputs, node.formula, name=node.name)
+def _hoist_over_reshape(nodes: NodeList, node: Pointwise) -> None:
+    """Turn a formula of a reshaped layer into a reshape of the formula, so that the layer can take it."""
+    for read in node.inputs:
+        if not (isinstance(read, Rearranged) and read.reshapes and read.shape == node.shape
+                and nodes.only_reader(read) is node):
+            continue
+        source = read.inputs[0]
+        if not (isinstance(source, Layer) and nodes.only_reader(source) is read) \
+                or any(other.shape not in (node.shape, ()) for other in node.inputs):
+            continue
+        inputs = [source if other is read else reshaped(other, source.shape) for other in node.inputs]
+        inner = Pointwise(source.shape, inputs, node.formula, name=node.name, origin=node.origin)
         outer = reshaped(inner, node.shape)
-        self.nodes[at:at + 1] = [*(read for read in inputs if read not in self.nodes), inner, outer]
-        self._replace(node, outer)
+        nodes.insert_before(node, *(other for other in inputs if other not in nodes), inner, outer)
+        nodes.replace(node, outer)
+        return
 
-    def _join_pointwise(self) -> bool:
-        users = users_of(self.nodes)
-        for node in self.nodes:
-            if not isinstance(node, Pointwise):
-                continue
-            reader = self._single_user(users, node)
-            if isinstance(reader, Pointwise) and reader.shape == node.shape and _can_join(node, reader):
-                index = reader.inputs.index(node)
-                formula = node.formula.then(reader.formula, index)
-                inputs = [*node.inputs, *(read for number, read in enumerate(reader.inputs) if number != index)]
-                reader.formula, reader.inputs = without_doubles(formula, inputs)
-                return True
-        return False
 
-    def _fold_scales(self) -> bool:
-        """Fold factors of the output channels (a constant) into the weights and the bias of a layer."""
-        users = users_of(self.nodes)
-        for node in self.nodes:
-            if not isinstance(node, Layer) or node.epilogue.lines:
-                continue
-            reader = self._single_user(users, node)
-            if not isinstance(reader, Pointwise) or len(reader.inputs) != 2 or reader.shape != node.shape:
-                continue
-            layer = reader.inputs.index(node)
-            scale = reader.inputs[1 - layer]
-            factors = _channel_factors(node, scale)
-            if factors is None or reader.formula.lines not in ((("mul", 0, 1),), (("mul", 1, 0),)):
-                continue
-            shape = (-1, *[1] * (node.weights.ndim - 1))
-            node.weights = (node.weights * factors.reshape(shape)).astype(np.float32)
-            node.bias = None if node.bias is None else (node.bias * factors).astype(np.float32)
-            self._replace(reader, node)
-            return True
-        return False
+def _join_readers(nodes: NodeList, node: Pointwise) -> None:
+    """Let the formulas that alone read a formula take it in."""
+    reader = nodes.only_reader(node)
+    if isinstance(reader, Pointwise) and reader.shape == node.shape and _can_join(node, reader):
+        index = reader.inputs.index(node)
+        formula = node.formula.then(reader.formula, index)
+        inputs = [*node.inputs, *(read for number, read in enumerate(reader.inputs) if number != index)]
+        reader.formula, inputs = without_doubles(formula, inputs)
+        nodes.set_inputs(reader, inputs)
 
-    def _take_epilogues(self) -> bool:
-        users = users_of(self.nodes)
-        order = {node: number for number, node in enumerate(self.nodes)}
-        for node in self.nodes:
-            if not isinstance(node, Pointwise):
-                continue
-            layers = [read for read in node.inputs if isinstance(read, Layer) and read.shape == node.shape
-                      and self._single_user(users, read) is node]
-            for layer in sorted(layers, key=order.__getitem__, reverse=True):
-                if self._take(layer, node):
-                    return True
-        return False
 
-    def _take(self, layer: Layer, node: Pointwise) -> bool:
+def _become_rms_norm(nodes: NodeList, mean: Reduction) -> None:
+    """Recognise x / sqrt(mean(x^2) + epsilon), perhaps with a scale, that is written out."""
+    square, formula = mean.inputs[0], nodes.only_reader(mean)
+    last = len(square.shape) - 1
+    if mean.kind != "mean" or mean.axes != (last,) or not mean.keep or not isinstance(square, Pointwise) \
+            or square.formula.lines not in ((("mul", 0, 0),), (("pow", 0, 2.0),)) \
+            or not isinstance(formula, Pointwise) or nodes.only_reader(square) is not mean:
+        return
+    x = square.inputs[0]
+    scales = [read for read in formula.inputs if read not in (x, mean)]
+    if x not in formula.inputs or x.shape != formula.shape or len(scales) > 1 \
+            or any(not isinstance(scale, Constant) or scale.shape != x.shape[-1:] for scale in scales):
+        return
+    epsilons = [value for name, *given in formula.formula.lines if name == "add" for value in given
+                if isinstance(value, float)]
+    if len(epsilons) != 1 or not _is_rms_norm(formula, x, mean, epsilons[0]):
+        return
+    row = RowOperation(x.shape, [x, *scales], "rms_norm", epsilons[0], name="rms_norm", origin=formula.origin)
+    nodes.insert_before(formula, row)
+    nodes.replace(formula, row)
+
+
+def _is_rms_norm(node: Pointwise, x: Node, mean: Node, epsilon: float) -> bool:
+    """Whether a formula computes x scale / sqrt(mean + epsilon): its values are compared, because it has many forms."""
+    values = np.random.default_rng(0).uniform(0.5, 2.0, (3, 16))
+    known = {x: values[0], mean: values[1]}
+    expected = values[0] / np.sqrt(values[1] + epsilon) * (values[2] if len(node.inputs) > 2 else 1.0)
+    computed = node.formula.numpy(*(known.get(read, values[2]) for read in node.inputs))
+    return bool(np.allclose(computed, expected, rtol=1e-9))
+
+
+def _fold_scale(nodes: NodeList, layer: Layer) -> None:
+    """Fold factors of the output channels (a constant) into the weights and the bias of a layer."""
+    reader = nodes.only_reader(layer)
+    if layer.epilogue.lines or not isinstance(reader, Pointwise) or len(reader.inputs) < 2 \
+            or reader.shape != layer.shape:
+        return
+    at = reader.inputs.index(layer)
+    first, rest = reader.formula.lines[0], reader.formula.lines[1:]
+    if first[0] != "mul" or at not in first[1:] or any(at in line[1:] for line in rest):
+        return
+    other = first[1] if first[2] == at else first[2]
+    if not isinstance(other, int) or other == at or any(other in line[1:] for line in rest):
+        return
+    factors = _channel_factors(layer, reader.inputs[other])
+    if factors is None:
+        return
+    shape = (-1, *[1] * (layer.weights.ndim - 1))
+    layer.weights = (layer.weights * factors.reshape(shape)).astype(np.float32)
+    layer.bias = None if layer.bias is None else (layer.bias * factors).astype(np.float32)
+    if not rest:
+        nodes.replace(reader, layer)
+        return
+    kept = [number for number in range(len(reader.inputs)) if number != other]
+    values: list[int | float] = [kept.index(number) if number != other else 0.0 for number in range(len(reader.inputs))]
+    # the product's line goes; what read it reads the layer
+    table = [*values, values[at], *range(len(kept), len(kept) + len(rest))]
+    reader.formula = Formula(len(kept), tuple(
+        (name, *(table[value] if isinstance(value, int) else value for value in given)) for name, *given in rest))
+    nodes.set_inputs(reader, [reader.inputs[number] for number in kept])
+
+
+def _become_epilogue(nodes: NodeList, node: Pointwise) -> None:
+    """Let the last of the layers that a formula reads compute it."""
+    layers = [read for read in node.inputs if isinstance(read, Layer) and read.shape == node.shape
+              and nodes.only_reader(read) is node]
+    for layer in sorted(layers, key=nodes.nodes.index, reverse=True):
         others = [read for read in node.inputs if read is not layer]
-        if len(others) + len(layer.inputs) > 2 or any(other.shape != node.shape for other in others):
-            return False
-        index = node.inputs.index(layer)
-        if len(layer.epilogue.lines) + len(node.formula.lines) > MOST_LINES:
-            return False
-        formula = layer.epilogue.then(node.formula, index)
+        if len(others) + len(layer.inputs) > 2 or any(other.shape != node.shape for other in others) \
+                or len(layer.epilogue.lines) + len(node.formula.lines) > MOST_LINES:
+            continue
+        formula = layer.epilogue.then(node.formula, node.inputs.index(layer))
         new = Layer(node.shape, [*layer.inputs, *others], layer.work, layer.weights, layer.bias, formula,
-                    name=layer.name)
-        self.nodes[self.nodes.index(node)] = new
-        self.nodes.remove(layer)
-        self._replace(node, new)
-        return True
+                    name=layer.name, origin=layer.origin)
+        nodes.insert_before(node, new)
+        nodes.replace(node, new)
+        return
 
 
 def reshaped(node: Node, shape: tuple[int, ...]) -> Node:
     """The node under another shape of as many elements; numbers without axes stay as they are."""
-    if node.shape == () or node.shape == shape:
+    if node.shape in ((), shape):
         return node
     return Rearranged(shape, [node], lambda view: view.reshaped(shape), reshapes=True)
 
@@ -158,14 +164,15 @@ def _can_join(node: Pointwise, reader: Pointwise) -> bool:
     return operands <= MOST_OPERANDS and len(node.formula.lines) + len(reader.formula.lines) <= MOST_LINES
 
 
-def _channel_factors(layer: Layer, scale: Node) -> np.ndarray | None:
+def _channel_factors(layer: Layer, scale: Node) -> NDArray[np.float32] | None:
     """The factor of each output channel, where a constant holds them and nothing else."""
     if not isinstance(scale, Constant):
         return None
     axis = 1 if layer.work.type == "conv2d" else len(layer.shape) - 1
     channels = layer.shape[axis]
     expected = (channels, *[1] * (len(layer.shape) - 1 - axis))
-    if scale.array.size != channels or scale.shape[-len(expected):] != expected[-len(scale.shape):]:
+    own = (1,) * (len(expected) - len(scale.shape)) + scale.shape
+    if scale.array.size != channels or own[-len(expected):] != expected:
         return None
     return scale.array.reshape(-1)
 
@@ -175,8 +182,7 @@ def without_doubles(formula: Formula, inputs: Sequence[Node]) -> tuple[Formula, 
     distinct = list(dict.fromkeys(inputs))
     if len(distinct) == len(inputs):
         return formula, distinct
-    numbers = [distinct.index(read) for read in inputs]
-    return renumbered(formula, len(distinct), numbers), distinct
+    return renumbered(formula, len(distinct), [distinct.index(read) for read in inputs]), distinct
 
 
 def renumbered(formula: Formula, operands: int, values: Sequence[int | float]) -> Formula:

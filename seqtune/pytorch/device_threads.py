@@ -1,0 +1,43 @@
+"""The llvm device with as many threads as PyTorch has, and what binds kernels on it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from seqtune.kernels.device import Device
+from seqtune.tuner.backends.discovery import find
+from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder, ThreadPool
+from seqtune.tuner.backends.llvm.compiler import Compiler
+from seqtune.tuner.backends.llvm.openmp import OpenMP, loaded_runtime
+from seqtune.tuner.backends.llvm.threads import Threads
+
+from ..errors import MisuseError
+
+
+def device_for_threads(count: int) -> Device:
+    """The llvm device of this CPU's widest vectors with a number of threads. Raises DeviceError."""
+    return find(f"llvm:{find('llvm:0').instruction_set}:{count}")
+
+
+def binder_for_threads(count: int) -> KernelBinder:
+    """The binder of the device with a number of threads."""
+    return binder_of(device_for_threads(count))
+
+
+@lru_cache(maxsize=4)
+def binder_of(device: Device) -> KernelBinder:
+    """The binder of a device, one for each process: all models share its threads and workspace.
+
+    Where PyTorch's OpenMP runtime is not found, our own threads run the kernels, and the calling thread is pinned.
+    Raises MisuseError for a device of another backend.
+    """
+    if device.backend != "llvm":
+        raise MisuseError(f"{device.name} does not compute in PyTorch's memory; choose an llvm device")
+    compiler = Compiler(device.instruction_set)
+    runtime = loaded_runtime(Path(torch.__file__).parent)
+    threads: ThreadPool = (Threads(compiler, device.threads) if runtime is None
+                           else OpenMP(compiler, device.threads, runtime))
+    return KernelBinder(device, compiler, threads)
