@@ -6,6 +6,7 @@
 Importing this package loads PyTorch.
 """
 
+from .dynamo import backend
 from .optimized import Optimized, optimize
 
-__all__ = ["Optimized", "optimize"]
+__all__ = ["Optimized", "backend", "optimize"]

@@ -93,6 +93,17 @@ def _split(lowering: Lowering, node: fx.Node) -> tuple[Node, ...]:
     return tuple(parts)
 
 
+def _unbind(lowering: Lowering, node: fx.Node) -> tuple[Node, ...]:
+    given = arguments(node)
+    x = lowering.value(given["self"])
+    axis = given["dim"] % len(x.shape)
+    shape = (*x.shape[:axis], *x.shape[axis + 1:])
+    return tuple(rearranged(
+        lowering, given["self"], shape,
+        lambda view, index=index: view.sliced(axis, index, index + 1).reshaped(shape))  # type: ignore[misc]
+        for index in range(x.shape[axis]))
+
+
 def _concatenate(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
     parts = [lowering.value(part) for part in given["tensors"]]
@@ -158,6 +169,7 @@ VIEWS: dict[Any, Maker] = {
     aten.permute.default: _permute, aten.transpose.int: _permute, aten.t.default: _permute,
     aten.expand.default: _expand, aten.slice.Tensor: _slice, aten.select.int: _select,
     aten.split.Tensor: _split, aten.split_with_sizes.default: _split, aten.cat.default: _concatenate,
+    aten.unbind.int: _unbind,
     aten.roll.default: _roll, aten.pad.default: _pad, aten.constant_pad_nd.default: _pad,
     aten._assert_tensor_metadata.default: _nothing,
 }
