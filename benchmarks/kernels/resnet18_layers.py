@@ -96,7 +96,7 @@ def fastest_kernels(problems: Sequence[Problem], devices: Sequence[Device], jour
 
 def contest(label: str, problem: Problem, kernels: Sequence[FastestKernel], rounds: int) -> list[Row]:
     """Time all contestants of one layer on one device."""
-    from seqtune.pytorch.optimized import binder_of
+    from seqtune.pytorch.device_threads import binder_of
     from seqtune.tuner.measuring.timing import prepare
 
     device = kernels[0].device

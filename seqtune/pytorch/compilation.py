@@ -15,7 +15,8 @@ from torch.fx.graph import CodeGen
 
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
-from .network.nodes import Layer
+from .kept_layers import keep_layer
+from .network.nodes import Layer, Tuned
 from .network_module import NetworkModule, SegmentNetwork
 from .partition import fold_constants, joined, segments_of, unknown_operations
 from .saved_choices import Choice
@@ -23,7 +24,7 @@ from .saved_choices import Choice
 
 @dataclass(frozen=True, slots=True)
 class CompiledGraph:
-    """The graph, the choice for every layer in order, and the reason why each other operation stayed PyTorch's."""
+    """The graph, the choices for its layers in order, and the reason why each other operation stayed PyTorch's."""
 
     graph: fx.GraphModule
     choices: tuple[Choice, ...]
@@ -31,29 +32,30 @@ class CompiledGraph:
 
 
 def compile_graph(program: ExportedProgram, binder: KernelBinder,
-                  choose: Callable[[Sequence[Layer]], Sequence[Choice]]) -> CompiledGraph | None:
-    """Compile an exported model; None where no layer can be computed."""
+                  choose: Callable[[Sequence[Tuned]], Sequence[Choice]]) -> CompiledGraph | None:
+    """Compile an exported model; None where it has no layer that kernels compute."""
     module = _plain(program.run_decompositions({}).module(check_guards=False))
     fold_constants(module)
     unknown = unknown_operations(module)
-    by_name = {node.name: node for node in module.graph.nodes}
+    choices: list[Choice] = []
     while True:
         networks = [SegmentNetwork(segment) for segment in segments_of(module, unknown)]
-        layers = [layer for network in networks for layer in network.layers]
-        if not layers:
+        tuned = [node for network in networks for node in network.tuned]
+        if not choices and not any(isinstance(node, Layer) for node in tuned):
             return None
-        choices = choose(layers)
-        left = [(layer, choice) for layer, choice in zip(layers, choices, strict=True) if choice.configuration is None]
-        if not left:
+        new = choose(tuned)
+        known = {choice.problem for choice in choices}
+        choices += [choice for choice in new if not choices or choice.problem not in known]
+        slower = [node.origin for node, choice in zip(tuned, new, strict=True) if choice.configuration is None]
+        if not slower:
             break
-        for layer, _ in left:
-            unknown[by_name[layer.origin]] = "PyTorch's own operation is faster, or no kernel solves it"
-    configurations = {layer: choice.configuration for layer, choice in zip(layers, choices, strict=True)
+        for node in [node for node in module.graph.nodes if node.name in slower]:
+            unknown[keep_layer(module, node)] = "PyTorch's own operation is faster, or no kernel solves it"
+    configurations = {node: choice.configuration for node, choice in zip(tuned, new, strict=True)
                       if choice.configuration is not None}
     modules = [NetworkModule(network, binder, configurations) for network in networks]
     graph = joined(module, unknown, [network.segment for network in networks], modules)
-    kept = tuple((node.name, reason) for node, reason in unknown.items())
-    return CompiledGraph(graph, tuple(choices), kept)
+    return CompiledGraph(graph, tuple(choices), tuple((node.name, reason) for node, reason in unknown.items()))
 
 
 def _plain(module: fx.GraphModule) -> fx.GraphModule:

@@ -23,7 +23,7 @@ from ..errors import MisuseError, SeqtuneError, one_line
 from ..inputs import check_positive, warned
 from .compilation import compile_graph
 from .device_threads import binder_for_threads
-from .network.nodes import Layer
+from .network.nodes import Tuned
 from .saved_choices import Choice
 from .selection import choose
 
@@ -128,7 +128,7 @@ class ShapedPrograms:
 
         return run
 
-    def _choose(self, layers: Sequence[Layer]) -> list[Choice]:
+    def _choose(self, layers: Sequence[Tuned]) -> list[Choice]:
         new = [layer for layer in layers if layer.problem not in self._choices]
         options = self.options
         chosen = choose(new, binder_for_threads(torch.get_num_threads()), verify=options.verify,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.nn import functional
 
 from seqtune.kernels.problem import Problem
 
+from .lowering.lowering import Lowering
+from .network.nodes import Layer
+
 LAST = torch.channels_last
+aten = torch.ops.aten
 
 
 class KeptConvolution(nn.Module):
@@ -64,3 +69,37 @@ class KeptProduct(nn.Module):
             return y
         y = functional.linear(x, self.weights, self.bias)
         return y.relu_() if self.relu else y
+
+
+def keep_layer(module: fx.GraphModule, node: fx.Node) -> fx.Node:
+    """Let PyTorch compute a layer at its best; returns the node that stands for it. Attention stays as it is."""
+    lowering = Lowering(module)
+    for read in node.all_input_nodes:
+        lowering.values[read] = operator.attrgetter(str(read.target))(module) if read.op == "get_attr" \
+            else lowering.input(read)
+    lowering.translate(node)
+    layer = lowering.values[node]
+    if not isinstance(layer, Layer):
+        return node
+    name = f"seqtune_kept_{node.name}"
+    module.add_submodule(name, _kept(layer))
+    with module.graph.inserting_before(node):
+        call = module.graph.call_module(name, (node.args[0] if node.target is not aten.addmm.default else node.args[1],))
+    value = node.meta["val"]
+    call.meta = {**node.meta, "val": value.contiguous(memory_format=LAST) if value.dim() == 4 else value}
+    node.replace_all_uses_with(call)
+    module.graph.erase_node(node)
+    return call
+
+
+def _kept(layer: Layer) -> nn.Module:
+    """PyTorch's operation with packed weights where oneDNN takes them."""
+    kind: Any = KeptProduct if layer.work.type == "gemm" else KeptConvolution
+    weights = torch.from_numpy(layer.weights)
+    bias = None if layer.bias is None else torch.from_numpy(layer.bias)
+    try:
+        packed: nn.Module = kind(layer.problem, weights, bias, packed=True)
+        packed(torch.zeros(layer.inputs[0].shape))
+    except (AttributeError, RuntimeError):  # a PyTorch without oneDNN, or a shape that oneDNN does not pack
+        packed = kind(layer.problem, weights, bias, packed=False)
+    return packed

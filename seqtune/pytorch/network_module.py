@@ -13,7 +13,7 @@ from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
 from .lowering.lowering import lower
 from .network.assembly import Assembly
-from .network.nodes import Layer, Shape
+from .network.nodes import Shape, Tuned
 from .network.node_list import NodeList
 from .network.rewriting import rewrite
 from .partition import Segment
@@ -31,7 +31,7 @@ class SegmentNetwork:
         nodes = NodeList(network.nodes, network.results)
         rewrite(nodes)
         self.nodes, self.values = nodes.nodes, nodes.results
-        self.layers = [node for node in self.nodes if isinstance(node, Layer)]
+        self.tuned = [node for node in self.nodes if isinstance(node, Tuned)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class NetworkModule(nn.Module):
     """
 
     def __init__(self, network: SegmentNetwork, binder: KernelBinder,
-                 configurations: Mapping[Layer, Configuration]) -> None:
+                 configurations: Mapping[Tuned, Configuration]) -> None:
         super().__init__()
         self._operands, self._results = network.operands, network.results
         assembly = Assembly(network.nodes, network.values, [place.strides for place in network.results],

@@ -43,7 +43,7 @@ from ..errors import FormatError, MisuseError, SeqtuneError, one_line
 from ..inputs import as_device, check_positive, warned
 from .compilation import compile_graph
 from .device_threads import binder_of
-from .network.nodes import Layer
+from .network.nodes import Tuned
 from .saved_choices import Choice, choices_of, read_choices, write_choices
 from .selection import TOLERANCE, choose, difference
 
@@ -148,7 +148,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     with torch.no_grad():
         expected = _tensors(original(*examples))
 
-    def chosen(layers: Sequence[Layer]) -> list[Choice]:
+    def chosen(layers: Sequence[Tuned]) -> list[Choice]:
         if choices is not None:
             return choices_of(choices, [layer.problem for layer in layers], str(saved))
         return choose(layers, binder, verify=verify, seconds=seconds, checkpoint=checkpoint, journal=journal,
@@ -196,7 +196,7 @@ def _check(model: object, examples: Sequence[Tensor]) -> None:
 
 
 def _compile_parts(module: nn.Module, examples: Sequence[Tensor], binder: KernelBinder,
-                   chosen: Callable[[Sequence[Layer]], list[Choice]], made: list[Choice], progress: Say) -> nn.Module:
+                   chosen: Callable[[Sequence[Tuned]], list[Choice]], made: list[Choice], progress: Say) -> nn.Module:
     """The module compiled, or itself with its exportable children compiled. Choices are appended to `made`."""
     if next(module.parameters(), None) is None:
         return module

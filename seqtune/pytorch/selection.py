@@ -27,8 +27,8 @@ from seqtune.tuner.measuring.timing import sample
 
 from ..api import predict
 from ..errors import KernelError, SeqtuneError
-from .kept_layers import KeptConvolution, KeptProduct
-from .network.nodes import Layer
+from .contestants import contestants
+from .network.nodes import Tuned
 from .saved_choices import Choice
 
 TOLERANCE = 1e-3  # largest allowed max|difference| / max|reference|
@@ -37,7 +37,7 @@ SAMPLE_SECONDS = 5e-4
 SPLIT = 1.1  # PyTorch's time: a layer that stays PyTorch's cuts the program in two, which costs more than a tenth
 
 
-def choose(layers: Sequence[Layer], binder: KernelBinder, *, verify: bool, seconds: float, checkpoint: str | Path,
+def choose(layers: Sequence[Tuned], binder: KernelBinder, *, verify: bool, seconds: float, checkpoint: str | Path,
            journal: str | Path | None, progress: Say) -> list[Choice]:
     """Choose a kernel for each layer; equal layers are predicted once.
 
@@ -63,57 +63,22 @@ def choose(layers: Sequence[Layer], binder: KernelBinder, *, verify: bool, secon
     return [known[layer.problem] for layer in layers]
 
 
-def _ours(layer: Layer, choice: Choice, binder: KernelBinder) -> Callable[[Tensor], Tensor]:
-    """The chosen kernel with the layer's weights. Raises SeqtuneError where it does not build."""
-    assert choice.configuration is not None
-    try:
-        kernel = binder.bind(layer.problem, choice.configuration, layer.weights, layer.bias)
-    except BuildError as error:
-        raise SeqtuneError(f"{choice.configuration.kernel} {choice.configuration.brief()} does not build on "
-                           f"{binder.device.name}: {error}") from None
-    form = torch.channels_last if len(layer.shape) == 4 else torch.contiguous_format
-
-    def run(x: Tensor) -> Tensor:
-        y = torch.empty(layer.shape, memory_format=form)
-        kernel(x.data_ptr(), y.data_ptr())
-        return y
-
-    return run
-
-
-def _theirs(layer: Layer) -> nn.Module:
-    """PyTorch's operation with packed weights where that works and is faster, else as users call it."""
-    kind: Any = KeptProduct if layer.work.type == "gemm" else KeptConvolution
-    weights = torch.from_numpy(layer.weights)
-    bias = None if layer.bias is None else torch.from_numpy(layer.bias)
-    plain = kind(layer.problem, weights, bias, packed=False)
-    try:
-        packed = kind(layer.problem, weights, bias, packed=True)
-        x = _operand(layer)
-        if difference([plain(x)], [packed(x)]) < TOLERANCE:
-            times = _beside({"plain": lambda: plain(x), "packed": lambda: packed(x)})
-            return packed if times["packed"] < times["plain"] else plain  # type: ignore[no-any-return]
-    except (AttributeError, RuntimeError):  # a PyTorch without oneDNN, or a shape that oneDNN does not pack
-        pass
-    return plain  # type: ignore[no-any-return]
-
-
-def _operand(layer: Layer) -> Tensor:
-    x = torch.randn(layer.inputs[0].shape, generator=torch.Generator().manual_seed(0))
-    return x.contiguous(memory_format=torch.channels_last) if len(layer.shape) == 4 else x
-
-
-def _compare(layer: Layer, choice: Choice, binder: KernelBinder) -> Choice:
+def _compare(node: Tuned, choice: Choice, binder: KernelBinder) -> Choice:
     """The choice with both times; PyTorch's operation where the kernel is slower by more than SPLIT."""
-    ours, theirs, x = _ours(layer, choice, binder), _theirs(layer), _operand(layer)
+    assert choice.configuration is not None
     with torch.no_grad():
-        times = _beside({"ours": lambda: ours(x), "theirs": lambda: theirs(x)})
+        pair = contestants(node, choice.configuration, binder)
+        theirs = pair.theirs[0]
+        if len(pair.theirs) > 1 and difference([theirs()], [pair.theirs[1]()]) < TOLERANCE:
+            times = beside({"plain": theirs, "packed": pair.theirs[1]})
+            theirs = pair.theirs[times["packed"] < times["plain"]]
+        times = beside({"ours": pair.ours, "theirs": theirs})
     won = times["ours"] < SPLIT * times["theirs"]
     return replace(choice, configuration=choice.configuration if won else None, seconds=times["ours"],
                    pytorch_seconds=times["theirs"])
 
 
-def _beside(runs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+def beside(runs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
     """The least seconds of each call, in rounds of a seeded random order after a warm-up."""
     calls = {name: sample(partial(wall_clock, run), SAMPLE_SECONDS, 1)[1] for name, run in runs.items()}
     least = dict.fromkeys(runs, math.inf)

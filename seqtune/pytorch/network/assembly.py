@@ -17,7 +17,7 @@ from seqtune.tuner.backends.llvm.program import Program, Slot
 
 from .layouts import Layouts, can_write
 from .memory import Buffer, plan
-from .nodes import Concatenation, Constant, Input, Layer, Node, Padding, Rearranged, Shape
+from .nodes import Concatenation, Constant, Input, Node, Padding, Rearranged, Shape, Tuned
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Assembly:
     """The jobs of a network. `strides` are those that each result has in PyTorch."""
 
     def __init__(self, nodes: Sequence[Node], results: Sequence[Node], strides: Sequence[Shape],
-                 configurations: Mapping[Layer, Configuration], binder: KernelBinder) -> None:
+                 configurations: Mapping[Tuned, Configuration], binder: KernelBinder) -> None:
         self.binder = binder
         self.lanes = min(16, binder.device.vector_floats)
         self.configurations = configurations

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from seqtune.kernels.implementation import implementation_of
+from seqtune.kernels.llvm.attention import LLVMAttention
+from seqtune.kernels.llvm.attention_decode import AttentionDecode
 from seqtune.kernels.llvm.fusion import Fusion
+from seqtune.kernels.llvm.ir.attention.views import AttentionViews
+from seqtune.kernels.llvm.steps import rows
+from seqtune.kernels.llvm.steps.formula import IDENTITY
 from seqtune.kernels.llvm.steps.pointwise import pointwise
+from seqtune.kernels.llvm.steps.pooling import Window, average_pool, max_pool
+from seqtune.kernels.llvm.steps.reduction import reduction
 from seqtune.kernels.llvm.steps.view import View
-from seqtune.tuner.backends.llvm.bound_kernels import X, Y
+from seqtune.kernels.registry import kernel
+from seqtune.tuner.backends.llvm.bound_kernels import BIAS, OTHER, X, Y
 
 from .assembly import Assembly, Job, Located, Use
 from .layouts import channels_last, image_pitch, row_pitch
-from .nodes import Attention, Gather, Layer, Node, Pointwise, Pool, Reduction, RowOperation
+from .nodes import Attention, Layer, Node, Pointwise, Pool, Reduction, RowOperation, Shape
 
 
 def append_jobs(assembly: Assembly, node: Node, y: Located) -> None:
@@ -48,5 +57,72 @@ def _pointwise(assembly: Assembly, node: Pointwise, y: Located) -> None:
     assembly.step(node.name, pointwise(node.formula, y.view, views, assembly.lanes), y, *operands)
 
 
+def _rows(assembly: Assembly, node: RowOperation, y: Located) -> None:
+    operands = [assembly.locate(read) for read in node.inputs]
+    views = [operand.view.expanded(node.shape) for operand in operands]
+    after = (IDENTITY, rows.SCALE, rows.SCALE_SHIFT)[len(operands) - 1]
+    if node.kind in ("softmax", "log_softmax"):
+        source = rows.softmax(y.view, views, assembly.lanes, log=node.kind == "log_softmax")
+    else:
+        make = rows.layer_norm if node.kind == "layer_norm" else rows.rms_norm
+        source = make(y.view, views, assembly.lanes, node.epsilon, after=after)
+    assembly.step(node.name, source, y, *operands)
+
+
+def _reduction(assembly: Assembly, node: Reduction, y: Located) -> None:
+    x = assembly.locate(node.inputs[0])
+    kept = View(tuple(1 if axis in node.axes else size for axis, size in enumerate(x.view.shape)),
+                _kept_strides(y.view.strides, node), y.view.offset)
+    assembly.step(node.name, reduction(node.kind, kept, [x.view], node.axes, assembly.lanes), y, x)
+
+
+def _kept_strides(strides: Shape, node: Reduction) -> Shape:
+    """The strides of the result with the reduced axes, of size 1, in their places."""
+    if node.keep:
+        return strides
+    left = iter(strides)
+    return tuple(0 if axis in node.axes else next(left) for axis in range(len(node.inputs[0].shape)))
+
+
+def _attention(assembly: Assembly, node: Attention, y: Located) -> None:
+    q, k, v = (assembly.laid_out(x, lambda view: view.strides[-1] == 1, View.contiguous(x.view.shape))
+               for x in map(assembly.locate, node.inputs[:3]))
+    masks = [_dense_mask(assembly, assembly.locate(mask), node) for mask in node.inputs[3:]]
+    mask_steps = [mask.view.expanded((*node.shape[:3], mask.view.shape[-1])).strides[:3] for mask in masks]
+    views = AttentionViews(*(located.view.strides[:3] for located in (q, k, v, y)),
+                           mask_steps[0] if masks else (0, 0, 0), node.scale)
+    problem, configuration = node.problem, assembly.configurations[node]
+    implementation = implementation_of(kernel(configuration.kernel))
+    assert isinstance(implementation, LLVMAttention | AttentionDecode)
+    device = assembly.binder.device
+    bound = assembly.binder.bind_source(implementation.source(problem, device, configuration, views),
+                                        implementation.launch(problem, device, configuration, views))
+    uses = [Use(q, word=X), Use(k, word=OTHER), Use(v, word=BIAS), Use(y, word=Y),
+            *(Use(mask, argument=len(bound.arguments) - 1) for mask in masks)]
+    assembly.jobs.append(Job(bound, tuple(uses), node.name))
+
+
+def _dense_mask(assembly: Assembly, mask: Located, node: Attention) -> Located:
+    """The mask with all keys of a row as neighbours."""
+    keys = node.inputs[1].shape[2]
+    shape = (*mask.view.shape[:-1], keys)
+    whole = Located(mask.buffer, mask.view.expanded(shape))
+    return assembly.laid_out(whole, lambda view: view.strides[-1] == 1, View.contiguous(shape))
+
+
+def _pool(assembly: Assembly, node: Pool, y: Located) -> None:
+    x = assembly.laid_out(assembly.locate(node.inputs[0]), lambda view: view.strides[1] == 1 or view.shape[1] == 1,
+                          channels_last(node.inputs[0].shape))
+    out, image = (view.permuted((0, 2, 3, 1)) for view in (y.view, x.view))
+    window = Window(node.filter, node.stride, node.pad, node.dilation)
+    if node.kind == "max":
+        source = max_pool(out, image, window, assembly.lanes)
+    else:
+        source = average_pool(out, image, window, assembly.lanes, count_include_pad=node.count_pad,
+                              divisor=node.divisor)
+    assembly.step(node.name, source, y, x)
+
+
 _APPENDERS: dict[type[Node], Callable[[Assembly, Any, Located], None]] = {
-    Layer: _layer, Pointwise: _pointwise}
+    Layer: _layer, Pointwise: _pointwise, RowOperation: _rows, Reduction: _reduction, Attention: _attention,
+    Pool: _pool}

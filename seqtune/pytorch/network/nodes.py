@@ -144,3 +144,22 @@ class Attention(Node):
 
     scale: float
     causal: bool
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that is predicted."""
+        (n, heads, length, size), keys = self.inputs[0].shape, self.inputs[1].shape
+        return Problem.make(
+            "attention", n=n, heads=heads, group=heads // keys[1], q_len=length, kv_len=keys[2], head_dim=size,
+            value_dim=self.inputs[2].shape[3], causal="yes" if self.causal else "no", mask=self._mask(),
+            layout="tokens")
+
+    def _mask(self) -> str:
+        """The kind of the mask by the axes along which it is not broadcast."""
+        if len(self.inputs) == 3:
+            return "none"
+        heads, queries = ((1, 1, 1, *self.inputs[3].shape)[-3:-1])
+        return "keys" if heads == queries == 1 else "scores"
+
+
+Tuned = Layer | Attention  # nodes whose kernels are predicted

@@ -23,7 +23,7 @@ from seqtune.kernels.registry import kernel
 from .compiler import Compiler
 from .threads import make_job
 
-X, OTHER, Y = 0, 1, 3  # indices in a job
+X, OTHER, BIAS, Y = 0, 1, 2, 3  # indices in a job
 
 
 class ThreadPool(Protocol):
