@@ -56,13 +56,17 @@ class NetworkModule(nn.Module):
         assembly = Assembly(network.nodes, network.values, [place.strides for place in network.results],
                             configurations, binder)
         self.steps = [job.name for job in assembly.jobs]
+        self._flag = assembly.flag
         self._program = assembly.program()
 
     def forward(self, *operands: Tensor) -> tuple[Tensor, ...]:
-        """Run the program."""
+        """Run the program. Raises IndexError, as PyTorch does, for an index outside a table."""
         given = [_laid_out(x, place) for x, place in zip(operands, self._operands, strict=True)]
         results = [torch.empty_strided(place.shape, place.strides, dtype=place.dtype) for place in self._results]
         self._program.run([x.data_ptr() for x in given], [y.data_ptr() for y in results])
+        if self._flag[0]:
+            self._flag[0] = 0
+            raise IndexError("index out of range in self")
         return tuple(results)
 
 

@@ -55,6 +55,7 @@ class Assembly:
         self.lanes = min(16, binder.device.vector_floats)
         self.configurations = configurations
         self.jobs: list[Job] = []
+        self.flag = np.zeros(1, np.int64)  # 1 after a run that met an index outside its table
         self._located: dict[Node, Located] = {}
         self._wholes: dict[Node, Located] = {}
         self._constants: dict[Buffer, np.ndarray] = {}
@@ -95,7 +96,7 @@ class Assembly:
         operands, results = ([outer.get((kind, number), []) for number in range(count)] for kind, count in (
             ("operand", len(self._operands)), ("result", len(self._results))))
         return Program(self.binder.threads, [job.kernel for job in self.jobs], operands, results,
-                       [block, *constants.values()])
+                       [block, self.flag, *constants.values()])
 
     def locate(self, node: Node) -> Located:
         """The place of a value that is computed already."""

@@ -12,6 +12,7 @@ from seqtune.kernels.llvm.fusion import Fusion
 from seqtune.kernels.llvm.ir.attention.views import AttentionViews
 from seqtune.kernels.llvm.steps import rows
 from seqtune.kernels.llvm.steps.formula import IDENTITY
+from seqtune.kernels.llvm.steps.gather import gather
 from seqtune.kernels.llvm.steps.pointwise import pointwise
 from seqtune.kernels.llvm.steps.pooling import Window, average_pool, max_pool
 from seqtune.kernels.llvm.steps.reduction import reduction
@@ -21,7 +22,7 @@ from seqtune.tuner.backends.llvm.bound_kernels import BIAS, OTHER, X, Y
 
 from .assembly import Assembly, Job, Located, Use
 from .layouts import channels_last, image_pitch, row_pitch
-from .nodes import Attention, Layer, Node, Pointwise, Pool, Reduction, RowOperation, Shape
+from .nodes import Attention, Gather, Layer, Node, Pointwise, Pool, Reduction, RowOperation, Shape
 
 
 def append_jobs(assembly: Assembly, node: Node, y: Located) -> None:
@@ -123,6 +124,14 @@ def _pool(assembly: Assembly, node: Pool, y: Located) -> None:
     assembly.step(node.name, source, y, x)
 
 
+def _gather(assembly: Assembly, node: Gather, y: Located) -> None:
+    indices, table = map(assembly.locate, node.inputs)
+    counted = View(indices.view.shape, tuple(2 * stride for stride in indices.view.strides))  # int64 in floats
+    source = gather(y.view, table.view, counted, [], assembly.lanes)
+    assembly.step(node.name, source, y, table, indices)
+    assembly.jobs[-1].kernel.arguments[3] = assembly.flag.ctypes.data
+
+
 _APPENDERS: dict[type[Node], Callable[[Assembly, Any, Located], None]] = {
     Layer: _layer, Pointwise: _pointwise, RowOperation: _rows, Reduction: _reduction, Attention: _attention,
-    Pool: _pool}
+    Pool: _pool, Gather: _gather}

@@ -169,6 +169,10 @@ def test_an_embedding_is_part_of_the_program(quick: Callable[..., Optimized]) ->
     fast = quick(model, indices)
     assert len(steps_of(fast)) <= 4
     assert same(fast, model, torch.randint(50, (2, 9)))
+    for index in (50, -1, 2**40):
+        with pytest.raises(IndexError, match="out of range"):
+            fast(torch.full((2, 9), index))
+    assert same(fast, model, torch.randint(50, (2, 9)))
 
 
 def test_a_block_needs_one_kernel_for_each_layer(quick: Callable[..., Optimized]) -> None:
