@@ -45,9 +45,10 @@ def contestants(node: Tuned, configuration: Configuration, binder: KernelBinder)
                            f"{binder.device.name}: {error}") from None
     if isinstance(node, Attention):
         mask = operands[3] if len(operands) > 3 else None
+        q, k, v = operands[:3]
         return Contestants(ours, (partial(
-            functional.scaled_dot_product_attention, *operands[:3], attn_mask=mask, is_causal=node.causal,
-            scale=node.scale, enable_gqa=node.problem.size("group") > 1),))
+            functional.scaled_dot_product_attention, q, k, v, mask, is_causal=node.causal, scale=node.scale,
+            enable_gqa=node.problem.size("group") > 1),))
     kind: Any = KeptConvolution if image else KeptProduct
     weights, bias = torch.from_numpy(node.weights), None if node.bias is None else torch.from_numpy(node.bias)
     forms = [partial(kind(node.problem, weights, bias, packed=False), operands[0])]

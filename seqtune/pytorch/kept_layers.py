@@ -84,7 +84,7 @@ def keep_layer(module: fx.GraphModule, node: fx.Node) -> fx.Node:
     name = f"seqtune_kept_{node.name}"
     module.add_submodule(name, _kept(layer))
     with module.graph.inserting_before(node):
-        call = module.graph.call_module(name, (node.args[0] if node.target is not aten.addmm.default else node.args[1],))
+        call = module.graph.call_module(name, (node.args[1 if node.target is aten.addmm.default else 0],))
     value = node.meta["val"]
     call.meta = {**node.meta, "val": value.contiguous(memory_format=LAST) if value.dim() == 4 else value}
     node.replace_all_uses_with(call)

@@ -13,10 +13,11 @@ from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
 from .lowering.lowering import lower
 from .network.assembly import Assembly
-from .network.nodes import Shape, Tuned
 from .network.node_list import NodeList
+from .network.nodes import Shape, Tuned
 from .network.rewriting import rewrite
 from .partition import Segment
+
 
 class SegmentNetwork:
     """The network of a segment after all rewriting, with the form of its operands and results."""

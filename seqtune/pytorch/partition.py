@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,7 @@ def fold_constants(module: fx.GraphModule) -> None:
         elif node.op == "call_function" and all(read in values for read in node.all_input_nodes) \
                 and not any(word in str(node.target) for word in _RANDOM) and _is_small(node):
             args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
-            values[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+            values[node] = node.target(*args, **kwargs)
     for number, (node, value) in enumerate(values.items()):
         if node.op == "call_function" and isinstance(value, Tensor) and any(user not in values for user in node.users):
             name = f"seqtune_constant_{number}"
@@ -62,10 +63,8 @@ def unknown_operations(module: fx.GraphModule) -> dict[fx.Node, str]:
         except UnknownOperationError as error:
             if node.op == "call_function":
                 reasons[node] = str(error)
-            try:
-                lowering.values[node] = lowering.input(node)  # it may come from PyTorch
-            except UnknownOperationError:
-                pass
+            with suppress(UnknownOperationError):  # it may come from PyTorch
+                lowering.values[node] = lowering.input(node)
     return reasons
 
 

@@ -14,19 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.say import Say
-from seqtune.tuner.backends.backend import BuildError, wall_clock
+from seqtune.tuner.backends.backend import wall_clock
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 from seqtune.tuner.measuring.timing import sample
 
 from ..api import predict
-from ..errors import KernelError, SeqtuneError
+from ..errors import KernelError
 from .contestants import contestants
 from .network.nodes import Tuned
 from .saved_choices import Choice

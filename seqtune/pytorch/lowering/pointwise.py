@@ -35,7 +35,8 @@ def computed(lowering: Lowering, node: fx.Node, formula: Formula, *inputs: Any) 
     positions = iter(range(len(kept)))
     formula = renumbered(formula, len(kept), [
         numbers[index] if index in numbers else next(positions) for index in range(len(nodes))])
-    return lowering.add(Pointwise(shape, *reversed(without_doubles(formula, kept))))
+    formula, distinct = without_doubles(formula, kept)
+    return lowering.add(Pointwise(shape, distinct, formula))
 
 
 def _unary(name: str) -> Maker:
@@ -150,7 +151,7 @@ POINTWISE: dict[Any, Maker] = {
     **{packet.default: _unary(name) for packet, name in UNARY.items()},
     **{packet.default: _activation(name) for packet, name in ACTIVATIONS.items()},
     **{getattr(packet, overload): _binary(name) for packet, name in BINARY.items()
-       for overload in packet.overloads() if overload in ("Tensor", "Scalar", "default", "Tensor_mode")},
+       for overload in ("Tensor", "Scalar", "default", "Tensor_mode") if hasattr(packet, overload)},
     aten.pow.Tensor_Scalar: _power, aten.square.default: lambda lowering, node: computed(
         lowering, node, Formula(1, (("mul", 0, 0),)), node.args[0]),
     aten.gelu.default: _gelu, aten.clamp.default: _clamp, aten.clamp_min.default: _clamp, aten.hardtanh.default: _clamp,

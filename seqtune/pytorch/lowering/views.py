@@ -44,15 +44,15 @@ def _reshape(lowering: Lowering, node: fx.Node) -> Node:
 
 
 def _permute(lowering: Lowering, node: fx.Node) -> Node:
-    x = lowering.value(node.args[0])
-    axes = list(range(len(x.shape)))
-    if node.target is aten.permute.default:
-        axes = [axis % len(axes) for axis in node.args[1]]  # type: ignore[union-attr]
+    given = arguments(node)
+    axes = list(range(len(lowering.value(given["self"]).shape)))
+    if "dims" in given:
+        axes = [axis % len(axes) for axis in given["dims"]]
     else:
-        first, second = (0, 1) if node.target is aten.t.default else (int(a) % len(axes) for a in node.args[1:3])  # type: ignore[arg-type]
+        first, second = (given.get(name, axis) % len(axes) for axis, name in enumerate(("dim0", "dim1")))
         axes[first], axes[second] = axes[second], axes[first]
     order = tuple(axes)
-    return rearranged(lowering, node.args[0], shape_of(node), lambda view: view.permuted(order))
+    return rearranged(lowering, given["self"], shape_of(node), lambda view: view.permuted(order))
 
 
 def _expand(lowering: Lowering, node: fx.Node) -> Node:
@@ -81,9 +81,9 @@ def _split(lowering: Lowering, node: fx.Node) -> tuple[Node, ...]:
     given = arguments(node)
     x = lowering.value(given["self"])
     axis = given["dim"] % len(x.shape)
-    sizes = given.get("split_sizes", given.get("split_size"))
-    if isinstance(sizes, int):
-        sizes = [min(sizes, x.shape[axis] - begin) for begin in range(0, x.shape[axis], sizes)]
+    size = given.get("split_size")
+    sizes: list[int] = given["split_sizes"] if size is None else [
+        min(size, x.shape[axis] - begin) for begin in range(0, x.shape[axis], size)]
     parts, begin = [], 0
     for size in sizes:
         shape = (*x.shape[:axis], size, *x.shape[axis + 1:])

@@ -89,9 +89,9 @@ def _attention(assembly: Assembly, node: Attention, y: Located) -> None:
     q, k, v = (assembly.laid_out(x, lambda view: view.strides[-1] == 1, View.contiguous(x.view.shape))
                for x in map(assembly.locate, node.inputs[:3]))
     masks = [_dense_mask(assembly, assembly.locate(mask), node) for mask in node.inputs[3:]]
-    mask_steps = [mask.view.expanded((*node.shape[:3], mask.view.shape[-1])).strides[:3] for mask in masks]
-    views = AttentionViews(*(located.view.strides[:3] for located in (q, k, v, y)),
-                           mask_steps[0] if masks else (0, 0, 0), node.scale)
+    mask_steps = [_steps(mask.view.expanded((*node.shape[:3], mask.view.shape[-1]))) for mask in masks]
+    q_steps, k_steps, v_steps, y_steps = (_steps(located.view) for located in (q, k, v, y))
+    views = AttentionViews(q_steps, k_steps, v_steps, y_steps, mask_steps[0] if masks else (0, 0, 0), node.scale)
     problem, configuration = node.problem, assembly.configurations[node]
     implementation = implementation_of(kernel(configuration.kernel))
     assert isinstance(implementation, LLVMAttention | AttentionDecode)
@@ -101,6 +101,11 @@ def _attention(assembly: Assembly, node: Attention, y: Located) -> None:
     uses = [Use(q, word=X), Use(k, word=OTHER), Use(v, word=BIAS), Use(y, word=Y),
             *(Use(mask, argument=len(bound.arguments) - 1) for mask in masks)]
     assembly.jobs.append(Job(bound, tuple(uses), node.name))
+
+
+def _steps(view: View) -> tuple[int, int, int]:
+    """The strides of the first three of four axes."""
+    return view.strides[0], view.strides[1], view.strides[2]
 
 
 def _dense_mask(assembly: Assembly, mask: Located, node: Attention) -> Located:

@@ -11,7 +11,20 @@ from dataclasses import dataclass
 
 from seqtune.kernels.llvm.steps.view import View
 
-from .nodes import Attention, Concatenation, Constant, Gather, Input, Layer, Node, Padding, Pool, Rearranged, RowOperation, Shape
+from .nodes import (
+    Attention,
+    Concatenation,
+    Constant,
+    Gather,
+    Input,
+    Layer,
+    Node,
+    Padding,
+    Pool,
+    Rearranged,
+    RowOperation,
+    Shape,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +38,14 @@ class Part:
 
 def channels_last(shape: Shape) -> View:
     """An image in NHWC."""
-    n, c, h, w = shape
+    _, c, h, w = shape
     return View(shape, (h * w * c, 1, w * c, c))
 
 
 def image_pitch(view: View) -> int | None:
     """The floats from one pixel to the next of an image in NHWC, perhaps a slice of its channels; None for others."""
     n, c, h, w = view.shape
-    pixel = next((stride // steps for size, stride, steps in (
+    pixel = next((stride // steps for size, stride, steps in (  # axes of size 1 say nothing
         (w, view.strides[3], 1), (h, view.strides[2], w), (n, view.strides[0], h * w)) if size > 1), c)
     expected = (h * w * pixel, 1, w * pixel, pixel)
     fits = all(size == 1 or own == other

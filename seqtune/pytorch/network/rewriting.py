@@ -5,7 +5,8 @@ A node is fused into its only reader, and only if it is no result of the network
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,11 @@ MOST_OPERANDS = 6  # of a fused formula: each takes a pointer and a stride in th
 
 def rewrite(nodes: NodeList) -> None:
     """Apply all changes."""
-    for kind, change in ((Layer, _take_padding), (Pointwise, _join_readers), (Reduction, _become_rms_norm),
-                         (Pointwise, _hoist_over_reshape), (Pointwise, _join_readers), (Layer, _fold_scale),
-                         (Pointwise, _become_epilogue)):
+    changes: list[tuple[type[Node], Callable[[NodeList, Any], None]]] = [
+        (Layer, _take_padding), (Pointwise, _join_readers), (Reduction, _become_rms_norm),
+        (Pointwise, _hoist_over_reshape), (Pointwise, _join_readers), (Layer, _fold_scale),
+        (Pointwise, _become_epilogue)]
+    for kind, change in changes:
         for node in nodes:
             if isinstance(node, kind) and node in nodes:
                 change(nodes, node)
