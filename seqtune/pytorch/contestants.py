@@ -1,4 +1,4 @@
-"""Contestants: our kernel and PyTorch's own operation for one node of a network, on the same operands."""
+"""LayerContestants: our kernel and PyTorch's own operation for one node of a network, on the same operands."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
 from ..errors import SeqtuneError
 from .kept_layers import KeptConvolution, KeptProduct
-from .network.assembly import Assembly
-from .network.nodes import Attention, Input, Layer, Tuned
+from .network.assembled import assemble
+from .network.nodes import AttentionHeads, Input, Layer, Tuned
 
 
 @dataclass(frozen=True, slots=True)
-class Contestants:
+class LayerContestants:
     """Calls without arguments; `theirs` are one or two forms of PyTorch's operation, the second with packed weights."""
 
     ours: Callable[[], object]
     theirs: tuple[Callable[[], Tensor], ...]
 
 
-def contestants(node: Tuned, configuration: Configuration, binder: KernelBinder) -> Contestants:
+def contestants(node: Tuned, configuration: Configuration, binder: KernelBinder) -> LayerContestants:
     """The contestants for a layer, with bias and ReLU, or for attention. Raises SeqtuneError if ours does not build."""
     generator = torch.Generator().manual_seed(0)
     operands = [torch.randn(read.shape, generator=generator) for read in node.inputs]
     image = isinstance(node, Layer) and node.work.type == "conv2d"
     if image:
         operands = [x.contiguous(memory_format=torch.channels_last) for x in operands]
-    elif isinstance(node, Attention):  # as projections leave them: token by token
+    elif isinstance(node, AttentionHeads):  # as projections leave them: token by token
         operands = [x.transpose(1, 2).contiguous().transpose(1, 2) if x.dim() == 4 else x for x in operands]
     try:
         ours = _ours(node, configuration, binder, operands)
     except BuildError as error:
         raise SeqtuneError(f"{configuration.kernel} {configuration.brief()} does not build on "
                            f"{binder.device.name}: {error}") from None
-    if isinstance(node, Attention):
+    if isinstance(node, AttentionHeads):
         mask = operands[3] if len(operands) > 3 else None
         q, k, v = operands[:3]
-        return Contestants(ours, (partial(
+        return LayerContestants(ours, (partial(
             functional.scaled_dot_product_attention, q, k, v, mask, is_causal=node.causal, scale=node.scale,
             enable_gqa=node.problem.size("group") > 1),))
     kind: Any = KeptConvolution if image else KeptProduct
@@ -58,7 +58,7 @@ def contestants(node: Tuned, configuration: Configuration, binder: KernelBinder)
         forms.append(partial(packed, operands[0]))
     except (AttributeError, RuntimeError):  # a PyTorch without oneDNN, or a shape that oneDNN does not pack
         pass
-    return Contestants(ours, tuple(forms))
+    return LayerContestants(ours, tuple(forms))
 
 
 def _ours(node: Tuned, configuration: Configuration, binder: KernelBinder,
@@ -66,13 +66,13 @@ def _ours(node: Tuned, configuration: Configuration, binder: KernelBinder,
     """A program of this node alone, with new memory for every result, as PyTorch's operation has."""
     inputs = [Input(tuple(x.shape), [], index, tuple(x.stride())) for index, x in enumerate(operands)]
     alone: Tuned
-    if isinstance(node, Attention):
-        alone = Attention(node.shape, [*inputs], node.scale, node.causal)
+    if isinstance(node, AttentionHeads):
+        alone = AttentionHeads(node.shape, [*inputs], node.scale, node.causal)
     else:
         alone = Layer(node.shape, [*inputs], node.work, node.weights, node.bias, node.epilogue)
     form = torch.channels_last if isinstance(node, Layer) and node.work.type == "conv2d" else torch.contiguous_format
     strides = torch.empty(node.shape, device="meta").contiguous(memory_format=form).stride()
-    program = Assembly([*inputs, alone], [alone], [tuple(strides)], {alone: configuration}, binder).program()
+    program = assemble([*inputs, alone], [alone], [tuple(strides)], {alone: configuration}, binder).program()
     addresses = [x.data_ptr() for x in operands]
 
     def run() -> object:

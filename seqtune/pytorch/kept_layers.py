@@ -12,6 +12,7 @@ from torch.nn import functional
 from seqtune.kernels.problem import Problem
 
 from .lowering.lowering import Lowering
+from .lowering.table import MAKERS
 from .network.nodes import Layer
 
 LAST = torch.channels_last
@@ -73,7 +74,7 @@ class KeptProduct(nn.Module):
 
 def keep_layer(module: fx.GraphModule, node: fx.Node) -> fx.Node:
     """Let PyTorch compute a layer at its best; returns the node that stands for it. Attention stays as it is."""
-    lowering = Lowering(module)
+    lowering = Lowering(module, MAKERS)
     for read in node.all_input_nodes:
         lowering.values[read] = operator.attrgetter(str(read.target))(module) if read.op == "get_attr" \
             else lowering.input(read)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from seqtune.kernels.kernel import Configuration
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
-from .lowering.lowering import lower
-from .network.assembly import Assembly
+from .lowering.table import lower
+from .network.assembled import assemble
 from .network.node_list import NodeList
 from .network.nodes import Shape, Tuned
 from .network.rewriting import rewrite
@@ -54,7 +54,7 @@ class NetworkModule(nn.Module):
                  configurations: Mapping[Tuned, Configuration]) -> None:
         super().__init__()
         self._operands, self._results = network.operands, network.results
-        assembly = Assembly(network.nodes, network.values, [place.strides for place in network.results],
+        assembly = assemble(network.nodes, network.values, [place.strides for place in network.results],
                             configurations, binder)
         self.steps = [job.name for job in assembly.jobs]
         self._flag = assembly.flag

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, fx
 
 from .lowering.lowering import Lowering, UnknownOperationError
+from .lowering.table import MAKERS
 
 MOST_FOLDED = 1 << 26  # elements of a constant that is computed before the run: 256 MB
 _RANDOM = ("rand", "bernoulli", "dropout", "normal", "multinomial", "empty")  # parts of names of operations
@@ -53,7 +54,7 @@ def _is_small(node: fx.Node) -> bool:
 
 def unknown_operations(module: fx.GraphModule) -> dict[fx.Node, str]:
     """The operations that cannot be translated, with the reasons."""
-    lowering = Lowering(module)
+    lowering = Lowering(module, MAKERS)
     reasons: dict[fx.Node, str] = {}
     for node in module.graph.nodes:
         if node.op == "output":

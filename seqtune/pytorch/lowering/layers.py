@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from seqtune.errors import ProblemError
 from seqtune.kernels.operations import conv2d, gemm
 from seqtune.kernels.problem import Problem
 
-from ..network.nodes import Attention, Layer, Node
+from ...errors import ProblemError
+from ..network.nodes import AttentionHeads, Layer, Node
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
 
 aten = torch.ops.aten
@@ -89,7 +89,7 @@ def _attention(lowering: Lowering, node: fx.Node) -> Node:
     if mask is not None:
         inputs.append(lowering.value(_added_mask(lowering, mask)))
     scale = given["scale"]
-    return lowering.add(Attention(shape_of(node), inputs,
+    return lowering.add(AttentionHeads(shape_of(node), inputs,
                                   1 / math.sqrt(q.shape[-1]) if scale is None else float(scale),
                                   bool(given["is_causal"])))
 

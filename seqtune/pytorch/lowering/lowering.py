@@ -8,8 +8,7 @@ PyTorch's (`seqtune.pytorch.partition`).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,28 +23,21 @@ class UnknownOperationError(Exception):
     """An operation that has no translation; the message says why, for reports."""
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
-    """A lowered graph: nodes in order, and its results."""
-
-    nodes: list[Node]
-    inputs: list[Input]
-    results: list[Node]
+Maker = Callable[["Lowering", fx.Node], Any]
 
 
 class Lowering:
     """The values of a graph translated so far."""
 
-    def __init__(self, module: fx.GraphModule) -> None:
+    def __init__(self, module: fx.GraphModule, makers: Mapping[Any, Maker]) -> None:
         self.module = module
+        self._makers = makers
         self.nodes: list[Node] = []
         self.inputs: list[Input] = []
         self.values: dict[fx.Node, Any] = {}  # a Node, a tuple of them, or a Tensor of a constant
 
     def translate(self, node: fx.Node) -> None:
         """Translate one operation. Raises UnknownOperationError and adds nothing if that is impossible."""
-        from .table import MAKERS
-
         if node.op == "get_attr":
             self.values[node] = operator.attrgetter(str(node.target))(self.module)
         elif node.op == "placeholder":
@@ -58,7 +50,7 @@ class Lowering:
                 raise UnknownOperationError("a result that is not translated")
             self.values[node] = parts[index]
         elif node.op == "call_function":
-            maker = MAKERS.get(node.target)
+            maker = self._makers.get(node.target)
             if maker is None:
                 raise UnknownOperationError(f"{short_name(node)} has no translation")
             for read in node.all_input_nodes:
@@ -119,9 +111,6 @@ class Lowering:
         raise UnknownOperationError("its weights are computed, or not fp32")
 
 
-Maker = Callable[[Lowering, fx.Node], Any]
-
-
 def arguments(node: fx.Node) -> dict[str, Any]:
     """The arguments of an operation by the names of its schema; missing ones have their defaults."""
     schema = node.target._schema.arguments  # type: ignore[union-attr]
@@ -148,16 +137,3 @@ def static(sizes: Sequence[Any], node: fx.Node) -> tuple[int, ...]:
 def short_name(node: fx.Node) -> str:
     """The name of an operation without its overload: `aten.relu`."""
     return str(node.target).rsplit(".", 1)[0] if str(node.target).startswith("aten.") else str(node.target)
-
-
-def lower(module: fx.GraphModule) -> Network:
-    """Translate a graph in which every operation is known. Raises UnknownOperationError."""
-    lowering = Lowering(module)
-    results: list[Node] = []
-    for node in module.graph.nodes:
-        if node.op == "output":
-            flat = node.args[0] if isinstance(node.args[0], tuple | list) else (node.args[0],)
-            results = [lowering.value(result) for result in flat]
-        else:
-            lowering.translate(node)
-    return Network(lowering.nodes, lowering.inputs, results)

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from torch import fx
+
+from ..network.nodes import Input, Node
 from .layers import LAYERS
-from .lowering import Maker
+from .lowering import Lowering, Maker
 from .pointwise import POINTWISE
 from .rows import ROWS
 from .views import VIEWS
 
 MAKERS: dict[Any, Maker] = {**LAYERS, **POINTWISE, **VIEWS, **ROWS}
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredGraph:
+    """A lowered graph: nodes in order, and its results."""
+
+    nodes: list[Node]
+    inputs: list[Input]
+    results: list[Node]
+
+
+def lower(module: fx.GraphModule) -> LoweredGraph:
+    """Translate a graph in which every operation is known. Raises UnknownOperationError."""
+    lowering = Lowering(module, MAKERS)
+    results: list[Node] = []
+    for node in module.graph.nodes:
+        if node.op == "output":
+            flat = node.args[0] if isinstance(node.args[0], tuple | list) else (node.args[0],)
+            results = [lowering.value(result) for result in flat]
+        else:
+            lowering.translate(node)
+    return LoweredGraph(lowering.nodes, lowering.inputs, results)

@@ -12,12 +12,12 @@ from seqtune.kernels.llvm.steps.formula import IDENTITY
 from seqtune.kernels.llvm.steps.pointwise import pointwise
 from seqtune.kernels.llvm.steps.step_source import StepSource
 from seqtune.kernels.llvm.steps.view import View
-from seqtune.tuner.backends.llvm.bound_kernels import BoundKernel, KernelBinder, aligned, aligned_copy
+from seqtune.tuner.backends.llvm.bound_kernels import BoundKernel, KernelBinder, aligned
 from seqtune.tuner.backends.llvm.program import Program, Slot
 
 from .layouts import Layouts, can_write
 from .memory import Buffer, plan
-from .nodes import Concatenation, Constant, Input, Node, Padding, Rearranged, Shape, Tuned
+from .nodes import Floats, Input, Node, Shape, Tuned
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +56,12 @@ class Assembly:
         self.configurations = configurations
         self.jobs: list[Job] = []
         self.flag = np.zeros(1, np.int64)  # 1 after a run that met an index outside its table
-        self._located: dict[Node, Located] = {}
+        self.located: dict[Node, Located] = {}
         self._wholes: dict[Node, Located] = {}
-        self._constants: dict[Buffer, np.ndarray] = {}
-        self._layouts = Layouts(nodes, results)
+        self._constants: dict[Buffer, Floats] = {}
+        self.layouts = Layouts(nodes, results)
         self._operands = [node for node in nodes if isinstance(node, Input)]
         self._results = self._result_places(results, strides)
-        for node in nodes:
-            self._assemble(node)
-        for node, place in zip(results, self._results, strict=True):
-            if self._located[node].buffer is not place.buffer:
-                self.copy(self._located[node], place)
 
     def program(self) -> Program:
         """Plan the memory and write all addresses that never change."""
@@ -76,7 +71,7 @@ class Assembly:
                 use.located.buffer.used_by(number)
         inner = [buffer for buffer in dict.fromkeys(used) if buffer.kind == "inner"]
         block = aligned((plan(inner),))
-        constants = {buffer: aligned_copy(self._constants[buffer]) for buffer in dict.fromkeys(used)
+        constants = {buffer: np.ascontiguousarray(self._constants[buffer]) for buffer in dict.fromkeys(used)
                      if buffer.kind == "constant"}
         outer: dict[tuple[str, int], list[Slot]] = {}
         for job in self.jobs:
@@ -98,20 +93,28 @@ class Assembly:
         return Program(self.binder.threads, [job.kernel for job in self.jobs], operands, results,
                        [block, self.flag, *constants.values()])
 
-    def locate(self, node: Node) -> Located:
-        """The place of a value that is computed already."""
-        return self._located[node]
+    def constant(self, view: View, floats: Floats) -> Located:
+        """A place that holds these floats at the beginning of every run; a job that writes there must restore them."""
+        buffer = Buffer(view.extent, "constant")
+        self._constants[buffer] = floats
+        return Located(buffer, view)
+
+    def finish(self, results: Sequence[Node]) -> None:
+        """Copy the results that lie elsewhere to their places."""
+        for node, place in zip(results, self._results, strict=True):
+            if self.located[node].buffer is not place.buffer:
+                self.copy(self.located[node], place)
 
     def destination(self, node: Node) -> Located:
         """The place for a value that is about to be computed."""
         if node not in self._wholes:
-            part = self._layouts.parts.get(node)
+            part = self.layouts.parts.get(node)
             if part is not None:
                 whole = self.destination(part.whole)
                 view = whole.view.sliced(part.axis, part.begin, part.begin + node.shape[part.axis])
                 self._wholes[node] = Located(whole.buffer, view)
             else:
-                view = self._layouts.own(node)
+                view = self.layouts.own(node)
                 self._wholes[node] = Located(Buffer(view.extent), view)
         return self._wholes[node]
 
@@ -141,66 +144,7 @@ class Assembly:
         for number, (node, given) in enumerate(zip(results, strides, strict=True)):
             view = View(node.shape, tuple(given))
             place = Located(Buffer(view.extent, "result", number), view)
-            if node not in self._wholes and node not in self._layouts.parts and can_write(node, view):
+            if node not in self._wholes and node not in self.layouts.parts and can_write(node, view):
                 self._wholes[node] = place
             places.append(place)
         return places
-
-    def _assemble(self, node: Node) -> None:
-        from .jobs import append_jobs
-
-        if isinstance(node, Input):
-            view = View(node.shape, node.strides)
-            self._located[node] = Located(Buffer(view.extent, "operand", node.index), view)
-        elif isinstance(node, Constant):
-            buffer = Buffer(node.array.size, "constant")
-            self._constants[buffer] = node.array
-            self._located[node] = Located(buffer, View.contiguous(node.shape))
-        elif isinstance(node, Rearranged):
-            self._located[node] = self._rearranged(node)
-        elif isinstance(node, Padding):
-            self._located[node] = self._padded(node)
-        else:
-            y = self._located[node] = self.destination(node)
-            if isinstance(node, Concatenation):
-                self._concatenate(node, y)
-            else:
-                append_jobs(self, node, y)
-
-    def _rearranged(self, node: Rearranged) -> Located:
-        x = self._located[node.inputs[0]]
-        view = node.transform(x.view)
-        if view is not None:
-            return Located(x.buffer, view)
-        own = self._layouts.own(node)
-        inside = own.reshaped(x.view.shape) if node.reshapes else None
-        if inside is not None:  # written in the layout that the result should have
-            place = self.fresh(own)
-            self.copy(x, Located(place.buffer, inside))
-            return place
-        place = self.fresh(View.contiguous(x.view.shape))
-        self.copy(x, place)
-        view = node.transform(place.view)
-        assert view is not None  # a contiguous value has every view
-        return Located(place.buffer, view)
-
-    def _padded(self, node: Padding) -> Located:
-        """A buffer of its own that holds the border all the time; every run copies the value into its middle."""
-        view = self._layouts.own(node)
-        buffer = Buffer(view.extent, "constant")
-        self._constants[buffer] = np.full(view.extent, node.number, np.float32)
-        inside = view
-        for axis, (low, size) in enumerate(zip(node.low, node.inputs[0].shape, strict=True)):
-            inside = inside.sliced(axis, low, low + size)
-        self.copy(self._located[node.inputs[0]], Located(buffer, inside))
-        return Located(buffer, view)
-
-    def _concatenate(self, node: Concatenation, y: Located) -> None:
-        begin = 0
-        for part in node.inputs:
-            end = begin + part.shape[node.axis]
-            x, place = self._located[part], Located(y.buffer, y.view.sliced(node.axis, begin, end))
-            if (x.buffer, x.view) != (place.buffer, place.view):
-                self.copy(x, place)
-            begin = end
-

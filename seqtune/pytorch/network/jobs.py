@@ -1,9 +1,9 @@
-"""Jobs: how each kind of node becomes kernels and steps of an assembly."""
+"""Jobs: how each kind of node that computes becomes kernels and steps of an assembly.
+
+Every function appends the jobs that compute a node into its place.
+"""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 from seqtune.kernels.implementation import implementation_of
 from seqtune.kernels.llvm.attention import LLVMAttention
@@ -22,19 +22,15 @@ from seqtune.tuner.backends.llvm.bound_kernels import BIAS, OTHER, X, Y
 
 from .assembly import Assembly, Job, Located, Use
 from .layouts import channels_last, image_pitch, row_pitch
-from .nodes import Attention, Gather, Layer, Node, Pointwise, Pool, Reduction, RowOperation, Shape
+from .nodes import AttentionHeads, Gather, Layer, Pointwise, Pool, Reduction, RowOperation, Shape
 
 
-def append_jobs(assembly: Assembly, node: Node, y: Located) -> None:
-    """Append the jobs that compute a node into its place."""
-    _APPENDERS[type(node)](assembly, node, y)
-
-
-def _layer(assembly: Assembly, node: Layer, y: Located) -> None:
+def append_layer(assembly: Assembly, node: Layer, y: Located) -> None:
+    """A tuned convolution or product with its epilogue."""
     image = node.work.type == "conv2d"
     pitch = image_pitch if image else row_pitch
-    x = _dense(assembly, assembly.locate(node.inputs[0]), image)
-    others = [_dense(assembly, assembly.locate(other), image) for other in node.inputs[1:]]
+    x = _dense(assembly, assembly.located[node.inputs[0]], image)
+    others = [_dense(assembly, assembly.located[other], image) for other in node.inputs[1:]]
     pitches = [pitch(located.view) for located in (x, y, *others)]
     dense = [located.view.shape[1 if image else -1] for located in (x, y, *others)]
     x_pitch, y_pitch, *other_pitch = (None if own == floats else own
@@ -52,14 +48,16 @@ def _dense(assembly: Assembly, x: Located, image: bool) -> Located:
                              channels_last(x.view.shape) if image else View.contiguous(x.view.shape))
 
 
-def _pointwise(assembly: Assembly, node: Pointwise, y: Located) -> None:
-    operands = [assembly.locate(read) for read in node.inputs]
+def append_pointwise(assembly: Assembly, node: Pointwise, y: Located) -> None:
+    """One step."""
+    operands = [assembly.located[read] for read in node.inputs]
     views = [operand.view.expanded(node.shape) for operand in operands]
     assembly.step(node.name, pointwise(node.formula, y.view, views, assembly.lanes), y, *operands)
 
 
-def _rows(assembly: Assembly, node: RowOperation, y: Located) -> None:
-    operands = [assembly.locate(read) for read in node.inputs]
+def append_rows(assembly: Assembly, node: RowOperation, y: Located) -> None:
+    """A normalisation with its scale and shift."""
+    operands = [assembly.located[read] for read in node.inputs]
     views = [operand.view.expanded(node.shape) for operand in operands]
     after = (IDENTITY, rows.SCALE, rows.SCALE_SHIFT)[len(operands) - 1]
     if node.kind in ("softmax", "log_softmax"):
@@ -70,8 +68,9 @@ def _rows(assembly: Assembly, node: RowOperation, y: Located) -> None:
     assembly.step(node.name, source, y, *operands)
 
 
-def _reduction(assembly: Assembly, node: Reduction, y: Located) -> None:
-    x = assembly.locate(node.inputs[0])
+def append_reduction(assembly: Assembly, node: Reduction, y: Located) -> None:
+    """A reduction; axes that go keep their places with size 1."""
+    x = assembly.located[node.inputs[0]]
     kept = View(tuple(1 if axis in node.axes else size for axis, size in enumerate(x.view.shape)),
                 _kept_strides(y.view.strides, node), y.view.offset)
     assembly.step(node.name, reduction(node.kind, kept, [x.view], node.axes, assembly.lanes), y, x)
@@ -85,10 +84,11 @@ def _kept_strides(strides: Shape, node: Reduction) -> Shape:
     return tuple(0 if axis in node.axes else next(left) for axis in range(len(node.inputs[0].shape)))
 
 
-def _attention(assembly: Assembly, node: Attention, y: Located) -> None:
+def append_attention(assembly: Assembly, node: AttentionHeads, y: Located) -> None:
+    """Tuned attention on q, k and v as they lie."""
     q, k, v = (assembly.laid_out(x, lambda view: view.strides[-1] == 1, View.contiguous(x.view.shape))
-               for x in map(assembly.locate, node.inputs[:3]))
-    masks = [_dense_mask(assembly, assembly.locate(mask), node) for mask in node.inputs[3:]]
+               for x in (assembly.located[read] for read in node.inputs[:3]))
+    masks = [_dense_mask(assembly, assembly.located[mask], node) for mask in node.inputs[3:]]
     mask_steps = [_steps(mask.view.expanded((*node.shape[:3], mask.view.shape[-1]))) for mask in masks]
     q_steps, k_steps, v_steps, y_steps = (_steps(located.view) for located in (q, k, v, y))
     views = AttentionViews(q_steps, k_steps, v_steps, y_steps, mask_steps[0] if masks else (0, 0, 0), node.scale)
@@ -108,7 +108,7 @@ def _steps(view: View) -> tuple[int, int, int]:
     return view.strides[0], view.strides[1], view.strides[2]
 
 
-def _dense_mask(assembly: Assembly, mask: Located, node: Attention) -> Located:
+def _dense_mask(assembly: Assembly, mask: Located, node: AttentionHeads) -> Located:
     """The mask with all keys of a row as neighbours."""
     keys = node.inputs[1].shape[2]
     shape = (*mask.view.shape[:-1], keys)
@@ -116,8 +116,9 @@ def _dense_mask(assembly: Assembly, mask: Located, node: Attention) -> Located:
     return assembly.laid_out(whole, lambda view: view.strides[-1] == 1, View.contiguous(shape))
 
 
-def _pool(assembly: Assembly, node: Pool, y: Located) -> None:
-    x = assembly.laid_out(assembly.locate(node.inputs[0]), lambda view: view.strides[1] == 1 or view.shape[1] == 1,
+def append_pool(assembly: Assembly, node: Pool, y: Located) -> None:
+    """Pooling of an image whose channels are neighbours."""
+    x = assembly.laid_out(assembly.located[node.inputs[0]], lambda view: view.strides[1] == 1 or view.shape[1] == 1,
                           channels_last(node.inputs[0].shape))
     out, image = (view.permuted((0, 2, 3, 1)) for view in (y.view, x.view))
     window = Window(node.filter, node.stride, node.pad, node.dilation)
@@ -129,14 +130,10 @@ def _pool(assembly: Assembly, node: Pool, y: Located) -> None:
     assembly.step(node.name, source, y, x)
 
 
-def _gather(assembly: Assembly, node: Gather, y: Located) -> None:
-    indices, table = map(assembly.locate, node.inputs)
+def append_gather(assembly: Assembly, node: Gather, y: Located) -> None:
+    """Rows of a table."""
+    indices, table = (assembly.located[read] for read in node.inputs)
     counted = View(indices.view.shape, tuple(2 * stride for stride in indices.view.strides))  # int64 in floats
     source = gather(y.view, table.view, counted, [], assembly.lanes)
     assembly.step(node.name, source, y, table, indices)
     assembly.jobs[-1].kernel.arguments[3] = assembly.flag.ctypes.data
-
-
-_APPENDERS: dict[type[Node], Callable[[Assembly, Any, Located], None]] = {
-    Layer: _layer, Pointwise: _pointwise, RowOperation: _rows, Reduction: _reduction, Attention: _attention,
-    Pool: _pool, Gather: _gather}

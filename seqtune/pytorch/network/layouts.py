@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from seqtune.kernels.llvm.steps.view import View
 
 from .nodes import (
-    Attention,
+    AttentionHeads,
     Concatenation,
     Constant,
     Gather,
@@ -77,7 +77,7 @@ class Layouts:
         """The dense layout of a value in a buffer of its own."""
         if node in self._images:
             return channels_last(node.shape)
-        if isinstance(node, Attention):
+        if isinstance(node, AttentionHeads):
             batch, heads, length, size = node.shape
             return View.contiguous((batch, length, heads, size)).permuted((0, 2, 1, 3))
         return View.contiguous(node.shape)
@@ -110,7 +110,7 @@ def can_write(node: Node, view: View) -> bool:
         return image_pitch(view) is not None
     if isinstance(node, Layer | Gather):
         return row_pitch(view) is not None
-    if isinstance(node, RowOperation | Attention):
+    if isinstance(node, RowOperation | AttentionHeads):
         return view.strides[-1] == 1
     return True
 
@@ -119,7 +119,7 @@ def _images(nodes: Sequence[Node]) -> set[Node]:
     """The values of four axes that lie in NHWC: results of convolutions and pooling, and what is computed of them."""
     images: set[Node] = set()
     for node in nodes:
-        if len(node.shape) != 4 or isinstance(node, Input | Constant | Attention | RowOperation):
+        if len(node.shape) != 4 or isinstance(node, Input | Constant | AttentionHeads | RowOperation):
             continue
         if isinstance(node, Pool) or (isinstance(node, Layer) and node.work.type == "conv2d"):
             images.add(node)

@@ -139,7 +139,7 @@ class Gather(Node):
 
 
 @dataclass(eq=False, slots=True)
-class Attention(Node):
+class AttentionHeads(Node):
     """softmax(scale q k^T + mask) v; the inputs q, k, v are (batch, heads, length, size), a mask is broadcast."""
 
     scale: float
@@ -162,4 +162,4 @@ class Attention(Node):
         return "keys" if heads == queries == 1 else "scores"
 
 
-Tuned = Layer | Attention  # nodes whose kernels are predicted
+Tuned = Layer | AttentionHeads  # nodes whose kernels are predicted

@@ -1,0 +1,53 @@
+"""assemble: the jobs of all nodes of a network, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from seqtune.kernels.kernel import Configuration
+from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
+
+from . import jobs, moves
+from .assembly import Assembly, Located
+from .nodes import (
+    AttentionHeads,
+    Concatenation,
+    Constant,
+    Gather,
+    Input,
+    Layer,
+    Node,
+    Padding,
+    Pointwise,
+    Pool,
+    Rearranged,
+    Reduction,
+    RowOperation,
+    Shape,
+    Tuned,
+)
+
+_MOVES: dict[type[Node], Callable[[Assembly, Any], Located]] = {
+    Input: moves.locate_input, Constant: moves.locate_constant, Rearranged: moves.rearrange, Padding: moves.pad,
+    Concatenation: moves.concatenate}
+_JOBS: dict[type[Node], Callable[[Assembly, Any, Located], None]] = {
+    Layer: jobs.append_layer, AttentionHeads: jobs.append_attention, Pointwise: jobs.append_pointwise,
+    RowOperation: jobs.append_rows, Reduction: jobs.append_reduction, Pool: jobs.append_pool,
+    Gather: jobs.append_gather}
+
+
+def assemble(nodes: Sequence[Node], results: Sequence[Node], strides: Sequence[Shape],
+             configurations: Mapping[Tuned, Configuration], binder: KernelBinder) -> Assembly:
+    """The jobs of a network. `strides` are those that each result has in PyTorch. Raises BuildError."""
+    assembly = Assembly(nodes, results, strides, configurations, binder)
+    for node in nodes:
+        move = _MOVES.get(type(node))
+        if move is not None:
+            assembly.located[node] = move(assembly, node)
+        else:
+            y = assembly.destination(node)
+            _JOBS[type(node)](assembly, node, y)
+            assembly.located[node] = y
+    assembly.finish(results)
+    return assembly
