@@ -86,12 +86,18 @@ def _attention(lowering: Lowering, node: fx.Node) -> Node:
         raise UnknownOperationError("attention without heads, or with dropout")
     inputs = [q, k, v]
     mask = given["attn_mask"]
-    if mask is not None:
+    if mask is not None and not _hides_nothing(lowering, mask):
         inputs.append(lowering.value(_added_mask(lowering, mask)))
     scale = given["scale"]
     return lowering.add(AttentionHeads(shape_of(node), inputs,
                                   1 / math.sqrt(q.shape[-1]) if scale is None else float(scale),
                                   bool(given["is_causal"])))
+
+
+def _hides_nothing(lowering: Lowering, mask: Any) -> bool:
+    """Whether a mask is a constant that changes no score."""
+    constant = lowering.values.get(mask) if isinstance(mask, fx.Node) else None
+    return isinstance(constant, Tensor) and bool((constant if constant.dtype == torch.bool else constant == 0).all())
 
 
 def _added_mask(lowering: Lowering, mask: Any) -> Any:

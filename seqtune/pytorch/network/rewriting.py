@@ -78,33 +78,35 @@ def _join_readers(nodes: NodeList, node: Pointwise) -> None:
 
 def _become_rms_norm(nodes: NodeList, mean: Reduction) -> None:
     """Recognise x / sqrt(mean(x^2) + epsilon), perhaps with a scale, that is written out."""
-    square, formula = mean.inputs[0], nodes.only_reader(mean)
-    last = len(square.shape) - 1
-    if mean.kind != "mean" or mean.axes != (last,) or not mean.keep or not isinstance(square, Pointwise) \
-            or square.formula.lines not in ((("mul", 0, 0),), (("pow", 0, 2.0),)) \
-            or not isinstance(formula, Pointwise) or nodes.only_reader(square) is not mean:
+    square, inverse = mean.inputs[0], nodes.only_reader(mean)
+    if mean.kind != "mean" or mean.axes != (len(square.shape) - 1,) or not mean.keep \
+            or not isinstance(square, Pointwise) or len(square.inputs) != 1 or nodes.only_reader(square) is not mean \
+            or not isinstance(inverse, Pointwise) or inverse.inputs != [mean]:
         return
-    x = square.inputs[0]
-    scales = [read for read in formula.inputs if read not in (x, mean)]
-    if x not in formula.inputs or x.shape != formula.shape or len(scales) > 1 \
+    x, product = square.inputs[0], nodes.only_reader(inverse)
+    if not isinstance(product, Pointwise) or product.shape != x.shape:
+        return
+    scales = [read for read in product.inputs if read not in (x, inverse)]
+    if x not in product.inputs or len(scales) > 1 \
             or any(not isinstance(scale, Constant) or scale.shape != x.shape[-1:] for scale in scales):
         return
-    epsilons = [value for name, *given in formula.formula.lines if name == "add" for value in given
+    epsilons = [value for name, *given in inverse.formula.lines if name == "add" for value in given
                 if isinstance(value, float)]
-    if len(epsilons) != 1 or not _is_rms_norm(formula, x, mean, epsilons[0]):
+    if len(epsilons) != 1 or not _is_rms_norm(square, inverse, product, epsilons[0]):
         return
-    row = RowOperation(x.shape, [x, *scales], "rms_norm", epsilons[0], name="rms_norm", origin=formula.origin)
-    nodes.insert_before(formula, row)
-    nodes.replace(formula, row)
+    row = RowOperation(x.shape, [x, *scales], "rms_norm", epsilons[0], name="rms_norm", origin=product.origin)
+    nodes.insert_before(product, row)
+    nodes.replace(product, row)
 
 
-def _is_rms_norm(node: Pointwise, x: Node, mean: Node, epsilon: float) -> bool:
-    """Whether a formula computes x scale / sqrt(mean + epsilon): its values are compared, because it has many forms."""
-    values = np.random.default_rng(0).uniform(0.5, 2.0, (3, 16))
-    known = {x: values[0], mean: values[1]}
-    expected = values[0] / np.sqrt(values[1] + epsilon) * (values[2] if len(node.inputs) > 2 else 1.0)
-    computed = node.formula.numpy(*(known.get(read, values[2]) for read in node.inputs))
-    return bool(np.allclose(computed, expected, rtol=1e-9))
+def _is_rms_norm(square: Pointwise, inverse: Pointwise, product: Pointwise, epsilon: float) -> bool:
+    """Whether three formulas compute x scale / sqrt(x^2 + epsilon). They have many forms, so values are compared."""
+    x, mean, scale = np.random.default_rng(0).uniform(0.5, 2.0, (3, 16))
+    factor = inverse.formula.numpy(mean)
+    known = {square.inputs[0]: x, inverse: factor}
+    computed = product.formula.numpy(*(known.get(read, scale) for read in product.inputs))
+    expected = x / np.sqrt(mean + epsilon) * (scale if len(product.inputs) > 2 else 1.0)
+    return bool(np.allclose(square.formula.numpy(x), x * x, rtol=1e-9) and np.allclose(computed, expected, rtol=1e-9))
 
 
 def _fold_scale(nodes: NodeList, layer: Layer) -> None:

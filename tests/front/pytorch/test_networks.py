@@ -186,3 +186,9 @@ def test_concatenations_are_written_in_place(quick: Callable[..., Optimized]) ->
     steps = steps_of(fast)
     assert steps.count("copy") <= 1  # the result, which is not channels_last
     assert len(steps) == 1 + 2 * 3 + 1 + steps.count("copy")  # pool, norm and layer three times, pool
+
+
+def test_a_normalisation_that_is_written_out_is_one_step(quick: Callable[..., Optimized]) -> None:
+    fast = quick(Norms().eval(), torch.randn(2, 3, 20))
+    assert [step for step in steps_of(fast) if step != "copy"] == [
+        "rms_norm", "aten.linear", "aten.softmax", "aten.add", "aten.log_softmax"]
