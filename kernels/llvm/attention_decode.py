@@ -17,6 +17,8 @@ from .ir.attention.views import AttentionViews
 from .ir.workspace import pieces
 from .ir.writer import in_order
 
+LEAST_SPAN = 64  # keys: shorter spans cost more than they gain
+
 KERNEL = Kernel.of(
     name="llvm.attention_decode",
     operation="attention",
@@ -27,14 +29,17 @@ KERNEL = Kernel.of(
         Parameter("columns", (1, 2, 4, 8), "vectors of columns of the values in registers"),
         Parameter("unroll", (1, 2, 4), "values in the innermost loop's body"),
         Parameter("block", (64, 128, 256, 512, 1024), "keys whose scores are held at once"),
-        Parameter("spans", (1, 2, 4, 8, 16, 32), "tasks among which the keys of a head are divided"),
+        Parameter("spans", (0, 1, 2, 4, 8, 16, 32), "tasks among which the keys of a head are divided; 0: as many as "
+                                                    "give every thread a task"),
     ),
     derived=(
         ("accumulators", "columns * unroll"),
         ("rows", "group * q_len"),
-        ("span", "ceil_div(kv_len, spans)"),
+        ("fill", f"max(1, min(ceil_div(threads, n * kv_heads), kv_len // {LEAST_SPAN}))"),
+        ("parts", "spans if spans > 0 else fill"),
+        ("span", "ceil_div(kv_len, parts)"),
         ("blocks", "ceil_div(span, block)"),
-        ("tasks", "n * kv_heads * spans"),
+        ("tasks", "n * kv_heads * parts"),
         ("tasks_per_thread", "tasks / threads"),
         ("idle", "ceil_div(tasks, threads) * threads / tasks"),
         ("block_bytes", "min(block, span) * (head_dim + value_dim) * 4"),
@@ -55,11 +60,12 @@ KERNEL = Kernel.of(
         ("columns * vector <= value_dim", "there must be as many columns as in registers"),
         ("accumulators + columns + 2 <= vector_registers", "sums, values and a weight must fit the registers"),
         ("block == 64 or block < 2 * span", "a smaller block holds all keys of a task"),
-        ("spans == 1 or span >= 64", "spans this short cost more than they gain"),
-        ("spans == 1 or tasks < 8 * threads", "tasks this many gain nothing"),
+        ("spans != fill", "0 stands for as many spans as give every thread a task"),
+        (f"parts == 1 or span >= {LEAST_SPAN}", "spans this short cost more than they gain"),
+        ("spans <= 1 or tasks < 8 * threads", "tasks this many gain nothing"),
     ),
     default_for="q_len < vector_floats",
-    default={"vector": 16, "keys": 16, "columns": 4, "unroll": 2, "block": 128, "spans": 1},
+    default={"vector": 16, "keys": 16, "columns": 4, "unroll": 2, "block": 128, "spans": 0},
     implementation="seqtune.kernels.llvm.attention_decode:IMPLEMENTATION",
 )
 
@@ -77,7 +83,8 @@ class AttentionDecode:
             configuration.number(name) for name in ("vector", "keys", "columns", "unroll"))
         return _source(DotRows(
             vector, keys, columns, unroll, columns_rest=problem.size("value_dim") // vector % columns,
-            mask=str(problem["mask"]), causal=problem["causal"] == "yes", divided=configuration.number("spans") > 1))
+            mask=str(problem["mask"]), causal=problem["causal"] == "yes",
+            divided=_parts(problem, device, configuration) > 1))
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration,
                views: AttentionViews | None = None) -> Launch:
@@ -87,8 +94,8 @@ class AttentionDecode:
         """
         n, kv_heads, group, q_len, kv_len, value_dim = (
             problem.size(name) for name in ("n", "kv_heads", "group", "q_len", "kv_len", "value_dim"))
-        block, divided = configuration.number("block"), configuration.number("spans") > 1
-        span = -(-kv_len // configuration.number("spans"))
+        block, parts = configuration.number("block"), _parts(problem, device, configuration)
+        span, divided = -(-kv_len // parts), parts > 1
         spans, rows = -(-kv_len // span), group * q_len
         tasks = n * kv_heads * spans
         piece, partial = HEAD + block + HEAD, VALUES + value_dim if divided else VALUES
@@ -107,6 +114,13 @@ class AttentionDecode:
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
         """Attention has no constant operand."""
         return weights
+
+
+def _parts(problem: Problem, device: Device, configuration: Configuration) -> int:
+    """The number of spans of a head's keys, like the derived quantity of this name."""
+    fill = min(-(-device.threads // (problem.size("n") * problem.size("kv_heads"))),
+               problem.size("kv_len") // LEAST_SPAN)
+    return configuration.number("spans") or max(1, fill)
 
 
 @lru_cache(maxsize=512)  # configurations that differ in launch arguments alone are often consecutive
