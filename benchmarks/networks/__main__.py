@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.common.page import check_ready, publish
-from benchmarks.common.program import llvm_devices, parser_of, positive, run_program
+from benchmarks.common.program import parser_of, positive, run_program
 from benchmarks.common.report import Row, machine
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.files import read_bounded, write_whole
@@ -114,7 +114,9 @@ def run(given: argparse.Namespace, state: Path) -> None:
     """Hold the contests and write the results."""
     import torch
 
-    facts = machine(llvm_devices([max(given.threads)]))
+    from seqtune.tuner.backends.discovery import find
+
+    facts = machine([find("llvm:0")])
     facts["toolchain"] += f", torch {torch.__version__}"
     rows: list[Row] = [row_of(held(assignment, state, facts)) for assignment in assignments(given)]
     results = {"machine": facts, "rows": [*rows, *summaries(rows)]}

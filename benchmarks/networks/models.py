@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from seqtune.kernels.lookup import resolve
@@ -96,9 +97,9 @@ def parameters_of(model: nn.Module) -> int:
 def seeded(name: str, seed: int = 0) -> tuple[nn.Module, list[Tensor]]:
     """Build a network in evaluation mode and its inputs, the same for one seed on every machine of one PyTorch.
 
-    Convolutions are drawn anew, scaled to keep the size of their inputs (He and others, 2015), and batch normalisation
-    takes the statistics of one seeded input, as training would leave it: with the initial statistics, the results of
-    deep networks shrink or grow by orders of magnitude, and a wrong layer would not be seen in them.
+    Convolutions of images are drawn anew, scaled to keep the size of their inputs (He and others, 2015), and batch
+    normalisation keeps it, too: with the initial statistics, the results of deep networks shrink or grow by orders of
+    magnitude, and a wrong layer would not be seen in them.
     """
     import torch
     from torch import nn
@@ -108,23 +109,30 @@ def seeded(name: str, seed: int = 0) -> tuple[nn.Module, list[Tensor]]:
     model = network.build().eval()
     generator = torch.Generator().manual_seed(seed)
     inputs = network.inputs(generator)
-    normalised = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
     with torch.no_grad():
         for module in model.modules():
             if isinstance(module, nn.Conv2d) and network.convolutional:
-                fan_in = module.weight[0].numel()
-                module.weight.normal_(0.0, math.sqrt(2.0 / fan_in), generator=generator)
-        if normalised:
-            _normalise(model, normalised, network.inputs(generator))
+                module.weight.normal_(0.0, math.sqrt(2.0 / module.weight[0].numel()), generator=generator)
+        hooks = [module.register_forward_pre_hook(partial(_normalise, generator)) for module in model.modules()
+                 if isinstance(module, nn.BatchNorm2d)]
+        if hooks:
+            model(*inputs)
+        for hook in hooks:
+            hook.remove()
     return model, inputs
 
 
-def _normalise(model: nn.Module, normalised: Sequence[nn.BatchNorm2d], inputs: Sequence[Tensor]) -> None:
-    momenta = [module.momentum for module in normalised]
-    for module in normalised:
-        module.train()
-        module.momentum = 1.0  # the statistics of this input alone
-    model(*inputs)
-    for module, momentum in zip(normalised, momenta, strict=True):
-        module.eval()
-        module.momentum = momentum
+def _normalise(generator: Generator, module: nn.BatchNorm2d, inputs: tuple[Tensor]) -> None:
+    """Set the statistics before the first input passes, so that errors of rounding neither grow nor hide.
+
+    With a variance for each channel, as training would leave it, and no offsets, random networks are chaotic: the
+    rounding of bfloat16 changed the results of ShuffleNetV2 by 8 %, and those of MobileNetV3 by 11 % without offsets.
+    With one variance for all channels and these offsets it is at most 2 % in all networks.
+    """
+    assert module.running_mean is not None
+    assert module.running_var is not None
+    variance = inputs[0].square().mean()
+    module.running_var.fill_(variance)
+    module.running_mean.normal_(0.0, 0.1, generator=generator).mul_(variance.sqrt())
+    module.weight.normal_(1.0, 0.1, generator=generator)
+    module.bias.normal_(0.0, 0.5, generator=generator)

@@ -19,7 +19,7 @@ RUNS = 30  # the median counts; the first few are slower
 def node_times(case: Case, runs: int = RUNS) -> list[Row]:
     """A row for each node that OpenVINO executes: name, type, its kernel, shapes and the median in microseconds.
 
-    `covers` names the nodes of the ONNX file that it computes. Raises ImportError without OpenVINO.
+    `covers` names the nodes of the ONNX file that it computes.
     """
     compiled = compiled_by_openvino(case, PERF_COUNT="YES")
     request = compiled.create_infer_request()

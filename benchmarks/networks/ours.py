@@ -20,8 +20,6 @@ SILENT = frozenset({  # operations that compute nothing in inference: memory, it
     "as_strided", "expand", "expand_as", "permute", "transpose", "t", "slice", "narrow", "select", "chunk", "split",
     "split_with_sizes", "unbind", "squeeze", "unsqueeze", "flatten", "unflatten", "view_as", "lift_fresh", "numpy_T",
     "movedim", "result_type", "to"})
-
-
 LIBRARIES = ("aten", "mkldnn", "mkldnn_prepacked", "mkl", "onednn", "quantized")  # of PyTorch's operations
 INDUCTOR = "## Call CompiledFxGraph"  # begins the name of a call of what Inductor compiled
 
