@@ -45,6 +45,7 @@ PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it f
     "c_predictor": "benchmarks.speed.c_predictor:page",
     "fuzz": "benchmarks.robustness.fuzz:page",
     "training_scale": "benchmarks.robustness.training_scale:page",
+    "soak": "benchmarks.robustness.soak_page:page",
     "search": "benchmarks.search.recorded:page",
     "search_transfer": "benchmarks.search.recorded:transfer_page",
     "across": "benchmarks.search.across:page",
