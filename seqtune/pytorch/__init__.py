@@ -7,6 +7,7 @@ Importing this package loads PyTorch.
 """
 
 from .dynamo import backend
+from .explanation import Explanation, explain
 from .optimized import Optimized, optimize
 
-__all__ = ["Optimized", "backend", "optimize"]
+__all__ = ["Explanation", "Optimized", "backend", "explain", "optimize"]

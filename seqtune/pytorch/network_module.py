@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ from .network.node_list import NodeList
 from .network.nodes import Shape, Tuned
 from .network.rewriting import rewrite
 from .partition import Segment
+
+
+ROUNDS = 20  # samples of a job; the least counts
 
 
 class SegmentNetwork:
@@ -56,9 +60,15 @@ class NetworkModule(nn.Module):
         self._operands, self._results = network.operands, network.results
         assembly = assemble(network.nodes, network.values, [place.strides for place in network.results],
                             configurations, binder)
-        self.steps = [job.name for job in assembly.jobs]
+        self.jobs = assembly.jobs
+        self.configurations = dict(configurations)
         self._flag = assembly.flag
         self._program = assembly.program()
+
+    @property
+    def steps(self) -> list[str]:
+        """PyTorch's operations that the jobs compute, in order."""
+        return [job.name for job in self.jobs]
 
     def forward(self, *operands: Tensor) -> tuple[Tensor, ...]:
         """Run the program. Raises IndexError, as PyTorch does, for an index outside a table."""
@@ -69,6 +79,17 @@ class NetworkModule(nn.Module):
             self._flag[0] = 0
             raise IndexError("index out of range in self")
         return tuple(results)
+
+
+    def measure(self, *operands: Tensor) -> list[float]:
+        """The least seconds of each job alone, with these operands."""
+        results = self.forward(*operands)  # the program's addresses are theirs until the next call
+        least = [math.inf] * len(self.jobs)
+        for _ in range(ROUNDS):
+            for number in range(len(self.jobs)):
+                least[number] = min(least[number], self._program.time(number))
+        del results
+        return least
 
 
 def _laid_out(x: Tensor, place: Place) -> Tensor:

@@ -41,7 +41,7 @@ from seqtune.tuner.measuring.budget import SECONDS
 
 from ..errors import FormatError, MisuseError, SeqtuneError, one_line
 from ..inputs import as_device, check_positive, warned
-from .compilation import compile_graph
+from .compilation import CompiledGraph, compile_graph
 from .device_threads import binder_of
 from .network.nodes import Tuned
 from .saved_choices import Choice, choices_of, read_choices, write_choices
@@ -92,11 +92,12 @@ class Optimized(nn.Module):
 class Compiled(nn.Module):
     """An exported graph with kernels in it, and the module that it was exported from for inputs of other shapes."""
 
-    def __init__(self, original: nn.Module, graph: GraphModule, examples: Sequence[Tensor],
+    def __init__(self, original: nn.Module, compiled: CompiledGraph, examples: Sequence[Tensor],
                  unflatten: Callable[[Any], Any]) -> None:
         super().__init__()
         self.original = original
-        self.graph = graph
+        self.graph = compiled.graph
+        self.kept = compiled.kept  # (PyTorch's operation, the reason why it stayed)
         self._known = [(example.shape, example.dtype, "cpu") for example in examples]
         self._unflatten = unflatten
         # inference tensors have no versions, and cannot be changed outside the inference mode
@@ -216,7 +217,7 @@ def _compile_parts(module: nn.Module, examples: Sequence[Tensor], binder: Kernel
     made.extend(compiled.choices)
     spec = program.call_spec.out_spec
     assert spec is not None
-    return Compiled(module, compiled.graph, examples, lambda flat: pytree.tree_unflatten(flat, spec))
+    return Compiled(module, compiled, examples, lambda flat: pytree.tree_unflatten(flat, spec))
 
 
 def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[str, tuple[Tensor, ...]]:

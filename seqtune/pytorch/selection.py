@@ -19,14 +19,13 @@ import torch
 from torch import Tensor
 
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.task import Task
 from seqtune.predictor.say import Say
 from seqtune.tuner.backends.backend import wall_clock
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 from seqtune.tuner.measuring.timing import sample
 
 from ..api import predict
-from ..errors import CheckpointError, KernelError
+from ..errors import KernelError
 from .contestants import contestants
 from .network.nodes import Tuned
 from .saved_choices import Choice
@@ -58,12 +57,7 @@ def choose(layers: Sequence[Tuned], binder: KernelBinder, *, verify: bool, secon
             progress(f"PyTorch's operation stays: {reason}")
             known[problem] = Choice(problem, None)
             continue
-        except CheckpointError as reason:  # a checkpoint from before this operation
-            progress(f"the safe default is taken: {reason}")
-            configuration = Task.of(problem, binder.device).default
-        else:
-            configuration = found.configuration
-        choice = Choice(problem, configuration)
+        choice = Choice(problem, found.configuration)
         known[problem] = _compare(layer, choice, binder) if verify else choice
     return [known[layer.problem] for layer in layers]
 

@@ -35,15 +35,21 @@ class Use:
     located: Located
     word: int | None = None
     argument: int | None = None
+    writes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A bound kernel and the addresses that it needs."""
+    """A bound kernel and the addresses that it needs; `node` is what it computes, None for a copy."""
 
     kernel: BoundKernel
     uses: tuple[Use, ...]
-    name: str
+    node: Node | None
+
+    @property
+    def name(self) -> str:
+        """PyTorch's operation, or "copy"."""
+        return "copy" if self.node is None else self.node.name
 
 
 class Assembly:
@@ -122,14 +128,14 @@ class Assembly:
         """A place of this layout for a copy."""
         return Located(Buffer(view.extent), view)
 
-    def step(self, name: str, source: StepSource, y: Located, *operands: Located) -> None:
+    def step(self, node: Node | None, source: StepSource, y: Located, *operands: Located) -> None:
         """Append a generated step, which writes y and reads the operands."""
-        uses = (Use(located, argument=index) for index, located in enumerate((y, *operands)))
-        self.jobs.append(Job(self.binder.bind_source(source.source, source.launch), tuple(uses), name))
+        uses = (Use(located, argument=index, writes=not index) for index, located in enumerate((y, *operands)))
+        self.jobs.append(Job(self.binder.bind_source(source.source, source.launch), tuple(uses), node))
 
     def copy(self, x: Located, y: Located) -> None:
         """Append a copy of a value to another place."""
-        self.step("copy", pointwise(IDENTITY, y.view, [x.view], self.lanes), y, x)
+        self.step(None, pointwise(IDENTITY, y.view, [x.view], self.lanes), y, x)
 
     def laid_out(self, x: Located, fits: Callable[[View], bool], view: View) -> Located:
         """The value itself where its layout fits, else a copy in the layout `view`."""

@@ -37,8 +37,8 @@ def append_layer(assembly: Assembly, node: Layer, y: Located) -> None:
                                       for own, floats in zip(pitches, dense, strict=True))
     fusion = Fusion(node.epilogue if node.epilogue.lines else None, x_pitch, y_pitch, *other_pitch)
     kernel = assembly.binder.bind(node.problem, assembly.configurations[node], node.weights, node.bias, fusion)
-    uses = [Use(x, word=X), Use(y, word=Y), *(Use(other, argument=len(kernel.arguments) - 1) for other in others)]
-    assembly.jobs.append(Job(kernel, tuple(uses), node.name))
+    uses = [Use(x, word=X), Use(y, word=Y, writes=True), *(Use(other, argument=len(kernel.arguments) - 1) for other in others)]
+    assembly.jobs.append(Job(kernel, tuple(uses), node))
 
 
 def _dense(assembly: Assembly, x: Located, image: bool) -> Located:
@@ -52,7 +52,7 @@ def append_pointwise(assembly: Assembly, node: Pointwise, y: Located) -> None:
     """One step."""
     operands = [assembly.located[read] for read in node.inputs]
     views = [operand.view.expanded(node.shape) for operand in operands]
-    assembly.step(node.name, pointwise(node.formula, y.view, views, assembly.lanes), y, *operands)
+    assembly.step(node, pointwise(node.formula, y.view, views, assembly.lanes), y, *operands)
 
 
 def append_rows(assembly: Assembly, node: RowOperation, y: Located) -> None:
@@ -65,7 +65,7 @@ def append_rows(assembly: Assembly, node: RowOperation, y: Located) -> None:
     else:
         make = rows.layer_norm if node.kind == "layer_norm" else rows.rms_norm
         source = make(y.view, views, assembly.lanes, node.epsilon, after=after)
-    assembly.step(node.name, source, y, *operands)
+    assembly.step(node, source, y, *operands)
 
 
 def append_reduction(assembly: Assembly, node: Reduction, y: Located) -> None:
@@ -73,7 +73,7 @@ def append_reduction(assembly: Assembly, node: Reduction, y: Located) -> None:
     x = assembly.located[node.inputs[0]]
     kept = View(tuple(1 if axis in node.axes else size for axis, size in enumerate(x.view.shape)),
                 _kept_strides(y.view.strides, node), y.view.offset)
-    assembly.step(node.name, reduction(node.kind, kept, [x.view], node.axes, assembly.lanes), y, x)
+    assembly.step(node, reduction(node.kind, kept, [x.view], node.axes, assembly.lanes), y, x)
 
 
 def _kept_strides(strides: Shape, node: Reduction) -> Shape:
@@ -98,9 +98,9 @@ def append_attention(assembly: Assembly, node: AttentionHeads, y: Located) -> No
     device = assembly.binder.device
     bound = assembly.binder.bind_source(implementation.source(problem, device, configuration, views),
                                         implementation.launch(problem, device, configuration, views))
-    uses = [Use(q, word=X), Use(k, word=OTHER), Use(v, word=BIAS), Use(y, word=Y),
+    uses = [Use(q, word=X), Use(k, word=OTHER), Use(v, word=BIAS), Use(y, word=Y, writes=True),
             *(Use(mask, argument=len(bound.arguments) - 1) for mask in masks)]
-    assembly.jobs.append(Job(bound, tuple(uses), node.name))
+    assembly.jobs.append(Job(bound, tuple(uses), node))
 
 
 def _steps(view: View) -> tuple[int, int, int]:
@@ -127,7 +127,7 @@ def append_pool(assembly: Assembly, node: Pool, y: Located) -> None:
     else:
         source = average_pool(out, image, window, assembly.lanes, count_include_pad=node.count_pad,
                               divisor=node.divisor)
-    assembly.step(node.name, source, y, x)
+    assembly.step(node, source, y, x)
 
 
 def append_gather(assembly: Assembly, node: Gather, y: Located) -> None:
@@ -135,5 +135,5 @@ def append_gather(assembly: Assembly, node: Gather, y: Located) -> None:
     indices, table = (assembly.located[read] for read in node.inputs)
     counted = View(indices.view.shape, tuple(2 * stride for stride in indices.view.strides))  # int64 in floats
     source = gather(y.view, table.view, counted, [], assembly.lanes)
-    assembly.step(node.name, source, y, table, indices)
+    assembly.step(node, source, y, table, indices)
     assembly.jobs[-1].kernel.arguments[3] = assembly.flag.ctypes.data

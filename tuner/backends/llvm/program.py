@@ -6,6 +6,7 @@ the program writes them where the kernels read them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,3 +52,10 @@ class Program:
             for slot in slots:
                 slot.write(address)
         self._threads.run_all(self._jobs)
+
+    def time(self, number: int) -> float:
+        """Run one kernel with the addresses of the last call and return its seconds."""
+        job = self._jobs[number:number + 1]
+        begin = time.perf_counter()
+        self._threads.run_all(job)
+        return time.perf_counter() - begin

@@ -1,0 +1,151 @@
+"""explain: what computes each step of an optimised model, and how long it takes.
+
+    >>> from seqtune.pytorch import explain
+    >>> print(explain(fast, x))  # doctest: +SKIP
+    >>> explain(fast, x).write("network.html")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqtune.kernels.files import write_whole
+from seqtune.kernels.llvm.steps.formula import Formula
+
+from .network.nodes import AttentionHeads, Layer, Node, Pointwise, Tuned
+from .network_module import NetworkModule
+from .optimized import Compiled, Optimized
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedStep:
+    """One step: what it computes, from which steps, with which kernel, and its least seconds alone."""
+
+    number: int
+    operation: str  # PyTorch's name, and that of the node in the exported graph
+    shape: tuple[int, ...]
+    reads: tuple[int, ...]  # numbers of steps; operands and constants of the model are left out
+    kernel: str  # a kernel family, or "step" for generated code without parameters
+    parameters: str
+    fused: str  # what the kernel computes after its sums
+    seconds: float
+    pytorch_seconds: float | None  # of PyTorch's layer with bias and ReLU, where it was measured
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All steps of a model in order, and the operations that stayed PyTorch's with the reason."""
+
+    device: str
+    steps: tuple[ExplainedStep, ...]
+    kept: tuple[tuple[str, str], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The explanation as JSON values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [f"{step.number:4} {step.seconds * 1e6:9.1f} us  {step.operation:40} {step.kernel} {step.parameters}"
+                 f"{' + ' + step.fused if step.fused else ''}" for step in self.steps]
+        lines += [f"   PyTorch computes {name}: {reason}" for name, reason in self.kept]
+        return "\n".join([*lines, f"{len(self.steps)} steps, {sum(step.seconds for step in self.steps) * 1e3:.3f} ms "
+                                  f"on {self.device}"])
+
+    def write(self, path: str | Path) -> None:
+        """Write a page of HTML that loads nothing. Raises SeqtuneError where that fails."""
+        write_whole(Path(path), _page(self))
+
+
+def explain(fast: Optimized, *example: Tensor) -> Explanation:
+    """Run an optimised model on the operands that it was optimised for, and time each step alone.
+
+    A step that is timed alone finds its operands in the caches, as in the network. On a busy machine, the times are too
+    long.
+    """
+    operands: dict[nn.Module, tuple[Tensor, ...]] = {}
+    programs = [module for module in fast.modules() if isinstance(module, NetworkModule)]
+    handles = [program.register_forward_pre_hook(lambda module, given: operands.__setitem__(module, given))
+               for program in programs]
+    try:
+        fast(*example)
+    finally:
+        for handle in handles:
+            handle.remove()
+    known = {choice.problem: choice.pytorch_seconds for choice in fast.choices}
+    steps: list[ExplainedStep] = []
+    with torch.no_grad():
+        for program in programs:
+            if program in operands:
+                steps += _steps(program, program.measure(*operands[program]), known, len(steps))
+    kept = [entry for module in fast.modules() if isinstance(module, Compiled) for entry in module.kept]
+    return Explanation(fast.device.name, tuple(steps), tuple(kept))
+
+
+def _steps(program: NetworkModule, seconds: list[float], known: Mapping[Any, float | None],
+           first: int) -> Iterator[ExplainedStep]:
+    writers: dict[object, int] = {}
+    for number, (job, least) in enumerate(zip(program.jobs, seconds, strict=True), first):
+        node = job.node
+        reads = sorted({writers[use.located.buffer] for use in job.uses
+                        if not use.writes and use.located.buffer in writers})
+        writers |= {use.located.buffer: number for use in job.uses if use.writes}
+        configuration = program.configurations.get(node) if isinstance(node, Tuned) else None
+        yield ExplainedStep(
+            number, job.name if node is None else f"{node.name} ({node.origin})",
+            next(use.located.view.shape for use in job.uses if use.writes), tuple(reads),
+            "step" if configuration is None else configuration.kernel,
+            _formula(node) if configuration is None else configuration.brief(), _fused(node), least,
+            known.get(node.problem) if isinstance(node, Layer | AttentionHeads) else None)
+
+
+def _formula(node: Node | None) -> str:
+    return _names(node.formula) if isinstance(node, Pointwise) else ""
+
+
+def _fused(node: Node | None) -> str:
+    if not isinstance(node, Layer):
+        return ""
+    return ", ".join([*(["bias"] if node.bias is not None else []), *([_names(node.epilogue)] if node.epilogue.lines
+                                                                      else [])])
+
+
+def _names(formula: Formula) -> str:
+    return " ".join(str(line[0]) for line in formula.lines)
+
+
+_STYLE = """body{font:14px system-ui,sans-serif;margin:2em;max-width:75em}table{border-collapse:collapse}
+td,th{padding:.2em .6em;text-align:left;border-bottom:1px solid #ddd;vertical-align:top}
+td.n{text-align:right;font-variant-numeric:tabular-nums}.bar{background:#0072b2;height:.7em;display:inline-block}"""
+
+
+def _page(explanation: Explanation) -> str:
+    longest = max((step.seconds for step in explanation.steps), default=1.0)
+    rows = "\n".join(_row(step, longest) for step in explanation.steps)
+    kept = "".join(f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in explanation.kept)
+    total = sum(step.seconds for step in explanation.steps)
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Steps of a network</title>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<style>{_STYLE}</style></head><body><h1>{len(explanation.steps)} steps, {total * 1e3:.3f} ms</h1>
+<p>Device {escape(explanation.device)}. Times are the least of each step alone, in microseconds.</p>
+<table><tr><th>step</th><th>reads</th><th>operation</th><th>result</th><th>kernel</th><th>parameters</th>
+<th>fused</th><th>us</th><th>PyTorch, us</th><th></th></tr>
+{rows}</table>
+<h2>Left to PyTorch</h2>{f"<ul>{kept}</ul>" if kept else "<p>Nothing.</p>"}</body></html>
+"""
+
+
+def _row(step: ExplainedStep, longest: float) -> str:
+    texts = (step.operation, "×".join(map(str, step.shape)), step.kernel, step.parameters, step.fused)
+    theirs = "" if step.pytorch_seconds is None else f"{step.pytorch_seconds * 1e6:.1f}"
+    cells = "".join(f"<td>{escape(text)}</td>" for text in texts)
+    return (f'<tr><td class="n">{step.number}</td><td>{", ".join(map(str, step.reads))}</td>{cells}'
+            f'<td class="n">{step.seconds * 1e6:.1f}</td><td class="n">{theirs}</td>'
+            f'<td><span class="bar" style="width:{step.seconds / longest * 10:.2f}em"></span></td></tr>')
