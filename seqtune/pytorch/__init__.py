@@ -7,7 +7,7 @@ Importing this package loads PyTorch.
 """
 
 from .dynamo import backend
-from .explanation import Explanation, explain
+from .explanation import NetworkExplanation, explain
 from .optimized import Optimized, optimize
 
-__all__ = ["Explanation", "Optimized", "backend", "explain", "optimize"]
+__all__ = ["NetworkExplanation", "Optimized", "backend", "explain", "optimize"]

@@ -40,7 +40,7 @@ class ExplainedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class NetworkExplanation:
     """All steps of a model in order, and the operations that stayed PyTorch's with the reason."""
 
     device: str
@@ -63,7 +63,7 @@ class Explanation:
         write_whole(Path(path), _page(self))
 
 
-def explain(fast: Optimized, *example: Tensor) -> Explanation:
+def explain(fast: Optimized, *example: Tensor) -> NetworkExplanation:
     """Run an optimised model on the operands that it was optimised for, and time each step alone.
 
     A step that is timed alone finds its operands in the caches, as in the network. On a busy machine, the times are too
@@ -85,7 +85,7 @@ def explain(fast: Optimized, *example: Tensor) -> Explanation:
             if program in operands:
                 steps += _steps(program, program.measure(*operands[program]), known, len(steps))
     kept = [entry for module in fast.modules() if isinstance(module, Compiled) for entry in module.kept]
-    return Explanation(fast.device.name, tuple(steps), tuple(kept))
+    return NetworkExplanation(fast.device.name, tuple(steps), tuple(kept))
 
 
 def _steps(program: NetworkModule, seconds: list[float], known: Mapping[Any, float | None],
@@ -125,7 +125,7 @@ td,th{padding:.2em .6em;text-align:left;border-bottom:1px solid #ddd;vertical-al
 td.n{text-align:right;font-variant-numeric:tabular-nums}.bar{background:#0072b2;height:.7em;display:inline-block}"""
 
 
-def _page(explanation: Explanation) -> str:
+def _page(explanation: NetworkExplanation) -> str:
     longest = max((step.seconds for step in explanation.steps), default=1.0)
     rows = "\n".join(_row(step, longest) for step in explanation.steps)
     kept = "".join(f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in explanation.kept)

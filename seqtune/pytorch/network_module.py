@@ -19,7 +19,6 @@ from .network.nodes import Shape, Tuned
 from .network.rewriting import rewrite
 from .partition import Segment
 
-
 ROUNDS = 20  # samples of a job; the least counts
 
 

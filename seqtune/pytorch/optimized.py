@@ -31,7 +31,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
 from seqtune.kernels.device import Device

@@ -37,7 +37,8 @@ def append_layer(assembly: Assembly, node: Layer, y: Located) -> None:
                                       for own, floats in zip(pitches, dense, strict=True))
     fusion = Fusion(node.epilogue if node.epilogue.lines else None, x_pitch, y_pitch, *other_pitch)
     kernel = assembly.binder.bind(node.problem, assembly.configurations[node], node.weights, node.bias, fusion)
-    uses = [Use(x, word=X), Use(y, word=Y, writes=True), *(Use(other, argument=len(kernel.arguments) - 1) for other in others)]
+    uses = [Use(x, word=X), Use(y, word=Y, writes=True),
+            *(Use(other, argument=len(kernel.arguments) - 1) for other in others)]
     assembly.jobs.append(Job(kernel, tuple(uses), node))
 
 
