@@ -134,8 +134,8 @@ def chaos(count: int, faults: int, campaigns: int, seed: int) -> dict[str, Any]:
             plan = [(generator.uniform(10, FAULTY * usual), kind) for kind in (DRIVER, DISK, CLOCK)
                     for _ in range(max(1, round(DRIVER_SHARE * faults)))]
             planned = planned_faults(fleet(), faults - len(plan), FAULTY * usual, seed + number)
-            found, records, clock, answers = run_campaign(_subfolder(folder, str(number)), count, planned, plan, number)
-            injected += found
+            begun, records, clock, answers = run_campaign(_subfolder(folder, str(number)), count, planned, plan, number)
+            injected += begun
             clocks.append(clock)
             measured += answers
             for name, value in judge(records, expected).items():
@@ -190,7 +190,8 @@ def page(results: Results) -> Page:
          "than a block. With 60 s between controls, that is what a control can promise.",
          f"A busy machine (load) reports it, and its members wait for quiet; {results['loaded']} records are marked as "
          "measured under load, which the driver does only after ten minutes.",
-         "A device that lies from its first control on is found out only by devices that are like it, from three on.",
+         "A device that lies from its first control on is found out only by devices that are like it, from three on, "
+         "or by the controls of an earlier run.",
          "A hung worker is waited for as long as its batch may honestly take (building, running, a new worker after a "
          "crash), which explains the longest recoveries."))
 

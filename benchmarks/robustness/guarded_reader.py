@@ -65,7 +65,7 @@ class Watch:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise Hang after so many seconds of processor time."""
+    """Raise Hang after `seconds` of processor time."""
     def stop(number: int, frame: FrameType | None) -> None:
         raise Hang
 

@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _check_room(folder: Path, size: int) -> None:
-    """Raise MisuseError if a folder is none, or has no room for so many bytes."""
+    """Raise MisuseError if `folder` is not a folder, or has no room for `size` bytes."""
     if not folder.is_dir():
         raise MisuseError(f"{folder} is not a folder")
     free = shutil.disk_usage(folder).free

@@ -57,7 +57,7 @@ def _whole(files: ShardFiles) -> Dataset:
     """All rows of the files of a folder as one data set."""
     if not files.fits_memory:
         raise FormatError(f"{files.source} has {files.rows:,} records, which are too many for the memory; "
-                          "only `seqtune train` reads so many")
+                          "only `seqtune train` reads such a data set")
     return reduce(Dataset.merge, map(Dataset.read, files.paths))
 
 

@@ -24,11 +24,11 @@ from ..parquet_file import LARGEST_COLUMNS, open_parquet, read_batches
 from ..provenance import joined
 
 MOST_FILES = 10_000
-MOST_RECORDS = 200_000_000  # in all files; a pass over so many takes minutes
+MOST_RECORDS = 200_000_000  # in all files; a pass over them takes about 10 minutes
 LARGEST_SHARD = 64 << 30  # bytes of a file, of which one row group at a time is in memory
-Texts = NDArray[np.object_]
-
 BATCH = 1 << 18  # rows: 20 to 50 MB
+
+Texts = NDArray[np.object_]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class ShardFiles:
             rows += file.metadata.num_rows
             renamed.append(keys)
             if rows > MOST_RECORDS:
-                raise FormatError(f"{source} has more than {MOST_RECORDS:,} records; at most so many are read")
+                raise FormatError(f"{source} has more than {MOST_RECORDS:,} records, the most that is read")
         return cls(source, paths, rows, size, facts, tuple(renamed))
 
     @property

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 Hashes = NDArray[np.uint64]
 Seconds = NDArray[np.float32]
 
-FASTEST = 4  # one of so many kept configurations is kept because it is fast, the others are a sample
+PARTS = 4  # of the kept configurations of a case: one part are the fastest ones, the others are a sample
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # of splitmix64 (Steele, Lea and Flood, 2014)
 
 
@@ -63,7 +63,7 @@ class TrialSelection:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if np.minimum(counts, middle).sum() <= self.limits.configurations else (
                 low, middle - 1)
-        fast = (_rank(index, seconds) < low // FASTEST) & np.isfinite(seconds)
+        fast = (_rank(index, seconds) < low // PARTS) & np.isfinite(seconds)
         return trial[_rank(index, ~fast) < low], len(distinct), low
 
     def _drawn(self, problem: Hashes) -> NDArray[np.bool_]:
@@ -87,8 +87,8 @@ class TrialSelection:
             problem, case, trial, seconds = problem[drawn], case[drawn], trial[drawn], seconds[drawn]
         each = self.limits.each  # with the least hashes, since the fast ones among them may be no longer fast later
         index = pd.factorize(case)[0]
-        kept = (_rank(index, seconds) < each // FASTEST) | (_rank(index) < each)
-        reduced = problem[kept], case[kept], trial[kept], seconds[kept]
+        chosen = (_rank(index, seconds) < each // PARTS) | (_rank(index) < each)
+        reduced = problem[chosen], case[chosen], trial[chosen], seconds[chosen]
         self._parts.append(reduced)
         self._pending = 0
         return reduced

@@ -72,7 +72,7 @@ class Engine(Protocol):
         ...
 
     def wait(self, seconds: float) -> list[Event]:
-        """Wait until something happens, at most so long; return all events since the last call, in their order.
+        """Wait for an event, at most `seconds`; return all events since the last call, in their order.
 
         A member's answers to a batch come before its `Finished`.
         """

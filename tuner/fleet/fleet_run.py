@@ -23,7 +23,7 @@ from .block import BlockEntry
 from .control import probe
 from .engine import Answered, Engine, Event, Finished, Joined, Left
 from .fleet_options import FleetOptions, GroupResult
-from .group import ALONE, Group
+from .group import Group
 from .group_search import GroupSearch
 from .ledger import Ledger
 from .member import Member
@@ -79,11 +79,11 @@ class FleetRun:
                     self._tick()
                     yield from self._collect()
                     self._dispatch()
-            self.memory.save(soon=True)
+            self.memory.save(at_once=True)
             self._report()
             self._complain()
         except KeyboardInterrupt:
-            self.memory.save(soon=True)
+            self.memory.save(at_once=True)
             raise InterruptedTuning(self._interruption()) from None
         finally:
             self.engine.close()
@@ -284,10 +284,10 @@ class FleetRun:
 
     def _complain(self) -> None:
         """Raise SeqtuneError if a group was given up because it has no member."""
-        lost = [reason for _, _, reason in self.skipped if reason.startswith(ALONE)]
+        lost = [group for group in self._groups if group.unfinished]
         if lost:
-            raise SeqtuneError(f"{len(lost)} problems are not finished: {lost[0]}; what was measured is in "
-                               f"{self.journal.path}; run again to go on")
+            raise SeqtuneError(f"{sum(group.unfinished for group in lost)} problems are not finished: "
+                               f"{lost[0].loss}; what was measured is in {self.journal.path}; run again to go on")
 
     def _interruption(self) -> str:
         lost = len(self.ledger.unwritten) + self._unproved()

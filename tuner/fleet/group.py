@@ -20,7 +20,6 @@ from .member_state import PIPELINE, MemberState
 from .progress import MemberPhase
 from .shared_budget import SharedBudget
 
-ALONE = "no member is left: "  # begins the reason of a problem that its group could not finish
 FIRST_SHARE = 0.25  # of a batch's seconds, for a problem of which only the times of other problems are known
 
 
@@ -36,6 +35,7 @@ class Group:
         self.unopened = deque(problems)
         self.searches: dict[Problem, GroupSearch] = {}  # that have no result yet
         self.skipped: list[tuple[Problem, str]] = []
+        self.unfinished, self.loss = 0, ""  # problems that were left out because no member is left, and why it is not
         self.closed = 0  # trials of the searches that have a result
         self.pace = 0.0  # s for a configuration, of any problem; 0: not known
         self.alone_since: float | None = None  # engine's seconds, since when no member is usable
@@ -209,10 +209,12 @@ class Group:
         self.alone_since = now if self.alone_since is None else self.alone_since
         final = all(state.phase is MemberPhase.ASIDE for state in self.members.values())
         if final or now - self.alone_since > self.options.lonely:
-            reason = ALONE + "; ".join(f"{state.name}: {state.reason}" for state in self.members.values())
+            self.loss = "no member is left: " + "; ".join(
+                f"{state.name}: {state.reason}" for state in self.members.values())
+            self.unfinished = len(self.searches) + len(self.unopened)
             for problem in list(self.searches):
-                self.give_up(problem, reason)
-            self.skipped.extend((problem, reason) for problem in self.unopened)
+                self.give_up(problem, self.loss)
+            self.skipped.extend((problem, self.loss) for problem in self.unopened)
             self.unopened.clear()
 
     def trials(self) -> tuple[int, int]:

@@ -150,15 +150,15 @@ class GroupSearch:
         if purpose is Purpose.COMPARE:
             self._finalists, self._finals = [], {}
             return
-        told = False
+        passed_on = False  # to the strategy
         for configuration in configurations:
             if self._answers.pop(configuration, None) is not None:
                 if not self.is_stopped:
                     self._pending.add(configuration)
                     self.waiting.append(configuration)
             else:
-                told |= self.search.trials.pop(configuration, None) is not None
-        if told and not self.is_stopped:
+                passed_on |= self.search.trials.pop(configuration, None) is not None
+        if passed_on and not self.is_stopped:
             self._begin_again()
 
     def _begin_again(self) -> None:

@@ -91,19 +91,19 @@ class ReferenceMemory:
     def confirm(self, member: Member, probe: Probe, seconds: float) -> None:
         """Note a reference that a good control has confirmed. One that agrees with it stays, so that none creeps."""
         key, known = _key(member, probe), self.seconds(member, probe)
-        kept = seconds if known is None or differs(known, seconds) else known
+        reference = seconds if known is None or differs(known, seconds) else known
         self._entries.pop(key, None)
-        self._entries[key] = RememberedReference(*key, kept, self._wall(), self._clock())  # the last one is the newest
+        self._entries[key] = RememberedReference(*key, reference, self._wall(), self._clock())  # the newest is the last
         if len(self._entries) > MOST_ENTRIES:
             del self._entries[next(iter(self._entries))]
         self._changed = True
 
-    def save(self, soon: bool = False) -> None:
-        """Write the file if there is something new and it was not written just now; with `soon`, in any case.
+    def save(self, at_once: bool = False) -> None:
+        """Write the file if a reference has changed and the last write was SAVE_SECONDS ago, or `at_once`.
 
         A disk that is full is noted as `fault`, and the write is tried again.
         """
-        if not self._changed or (self._clock() - self._saved < SAVE_SECONDS and not soon):
+        if not self._changed or (self._clock() - self._saved < SAVE_SECONDS and not at_once):
             return
         self._saved = self._clock()
         references = [asdict(entry) for entry in self._entries.values()]

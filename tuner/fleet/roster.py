@@ -41,7 +41,7 @@ class Roster:
         return self.groups[state.likeness]
 
     def join(self, member: Member) -> None:
-        """Take up a member, or one that comes back: it opens with controls. One that rests goes on resting."""
+        """Add a member, or one that comes back: it opens with controls. One that rests goes on resting."""
         state = self.members.get(member.name)
         if state is not None and state.likeness != member.likeness:
             self.release(state, MemberPhase.LEFT, "its device has changed")
@@ -94,7 +94,7 @@ class Roster:
         return handed
 
     def release(self, state: MemberState, phase: MemberPhase, reason: str) -> None:
-        """Stop to count on a member: all that is not in the journal is measured again, by others."""
+        """Give a member up for now: everything of it that is not in the journal is measured again, by others."""
         searches = {id(search): search for search in state.open_searches()}
         searches.update({id(handed.search): handed.search for handed in state.handed.values() if handed.search})
         for number in state.release(phase, reason):
@@ -142,6 +142,15 @@ class Roster:
         if handed.repeats < control.REPEATS:
             self.hand_control(state, handed.block, handed.repeats + 1, load)
             return None
+        return self._doubt(state, handed.block, seconds, known, f"{reason} ({error})" if error else reason, load)
+
+    def _doubt(self, state: MemberState, block: AnswerBlock | None, seconds: float, known: control.KnownTimes,
+               reason: str, load: Load) -> AnswerBlock | None:
+        """Decide what becomes of a member whose control is not good, however often it was repeated.
+
+        Return the block if it counts nevertheless.
+        """
+        heavy = load.heavy
         if state.reference_loaded and not known.is_slower(seconds):  # it was taken on a machine that is quieter now
             state.reference = None
             self.release(state, MemberPhase.BUSY, "the machine is less busy; its first controls are repeated")
@@ -150,16 +159,16 @@ class Roster:
         if known.is_slower(seconds):
             state.slowed = self.engine.now()
             if heavy:
-                return self._wait_for_quiet(state, handed.block, f"the machine is busy ({load}); {reason}", True)
+                return self._wait_for_quiet(state, block, f"the machine is busy ({load}); {reason}", True)
             if self._slowed_together(state):
-                return self._wait_for_quiet(state, handed.block, f"its machine has become slower; {reason}", False)
+                return self._wait_for_quiet(state, block, f"its machine has become slower; {reason}", False)
         if known.remembered is not None and math.isfinite(seconds) and control.differs(seconds, known.remembered):
             state.moved = seconds / known.remembered
             if self._moved_together(state) and not replace(known, remembered=None).fault(seconds):
-                return self._believe(state, handed.block, seconds, False, heavy)
+                return self._believe(state, block, seconds, False, heavy)
             reason += f"; if its machine was changed, remove {self.memory.path}"
         state.doubted = True
-        self.set_aside(state, f"{reason} ({error})" if error else reason)
+        self.set_aside(state, reason)
         return None
 
     def _remembered(self, state: MemberState) -> float | None:
@@ -200,9 +209,9 @@ class Roster:
             self.memory.confirm(state.member, probe, state.reference)
         if block is not None and now - state.rested > self.options.forgiven:
             state.rests = 0
-        return self._closed(state, block, loaded)
+        return self._close(state, block, loaded)
 
-    def _closed(self, state: MemberState, block: AnswerBlock | None, loaded: bool) -> AnswerBlock | None:
+    def _close(self, state: MemberState, block: AnswerBlock | None, loaded: bool) -> AnswerBlock | None:
         """Close a block whose answers count."""
         if block is not None:
             state.blocks.remove(block)
@@ -211,10 +220,10 @@ class Roster:
         return block
 
     def _wait_for_quiet(self, state: MemberState, block: AnswerBlock | None, reason: str,
-                        known: bool) -> AnswerBlock | None:
+                        reported: bool) -> AnswerBlock | None:
         """Let a member wait until its machine is quiet. Its block is measured again.
 
-        After `busy_most` seconds, a member whose host has reported the load (`known`) goes on, and its records are
+        After `busy_most` seconds, a member whose host has reported the load (`reported`) goes on, and its records are
         marked; any other one is set aside.
         """
         now = self.engine.now()
@@ -223,13 +232,13 @@ class Roster:
             self.release(state, MemberPhase.BUSY, reason)
             state.until = now + min(self.options.longest_pause, self.options.pause * 2.0 ** min(state.pauses, 60))
             state.pauses += 1
-        elif not known:
+        elif not reported:
             state.doubted = True
             self.set_aside(state, reason)
         else:
             if block is None:
                 self._let_measure(state)
-            return self._closed(state, block, True)
+            return self._close(state, block, True)
         return None
 
     def _slowed_together(self, state: MemberState) -> bool:

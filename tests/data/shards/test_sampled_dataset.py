@@ -99,11 +99,11 @@ def test_the_sample_depends_on_the_rows_and_the_seed_alone(
         file: Path, folder: Path, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = SelectionLimits(cases=20, configurations=300, each=24, pending=500)
     monkeypatch.setattr(shard_files, "BATCH", batch)
-    one, sampling = read_sampled(ShardFiles.of(file), 0, limits=limits)
-    other, again = read_sampled(ShardFiles.of(folder), 0, limits=limits)
+    of_file, sampling = read_sampled(ShardFiles.of(file), 0, limits=limits)
+    of_folder, again = read_sampled(ShardFiles.of(folder), 0, limits=limits)
     columns = ["device", "problem", "kernel", "configuration", "run"]
     first, second = (data.rows[~data.rows["problem"].isin(data.held_out)].sort_values(columns).reset_index(drop=True)
-                     for data in (one, other))
+                     for data in (of_file, of_folder))
     pd.testing.assert_frame_equal(first, second)
     assert (sampling.cases, sampling.kept, sampling.each) == (again.cases, again.kept, again.each)
     assert sampling.cases <= 20
@@ -123,8 +123,8 @@ def test_rows_that_no_training_uses_take_no_room(dataset: Dataset, tmp_path: Pat
     rows = dataset.rows[(dataset.rows["device"] == device.key) & ~dataset.rows["problem"].isin(dataset.held_out)]
     useless = [rows.assign(seconds=1e-9, **change) for change in (
         {"toolchain": "older"}, {"kernel_version": 99}, {"kernel": "gone.kernel"}, {"status": "constraints"})]
-    found = replace(dataset, rows=pd.concat([*useless, rows]), devices={device.key: device}, held_out=frozenset())
-    found.write(tmp_path / "data.parquet")
+    replace(dataset, rows=pd.concat([*useless, rows]), devices={device.key: device}, held_out=frozenset()).write(
+        tmp_path / "data.parquet")
     sampled, sampling = read_sampled(ShardFiles.of(tmp_path / "data.parquet"), 0)
     assert sampling.kept == len(sampled) == len(rows)
 
@@ -149,12 +149,12 @@ def test_machines_whose_devices_share_a_key_are_kept_apart(dataset: Dataset, tmp
     assert len(measured_tasks(sampled, held_out=False)) == 2 * len(measured_tasks(dataset, held_out=False))
 
 
-def spoilt(path: Path, change: str, **columns: Any) -> Path:
-    """The file with other columns; `change` tells how the row groups are written."""
+def spoilt(path: Path, **columns: Any) -> Path:
+    """The file with other columns, in small row groups."""
     table = pq.read_table(path)
     for name, values in columns.items():
         table = table.set_column(table.schema.get_field_index(name), name, values(len(table)))
-    pq.write_table(table, path, row_group_size=100 if change else None)
+    pq.write_table(table, path, row_group_size=100)
     return path
 
 
@@ -169,7 +169,7 @@ def spoilt(path: Path, change: str, **columns: Any) -> Path:
 ])
 def test_rows_that_are_none_are_refused_in_one_line(file: Path, columns: dict[str, Any], says: str) -> None:
     with pytest.raises(FormatError, match=says) as caught:
-        read_sampled(ShardFiles.of(spoilt(file, "small groups", **columns)), 0)
+        read_sampled(ShardFiles.of(spoilt(file, **columns)), 0)
     assert "\n" not in str(caught.value)
 
 
@@ -197,7 +197,7 @@ def test_a_small_file_that_claims_many_rows_is_refused(file: Path) -> None:
 def test_a_folder_that_is_too_long_for_the_memory_is_read_by_train_alone(
         folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard_files, "MOST_ROWS", 100)
-    with pytest.raises(FormatError, match="only `seqtune train` reads so many"):
+    with pytest.raises(FormatError, match="only `seqtune train` reads such a data set"):
         read_dataset(folder)
     assert read_training_data(folder, 0, lambda step: None)[1] is not None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqtune.data.shards.trial_selection import FASTEST, Hashes, SelectionLimits, TrialSelection, mixed
+from seqtune.data.shards.trial_selection import PARTS, Hashes, SelectionLimits, TrialSelection, mixed
 
 ROWS = 30_000
 GENERATOR = np.random.default_rng(0)
@@ -55,7 +55,7 @@ def test_a_case_keeps_its_fastest_configurations_and_a_sample_of_the_others() ->
         kept = np.isin(list(least), trials)
         assert kept.sum() == min(40, len(least))
         ordered = np.argsort(list(least.values()))
-        assert kept[ordered[:40 // FASTEST]].all()
+        assert kept[ordered[:40 // PARTS]].all()
         assert 20 < np.mean(np.flatnonzero(kept[ordered[10:]])) * 100 / len(ordered[10:]) < 80  # not the next fastest
 
 

@@ -26,7 +26,7 @@ from tests.predictor.training.test_loop import Options, batches, line
 
 def report(progress):
     print(progress.epoch, flush=True)
-    time.sleep(0.002)
+    time.sleep(0.002 if progress.epoch < int(sys.argv[2]) else 600)  # there it waits to be killed
 
 options = replace(Options(), epochs={EPOCHS}, state=Path(sys.argv[1]), save_every=1)
 fit(line(), Course(batches), options, "toy", report)
@@ -36,9 +36,10 @@ fit(line(), Course(batches), options, "toy", report)
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
 def test_a_killed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
     latest = 0
-    for delay in (0.003, 0.01):  # seconds: while an epoch is computed, or another one is saved
-        with subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path)], stdout=subprocess.PIPE, text=True,
-                              env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
+    # seconds: while an epoch is computed, or another one is saved; and the epoch where a training waits at the latest
+    for delay, last in ((0.003, EPOCHS // 3), (0.01, EPOCHS - 40)):
+        with subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path), str(last)], stdout=subprocess.PIPE,
+                              text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
             assert process.stdout is not None
             epochs = [int(process.stdout.readline()) for _ in range(20)]
             time.sleep(delay)

@@ -12,11 +12,13 @@ from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.fleet.fleet_options import FleetOptions
+from seqtune.tuner.fleet.simulated_engine import SimulatedEngine, SimulatedMember
+from seqtune.tuner.fleet.simulated_fault import FaultKind, SimulatedFault
 from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.tuning_options import Finals, TuningOptions
 
-__all__ = ["DEVICE", "KERNEL", "OPTIONS", "OTHER", "Content", "TrueMeasurer", "contents", "members", "problems",
-           "seconds", "untrue"]
+__all__ = ["DEVICE", "KERNEL", "OPTIONS", "OTHER", "Content", "CrampedEngine", "TrueMeasurer", "contents", "members",
+           "problems", "seconds", "untrue"]
 Content = tuple[str, str, str, str, tuple[float, ...]]
 OPTIONS = FleetOptions(TuningOptions("random", finals=Finals(count=2)))
 
@@ -36,6 +38,20 @@ def untrue(records: Sequence[Record], devices: Sequence[Device]) -> list[Record]
     by_fingerprint = {device.fingerprint: device for device in devices}
     return [record for record in records if record.measurement.seconds != seconds(
         by_fingerprint[record.machine], record.problem, record.configuration)]
+
+
+class CrampedEngine(SimulatedEngine):
+    """Three members without memory for one of the problems."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(members(3), seconds)
+        self.problem = problem
+
+    def _next(self, simulated: SimulatedMember) -> None:
+        if simulated.batches and simulated.batches[0].problem == self.problem:
+            simulated.plan.faults = (SimulatedFault(FaultKind.REFUSING, simulated.member.name, 0.0),)
+        super()._next(simulated)
+        simulated.plan.faults = ()
 
 
 class TrueMeasurer:

@@ -23,6 +23,7 @@ from tests.support.fleet.simulated import (
     OPTIONS,
     OTHER,
     Content,
+    CrampedEngine,
     contents,
     members,
     problems,
@@ -119,17 +120,17 @@ def test_every_member_of_a_fleet_may_have_a_fault(tmp_path: Path, sound: Sound) 
 def test_a_lie_is_told_neither_to_the_journal_nor_in_the_end_to_the_strategy(tmp_path: Path) -> None:
     """The strategy learns from times. After a lie it is built again and told the truth."""
     options = replace(OPTIONS, tuning=replace(OPTIONS.tuning, strategy="evolutionary", batch=40))
-    found = []
+    trials = []
     for faults in ([], [SimulatedFault(FaultKind.LYING, FIRST, 1.0, factor=0.5)]):
         with Journal(tmp_path / f"{len(faults)}") as journal:
             run = FleetRun(problems(2), SimulatedEngine(members(4), seconds, faults), journal, Budget(trials=200),
                            options, [KERNEL])
             list(run.results())
             assert not untrue(list(journal.records()), [DEVICE])
-            found.append(contents(journal, "evolutionary"))
+            trials.append(contents(journal, "evolutionary"))
             assert run.progress().members[0].phase is (MemberPhase.ASIDE if faults else MemberPhase.WAITING)
-    common = set(found[0]) & set(found[1])
-    assert len(common) > 0.7 * len(found[0])  # the journal's history of the other problem may differ
+    common = set(trials[0]) & set(trials[1])
+    assert len(common) > 0.7 * len(trials[0])  # the journal's history of the other problem may differ
 
 
 def test_unlike_members_do_not_take_over_the_work_of_a_lost_one(tmp_path: Path) -> None:
@@ -157,18 +158,8 @@ def test_a_member_that_always_fails_is_given_up_after_some_rests(tmp_path: Path)
 
 
 def test_a_problem_that_no_member_can_measure_is_left_out(tmp_path: Path) -> None:
-    class Cramped(SimulatedEngine):
-        """Members without memory for one of the problems."""
-
-        def _next(self, simulated: object) -> None:
-            batch = simulated.batches[0] if simulated.batches else None  # type: ignore[attr-defined]
-            if batch is not None and batch.problem == problems(3)[1]:
-                simulated.plan.faults = (SimulatedFault(FaultKind.REFUSING, FIRST, 0.0),)  # type: ignore[attr-defined]
-            super()._next(simulated)  # type: ignore[arg-type]
-            simulated.plan.faults = ()  # type: ignore[attr-defined]
-
     with Journal(tmp_path / "journal") as journal:
-        run = FleetRun(problems(3), Cramped(members(3), seconds), journal, Budget(trials=50), OPTIONS, [KERNEL])
+        run = FleetRun(problems(3), CrampedEngine(problems(3)[1]), journal, Budget(trials=50), OPTIONS, [KERNEL])
         assert [result.result.done for result in run.results()] == [50, 50]
         (problem, _, reason), = run.skipped
         assert (problem, reason) == (problems(3)[1], "out of memory")

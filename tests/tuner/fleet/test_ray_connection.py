@@ -7,15 +7,18 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from seqtune.errors import MisuseError
-from seqtune.tuner.fleet.on_ray import head_probe, local_folder, ray_import
+from seqtune.errors import MisuseError, SeqtuneError
+from seqtune.tuner.fleet.address import FleetAddress
+from seqtune.tuner.fleet.on_ray import head_probe, local_folder, ray_cluster, ray_import
 from seqtune.tuner.fleet.on_ray.local_folder import LocalFolder
+from seqtune.tuner.fleet.on_ray.ray_cluster import Offer, RayCluster
 from seqtune.tuner.fleet.on_ray.stderr_aside import StderrAside
 from seqtune.tuner.fleet.stop_request import StopRequest, interrupted_by_sigterm
 
@@ -111,6 +114,40 @@ def test_lines_of_libraries_go_aside_and_those_of_python_stay(capfd: pytest.Capt
         os.write(2, b"theirs\n")
         assert sys.stderr is stream
     assert capfd.readouterr().err.splitlines() == ["ours", "again", "theirs"]
+
+
+class ForeignRay:
+    """Ray as a program has it that is connected already; its cluster has one node."""
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def nodes(self) -> list[dict[str, object]]:
+        return [{"NodeID": "n", "NodeManagerHostname": "host", "Alive": True, "Resources": {"seqtune_llvm": 2.0}}]
+
+
+def test_a_head_that_does_not_answer_is_waited_for_and_then_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_cluster, "import_ray", lambda local: ForeignRay())
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    cluster = RayCluster(FleetAddress.parse("auto"), "llvm")
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        host, port = head.getsockname()
+        monkeypatch.setattr(cluster, "_head", (host, port))
+        offers = [Offer("n", "host", 2, (("seqtune_llvm", 1.0),))]
+        assert cluster.offers() == offers
+    assert cluster.offers() == []
+    assert cluster.is_gone
+    now[0] += ray_cluster.GONE_SECONDS
+    assert cluster.offers() == []  # not longer than that
+    with socket.create_server((host, port)):
+        assert cluster.offers() == offers
+        assert not cluster.is_gone
+    assert cluster.offers() == []
+    now[0] += ray_cluster.GONE_SECONDS + 1
+    with pytest.raises(SeqtuneError, match=rf"does not answer any more: its head at {host}:{port} has not answered"):
+        cluster.offers()
+    cluster.close()
 
 
 def terminate() -> None:

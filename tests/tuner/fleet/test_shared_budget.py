@@ -23,6 +23,7 @@ from tests.support.fleet.simulated import (
     KERNEL,
     OPTIONS,
     OTHER,
+    CrampedEngine,
     TrueMeasurer,
     members,
     problems,
@@ -71,10 +72,10 @@ def test_a_larger_group_spends_the_total_on_several_problems_at_a_time(tmp_path:
     with Journal(tmp_path / "journal") as journal:
         engine = SimulatedEngine(members(20), seconds)
         assert len(list(run_of(engine, journal).results())) == 5
-        found = trials(journal)
-        assert len(found) == TOTAL
-        assert len(found & alone) > 0.8 * TOTAL
-        counts = Counter(problem for problem, _ in found)
+        shared = trials(journal)
+        assert len(shared) == TOTAL
+        assert len(shared & alone) > 0.8 * TOTAL
+        counts = Counter(problem for problem, _ in shared)
         assert min(counts.values()) >= TOTAL / 2 / 5
 
 
@@ -97,8 +98,8 @@ def test_unlike_groups_have_a_total_each_and_a_killed_driver_resumes(tmp_path: P
     with Journal(tmp_path / "journal") as journal:
         with pytest.raises(DriverKilled):
             list(run_of(SimulatedEngine(fleet, seconds, driver_ends=4.0), journal, options).results())
-        kept = len(trials(journal)) + len(trials(journal, OTHER.fingerprint))
-        assert 20 < kept < 2 * TOTAL
+        count = len(trials(journal)) + len(trials(journal, OTHER.fingerprint))
+        assert 20 < count < 2 * TOTAL
         again = SimulatedEngine(fleet, seconds)
         assert len(list(run_of(again, journal, options).results())) == 10
         assert [len(trials(journal, device.fingerprint)) for device in (DEVICE, OTHER)] == [TOTAL, TOTAL]
@@ -118,19 +119,8 @@ def test_small_and_large_totals_end(tmp_path: Path, total: int) -> None:
 
 
 def test_problems_that_no_member_can_measure_leave_the_total_to_the_others(tmp_path: Path) -> None:
-    class Cramped(SimulatedEngine):
-        """Members without memory for one of the problems."""
-
-        def _next(self, simulated: object) -> None:
-            batch = simulated.batches[0] if simulated.batches else None  # type: ignore[attr-defined]
-            if batch is not None and batch.problem == problems(3)[1]:
-                name = simulated.member.name  # type: ignore[attr-defined]
-                simulated.plan.faults = (SimulatedFault(FaultKind.REFUSING, name, 0.0),)  # type: ignore[attr-defined]
-            super()._next(simulated)  # type: ignore[arg-type]
-            simulated.plan.faults = ()  # type: ignore[attr-defined]
-
     with Journal(tmp_path / "journal") as journal:
-        run = run_of(Cramped(members(3), seconds), journal, replace(SHARED, total=60), 3)
+        run = run_of(CrampedEngine(problems(3)[1]), journal, replace(SHARED, total=60), 3)
         assert sum(result.result.done for result in run.results()) == 60
         assert [reason for _, _, reason in run.skipped] == ["out of memory"]
 

@@ -34,6 +34,7 @@ GONE_SECONDS = 30.0  # without the head; after 60 Ray ends the process of the dr
 HEAD_SECONDS = 2.0  # for a connection to the head
 CLOSE_SECONDS = 5.0  # for Ray's own end where its head is gone
 
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """A node's devices of one backend."""
@@ -59,7 +60,7 @@ class RayCluster:
         self._aside = StderrAside()
         if self._own:
             self._check()
-            with self._aside_on_failure():
+            with self._closed_on_failure():
                 self._start() if address.local else self._connect()
                 self._head = _head(self.ray)
         elif address.local:
@@ -121,7 +122,7 @@ class RayCluster:
                 head_probe.probe(self.address.text)
 
     @contextmanager
-    def _aside_on_failure(self) -> Iterator[None]:
+    def _closed_on_failure(self) -> Iterator[None]:
         """Put standard error aside, and close everything if Ray does not start."""
         terminate = signal.getsignal(signal.SIGTERM)
         try:
@@ -138,10 +139,10 @@ class RayCluster:
         """Start Ray on this machine, on the loopback address alone."""
         self._folder = LocalFolder()
         count = self.address.local
-        gpus = self.backend in GPU_BACKENDS
+        on_gpus = self.backend in GPU_BACKENDS
         try:
             self.ray.init(
-                address="local", num_cpus=count, resources={} if gpus else {f"seqtune_{self.backend}": count},
+                address="local", num_cpus=count, resources={} if on_gpus else {f"seqtune_{self.backend}": count},
                 include_dashboard=False, object_store_memory=STORE_BYTES, logging_level=logging.CRITICAL,
                 log_to_driver=False, configure_logging=False, namespace=NAMESPACE, _temp_dir=str(self._folder.path))
         except Exception as error:
@@ -151,8 +152,8 @@ class RayCluster:
             raise UnavailableError(
                 f"Ray listens on {', '.join(sorted(addresses))}, because this process imported it before; call tune "
                 "before anything imports Ray, or start a cluster yourself and use `auto`")
-        if gpus and (found := sum(offer.count for offer in self.offers())) < count:
-            raise UnavailableError(f"--fleet {self.address.text}: this machine has {found} GPUs that Ray finds, and "
+        if on_gpus and (gpus := sum(offer.count for offer in self.offers())) < count:
+            raise UnavailableError(f"--fleet {self.address.text}: this machine has {gpus} GPUs that Ray finds, and "
                                    "each member has one of its own")
 
     def _connect(self) -> None:

@@ -97,7 +97,7 @@ class RayEngine:
             seat.actor.note.remote(text)
 
     def wait(self, seconds: float) -> list[Event]:
-        """Wait for events at most so long. Raises SeqtuneError if the cluster is gone."""
+        """Wait for events, at most `seconds`. Raises SeqtuneError if the cluster is gone."""
         deadline = time.monotonic() + seconds
         while True:
             self._look()
@@ -163,7 +163,7 @@ class RayEngine:
         gpus = resources.pop("GPU", 0.0)
         try:
             actor = self._actor_class.options(
-                name=f"{name}", namespace=NAMESPACE, num_cpus=0, num_gpus=gpus, resources=resources,
+                name=name, namespace=NAMESPACE, num_cpus=0, num_gpus=gpus, resources=resources,
                 max_concurrency=CALLS, max_restarts=0,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(offer.node, soft=False),
             ).remote(name, self._greeting)
@@ -189,7 +189,8 @@ class RayEngine:
             seat = calls[call]
             try:
                 content = json.loads(ray.get(call))
-                self._events += list(self._described(seat, content) if seat.member is None else _told(seat, content))
+                events = self._described(seat, content) if seat.member is None else _reported(seat, content)
+                self._events += list(events)  # all of them, or none if one is damaged
                 seat.call = seat.actor.events.remote(POLL_SECONDS)
             except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError,
                     FormatError) as error:
@@ -233,20 +234,20 @@ def _free(offer: Offer, device: str, seats: dict[str, Seat], refused: dict[str, 
             yield name
 
 
-def _told(seat: Seat, content: object) -> Iterator[Event]:
+def _reported(seat: Seat, content: object) -> Iterator[Event]:
     """The events of a member, checked: batches that it has, and indices within them."""
     assert isinstance(content, list)
     assert seat.sizes is not None
-    for told in content:
-        if "finished" in told:
-            number = int(told["finished"])
+    for message in content:
+        if "finished" in message:
+            number = int(message["finished"])
             del seat.sizes[number]
-            yield Finished(seat.name, number, one_line(str(told["error"])), Load.from_json(told["load"]))
+            yield Finished(seat.name, number, one_line(str(message["error"])), Load.from_json(message["load"]))
         else:
-            number, index = int(told["answered"]), int(told["index"])
+            number, index = int(message["answered"]), int(message["index"])
             if not 0 <= index < seat.sizes[number]:
                 raise FormatError("an index outside its batch")
-            yield Answered(seat.name, number, index, Measurement.from_json(told["measurement"]))
+            yield Answered(seat.name, number, index, Measurement.from_json(message["measurement"]))
 
 
 def _cause(error: Exception) -> str:

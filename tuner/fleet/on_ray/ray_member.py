@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import queue
 import shutil
 import socket
@@ -43,8 +42,8 @@ Message = dict[str, Any]
 def hello(device: str, authentication: str) -> Message:
     """The first message to a member. `authentication` is the RAY_AUTH_MODE of the driver. Raises MisuseError."""
     bundles: list[Bundle] = bundles_in_use()
-    return {"version": seqtune.__version__, "python": platform.python_version(), "sources": package_digest("seqtune"),
-            "device": device, "libraries": bundles, "authentication": authentication}
+    return {"version": seqtune.__version__, "sources": package_digest("seqtune"), "device": device,
+            "libraries": bundles, "authentication": authentication}
 
 
 class RayMember:
@@ -83,9 +82,9 @@ class RayMember:
         self._cancelled.add(number)
 
     def events(self, seconds: float) -> str:
-        """Wait for events at most so long; return them as a JSON list: answered with index and measurement, finished.
+        """Wait for events, at most `seconds`; return them as a JSON list of at most MOST_EVENTS.
 
-        An answer holds MOST_EVENTS at most. Only one call may be under way.
+        An event is `answered` with index and measurement, or `finished`. Only one call may be under way.
         """
         listed = []
         try:
@@ -141,13 +140,11 @@ class RayMember:
             self._remove_files()
 
     def _check(self) -> None:
-        """Check that this machine runs the code of the driver's. Raises MisuseError."""
-        own = {"version": seqtune.__version__, "python": platform.python_version(),
-               "sources": package_digest("seqtune")}
-        if own["version"] != self._hello["version"]:
-            raise MisuseError(f"it has seqtune {own['version']}, the driver {self._hello['version']}; install the same "
-                              "wheel on both")
-        if own["sources"] != self._hello["sources"]:
+        """Check that this machine has the seqtune of the driver's, and a Ray with a token. Raises MisuseError."""
+        if seqtune.__version__ != self._hello["version"]:
+            raise MisuseError(f"it has seqtune {seqtune.__version__}, the driver {self._hello['version']}; install the "
+                              "same wheel on both")
+        if package_digest("seqtune") != self._hello["sources"]:
             raise MisuseError("its seqtune has other sources than the driver's; install the same wheel on both")
         if self._hello["authentication"] != OPEN and os.environ.get("RAY_AUTH_MODE") != "token":
             raise MisuseError("its Ray lets everybody in; start it with RAY_AUTH_MODE=token, or set RAY_AUTH_MODE="
