@@ -41,13 +41,13 @@ def test_a_member_measures_orders_in_their_order_whenever_they_come() -> None:
                for number, purpose in ((7, Purpose.MEASURE), (8, Purpose.CONTROL))]
     here.submit(1, batches[1])
     here.submit(0, batches[0])
-    told: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
     end = time.monotonic() + 120
-    while sum("finished" in event for event in told) < 2 and time.monotonic() < end:
-        told += json.loads(here.events(5.0))
-    assert [event.get("answered", event.get("finished")) for event in told] == [7, 7, 8, 8]
-    assert [event["measurement"]["status"] for event in told[::2]] == ["correct", "correct"]
-    loads = [Load.from_json(event["load"]) for event in told[1::2]]
+    while sum("finished" in event for event in events) < 2 and time.monotonic() < end:
+        events += json.loads(here.events(5.0))
+    assert [event.get("answered", event.get("finished")) for event in events] == [7, 7, 8, 8]
+    assert [event["measurement"]["status"] for event in events[::2]] == ["correct", "correct"]
+    loads = [Load.from_json(event["load"]) for event in events[1::2]]
     assert loads[0] == Load()  # controls alone report the load of their machine
     assert 0 <= loads[1].others <= 1
     here.note('{"done": 2}')
