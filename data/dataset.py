@@ -233,7 +233,7 @@ def present_columns(path: Path, names: Sequence[str]) -> list[str]:
     """The columns of a data set that a file with these columns has. Raises FormatError if it lacks one of the first."""
     for name in SCHEMA.names:
         if name not in names and name not in ADDED:
-            raise FormatError(f"{path} has no column {name}")
+            raise FormatError(f"{path} is not a data set of seqtune: it has no column {name}")
     return [name for name in SCHEMA.names if name in names]
 
 

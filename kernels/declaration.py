@@ -54,6 +54,7 @@ class _Declaration(_Part):
     derived: list[_Quantity] = []
     constraints: list[_Condition] = []
     prior: list[_Condition] = []
+    default_for: str | None = None
     includes: str | None = None  # printed for people, not read
 
 
@@ -73,7 +74,8 @@ def to_json(kernel: Kernel) -> dict[str, object]:
         "derived": [{"name": name, "expression": expression.text} for name, expression in kernel.derived],
         "constraints": _conditions(kernel.constraints),
         **({"prior": _conditions(kernel.prior)} if kernel.prior else {}),
-        "default": dict(kernel.default)}
+        "default": dict(kernel.default),
+        **({} if kernel.default_for is None else {"default_for": kernel.default_for.text})}
 
 
 def _conditions(constraints: Iterable[Constraint]) -> list[dict[str, str]]:
@@ -116,11 +118,12 @@ def _kernel(declared: _Declaration) -> Kernel:
             tuple(Constraint.of(condition.expression, condition.reason) for condition in conditions)
             for conditions in (declared.solves, declared.constraints, declared.prior))
         derived = tuple((quantity.name, Expression(quantity.expression)) for quantity in declared.derived)
+        default_for = None if declared.default_for is None else Expression(declared.default_for)
     except MisuseError as error:
         raise error if isinstance(error, FormatError) else FormatError(f"{declared.name}: {error}") from None
     return Kernel(declared.name, declared.problem_type, tuple(declared.backends), tuple(parameters.values()),
                   constraints, tuple(declared.default.items()), declared.meaning, solves, derived, declared.version,
-                  prior)
+                  prior, default_for=default_for)
 
 
 def _first(error: ValidationError) -> str:

@@ -64,9 +64,9 @@ KERNEL = Kernel.of(
         (f"parts == 1 or span >= {LEAST_SPAN}", "spans this short cost more than they gain"),
         ("spans <= 1 or tasks < 8 * threads", "tasks this many gain nothing"),
     ),
-    default_for="q_len < vector_floats",
     default={"vector": 16, "keys": 16, "columns": 4, "unroll": 2, "block": 128, "spans": 0},
     implementation="seqtune.kernels.llvm.attention_decode:IMPLEMENTATION",
+    default_for="q_len < vector_floats",
 )
 
 

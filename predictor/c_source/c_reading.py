@@ -16,10 +16,13 @@ from .c_expression import CExpression
 from .c_header import constant
 from .c_names import LARGEST_FACT, NUMBER_FACTS, RATE_FACTS, WORD_FACTS, NameTable, OperationNames, identifier
 
-# The elements of the input, the weights and the output, as `Operation.operands` and `Operation.output` give them.
-TENSORS: Mapping[str, tuple[str, str, str]] = {
-    "conv2d": ("n * c * h * w", "k * c_per_group * r * s", "n * k * out_h * out_w"),
-    "gemm": ("m * k", "k * n", "m * n"),
+# The elements of tensors as `Operation.operands` and `Operation.output` give them, and the number of each among input,
+# weights and output (None: it must only be valid).
+TENSORS: Mapping[str, tuple[tuple[str, int | None], ...]] = {
+    "attention": (("n * heads * q_len * head_dim", None), ("n * kv_heads * kv_len * head_dim", None),
+                  ("n * kv_heads * kv_len * value_dim", None), ("n * heads * q_len * value_dim", 2)),
+    "conv2d": (("n * c * h * w", 0), ("k * c_per_group * r * s", 1), ("n * k * out_h * out_w", 2)),
+    "gemm": (("m * k", 0), ("k * n", 1), ("m * n", 2)),
 }
 
 
@@ -148,7 +151,7 @@ def _sizes(operation: Operation) -> list[tuple[Expression, int | None]]:
     if texts is None:
         raise MisuseError(f"the sizes of {operation.name}'s tensors have no form in C; export a library with other "
                           "operations")
-    return [(Expression(text), number) for number, text in enumerate(texts)]
+    return [(Expression(text), number) for text, number in texts]
 
 
 def _declared_sizes(operation: DeclaredOperation) -> list[tuple[Expression, int | None]]:

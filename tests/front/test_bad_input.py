@@ -113,7 +113,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("vocabulary", "values", "pickle", "cut", "shapes", "nan", "config", "format", "unparsed", "missing"):
         shutil.copytree(folder / "good", folder / name)
     edited(folder / "vocabulary" / "seqtune.json", lambda found: found["vocabulary"]["targets"].pop())  # type: ignore[index]
-    edited(folder / "values" / "seqtune.json", lambda found: found["kernels"][-1].update(version=99))  # type: ignore[index]
+    edited(folder / "values" / "seqtune.json", lambda found: [
+        family.update(version=99) for family in found["kernels"] if family["name"] == "llvm.gemm"])  # type: ignore[attr-defined]
     edited(folder / "config" / "config.json", lambda found: found.update(width=10**9))
     edited(folder / "format" / "seqtune.json", lambda found: found.update(format=99))
     (folder / "pickle" / "model.safetensors").write_bytes(pickle.dumps({"weights": [1.0, 2.0]}))
