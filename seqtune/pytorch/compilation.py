@@ -6,10 +6,13 @@ its segment, which then falls apart.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from torch import fx
+import torch
+from torch import fx, nn
 from torch.export import ExportedProgram
 from torch.fx.graph import CodeGen
 
@@ -31,10 +34,21 @@ class CompiledGraph:
     kept: tuple[tuple[str, str], ...]  # (name of the node, reason)
 
 
+def exported(model: nn.Module, examples: tuple[Any, ...]) -> ExportedProgram:
+    """The functional graph of a model. Raises exceptions of many kinds, because much code cannot be exported."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # of PyTorch 2.13 about its own code
+        program: ExportedProgram = torch.export.export(model, examples).run_decompositions({})
+        changed = sorted(program.graph_signature.buffers_to_mutate.values())
+        if changed:
+            raise ValueError(f"it changes its buffer {changed[0]}")
+        return program
+
+
 def compile_graph(program: ExportedProgram, binder: KernelBinder,
                   choose: Callable[[Sequence[Tuned]], Sequence[Choice]]) -> CompiledGraph | None:
-    """Compile an exported model; None where it has no layer that kernels compute."""
-    module = _plain(program.run_decompositions({}).module(check_guards=False))
+    """Compile what `exported` returns; None where it has no layer that kernels compute."""
+    module = _plain(program.module(check_guards=False))
     fold_constants(module)
     unknown = unknown_operations(module)
     choices: list[Choice] = []

@@ -16,6 +16,7 @@ from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
 from ..errors import SeqtuneError
+from .device_threads import TURN
 from .kept_layers import KeptConvolution, KeptProduct
 from .network.assembled import assemble
 from .network.nodes import AttentionHeads, Input, Layer, Tuned
@@ -77,7 +78,8 @@ def _ours(node: Tuned, configuration: Configuration, binder: KernelBinder,
 
     def run() -> object:
         y = torch.empty_strided(node.shape, strides)
-        program.run(addresses, [y.data_ptr()])
+        with TURN:
+            program.run(addresses, [y.data_ptr()])
         return operands, y
 
     return run

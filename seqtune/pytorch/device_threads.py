@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from seqtune.tuner.backends.llvm.openmp import OpenMP, loaded_runtime
 from seqtune.tuner.backends.llvm.threads import Threads
 
 from ..errors import MisuseError
+
+TURN = threading.RLock()  # one program runs at a time: those of a device share a workspace
 
 
 def device_for_threads(count: int) -> Device:

@@ -2,27 +2,28 @@
 
 PyTorch finds it by the entry point `torch_dynamo_backends`. Dynamo hands over a graph whose parameters are operands;
 the graph is exported for each shape that it is called with, and its programs are kept. Parameters are packed into the
-programs; a parameter that was changed or replaced is packed again at the next call.
+programs; when one was changed or replaced, the next call compiles again with the same choices.
 
 Graphs that need gradients, and graphs without a layer for our kernels, go to the backend `fallback`.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
+from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.budget import SECONDS
 
 from ..errors import MisuseError, SeqtuneError, one_line
 from ..inputs import check_positive, warned
-from .compilation import compile_graph
-from .device_threads import binder_for_threads
+from .compilation import compile_graph, exported
+from .device_threads import TURN, binder_for_threads
 from .network.nodes import Tuned
 from .saved_choices import Choice
 from .selection import choose
@@ -38,8 +39,8 @@ class BackendOptions:
 
     verify: bool = True
     seconds: float = SECONDS
-    checkpoint: str = "default"
-    journal: str | None = None
+    checkpoint: str | Path = "default"
+    journal: str | Path | None = None
     fallback: str = "inductor"
 
     @classmethod
@@ -51,11 +52,16 @@ class BackendOptions:
         if unknown:
             raise MisuseError(f"the backend seqtune has no option {unknown[0]!r:.40}; its options are "
                               f"{', '.join(names)}")
-        made = cls(**given)
-        check_positive("seconds", made.seconds)
-        if made.fallback not in FALLBACKS:
-            raise MisuseError(f"fallback={made.fallback!r:.40} is not one of {', '.join(FALLBACKS)}")
-        return made
+        result = cls(**given)
+        check_positive("seconds", result.seconds)
+        if result.fallback not in FALLBACKS:
+            raise MisuseError(f"fallback={result.fallback!r:.40} is not one of {', '.join(FALLBACKS)}")
+        if not isinstance(result.verify, bool):
+            raise MisuseError(f"verify={result.verify!r:.40}; it must be True or False")
+        for name, path in (("checkpoint", result.checkpoint), ("journal", result.journal or "")):
+            if not isinstance(path, str | Path):
+                raise MisuseError(f"{name}={path!r:.40}; it must be a path")
+        return result
 
 
 def backend(module: fx.GraphModule, example_inputs: Values, *, options: Mapping[str, Any] | None = None,
@@ -88,62 +94,66 @@ class ShapedPrograms:
         self.module, self.options = module, options
         self.weights = [index for index, value in enumerate(example_inputs) if _is_weight(value)]
         self.operands = [index for index in range(len(example_inputs)) if index not in set(self.weights)]
-        self._known: dict[Any, tuple[Callable[..., Any], list[tuple[int, int]]]] = {}
-        self._choices: dict[Any, Choice] = {}
+        self._programs: dict[Any, Callable[..., Any]] = {}  # of the operands; the one that was used last is the last
+        self._others: dict[Any, Callable[..., Any]] = {}  # of all values, for shapes that have no program
+        self._choices: dict[tuple[int, Problem], Choice] = {}
+        self._packed: list[Tensor] = []  # the programs' weights, kept so that no other tensor gets their addresses
+        self._versions: list[tuple[int, int]] = []
 
     def __call__(self, *values: Any) -> Any:
         """Run the program for these shapes; compile it first if there is none, or if a weight was changed."""
-        with _TURN, torch.no_grad():
-            key = tuple(_form(values[index]) for index in self.operands)
+        with TURN, torch.no_grad():
+            key = (torch.get_num_threads(), *(_form(values[index]) for index in self.operands))
+            if key in self._others:
+                return self._others[key](*values)
             weights = [values[index] for index in self.weights]
-            versions = [(weight.data_ptr(), weight._version) for weight in weights]
-            known = self._known.get(key)
-            if known is None or known[1] != versions:
-                known = self._known[key] = (self._compile(values), versions)
-                while len(self._known) > MOST_SHAPES:
-                    del self._known[next(iter(self._known))]
-            return known[0](*(values[index] for index in self.operands))
+            versions = [_version(weight) for weight in weights]
+            if versions != self._versions:
+                self._programs.clear()
+                self._packed, self._versions = [weight.detach() for weight in weights], versions
+            run = self._programs.pop(key, None) or self._compile(values)
+            if isinstance(run, str):
+                self._others[key] = _fallback(self.module, values, self.options, run)
+                return self._others[key](*values)
+            self._programs[key] = run
+            if len(self._programs) > MOST_SHAPES:
+                del self._programs[next(iter(self._programs))]
+            return run(*(values[index] for index in self.operands))
 
-    def _compile(self, values: Values) -> Callable[..., Any]:
+    def _compile(self, values: Values) -> Callable[..., Any] | str:
+        """The programs for these values, or the reason why there are none."""
         frozen = _with_constants(self.module, {index: values[index] for index in self.weights})
         examples = tuple(values[index] for index in self.operands)
         try:
-            program = torch.export.export(frozen, examples)
-            compiled = compile_graph(program, binder_for_threads(torch.get_num_threads()), self._choose)
+            compiled = compile_graph(exported(frozen, examples), binder_for_threads(torch.get_num_threads()),
+                                     self._choose)
         except SeqtuneError:
             raise
         except Exception as error:  # many kinds of code cannot be exported
-            return self._left(values, f"it cannot be exported: {one_line(error, 200)}")
+            return f"it cannot be exported: {one_line(error, 200)}"
         if compiled is None:
-            return self._left(values, "it has no convolution and no linear layer that our kernels compute")
+            return "it has no convolution and no linear layer that our kernels compute"
         return compiled.graph
 
-    def _left(self, values: Values, reason: str) -> Callable[..., Any]:
-        whole = _fallback(self.module, values, self.options, reason)
-        weights = {index: values[index] for index in self.weights}
-
-        def run(*operands: Any) -> Any:
-            given = dict(zip(self.operands, operands, strict=True)) | weights
-            return whole(*(given[index] for index in range(len(given))))
-
-        return run
-
     def _choose(self, layers: Sequence[Tuned]) -> list[Choice]:
-        new = [layer for layer in layers if layer.problem not in self._choices]
+        threads = torch.get_num_threads()
+        new = [layer for layer in layers if (threads, layer.problem) not in self._choices]
         options = self.options
-        chosen = choose(new, binder_for_threads(torch.get_num_threads()), verify=options.verify,
+        chosen = choose(new, binder_for_threads(threads), verify=options.verify,
                         seconds=options.seconds, checkpoint=options.checkpoint, journal=options.journal,
                         progress=lambda line: None)
-        self._choices |= {layer.problem: choice for layer, choice in zip(new, chosen, strict=True)}
-        return [self._choices[layer.problem] for layer in layers]
-
-
-_TURN = threading.RLock()  # programs share a workspace
+        self._choices |= {(threads, layer.problem): choice for layer, choice in zip(new, chosen, strict=True)}
+        return [self._choices[threads, layer.problem] for layer in layers]
 
 
 def _is_weight(value: Any) -> bool:
     """Whether an operand of Dynamo's graph is a parameter or a buffer of the model."""
     return isinstance(value, torch.nn.Parameter) or hasattr(value, "_dynamo_static_input_type")
+
+
+def _version(weight: Tensor) -> tuple[int, int]:
+    """The address of a weight and the number of its changes; inference tensors do not count them."""
+    return weight.data_ptr(), -1 if weight.is_inference() else weight._version
 
 
 def _form(value: Any) -> Any:

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import copy
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
@@ -40,8 +39,8 @@ from seqtune.tuner.measuring.budget import SECONDS
 
 from ..errors import FormatError, MisuseError, SeqtuneError, one_line
 from ..inputs import as_device, check_positive, warned
-from .compilation import CompiledGraph, compile_graph
-from .device_threads import binder_of
+from .compilation import CompiledGraph, compile_graph, exported
+from .device_threads import TURN, binder_of
 from .network.nodes import Tuned
 from .saved_choices import Choice, choices_of, read_choices, write_choices
 from .selection import TOLERANCE, choose, difference
@@ -118,12 +117,11 @@ class Compiled(nn.Module):
         for given, known in zip(args, self._known, strict=True):
             if not isinstance(given, Tensor) or (given.shape, given.dtype, given.device.type) != known:
                 return self.original(*args, **kwargs)
-        with _TURN, torch.no_grad():
+        with TURN, torch.no_grad():
             return self._unflatten(self.graph(*args))
 
 
 _version = attrgetter("_version")  # counts changes in place
-_TURN = threading.RLock()  # the kernels share a workspace and jobs
 
 
 def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, device: Device | str = "llvm:0",
@@ -146,7 +144,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     choices = read_choices(Path(saved), target) if saved is not None else None
     original = copy.deepcopy(model)
     with torch.no_grad():
-        expected = _tensors(original(*examples))
+        expected = _tensors(original(*_clones(examples)))
 
     def chosen(layers: Sequence[Tuned]) -> list[Choice]:
         if choices is not None:
@@ -166,10 +164,12 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
         warned(f"{disturbed} of {len(made)} layers took over {BUSY:.0f} times as long as PyTorch's own when they were "
                "measured: other programs were busy; optimise again when they are not")
     with torch.no_grad():
-        error = difference(expected, _tensors(result(*examples)))
+        error = difference(expected, _tensors(result(*_clones(examples))))
     if not error < TOLERANCE:
+        finite = all(bool(tensor.isfinite().all()) for tensor in expected)
         raise SeqtuneError(f"the optimised model's results differ by {error:.1e} of the largest; {TOLERANCE:.0e} is "
-                           "allowed")
+                           "allowed" if finite else "the model's results for the example are not finite, and the "
+                           "optimised model's are not so in the same places; take an example with finite results")
     return Optimized(result, target, made, error).eval()
 
 
@@ -177,7 +177,12 @@ def _examples(given: object) -> tuple[Tensor, ...]:
     examples = tuple(given) if isinstance(given, list | tuple) else (given,)
     if not examples or not all(isinstance(example, Tensor) for example in examples):
         raise MisuseError("the example input must be a tensor, or a tuple of the tensors that the model is called with")
-    return examples
+    return _clones(examples)  # dense: an example may repeat its elements where later inputs do not
+
+
+def _clones(examples: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Copies for one call, which may change them."""
+    return tuple(example.detach().clone() for example in examples)
 
 
 def _check(model: object, examples: Sequence[Tensor]) -> None:
@@ -202,7 +207,7 @@ def _compile_parts(module: nn.Module, examples: Sequence[Tensor], binder: Kernel
         return module
     try:
         with torch.no_grad():
-            program = torch.export.export(module, tuple(examples))
+            program = exported(module, tuple(examples))
     except Exception as error:  # many kinds of code cannot be exported
         progress(f"{type(module).__name__} cannot be exported; trying its parts: {one_line(error, 100)}")
         inputs = _inputs_of_children(module, examples)
@@ -232,7 +237,7 @@ def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[s
         handles.append(child.register_forward_pre_hook(hook, with_kwargs=True))
     try:
         with torch.no_grad():
-            module(*examples)
+            module(*_clones(examples))
     finally:
         for handle in handles:
             handle.remove()

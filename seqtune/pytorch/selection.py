@@ -91,12 +91,17 @@ def beside(runs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
 
 
 def difference(expected: Sequence[Tensor], actual: Sequence[Tensor]) -> float:
-    """The largest max|difference| / max|reference|; infinite where shapes or counts differ."""
+    """The largest max|difference| / max|reference| of finite numbers; infinite where shapes or other numbers differ."""
     if [tensor.shape for tensor in expected] != [tensor.shape for tensor in actual]:
         return math.inf
     worst = 0.0
     for reference, result in zip(expected, actual, strict=True):
-        if reference.numel():
-            error = (result.double() - reference.double()).abs().max() / reference.double().abs().max().clamp(min=1e-30)
-            worst = max(worst, float(error)) if not torch.isnan(error) else math.nan
+        finite = reference.isfinite()
+        if not torch.equal(finite, result.isfinite()) \
+                or not torch.allclose(reference[~finite], result[~finite], equal_nan=True):
+            return math.inf
+        if finite.any():
+            numbers, expected_numbers = result[finite].double(), reference[finite].double()
+            error = (numbers - expected_numbers).abs().max() / expected_numbers.abs().max().clamp(min=1e-30)
+            worst = max(worst, float(error))
     return worst

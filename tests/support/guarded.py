@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch
 from seqtune.kernels.llvm.fusion import FusingImplementation, Fusion
-from seqtune.kernels.llvm.network_operations import channels_last, max_pool, sums
 from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import MOST_OPERANDS
@@ -126,27 +125,12 @@ def apart(array: NDArray[Any], pitch: int | None) -> Array:
     return spread.ravel()[:spread.size - (spread.shape[1] - rows.shape[1])]
 
 
-def run_glue(place: Place) -> None:
-    """Sums, a max-pool and a change of layout."""
-    generator, lanes = np.random.default_rng(0), place.device.vector_floats
-    for count in (1, 5 * lanes, 1025):
-        x, other = generator.standard_normal((2, count), dtype=np.float32)
-        place.run(f"sums of {count}", *sums(count, lanes, False), (x, other, None), x + other)
-    x = generator.standard_normal((2, 5, 6, 4), dtype=np.float32)
-    pooled = np.maximum.reduce([x[:, i:i + 3:2, j:j + 5:2] for i in range(3) for j in range(2)])
-    place.run("max_pool", *max_pool(2, 4, 5, 6, 2, 3, (3, 2), (2, 2), (0, 0), 4), (x, None, None), pooled)
-    planes = generator.standard_normal((2, 3, 1030), dtype=np.float32)
-    place.run("channels_last", *channels_last(2, 3, 1030), (planes, None, None),
-              planes.transpose(0, 2, 1))
-
-
 def main() -> None:
     """All families on all instruction sets that are here."""
     for instruction_set in instruction_sets():
         place = Place(instruction_set)
         for name in table("llvm"):
             run_family(place, name)
-        run_glue(place)
         place.threads.close()
     print("done")
 

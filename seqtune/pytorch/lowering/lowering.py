@@ -62,6 +62,10 @@ class Lowering:
             except UnknownOperationError:
                 del self.nodes[count:]
                 raise
+            parts = self.values[node]
+            if isinstance(parts, tuple) and not all(reader.args[1] in range(len(parts)) for reader in node.users):
+                del self.nodes[count:], self.values[node]
+                raise UnknownOperationError(f"a result of {short_name(node)} has no translation")
             for made in self.nodes[count:]:
                 made.name, made.origin = short_name(node), node.name
 
@@ -99,6 +103,8 @@ class Lowering:
             argument = torch.tensor(float(argument))
         if not isinstance(argument, Tensor) or argument.dtype != torch.float32:
             raise UnknownOperationError(f"it reads a {getattr(argument, 'dtype', type(argument).__name__)}")
+        if not argument.numel():
+            raise UnknownOperationError("it reads a tensor without elements")
         array = argument.detach().contiguous().numpy()
         return self.add(Constant(tuple(array.shape), [], array))
 
@@ -131,6 +137,8 @@ def static(sizes: Sequence[Any], node: fx.Node) -> tuple[int, ...]:
     """Sizes as whole numbers. Raises UnknownOperationError if one is not known before the run, or 0."""
     if not all(isinstance(size, int) for size in sizes):
         raise UnknownOperationError(f"{short_name(node)} has a shape that is not known before the run")
+    if 0 in sizes:
+        raise UnknownOperationError(f"{short_name(node)} has no elements")
     return tuple(sizes)
 
 

@@ -108,8 +108,12 @@ class Assembly:
     def finish(self, results: Sequence[Node]) -> None:
         """Copy the results that lie elsewhere to their places."""
         for node, place in zip(results, self._results, strict=True):
-            if self.located[node].buffer is not place.buffer:
-                self.copy(self.located[node], place)
+            x = self.located[node]
+            for axis, size in enumerate(node.shape):
+                if size != place.view.shape[axis]:
+                    x = Located(x.buffer, x.view.sliced(axis, 0, 1))
+            if x.buffer is not place.buffer:
+                self.copy(x, place)
 
     def destination(self, node: Node) -> Located:
         """The place for a value that is about to be computed."""
@@ -148,9 +152,11 @@ class Assembly:
     def _result_places(self, results: Sequence[Node], strides: Sequence[Shape]) -> list[Located]:
         places = []
         for number, (node, given) in enumerate(zip(results, strides, strict=True)):
-            view = View(node.shape, tuple(given))
+            shape = tuple(1 if stride == 0 else size for size, stride in zip(node.shape, given, strict=True))
+            view = View(shape, tuple(given))  # an axis whose elements are one in memory is written once
             place = Located(Buffer(view.extent, "result", number), view)
-            if node not in self._wholes and node not in self.layouts.parts and can_write(node, view):
+            is_free = node not in self._wholes and node not in self.layouts.parts
+            if shape == node.shape and is_free and can_write(node, view):
                 self._wholes[node] = place
             places.append(place)
         return places

@@ -1,4 +1,4 @@
-"""Bound kernels on memory of their caller, the network operations between kernels, and the threads that run both."""
+"""Bound kernels on memory of their caller, generated steps between kernels, and the threads that run both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import pytest
 from seqtune.errors import DeviceError, UnavailableError
 from seqtune.kernels.device import Device
 from seqtune.kernels.implementation import KernelSource, Launch, Phase
-from seqtune.kernels.llvm.network_operations import channels_last, max_pool, sums
+from seqtune.kernels.llvm.steps.formula import Formula
+from seqtune.kernels.llvm.steps.pointwise import pointwise
+from seqtune.kernels.llvm.steps.view import View
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
@@ -93,55 +95,18 @@ def test_calls_share_one_workspace_and_keep_what_they_need(binder: KernelBinder)
         assert np.abs(y - expected).max() < 1e-4 * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("count", [1, 63, 64, 1024, 1025, 5000])
-@pytest.mark.parametrize("relu", [False, True])
-def test_sums_are_exact_and_write_nothing_else(binder: KernelBinder, count: int, relu: bool) -> None:
-    x, other = np.random.default_rng(count).standard_normal((2, count), dtype=np.float32)
-    y = np.full(count + 16, 7.0, np.float32)
-    call = binder.bind_source(*sums(count, binder.device.vector_floats, relu))
-    call.with_other(x.ctypes.data, other.ctypes.data, y.ctypes.data)
-    assert np.array_equal(y[:count], np.maximum(x + other, 0) if relu else x + other)
-    assert (y[count:] == 7.0).all()
-    call.with_other(x.ctypes.data, other.ctypes.data, x.ctypes.data)  # in place
-    assert np.array_equal(x, y[:count])
-
-
-@pytest.mark.parametrize(("shape", "filter", "stride", "pad"), [
-    ((1, 64, 12, 13), (3, 3), (2, 2), (1, 1)), ((2, 16, 5, 7), (2, 3), (1, 2), (1, 0)),
-    ((1, 12, 9, 3), (3, 3), (1, 1), (1, 1)), ((1, 4, 4, 4), (4, 4), (4, 4), (0, 0))])
-def test_max_pools_are_exact(binder: KernelBinder, shape: tuple[int, int, int, int], filter: tuple[int, int],
-                             stride: tuple[int, int], pad: tuple[int, int]) -> None:
-    n, c, h, w = shape
-    out_h, out_w = ((size + 2 * pad[axis] - filter[axis]) // stride[axis] + 1 for axis, size in enumerate((h, w)))
-    x = -1 - np.random.default_rng(c).random((n, h, w, c), dtype=np.float32)
-    y = np.full((n, out_h, out_w, c), np.nan, np.float32)
-    binder.bind_source(*max_pool(n, c, h, w, out_h, out_w, filter, stride, pad, 4))(x.ctypes.data, y.ctypes.data)
-    wide = np.pad(x, ((0, 0), (pad[0], pad[0]), (pad[1], pad[1]), (0, 0)), constant_values=-np.inf)
-    taps = [wide[:, i:i + out_h * stride[0]:stride[0], j:j + out_w * stride[1]:stride[1]][:, :out_h, :out_w]
-            for i in range(filter[0]) for j in range(filter[1])]
-    assert np.array_equal(y, np.max(taps, axis=0))
-
-
-def test_sums_and_max_pools_pass_nan_and_infinities_on(binder: KernelBinder) -> None:
-    x = np.array([np.nan, np.inf, -np.inf, -1.0] * 20, np.float32)
-    y = np.full(80, 7.0, np.float32)
-    call = binder.bind_source(*sums(80, binder.device.vector_floats, True))
-    call.with_other(x.ctypes.data, np.zeros_like(x).ctypes.data, y.ctypes.data)
-    assert np.array_equal(y, np.where(x < 0, 0, x), equal_nan=True)
-    for place in range(4):
-        image = np.array([1, -np.inf, 2, 3], np.float32).reshape(1, 2, 2, 1).repeat(4, axis=3)
-        image[0, place // 2, place % 2, 1] = np.nan
-        y = np.zeros(4, np.float32)
-        binder.bind_source(*max_pool(1, 4, 2, 2, 1, 1, (2, 2), (1, 1), (0, 0), 4))(image.ctypes.data, y.ctypes.data)
-        assert np.array_equal(y, image.max(axis=(0, 1, 2)), equal_nan=True)
-
-
-@pytest.mark.parametrize(("n", "c", "pixels"), [(1, 3, 50), (2, 3, 3000), (3, 2, 1024), (1, 1, 1)])
-def test_a_change_of_layout_is_exact(binder: KernelBinder, n: int, c: int, pixels: int) -> None:
-    x = np.random.default_rng(c).standard_normal((n, c, pixels), dtype=np.float32)
-    y = np.full((n, pixels, c), np.nan, np.float32)
-    binder.bind_source(*channels_last(n, c, pixels))(x.ctypes.data, y.ctypes.data)
-    assert np.array_equal(y, x.transpose(0, 2, 1))
+@pytest.mark.parametrize("shape", [(1,), (63,), (5000,), (70, 130)])
+def test_steps_run_on_all_threads_and_in_place(binder: KernelBinder, shape: tuple[int, ...]) -> None:
+    x, other = np.random.default_rng(0).standard_normal((2, *shape), dtype=np.float32)
+    view = View.contiguous(shape)
+    step = pointwise(Formula.of("add", 0, 1).then(Formula.of_activation("relu")), view, [view, view],
+                     min(16, binder.device.vector_floats))
+    call = binder.bind_source(step.source, step.launch)
+    expected = np.maximum(x + other, 0)
+    for y in (np.full_like(x, np.nan), x):
+        call.arguments[:3] = y.ctypes.data, x.ctypes.data, other.ctypes.data
+        call(0, 0)
+        assert np.array_equal(y, expected)
 
 
 def test_only_llvm_devices_run_on_this_process_s_memory(binder: KernelBinder) -> None:

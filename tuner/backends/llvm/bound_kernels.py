@@ -75,7 +75,7 @@ class KernelBinder:
 
     def bind_source(self, source: KernelSource, launch: Launch, weights: Array | None = None,
                     bias: Array | None = None) -> BoundKernel:
-        """Bind a source that belongs to no kernel family, such as a network operation. Raises BuildError."""
+        """Bind a source that belongs to no kernel family, such as a generated step. Raises BuildError."""
         module, _ = self._compiler.build(source.text, source.options)
         if launch.workspace > self._workspace.size:
             self._workspace = aligned((launch.workspace,))
@@ -104,11 +104,6 @@ class BoundKernel:
         self.job[X] = x
         self.job[Y] = y
         self._run(self.address)
-
-    def with_other(self, x: int, other: int, y: int) -> None:
-        """Launch once with another second operand, at the address `other`."""
-        self.job[OTHER] = other
-        self(x, y)
 
     def with_fused(self, x: int, other: int, y: int) -> None:
         """Launch once with the second operand of a fused epilogue at the address `other`, which may be y's."""
