@@ -39,7 +39,7 @@ class BackendOptions:
 
     verify: bool = True
     seconds: float = SECONDS
-    checkpoint: str | Path = "default"
+    checkpoint: str | Path | None = None
     journal: str | Path | None = None
     fallback: str = "inductor"
 

@@ -125,7 +125,7 @@ _version = attrgetter("_version")  # counts changes in place
 
 
 def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, device: Device | str = "llvm:0",
-             verify: bool = True, seconds: float = SECONDS, checkpoint: str | Path = "default",
+             verify: bool = True, seconds: float = SECONDS, checkpoint: str | Path | None = None,
              journal: str | Path | None = None, saved: str | Path | None = None,
              progress: Say = silent) -> Optimized:
     """A copy of an eval-mode CPU model with tuned kernels for inputs of the example's shape.

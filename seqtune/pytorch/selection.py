@@ -14,10 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.say import Say
 from seqtune.tuner.backends.backend import wall_clock
@@ -25,7 +27,8 @@ from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 from seqtune.tuner.measuring.timing import sample
 
 from ..api import predict
-from ..errors import KernelError
+from ..errors import CheckpointError, KernelError, one_line
+from ..results import Prediction
 from .contestants import contestants
 from .network.nodes import Tuned
 from .saved_choices import Choice
@@ -36,12 +39,13 @@ SAMPLE_SECONDS = 5e-4
 SPLIT = 1.1  # PyTorch's time: a layer that stays PyTorch's cuts the program in two, which costs more than a tenth
 
 
-def choose(layers: Sequence[Tuned], binder: KernelBinder, *, verify: bool, seconds: float, checkpoint: str | Path,
-           journal: str | Path | None, progress: Say) -> list[Choice]:
+def choose(layers: Sequence[Tuned], binder: KernelBinder, *, verify: bool, seconds: float,
+           checkpoint: str | Path | None, journal: str | Path | None, progress: Say) -> list[Choice]:
     """Choose a kernel for each layer; equal layers are predicted once.
 
     With `verify` the kernel is measured beside PyTorch's operation; `seconds` is the time budget of one verification.
-    PyTorch's operation is also kept where no kernel solves a layer.
+    PyTorch's operation is also kept where no kernel solves a layer. Attention that the checkpoint does not know gets
+    what `predict` answers without a checkpoint's name.
     """
     known: dict[Problem, Choice] = {}
     distinct = dict.fromkeys(layer.problem for layer in layers)
@@ -51,8 +55,8 @@ def choose(layers: Sequence[Tuned], binder: KernelBinder, *, verify: bool, secon
             continue
         progress(f"layer {len(known) + 1}/{len(distinct)}: {problem.brief()}")
         try:
-            found = predict(problem, binder.device, verify=verify, seconds=seconds, checkpoint=checkpoint,
-                            journal=journal)
+            found = _predicted(problem, binder.device, progress, verify=verify, seconds=seconds,
+                               checkpoint=checkpoint, journal=journal)
         except KernelError as reason:
             progress(f"PyTorch's operation stays: {reason}")
             known[problem] = Choice(problem, None)
@@ -60,6 +64,16 @@ def choose(layers: Sequence[Tuned], binder: KernelBinder, *, verify: bool, secon
         choice = Choice(problem, found.configuration)
         known[problem] = _compare(layer, choice, binder) if verify else choice
     return [known[layer.problem] for layer in layers]
+
+
+def _predicted(problem: Problem, device: Device, progress: Say, **options: Any) -> Prediction:
+    try:
+        return predict(problem, device, **options)
+    except CheckpointError as error:
+        if problem.type != "attention":  # checkpoints from before attention are in use
+            raise
+        progress(f"the shipped predictors answer for attention: {one_line(error, 200)}")
+        return predict(problem, device, **{**options, "checkpoint": None})
 
 
 def _compare(node: Tuned, choice: Choice, binder: KernelBinder) -> Choice:

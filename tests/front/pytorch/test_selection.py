@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from seqtune.api import predict
-from seqtune.errors import MisuseError, SeqtuneError, SeqtuneWarning
+from seqtune.errors import CheckpointError, MisuseError, SeqtuneError, SeqtuneWarning
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_torch import from_module
 from seqtune.pytorch import optimized as pytorch
@@ -24,6 +24,7 @@ from seqtune.pytorch.optimized import Optimized, optimize
 from seqtune.pytorch.saved_choices import Choice
 from seqtune.pytorch.selection import SPLIT
 from seqtune.tuner.backends.llvm import backend as llvm
+from tests.front.pytorch.test_networks import Block
 from tests.support.torch_models import norm_net, same
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
@@ -132,3 +133,22 @@ def test_a_wrong_result_is_never_returned(quick: Callable[..., Optimized], monke
     monkeypatch.setattr(NetworkModule, "forward", lambda self, x: (torch.zeros(1, 3, 4, 4),))
     with pytest.raises(SeqtuneError, match="results differ by"):
         quick(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4))
+
+
+def test_attention_that_a_checkpoint_does_not_know_is_predicted_without_it(
+        checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, object]] = []
+
+    def predicted(problem: Problem, device: object, **options: Any) -> Any:
+        asked.append((problem.type, options["checkpoint"]))
+        if problem.type == "attention" and options["checkpoint"] is not None:
+            raise CheckpointError("attention is not in it")
+        return predict(problem, "llvm:1", checkpoint=options["checkpoint"])
+
+    monkeypatch.setattr("seqtune.pytorch.selection.predict", predicted)
+    model, x = Block().eval(), torch.randn(1, 5, 24)
+    said: list[str] = []
+    fast = optimize(model, x, device="llvm:1", verify=False, checkpoint=checkpoint, progress=said.append)
+    assert same(fast, model, x)
+    assert [named for kind, named in asked if kind == "attention"] == [checkpoint, None]
+    assert [line for line in said if "attention is not in it" in line]
