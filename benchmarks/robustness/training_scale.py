@@ -91,8 +91,6 @@ def page(results: Results) -> Page:
         ("The records are synthetic: drawn problems, configurations of our search spaces, times from a formula.",
          "The fit is cut short: 10 rounds of trees instead of 400, one epoch, no sampled problems, no confidence "
          "model. What is left out takes time, but no memory that depends on the file.",
-         "Other programs ran on the machine at the same time, so that seconds are upper bounds and records/s lower "
-         "ones.",
          "Memory is bounded because a sample is learned from: at most 4,000 cases and 500,000 configurations. What a "
          "larger sample would gain is not measured."))
 
