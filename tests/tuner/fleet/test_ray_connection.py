@@ -11,16 +11,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.tuner.fleet.address import FleetAddress
+from seqtune.tuner.fleet.member import Member
 from seqtune.tuner.fleet.on_ray import head_probe, local_folder, ray_cluster, ray_import
 from seqtune.tuner.fleet.on_ray.local_folder import LocalFolder
 from seqtune.tuner.fleet.on_ray.ray_cluster import Offer, RayCluster
+from seqtune.tuner.fleet.on_ray.ray_engine import RayEngine, Seat
 from seqtune.tuner.fleet.on_ray.stderr_aside import StderrAside
 from seqtune.tuner.fleet.stop_request import StopRequest, interrupted_by_sigterm
+from tests.support.fleet.simulated import DEVICE
 
 SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # what every gRPC server says first
 
@@ -116,28 +120,35 @@ def test_lines_of_libraries_go_aside_and_those_of_python_stay(capfd: pytest.Capt
     assert capfd.readouterr().err.splitlines() == ["ours", "again", "theirs"]
 
 
-class ForeignRay:
-    """Ray as a program has it that is connected already; its cluster has one node."""
+class FakeRay:
+    """Ray as a client that connects to anything; its cluster has one node."""
+
+    def __init__(self) -> None:
+        self.util = SimpleNamespace(client=SimpleNamespace(ray=SimpleNamespace(is_connected=lambda: True)))
+        self.shutdown = self.init = lambda **_: None
 
     def is_initialized(self) -> bool:
-        return True
+        return False
 
     def nodes(self) -> list[dict[str, object]]:
         return [{"NodeID": "n", "NodeManagerHostname": "host", "Alive": True, "Resources": {"seqtune_llvm": 2.0}}]
 
 
 def test_a_head_that_does_not_answer_is_waited_for_and_then_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_cluster, "import_ray", lambda local: ForeignRay())
+    monkeypatch.setattr(ray_cluster, "import_ray", lambda local: FakeRay())
+    monkeypatch.setattr(ray_cluster, "check_token", lambda: None)
+    monkeypatch.setattr(head_probe, "probe", lambda address: None)
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    cluster = RayCluster(FleetAddress.parse("auto"), "llvm")
+    offers = [Offer("n", "host", 2, (("seqtune_llvm", 1.0),))]
     with socket.create_server(("127.0.0.1", 0)) as head:
         host, port = head.getsockname()
-        monkeypatch.setattr(cluster, "_head", (host, port))
-        offers = [Offer("n", "host", 2, (("seqtune_llvm", 1.0),))]
+        cluster = RayCluster(FleetAddress.parse(f"ray://{host}:{port}"), "llvm")
         assert cluster.offers() == offers
+        assert not cluster.is_silent
     assert cluster.offers() == []
     assert cluster.is_gone
+    assert cluster.is_silent  # Ray's client would wait
     now[0] += ray_cluster.GONE_SECONDS
     assert cluster.offers() == []  # not longer than that
     with socket.create_server((host, port)):
@@ -148,6 +159,26 @@ def test_a_head_that_does_not_answer_is_waited_for_and_then_given_up(monkeypatch
     with pytest.raises(SeqtuneError, match=rf"does not answer any more: its head at {host}:{port} has not answered"):
         cluster.offers()
     cluster.close()
+
+
+class LostMethod:
+    """A method of an actor whose connection is lost."""
+
+    def remote(self, *arguments: object) -> None:
+        raise Exception("Ray Client is not connected.")
+
+
+def test_a_connection_that_is_lost_while_something_is_sent_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_cluster, "import_ray", lambda local: FakeRay())
+    monkeypatch.setattr(RayCluster, "_check", lambda cluster: None)
+    engine = RayEngine.__new__(RayEngine)
+    engine.cluster = RayCluster(FleetAddress.parse("ray://127.0.0.1:1"), "llvm")
+    actor = SimpleNamespace(cancel=LostMethod(), close=LostMethod())
+    engine._seats = {"here": Seat("here", "n", actor, None, Member("here", DEVICE), {7: 1})}
+    with pytest.raises(SeqtuneError, match=r"the Ray cluster does not answer any more: .*not connected"):
+        engine.cancel("here", 7)
+    engine.cancel("here", 7)  # nothing is sent any more
+    engine.close()
 
 
 def terminate() -> None:

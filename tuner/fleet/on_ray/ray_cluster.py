@@ -62,7 +62,7 @@ class RayCluster:
             self._check()
             with self._closed_on_failure():
                 self._start() if address.local else self._connect()
-                self._head = _head(self.ray)
+                self._head = self._find_head()
         elif address.local:
             raise MisuseError(f"--fleet {address.text}: this process uses a Ray cluster already; use `auto`")
 
@@ -76,7 +76,7 @@ class RayCluster:
         try:
             nodes = self.ray.nodes()
         except Exception as error:  # Ray raises many types; each means that the cluster is gone
-            raise SeqtuneError(f"{GONE}: {_reason(error)}") from None
+            raise self.lost(_reason(error)) from None
         return [offer for node in nodes if node["Alive"] and (offer := _offer(node, self.backend)) is not None]
 
     def nodes(self) -> list[Mapping[str, Any]]:
@@ -98,6 +98,27 @@ class RayCluster:
     def is_gone(self) -> bool:
         """Whether the head did not answer when it was last asked."""
         return self._gone_since < math.inf
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether calls of Ray would only wait: the head is gone, and all messages pass through it."""
+        return self.is_gone and self.ray.util.client.ray.is_connected()
+
+    def lost(self, reason: str) -> SeqtuneError:
+        """Note that the cluster is gone; return the error for the user."""
+        self._gone_since = min(self._gone_since, time.monotonic())
+        return SeqtuneError(f"{GONE}: {reason}")
+
+    def _find_head(self) -> tuple[str, int] | None:
+        """Host and port of the head: of its client server, or of its store, which every node needs."""
+        address = self.address.text.removeprefix("ray://")
+        if self.ray.util.client.ray.is_connected():
+            if address == self.address.text:  # the variable RAY_ADDRESS has the address
+                return None
+        else:
+            address = self.ray.get_runtime_context().gcs_address
+        host, _, port = address.rpartition(":")
+        return host.strip("[]"), int(port)
 
     def _head_answers(self) -> bool:
         """Whether the head accepts connections. Raises SeqtuneError if it has not for GONE_SECONDS."""
@@ -166,14 +187,6 @@ class RayCluster:
             raise MisuseError(
                 f"no Ray cluster answers at {text}: start one (ray start --head), or check the address and the token "
                 f"(the head's ~/.ray/auth_token): {_reason(error)}{noted and ' | '}{noted}") from None
-
-
-def _head(ray: Any) -> tuple[str, int] | None:
-    """Host and port of the head's store, which every node needs; None if a client server stands before it."""
-    if ray.util.client.ray.is_connected():
-        return None
-    host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
-    return host.strip("[]"), int(port)
 
 
 def _offer(node: Mapping[str, Any], backend: str) -> Offer | None:

@@ -23,7 +23,7 @@ from ..address import FleetAddress
 from ..batch import MeasuringBatch
 from ..engine import Answered, Event, Finished, Joined, Left
 from ..member import Member
-from .ray_cluster import GONE, NAMESPACE, Offer, RayCluster
+from .ray_cluster import NAMESPACE, Offer, RayCluster
 from .ray_member import RayMember, hello
 
 POLL_SECONDS = 10.0  # until a member without news answers
@@ -83,18 +83,18 @@ class RayEngine:
         if seat is None or seat.member is None or seat.sizes is None:
             return
         seat.sizes[batch.number] = len(batch.configurations)
-        seat.actor.submit.remote(seat.orders, json.dumps(batch.to_json()))
+        self._call(seat.actor.submit, seat.orders, json.dumps(batch.to_json()))
         seat.orders += 1
 
     def cancel(self, name: str, number: int) -> None:
         """Ask a member to end a batch."""
         if (seat := self._seats.get(name)) is not None and number in (seat.sizes or {}):
-            seat.actor.cancel.remote(number)
+            self._call(seat.actor.cancel, number)
 
     def note(self, text: str) -> None:
         """Leave the view of the whole fleet, as JSON, with a member for those who ask for the status."""
         if (seat := next((seat for seat in self._seats.values() if seat.member is not None), None)) is not None:
-            seat.actor.note.remote(text)
+            self._call(seat.actor.note, text)
 
     def wait(self, seconds: float) -> list[Event]:
         """Wait for events, at most `seconds`. Raises SeqtuneError if the cluster is gone."""
@@ -106,11 +106,21 @@ class RayEngine:
                 events, self._events = self._events, []
                 return events
 
+    def _call(self, method: Any, *arguments: object) -> None:
+        """Call a method of an actor without an answer. Raises SeqtuneError if the cluster is gone."""
+        if self.cluster.is_silent:
+            return
+        try:
+            method.remote(*arguments)
+        except Exception as error:  # Ray raises many types; each means that the cluster is gone
+            raise self.cluster.lost(_cause(error)) from None
+
     def close(self) -> None:
         """End the members and the connection."""
-        farewells = [seat.actor.close.remote() for seat in self._seats.values() if seat.member is not None]
-        if farewells:
-            with suppress(Exception):  # Ray's: they are gone
+        ready = [seat for seat in self._seats.values() if seat.member is not None and not self.cluster.is_gone]
+        with suppress(Exception):  # Ray's: they are gone
+            farewells = [seat.actor.close.remote() for seat in ready]
+            if farewells:
                 self.cluster.ray.wait(farewells, num_returns=len(farewells), timeout=CLOSE_SECONDS)
         for seat in self._seats.values():
             self._end(seat)
@@ -175,7 +185,7 @@ class RayEngine:
     def _receive(self, seconds: float) -> None:
         """Turn the answers that have come into events."""
         calls = {seat.call: seat for seat in self._seats.values()}
-        if not calls:
+        if not calls or self.cluster.is_silent:
             time.sleep(min(seconds, 0.5))
             return
         ray = self.cluster.ray
@@ -184,7 +194,7 @@ class RayEngine:
             if ready and len(calls) > 1:
                 ready, _ = ray.wait(list(calls), num_returns=len(calls), timeout=0)
         except Exception as error:  # Ray raises many types; each means that the cluster is gone
-            raise SeqtuneError(f"{GONE}: {_cause(error)}") from None
+            raise self.cluster.lost(_cause(error)) from None
         for call in ready:
             seat = calls[call]
             try:

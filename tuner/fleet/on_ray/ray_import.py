@@ -61,8 +61,8 @@ def _silence(ray: Any) -> None:
     What a user has to know of them comes as an error or as the reason of a member that left. A program that has
     imported Ray itself keeps Ray's messages.
     """
-    logger = logging.getLogger("ray")
-    logger.handlers[:] = [logging.NullHandler()]
+    for name in ("ray", "ray.util.client.logsclient"):  # the second one does not propagate to the first
+        logging.getLogger(name).handlers[:] = [logging.NullHandler()]
     warnings.filterwarnings("ignore", module=r"ray\b")
     ray._private.worker._worker_logs_enabled = False
 
