@@ -35,7 +35,6 @@ import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -152,7 +151,8 @@ class Dataset:
         files = sorted(SHIPPED.glob("*.parquet"))  # one for each machine
         if not files:
             raise FormatError("no data set is shipped here; name one")
-        return reduce(cls.merge, map(cls.read, files))
+        first, *others = map(cls.read, files)
+        return first.merge(*others)
 
     def write(self, path: Path | str) -> None:
         """Write a Parquet file, completely or not at all. Rows are sorted, so equal data sets make equal files."""
@@ -172,23 +172,28 @@ class Dataset:
         with replacing(path) as scratch:
             pq.write_table(table, scratch, compression="zstd", compression_level=19)
 
-    def merge(self, other: Dataset) -> Dataset:
-        """Merge two data sets. If both have a trial, the first one is kept; all repetitions are kept.
+    def merge(self, *others: Dataset) -> Dataset:
+        """Merge data sets. If several have a trial, the first one is kept; all repetitions are kept.
 
-        A problem is held out if one of the two holds it out. Devices of two machines that share a key are kept apart.
+        A problem is held out if one of them holds it out. Devices of machines that share a key are kept apart.
         """
-        others = separated(self.devices, other.devices)
-        keys = {key: device.key for key, device in others.items() if device.key != key}
-        theirs = other.rows.assign(device=other.rows["device"].replace(keys)) if keys else other.rows
-        rows = pd.concat([self.rows, theirs], ignore_index=True)
-        devices = {**{device.key: device for device in others.values()}, **self.devices}
-        if len(devices) < len(self.devices) + len(others):  # else no trial is in both
+        parts, merged, overlapping = [self.rows], self, False
+        for other in others:
+            theirs = separated(merged.devices, other.devices)
+            keys = {key: device.key for key, device in theirs.items() if device.key != key}
+            parts.append(other.rows.assign(device=other.rows["device"].replace(keys)) if keys else other.rows)
+            devices = {**{device.key: device for device in theirs.values()}, **merged.devices}
+            overlapping |= len(devices) < len(merged.devices) + len(theirs)  # else no trial is in both
+            merged = Dataset(self.rows, devices, {**other.known_problems, **merged.known_problems},
+                             merged.held_out | other.held_out, joined(merged.provenance, other.provenance),
+                             {**other.kernels, **merged.kernels})
+        rows = pd.concat(parts, ignore_index=True)
+        if overlapping:
             trial = ["device", "problem", "kernel", "kernel_version", "configuration", "toolchain"]
             again = rows.duplicated()
             again |= rows[~rows["run"].isin(REPEATED)].duplicated(trial).reindex(rows.index, fill_value=False)
             rows = rows[~again].reset_index(drop=True)
-        return Dataset(rows, devices, {**other.known_problems, **self.known_problems}, self.held_out | other.held_out,
-                       joined(self.provenance, other.provenance), {**other.kernels, **self.kernels})
+        return replace(merged, rows=rows)
 
     def on(self, device: str) -> Dataset:
         """The same data set with only the rows of a device (its key)."""

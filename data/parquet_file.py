@@ -26,9 +26,11 @@ ROWS_OF_SMALL_FILE = 10_000  # that a file of any size may have
 def open_parquet(path: Path, most_rows: int, largest: int = LARGEST_FILE) -> pq.ParquetFile:
     """Open a file of at most `largest` bytes after a look at its metadata; its texts are read as dictionaries.
 
-    Raises FormatError if it is larger, or has more rows or columns, than such a file can honestly have; OSError and
-    pyarrow's errors if it is no Parquet file.
+    Raises FormatError if it is larger, or has more rows or columns, than such a file can honestly have, or is a pipe or
+    a device; OSError and pyarrow's errors if it is no Parquet file.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise FormatError(f"{path} is not a regular file")
     size = path.stat().st_size
     if size > largest:
         raise FormatError(f"{path} is larger than {largest >> 20} MiB")

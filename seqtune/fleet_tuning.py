@@ -12,8 +12,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtune.data.journal import Journal
+from seqtune.data.journal import Journal, default_path
 from seqtune.kernels.device import Device
+from seqtune.kernels.files import check_writable
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import can_run
 from seqtune.kernels.task import Task
@@ -22,6 +23,7 @@ from seqtune.tuner.fleet.address import FleetAddress
 from seqtune.tuner.fleet.fleet_options import FleetOptions, GroupResult
 from seqtune.tuner.fleet.fleet_run import FleetRun
 from seqtune.tuner.fleet.on_ray.ray_engine import RayEngine
+from seqtune.tuner.fleet.reference_memory import ReferenceMemory
 from seqtune.tuner.fleet.stop_request import interrupted_by_sigterm
 from seqtune.tuner.tuning_options import Budget
 
@@ -92,8 +94,7 @@ def tune_on_fleet(problems: Sequence[Problem], device: Device | str | None, flee
     """
     address, name = FleetAddress.parse(fleet), fleet_device(device)
     check_allowed(name.partition(":")[0], {problem.type for problem in problems})
-    if journal is not None and Path(journal).exists():
-        Journal(journal).close()  # raises before the fleet starts, which takes seconds
+    _check_files(journal)
     with interrupted_by_sigterm(), closing(RayEngine(address, name)) as engine:
         first = engine.members[0].device
         if len(problems) == 1:
@@ -104,6 +105,18 @@ def tune_on_fleet(problems: Sequence[Problem], device: Device | str | None, flee
             results = tuple(_tuned(result, failures) for result in run.results())
             skipped = tuple((problem, reason) for problem, _, reason in run.skipped)
             return FleetReport(first, records.path, results, skipped, fleet=fleet)
+
+
+def _check_files(journal: str | Path | None) -> None:
+    """Raise what is wrong with the journal's files before the fleet starts, which takes seconds. Makes no journal."""
+    path = default_path() if journal is None else Path(journal)
+    if path.exists():
+        Journal(journal).close()
+    elif journal is not None:
+        if not path.parent.is_dir():
+            raise MisuseError(f"the folder of the journal {path} does not exist")
+        check_writable(path.parent)
+    ReferenceMemory(path, time.time, time.monotonic)
 
 
 def _tuned(result: GroupResult, failures: dict[Problem, Counter[str]]) -> FleetTuned:

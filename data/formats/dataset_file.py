@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import reduce
 from pathlib import Path
 
 from seqtune.errors import FormatError, MisuseError, SeqtuneWarning
@@ -58,7 +57,8 @@ def _whole(files: ShardFiles) -> Dataset:
     if not files.fits_memory:
         raise FormatError(f"{files.source} has {files.rows:,} records, which are too many for the memory; "
                           "only `seqtune train` reads such a data set")
-    return reduce(Dataset.merge, map(Dataset.read, files.paths))
+    first, *others = map(Dataset.read, files.paths)
+    return first.merge(*others)
 
 
 def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResult:
@@ -66,7 +66,7 @@ def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResul
     parts = [Dataset.read(file) for file in files]
     reports = [{"path": str(file), "rows": len(part), "problems": len(part.known_problems), "skipped": {}}
                for file, part in zip(files, parts, strict=True)]
-    return ImportResult(reduce(Dataset.merge, parts), reports)
+    return ImportResult(parts[0].merge(*parts[1:]), reports)
 
 
 def _write(request: ExportRequest, out: Path) -> Report:

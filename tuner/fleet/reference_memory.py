@@ -119,6 +119,8 @@ class ReferenceMemory:
         if not self.path.exists():
             return []
         try:
+            if not self.path.is_file():
+                raise ValueError("it is not a regular file")
             content = parse_json(read_bounded(self.path, MOST_BYTES), self.path)
             if not isinstance(content, Mapping) or content.get("version") != VERSION \
                     or not isinstance(content.get("references"), list) or len(content["references"]) > MOST_ENTRIES:

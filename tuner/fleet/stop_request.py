@@ -11,23 +11,28 @@ from typing import Any
 
 
 class StopRequest:
-    """A context in which the first signal only sets `asked`. Outside the main thread it changes nothing."""
+    """A context in which the first signal only sets `asked`. Outside the main thread it changes nothing.
+
+    A signal that the process ignores stays ignored, as Ctrl-C does in a job that a shell script has put into the
+    background.
+    """
 
     def __init__(self) -> None:
         self.asked = False
         self._handlers: dict[int, Any] = {}  # signal -> the handler that is replaced
 
     def __enter__(self) -> StopRequest:
-        handler = signal.getsignal(signal.SIGINT)
-        if threading.current_thread() is threading.main_thread() and callable(handler):
+        if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._handlers[number] = signal.getsignal(number)
-                signal.signal(number, self._ask)
+                handler = signal.getsignal(number)
+                if callable(handler) or (handler == signal.SIG_DFL and number == signal.SIGTERM):
+                    self._handlers[number] = handler
+                    signal.signal(number, self._ask)
         return self
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
-            self._handlers[signal.SIGINT](number, frame)
+            self._handlers.get(signal.SIGINT, _interrupt)(number, frame)
         self.asked = True
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,

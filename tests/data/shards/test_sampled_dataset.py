@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -192,6 +193,16 @@ def test_a_small_file_that_claims_many_rows_is_refused(file: Path) -> None:
     pq.write_table(bomb.replace_schema_metadata(table.schema.metadata), file, compression="zstd")
     with pytest.raises(FormatError, match="which no measurements fit into"):
         read_training_data(file, 0, print)
+
+
+def test_a_pipe_or_a_device_among_the_files_is_not_waited_for(folder: Path) -> None:
+    os.mkfifo(folder / "pipe.parquet")
+    with pytest.raises(FormatError, match=r"pipe\.parquet is not a regular file"):
+        ShardFiles.of(folder)
+    (folder / "pipe.parquet").unlink()
+    (folder / "zero.parquet").symlink_to("/dev/zero")
+    with pytest.raises(FormatError, match=r"zero\.parquet is not a regular file"):
+        ShardFiles.of(folder)
 
 
 def test_a_folder_that_is_too_long_for_the_memory_is_read_by_train_alone(

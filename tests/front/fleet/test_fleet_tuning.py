@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import seqtune
+from seqtune import fleet_tuning
 from seqtune.__main__ import main
 from seqtune.errors import MisuseError
 
@@ -44,3 +45,22 @@ def test_a_local_fleet_has_no_status_elsewhere_and_other_actions_do_not_exist(
     assert main(["fleet", "status", "--fleet", "local:2"]) == 2
     assert main(["fleet", "dance"]) == 2
     assert "there is `seqtune fleet status`" in capfd.readouterr().err
+
+
+def test_files_of_the_journal_that_cannot_be_used_are_found_before_a_fleet_is_started(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def started(*arguments: object) -> None:
+        raise AssertionError("the fleet was started")
+
+    monkeypatch.setattr(fleet_tuning, "RayEngine", started)
+    tune = ["tune", *PROBLEM.split(), "--fleet", "local:2", "--journal"]
+    (tmp_path / "j.sqlite.controls.json").write_text("[")
+    (tmp_path / "k.sqlite.controls.json").mkdir()
+    for path, code, reason in ((tmp_path / "nowhere" / "j.sqlite", 2, "the folder of the journal "),
+                               (tmp_path / "j.sqlite", 2, "is not JSON"), (tmp_path / "k.sqlite", 2, "remove the file"),
+                               (tmp_path / ("j" * 245), 2, "is too long"), (tmp_path, 2, "is a folder, not a journal"),
+                               (Path("/proc/j.sqlite"), 1, "cannot write into /proc")):
+        assert main([*tune, str(path)]) == code
+        (line,) = capfd.readouterr().err.splitlines()
+        assert reason in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["j.sqlite.controls.json", "k.sqlite.controls.json"]

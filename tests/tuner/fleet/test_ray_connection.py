@@ -84,20 +84,22 @@ def test_a_missing_or_an_empty_token_is_one_line(tmp_path: Path, monkeypatch: py
     ray_import.check_token()
 
 
-def test_the_folder_of_a_killed_driver_is_removed_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = LocalFolder()
+@pytest.mark.parametrize("prefix", [local_folder.PREFIX, local_folder.MEMBER_PREFIX])
+def test_the_folder_of_a_killed_process_is_removed_by_the_next_one(prefix: str,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    first = LocalFolder(prefix)
     try:
         child = os.fork()
-        if not child:  # another driver, which is killed
-            (LocalFolder().path / "ray").mkdir()
+        if not child:  # another process, which is killed
+            (LocalFolder(prefix).path / "ray").mkdir()
             os.kill(os.getpid(), signal.SIGKILL)
         os.waitpid(child, 0)
-        left = set(first.path.parent.glob(f"{local_folder.PREFIX}*")) - {first.path}
+        left = set(first.path.parent.glob(f"{prefix}*")) - {first.path}
         assert left
-        LocalFolder().remove()
-        assert all(path.exists() for path in left)  # it could belong to a driver that starts just now
+        LocalFolder(prefix).remove()
+        assert all(path.exists() for path in left)  # it could belong to a process that starts just now
         monkeypatch.setattr(local_folder, "NEW", 0.0)
-        LocalFolder().remove()
+        LocalFolder(prefix).remove()
         assert not any((path / "ray").exists() for path in left)
         assert first.path.exists()
     finally:
@@ -195,3 +197,18 @@ def test_sigterm_before_a_run_interrupts_and_the_first_one_in_it_only_asks() -> 
         with pytest.raises(KeyboardInterrupt):
             terminate()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_sigterm_asks_where_a_shell_has_ctrl_c_ignored() -> None:
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupted_by_sigterm(), StopRequest() as stop:
+            signal.raise_signal(signal.SIGINT)
+            assert not stop.asked
+            terminate()
+            assert stop.asked
+            with pytest.raises(KeyboardInterrupt):
+                terminate()
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, handler)

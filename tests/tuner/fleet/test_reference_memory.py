@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -129,6 +130,12 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, text: str) -> None:
     with pytest.raises(FormatError, match=r"cannot be read \(.*\); remove the file") as caught:
         ReferenceMemory(tmp_path / "journal", float, float)
     assert "\n" not in str(caught.value)
+
+
+def test_a_pipe_in_place_of_the_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / f"journal{SUFFIX}")
+    with pytest.raises(FormatError, match=r"not a regular file\); remove the file"):
+        ReferenceMemory(tmp_path / "journal", float, float)
 
 
 def test_a_full_disk_is_told_and_tried_again(tmp_path: Path) -> None:

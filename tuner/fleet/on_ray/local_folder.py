@@ -1,4 +1,4 @@
-"""LocalFolder: the folder of a local fleet's Ray. It goes with the fleet, or later if its driver was killed."""
+"""LocalFolder: a temporary folder of a driver or a member. It goes with its process, or later if that was killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-PREFIX = "seqtune-ray-"
+PREFIX = "seqtune-ray-"  # of the folder of a local fleet's Ray
+MEMBER_PREFIX = "seqtune-member-"  # of the folder of the libraries that a member was sent
 LONGEST = 30  # characters of the folder above: the paths of Ray's sockets have at most 107
 NEW = 60.0  # seconds for which a folder without a lock is spared: its process is about to lock it
 
@@ -18,26 +19,26 @@ NEW = 60.0  # seconds for which a folder without a lock is spared: its process i
 class LocalFolder:
     """A folder that is locked by the process that made it, so that others see whether it is in use."""
 
-    def __init__(self) -> None:
-        """Make the folder. Folders of processes that have ended are removed."""
+    def __init__(self, prefix: str = PREFIX) -> None:
+        """Make the folder. Those with the same prefix whose processes have ended are removed."""
         base = tempfile.gettempdir()
         above = Path(base if len(base) < LONGEST else "/tmp")
-        _remove_old(above)
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=above))
+        _remove_old(above, prefix)
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=above))
         self._descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
 
     def remove(self) -> None:
-        """Remove the folder. It may be called twice."""
-        if self._descriptor >= 0:
+        """Remove the folder. It may be called twice, by two threads."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
             shutil.rmtree(self.path, ignore_errors=True)
-            os.close(self._descriptor)
-            self._descriptor = -1
+            os.close(descriptor)
 
 
-def _remove_old(above: Path) -> None:
+def _remove_old(above: Path, prefix: str) -> None:
     """Remove the folders of this user whose processes were killed."""
-    for path in above.glob(f"{PREFIX}*"):
+    for path in above.glob(f"{prefix}*"):
         with suppress(OSError):  # it belongs to another user, or has just been removed
             if path.is_symlink() or path.stat().st_uid != os.getuid() or time.time() - path.stat().st_mtime < NEW:
                 continue

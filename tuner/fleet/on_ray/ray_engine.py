@@ -10,9 +10,11 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count, islice
 from typing import Any
 
 from seqtune.data.record import Measurement
@@ -56,7 +58,8 @@ class RayEngine:
         self.device = device
         self._seats: dict[str, Seat] = {}
         self._starts: dict[str, int] = {}
-        self._refused: dict[str, str] = {}  # name of a seat -> reason
+        self._reasons: dict[str, str] = {}  # name of a seat -> why its member has not become ready
+        self._refusals = Counter[str]()  # node -> its devices that do not take part
         self._events: list[Event] = []
         self._looked = -math.inf
         self.cluster = RayCluster(address, device.partition(":")[0])
@@ -145,8 +148,8 @@ class RayEngine:
 
     def _why_none(self, seconds: float) -> str:
         text = f"no member of the fleet has {self.device}: "
-        if self._refused:
-            return text + "; ".join(f"{name}: {reason}" for name, reason in self._refused.items())
+        if self._reasons:
+            return text + "; ".join(f"{name}: {reason}" for name, reason in self._reasons.items())
         if self._seats:
             return text + f"{', '.join(self._seats)} did not start within {seconds:.0f} s; is another job using them?"
         backend = self.cluster.backend
@@ -160,8 +163,8 @@ class RayEngine:
         self._looked = time.monotonic()
         offers = self.cluster.offers()
         for offer in offers:
-            taken = sum(seat.node == offer.node for seat in self._seats.values())
-            for name in list(_free(offer, self.device, self._seats, self._refused))[:max(0, offer.count - taken)]:
+            taken = sum(seat.node == offer.node for seat in self._seats.values()) + self._refusals[offer.node]
+            for name in islice(_free(offer, self.device, set(self._seats)), max(0, offer.count - taken)):
                 if self._starts.get(name, 0) < MOST_STARTS:
                     self._sit(name, offer)
 
@@ -205,6 +208,9 @@ class RayEngine:
             except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError,
                     FormatError) as error:
                 self._leave(seat, f"it answers damaged messages ({one_line(error, 60)})")
+            except _Refused as refusal:
+                self._refusals[seat.node] += 1
+                self._leave(seat, one_line(refusal))
             except Exception as error:  # Ray's: the actor or its node is gone
                 self._leave(seat, _cause(error))
 
@@ -221,7 +227,7 @@ class RayEngine:
         del self._seats[seat.name]
         self._end(seat)
         if seat.member is None:
-            self._refused[seat.name] = reason
+            self._reasons[seat.name] = reason
         self._events.append(Left(seat.name, reason))
 
     def _end(self, seat: Seat) -> None:
@@ -236,12 +242,10 @@ class _Refused(SeqtuneError):
     """A member does not take part."""
 
 
-def _free(offer: Offer, device: str, seats: dict[str, Seat], refused: dict[str, str]) -> Iterator[str]:
+def _free(offer: Offer, device: str, used: Set[str]) -> Iterator[str]:
     """Names of members of a host that are not in use: host/device, then host/device#2, and so on."""
-    for number in range(1, len(seats) + len(refused) + offer.count + 1):
-        name = f"{offer.host}/{device}" + (f"#{number}" if number > 1 else "")
-        if name not in seats and name not in refused:
-            yield name
+    numbered = (f"{offer.host}/{device}" + (f"#{number}" if number > 1 else "") for number in count(1))
+    return (name for name in numbered if name not in used)
 
 
 def _reported(seat: Seat, content: object) -> Iterator[Event]:

@@ -9,13 +9,10 @@ from __future__ import annotations
 import json
 import os
 import queue
-import shutil
 import socket
-import tempfile
 import threading
 import time
 from contextlib import closing, nullcontext
-from pathlib import Path
 from typing import Any
 
 import seqtune
@@ -30,6 +27,7 @@ from ...load import Load, LoadMeter
 from ...measuring.runner import Runner
 from ..batch import MeasuringBatch, Purpose, answers
 from ..member import Member
+from .local_folder import MEMBER_PREFIX, LocalFolder
 from .turn import turn
 
 CPU_TURN = "cpu"
@@ -58,7 +56,7 @@ class RayMember:
         self._lock = threading.Lock()
         self._cancelled: set[int] = set()
         self._events: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._folder: Path | None = None  # of the files of libraries
+        self._folder: LocalFolder | None = None  # of the files of libraries
         self._status: Message = {"name": name, "state": "starting", "problem": "", "done": 0, "failed": 0, "rate": 0.0}
         self._note = ""
         self._ready: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -111,15 +109,15 @@ class RayMember:
 
     def _remove_files(self) -> None:
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
 
     def _live(self) -> None:
         """Open the device, then measure batch after batch. The runner belongs to this thread."""
         try:
             self._check()
             if self._hello["libraries"]:
-                self._folder = Path(tempfile.mkdtemp(prefix="seqtune-member-"))
-                use_bundles(self._hello["libraries"], self._folder)
+                self._folder = LocalFolder(MEMBER_PREFIX)
+                use_bundles(self._hello["libraries"], self._folder.path)
             backend = self._hello["device"].partition(":")[0]
             with nullcontext() if backend in GPU_BACKENDS else turn(CPU_TURN):  # its rates may be measured now
                 device = discovery.find(self._hello["device"])
