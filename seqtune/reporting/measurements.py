@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -106,8 +106,9 @@ def _journal(path: Path) -> Measurements:
                 if host:
                     hosts[machine][host] = None
             problems.update(zip(batch.problem_keys, batch.problems, strict=True))
-            values = (machine_numbers, batch.problem_keys, batch.kernels, batch.kernel_versions, batch.keys,
-                      batch.toolchains, batch.statuses, batch.seconds, batch.runs, batch.whens, batch.messages)
+            values: tuple[Sequence[object], ...] = (
+                machine_numbers, batch.problem_keys, batch.kernels, batch.kernel_versions, batch.keys,
+                batch.toolchains, batch.statuses, batch.seconds, batch.runs, batch.whens, batch.messages)
             for name, column in zip(COLUMNS, values, strict=True):
                 columns[name].extend(column)
     machines = []
