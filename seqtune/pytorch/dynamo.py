@@ -58,8 +58,8 @@ class BackendOptions:
             raise MisuseError(f"fallback={result.fallback!r:.40} is not one of {', '.join(FALLBACKS)}")
         if not isinstance(result.verify, bool):
             raise MisuseError(f"verify={result.verify!r:.40}; it must be True or False")
-        for name, path in (("checkpoint", result.checkpoint), ("journal", result.journal or "")):
-            if not isinstance(path, str | Path):
+        for name, path in (("checkpoint", result.checkpoint), ("journal", result.journal)):
+            if path is not None and not isinstance(path, str | Path):
                 raise MisuseError(f"{name}={path!r:.40}; it must be a path")
         return result
 
