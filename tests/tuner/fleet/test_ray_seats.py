@@ -28,7 +28,7 @@ class StandIn:
     def __init__(self, answer: str | None) -> None:
         self.answer = answer  # of each member; None: its process has died
         self.started: list[str] = []
-        self.backend, self.is_gone, self.ray = "llvm", False, self
+        self.backend, self.is_gone, self.is_silent, self.ray = "llvm", False, False, self
 
     def offers(self) -> list[Offer]:
         return OFFERS
