@@ -66,6 +66,8 @@ def is_recorded(path: Path) -> bool:
     """Whether the path is a folder with a spaces.json, or a Parquet file of recorded spaces."""
     if path.is_dir():
         return (path / SPACES).is_file()
+    if not path.is_file():
+        return False  # to open a pipe would wait for its writer
     try:
         schema = pq.read_schema(path)
     except (OSError, pa.ArrowException):

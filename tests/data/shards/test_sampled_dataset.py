@@ -199,6 +199,8 @@ def test_a_pipe_or_a_device_among_the_files_is_not_waited_for(folder: Path) -> N
     os.mkfifo(folder / "pipe.parquet")
     with pytest.raises(FormatError, match=r"pipe\.parquet is not a regular file"):
         ShardFiles.of(folder)
+    with pytest.raises(FormatError, match=r"pipe\.parquet is not a regular file"):
+        read_training_data(folder / "pipe.parquet", 0, print)
     (folder / "pipe.parquet").unlink()
     (folder / "zero.parquet").symlink_to("/dev/zero")
     with pytest.raises(FormatError, match=r"zero\.parquet is not a regular file"):
