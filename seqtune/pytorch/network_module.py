@@ -28,8 +28,8 @@ class SegmentNetwork:
     def __init__(self, segment: Segment) -> None:
         network = lower(segment.graph)
         self.segment = segment
-        self.operands = [Place(one.shape, one.strides, torch.int64 if one.indices else torch.float32)
-                         for one in network.inputs]
+        self.operands = [Place(operand.shape, operand.strides, torch.int64 if operand.indices else torch.float32)
+                         for operand in network.inputs]
         self.results = [Place(tuple(node.meta["val"].shape), tuple(node.meta["val"].stride()), torch.float32)
                         for node in segment.results]
         nodes = NodeList(network.nodes, network.results)

@@ -4,12 +4,11 @@
     >>> fast = optimize(model.eval(), torch.randn(1, 3, 224, 224))  # doctest: +SKIP
     >>> fast.save("choice.json")  # doctest: +SKIP
 
-The model is exported to a graph (torch.export). Where a whole model cannot be exported, its parts are tried. Batch
-normalisation is folded into the convolution before it, and a ReLU is fused where nothing else reads its input. The
-graph runs in channels_last throughout, which the kernels read and write directly. Each convolution and linear layer is
-predicted, verified against the safe default, and measured beside PyTorch's own operation on equal terms (channels_last,
-weights packed before). PyTorch's operation is kept where ours is not faster. Results have the memory format of the
-original's.
+The model is exported to a graph (torch.export), and the graph becomes programs of tuned kernels and generated steps
+(`compilation.py`). Where a whole model cannot be exported, its parts are tried. Each convolution, linear layer and
+attention is predicted, verified against the safe default, and measured beside PyTorch's own operation on equal terms
+(channels_last, weights packed before). PyTorch's operation is kept where it is clearly faster. Results have the memory
+format of the original's.
 
 The weights are packed into the kernels. After a change of a parameter or buffer in place, the copy of the original
 answers, at its speed, with a warning; changes through `.data`, which PyTorch does not count, stay unseen.
@@ -152,16 +151,16 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
         return choose(layers, binder, verify=verify, seconds=seconds, checkpoint=checkpoint, journal=journal,
                       progress=progress)
 
-    made: list[Choice] = []
-    result = _compile_parts(original, examples, binder, chosen, made, progress)
-    if not made:
+    taken: list[Choice] = []
+    result = _compile_parts(original, examples, binder, chosen, taken, progress)
+    if not taken:
         raise MisuseError(f"no layer of this {type(model).__name__} can be optimised: torch.export finds, for this "
                           "input, no convolution of images nor linear layer with constant fp32 weights")
-    if choices is not None and len(made) != len(choices):
-        raise FormatError(f"{saved} was saved for another model: it has {len(choices)} layers, this one {len(made)}")
-    disturbed = sum((choice.seconds or 0.0) > BUSY * (choice.pytorch_seconds or math.inf) for choice in made)
+    if choices is not None and len(taken) != len(choices):
+        raise FormatError(f"{saved} was saved for another model: it has {len(choices)} layers, this one {len(taken)}")
+    disturbed = sum((choice.seconds or 0.0) > BUSY * (choice.pytorch_seconds or math.inf) for choice in taken)
     if disturbed:
-        warned(f"{disturbed} of {len(made)} layers took over {BUSY:.0f} times as long as PyTorch's own when they were "
+        warned(f"{disturbed} of {len(taken)} layers took over {BUSY:.0f} times as long as PyTorch's own when they were "
                "measured: other programs were busy; optimise again when they are not")
     with torch.no_grad():
         error = difference(expected, _tensors(result(*_clones(examples))))
@@ -170,7 +169,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
         raise SeqtuneError(f"the optimised model's results differ by {error:.1e} of the largest; {TOLERANCE:.0e} is "
                            "allowed" if finite else "the model's results for the example are not finite, and the "
                            "optimised model's are not so in the same places; take an example with finite results")
-    return Optimized(result, target, made, error).eval()
+    return Optimized(result, target, taken, error).eval()
 
 
 def _examples(given: object) -> tuple[Tensor, ...]:
@@ -201,8 +200,8 @@ def _check(model: object, examples: Sequence[Tensor]) -> None:
 
 
 def _compile_parts(module: nn.Module, examples: Sequence[Tensor], binder: KernelBinder,
-                   chosen: Callable[[Sequence[Tuned]], list[Choice]], made: list[Choice], progress: Say) -> nn.Module:
-    """The module compiled, or itself with its exportable children compiled. Choices are appended to `made`."""
+                   chosen: Callable[[Sequence[Tuned]], list[Choice]], taken: list[Choice], progress: Say) -> nn.Module:
+    """The module compiled, or itself with its exportable children compiled. Choices are appended to `taken`."""
     if next(module.parameters(), None) is None:
         return module
     try:
@@ -213,12 +212,12 @@ def _compile_parts(module: nn.Module, examples: Sequence[Tensor], binder: Kernel
         inputs = _inputs_of_children(module, examples)
         for name, child in list(module.named_children()):
             if inputs.get(name):
-                setattr(module, name, _compile_parts(child, inputs[name], binder, chosen, made, progress))
+                setattr(module, name, _compile_parts(child, inputs[name], binder, chosen, taken, progress))
         return module
     compiled = compile_graph(program, binder, chosen)
     if compiled is None:
         return module
-    made.extend(compiled.choices)
+    taken.extend(compiled.choices)
     spec = program.call_spec.out_spec
     assert spec is not None
     return Compiled(module, compiled, examples, lambda flat: pytree.tree_unflatten(flat, spec))
@@ -226,13 +225,14 @@ def _compile_parts(module: nn.Module, examples: Sequence[Tensor], binder: Kernel
 
 def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[str, tuple[Tensor, ...]]:
     """The inputs of each child where these are tensors of the same shapes at every call, else ()."""
-    found: dict[str, tuple[Tensor, ...]] = {}
+    inputs: dict[str, tuple[Tensor, ...]] = {}
     handles = []
     for name, child in module.named_children():
         def hook(_: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str = name) -> None:
-            usable = not kwargs and all(isinstance(one, Tensor) for one in args)
-            same = [one.shape for one in found.get(name, args)] == [one.shape for one in args] if usable else False
-            found[name] = tuple(one.clone() for one in args) if same else ()
+            usable = not kwargs and all(isinstance(value, Tensor) for value in args)
+            before = inputs.get(name, args)
+            same = usable and [value.shape for value in before] == [value.shape for value in args]
+            inputs[name] = tuple(value.clone() for value in args) if same else ()
 
         handles.append(child.register_forward_pre_hook(hook, with_kwargs=True))
     try:
@@ -241,7 +241,7 @@ def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[s
     finally:
         for handle in handles:
             handle.remove()
-    return found
+    return inputs
 
 
 def _tensors(result: Any) -> list[Tensor]:

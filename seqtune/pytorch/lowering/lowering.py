@@ -66,8 +66,8 @@ class Lowering:
             if isinstance(parts, tuple) and not all(reader.args[1] in range(len(parts)) for reader in node.users):
                 del self.nodes[count:], self.values[node]
                 raise UnknownOperationError(f"a result of {short_name(node)} has no translation")
-            for made in self.nodes[count:]:
-                made.name, made.origin = short_name(node), node.name
+            for new in self.nodes[count:]:
+                new.name, new.origin = short_name(node), node.name
 
     def input(self, node: fx.Node) -> Input:
         """Make the input for a value that comes from outside. Raises UnknownOperationError if it is no fp32 tensor."""
@@ -76,11 +76,11 @@ class Lowering:
                 or value.device.type != "cpu" or value.layout != torch.strided:
             raise UnknownOperationError(f"{node.name} is no fp32 tensor on the CPU")
         shape = static(value.shape, node)
-        made = Input(shape, [], len(self.inputs), static(value.stride(), node), value.dtype == torch.int64,
-                     name=node.name)
-        self.inputs.append(made)
-        self.nodes.append(made)
-        return made
+        operand = Input(shape, [], len(self.inputs), static(value.stride(), node), value.dtype == torch.int64,
+                        name=node.name)
+        self.inputs.append(operand)
+        self.nodes.append(operand)
+        return operand
 
     def add(self, node: Node) -> Node:
         """Append a node and return it."""

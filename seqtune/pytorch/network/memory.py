@@ -36,7 +36,7 @@ def plan(buffers: Sequence[Buffer]) -> int:
     Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020).
     """
     placed: list[Buffer] = []
-    for buffer in sorted((buffer for buffer in buffers if buffer.first >= 0), key=lambda one: -one.floats):
+    for buffer in sorted((buffer for buffer in buffers if buffer.first >= 0), key=lambda buffer: -buffer.floats):
         size = _rounded(buffer.floats)
         begin = 0
         for other in sorted((other for other in placed if other.first <= buffer.last and buffer.first <= other.last),

@@ -35,10 +35,10 @@ class NodeList:
         """Insert nodes whose inputs stand before `node`."""
         at = self.nodes.index(node)
         self.nodes[at:at] = new
-        for one in new:
-            self._readers[one] = []
-            for source in one.inputs:
-                self._readers[source].append(one)
+        for added in new:
+            self._readers[added] = []
+            for source in added.inputs:
+                self._readers[source].append(added)
 
     def set_inputs(self, node: Node, inputs: Sequence[Node]) -> None:
         """Let a node read other nodes, and drop what nobody reads then."""
@@ -56,7 +56,7 @@ class NodeList:
             if reader is not new:
                 count = reader.inputs.count(old)
                 reader.inputs = [new if source is old else source for source in reader.inputs]
-                self._readers[old] = [one for one in self._readers[old] if one is not reader]
+                self._readers[old] = [other for other in self._readers[old] if other is not reader]
                 self._readers[new] += [reader] * count
         self.results = [new if result is old else result for result in self.results]
         self._drop_unread(old)
