@@ -25,7 +25,8 @@ demo: install
 	@$(BIN)/seqtune demo
 
 test: develop
-	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(PYTEST_ARGUMENTS)
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
+		$(PYTEST_ARGUMENTS)
 
 check: develop
 	$(BIN)/ruff check .
