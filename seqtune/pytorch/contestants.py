@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +16,7 @@ from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
 from ..errors import SeqtuneError
 from .device_threads import TURN
-from .kept_layers import KeptConvolution, KeptProduct
+from .kept_layers import kept_forms
 from .network.assembled import assemble
 from .network.nodes import AttentionHeads, Input, Layer, Tuned
 
@@ -50,16 +49,7 @@ def contestants(node: Tuned, configuration: Configuration, binder: KernelBinder)
         return LayerContestants(ours, (partial(
             functional.scaled_dot_product_attention, q, k, v, mask, is_causal=node.causal, scale=node.scale,
             enable_gqa=node.problem.size("group") > 1),))
-    kind: Any = KeptConvolution if image else KeptProduct
-    weights, bias = torch.from_numpy(node.weights), None if node.bias is None else torch.from_numpy(node.bias)
-    forms = [partial(kind(node.problem, weights, bias, packed=False), operands[0])]
-    try:
-        packed = kind(node.problem, weights, bias, packed=True)
-        packed(operands[0])
-        forms.append(partial(packed, operands[0]))
-    except (AttributeError, RuntimeError):  # a PyTorch without oneDNN, or a shape that oneDNN does not pack
-        pass
-    return LayerContestants(ours, tuple(forms))
+    return LayerContestants(ours, tuple(partial(form, operands[0]) for form in kept_forms(node)))
 
 
 def _ours(node: Tuned, configuration: Configuration, binder: KernelBinder,

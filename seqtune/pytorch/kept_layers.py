@@ -83,7 +83,7 @@ def keep_layer(module: fx.GraphModule, node: fx.Node) -> fx.Node:
     if not isinstance(layer, Layer):
         return node
     name = f"seqtune_kept_{node.name}"
-    module.add_submodule(name, _kept(layer))
+    module.add_submodule(name, kept_forms(layer)[-1])
     with module.graph.inserting_before(node):
         call = module.graph.call_module(name, (node.args[1 if node.target is aten.addmm.default else 0],))
     value = node.meta["val"]
@@ -93,14 +93,16 @@ def keep_layer(module: fx.GraphModule, node: fx.Node) -> fx.Node:
     return call
 
 
-def _kept(layer: Layer) -> nn.Module:
-    """PyTorch's operation with packed weights where oneDNN takes them."""
+def kept_forms(layer: Layer) -> list[nn.Module]:
+    """PyTorch's operation as users call it and, where oneDNN takes them, with packed weights."""
     kind: Any = KeptProduct if layer.work.type == "gemm" else KeptConvolution
     weights = torch.from_numpy(layer.weights)
     bias = None if layer.bias is None else torch.from_numpy(layer.bias)
+    forms: list[nn.Module] = [kind(layer.problem, weights, bias, packed=False)]
     try:
         packed: nn.Module = kind(layer.problem, weights, bias, packed=True)
         packed(torch.zeros(layer.inputs[0].shape))
+        forms.append(packed)
     except (AttributeError, RuntimeError):  # a PyTorch without oneDNN, or a shape that oneDNN does not pack
-        packed = kind(layer.problem, weights, bias, packed=False)
-    return packed
+        pass
+    return forms
