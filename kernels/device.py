@@ -17,6 +17,9 @@ from .operations.feature import LARGEST_NUMBER
 Fact = int | float | str
 PROBED = ("l1_gbs", "l2_gbs", "l3_gbs", "wake_microseconds", "gather_nanoseconds")  # facts that older files lack
 MEASURED = ("peak_gflops", "bandwidth_gbs", *PROBED)  # facts that differ from one measurement to the next
+# Facts of `extra` that are 1 on devices that have something and 0 elsewhere; constraints can name them on any device.
+# bf16_dots: an instruction adds products of pairs of bf16 numbers to fp32 sums, and one rounds fp32 to bf16.
+CAPABILITIES = ("bf16_dots",)
 _KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
 
 
@@ -69,10 +72,10 @@ class Device:
         return self.vector_bits // 32
 
     def names(self) -> dict[str, Fact]:
-        """The facts that constraints can name: limits, counts and all of `extra`."""
+        """The facts that constraints can name: limits, counts, CAPABILITIES and all of `extra`."""
         return {
-            **dict(self.extra), "threads": self.threads, "compute_units": self.compute_units,
-            "vector_floats": self.vector_floats,
+            **dict.fromkeys(CAPABILITIES, 0), **dict(self.extra), "threads": self.threads,
+            "compute_units": self.compute_units, "vector_floats": self.vector_floats,
             "vector_registers": self.vector_registers, "l1_bytes": self.l1_bytes, "l2_bytes": self.l2_bytes,
             "l3_bytes": self.l3_bytes, "local_memory": self.local_memory, "max_work_group": self.max_work_group,
             "instruction_set": self.instruction_set, "architecture": self.architecture,
@@ -111,7 +114,7 @@ class Device:
         device = cls(**values)  # type: ignore[arg-type]
         own = replace(device, extra=()).names()
         for name, _ in device.extra:
-            if name in own:
+            if name in own and name not in CAPABILITIES:
                 raise FormatError(f"the extra device fact {name} would hide the device's own {name}={own[name]!r:.40}")
         return device
 

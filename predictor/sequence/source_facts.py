@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from seqtune.kernels.device import Device
+from seqtune.kernels.device import CAPABILITIES, Device
 from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.cost_models.machine_ratios import RATIOS, machine_ratios
@@ -67,7 +67,8 @@ def kept_facts(device: Device) -> Facts:
 
 
 def _extra(device: Device) -> Facts:
-    return [(f"device.{name}", value) for name, value in device.extra]
+    # A capability says which kernels there are; the kernel's word says it already.
+    return [(f"device.{name}", value) for name, value in device.extra if name not in CAPABILITIES]
 
 
 def _smooth(ratio: float | None) -> float | None:

@@ -40,6 +40,13 @@ def test_constraints_can_name_limits_and_extras() -> None:
     assert "A processor" in DEVICE.key
 
 
+def test_constraints_can_name_a_capability_that_a_stored_device_does_not_mention() -> None:
+    able = replace(DEVICE, extra=(("bf16_dots", 1),))
+    assert (DEVICE.names()["bf16_dots"], able.names()["bf16_dots"]) == (0, 1)
+    assert Device.from_json(json.loads(json.dumps(able.to_json()))) == able
+    assert (able.key, able.fingerprint) == (DEVICE.key, DEVICE.fingerprint), "older records answer for the device"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

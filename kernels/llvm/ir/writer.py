@@ -59,9 +59,9 @@ class Writer:
         """left * right."""
         return self.i64("mul", left, right)
 
-    def at(self, base: str, offset: str | int) -> str:
-        """A pointer moved by `offset` floats."""
-        return base if offset == 0 else self.let(f"getelementptr float, ptr {base}, i64 {offset}")
+    def at(self, base: str, offset: str | int, kind: str = "float") -> str:
+        """A pointer moved by `offset` elements of a type."""
+        return base if offset == 0 else self.let(f"getelementptr {kind}, ptr {base}, i64 {offset}")
 
     def load(self, kind: str, pointer: str) -> str:
         """Load floats from memory."""

@@ -23,7 +23,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..backend import LaunchError, wall_clock
-from .compiler import INSTRUCTION_SETS, CompiledModule, Compiler, instruction_sets, toolchain
+from .compiler import INSTRUCTION_SETS, CompiledModule, Compiler, capabilities, instruction_sets, toolchain
 from .facts import caches, cpu_model, cpu_name, measured_rates
 from .reference_work import LLVMReferenceWork
 from .threads import Threads, make_job, usable_cpus
@@ -50,7 +50,8 @@ def _devices() -> tuple[Device, ...]:
                 name=f"llvm:{name}:{threads}", backend="llvm", architecture=cpu_name(), instruction_set=name,
                 model=cpu_model(), threads=threads, compute_units=threads, vector_bits=bits,
                 vector_registers=registers, l1_bytes=caches()[1], l2_bytes=caches()[2], l3_bytes=caches()[3],
-                toolchain=toolchain(), **measured_rates(name, threads)))  # type: ignore[arg-type]
+                toolchain=toolchain(), extra=capabilities(name),
+                **measured_rates(name, threads)))  # type: ignore[arg-type]
     return tuple(cpu_devices)
 
 
@@ -98,6 +99,9 @@ class LLVMBackend:
             listed = ", ".join(f"llvm:{name}" for name in instruction_sets()) or "none"
             raise DeviceError(f"this machine cannot run {device.name}; it has {listed} on up to "
                               f"{len(usable_cpus())} threads (seqtune devices lists them)")
+        if device.names()["bf16_dots"] and not dict(capabilities(device.instruction_set)).get("bf16_dots"):
+            raise DeviceError(f"this machine's CPU has no dot products of bf16 numbers, which {device.name} "
+                              "of another machine has; choose one of its own devices (seqtune devices)")
         self.device = device
         self._compiler = Compiler(device.instruction_set)
         self.threads = Threads(self._compiler, device.threads)

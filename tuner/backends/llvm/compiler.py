@@ -47,6 +47,11 @@ def instruction_sets() -> list[str]:
     return [name for name, (needed, *_) in INSTRUCTION_SETS.items() if all(map(features.get, needed))]
 
 
+def capabilities(instruction_set: str) -> tuple[tuple[str, int], ...]:
+    """The extra facts of a device with this instruction set on this CPU: some of `device.CAPABILITIES`."""
+    return (("bf16_dots", 1),) if instruction_set == "avx512" and host_features().get("avx512bf16") else ()
+
+
 def toolchain() -> str:
     """The versions of llvmlite and LLVM, which turn IR into machine code."""
     return f"llvmlite {llvmlite.__version__} LLVM {'.'.join(map(str, llvm.llvm_version_info))}"

@@ -1,0 +1,127 @@
+"""Elements: the numbers that kernels read and write in memory, fp32 or bf16, as LLVM IR. Values in registers are fp32.
+
+A bf16 number is the upper half of an fp32 number. Stores round to the nearest, ties to even; infinities stay, and a NaN
+becomes a quiet NaN. Where the CPU has an instruction for this (`Element.rounds`), it replaces numbers below the
+smallest normal one (1.2e-38) by zero. In IR, a bf16 number in memory is an i16.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seqtune.errors import KernelError
+
+from ...device import Device
+from ...element_types import element_type
+from .writer import Writer
+
+QUIET_NAN = 0x7FC0
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One kind of number in memory. Raises KernelError for a dtype other than fp32 and bf16.
+
+    Pointers are to the first of `lanes` elements; they are aligned to one element.
+    """
+
+    dtype: str = "fp32"
+    rounds: bool = False  # the CPU has an instruction that rounds fp32 to bf16; without it, integers do
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ("fp32", "bf16"):
+            raise KernelError(f"llvm kernels do not store {self.dtype:.20}, only fp32 and bf16")
+
+    @classmethod
+    def of(cls, dtype: str, device: Device) -> Element:
+        """The element on this device, with the fastest rounding that it has."""
+        return cls(dtype, dtype == "bf16" and device.names()["bf16_dots"] == 1)
+
+    @property
+    def bytes(self) -> int:
+        """The size in memory."""
+        return element_type(self.dtype).size
+
+    @property
+    def kind(self) -> str:
+        """The type in memory: float or i16."""
+        return "float" if self.dtype == "fp32" else "i16"
+
+    def declare(self, *lanes: int) -> str:
+        """Declarations of the intrinsics of masked loads and stores."""
+        short = "f32" if self.dtype == "fp32" else "i16"
+        lines = []
+        for n in lanes:
+            kind, mask = f"<{n} x {self.kind}>", f"<{n} x i1>"
+            lines += [f"declare {kind} @llvm.masked.load.v{n}{short}.p0(ptr, i32, {mask}, {kind})",
+                      f"declare void @llvm.masked.store.v{n}{short}.p0({kind}, ptr, i32, {mask})"]
+        return "\n".join(lines)
+
+    def at(self, writer: Writer, base: str, offset: str | int) -> str:
+        """A pointer moved by `offset` elements."""
+        return writer.at(base, offset, self.kind)
+
+    def load(self, writer: Writer, lanes: int, pointer: str) -> str:
+        """A vector of `lanes` floats from memory."""
+        kind = f"<{lanes} x {self.kind}>"
+        return self.widened(writer, lanes, writer.let(f"load {kind}, ptr {pointer}, align {self.bytes}"))
+
+    def store(self, writer: Writer, lanes: int, value: str, pointer: str) -> None:
+        """Write a vector of `lanes` floats to memory."""
+        writer.do(f"store <{lanes} x {self.kind}> {self.narrowed(writer, lanes, value)}, ptr {pointer}, "
+                  f"align {self.bytes}")
+
+    def load_one(self, writer: Writer, pointer: str) -> str:
+        """One float from memory."""
+        number = writer.let(f"load {self.kind}, ptr {pointer}, align {self.bytes}")
+        if self.dtype == "fp32":
+            return number
+        bits = writer.let(f"shl i32 {writer.let(f'zext i16 {number} to i32')}, 16")
+        return writer.let(f"bitcast i32 {bits} to float")
+
+    def store_one(self, writer: Writer, value: str, pointer: str) -> None:
+        """Write one float to memory."""
+        if self.dtype == "fp32":
+            writer.store("float", value, pointer)
+        else:
+            self.store(writer, 1, writer.let(f"insertelement <1 x float> poison, float {value}, i32 0"), pointer)
+
+    def load_masked(self, writer: Writer, lanes: int, pointer: str, mask: str) -> str:
+        """The lanes of a mask from memory, 0 in the others, whose memory is not touched; see `declare`."""
+        kind, short = f"<{lanes} x {self.kind}>", "f32" if self.dtype == "fp32" else "i16"
+        return self.widened(writer, lanes, writer.let(
+            f"call {kind} @llvm.masked.load.v{lanes}{short}.p0(ptr {pointer}, i32 {self.bytes}, <{lanes} x i1> {mask}, "
+            f"{kind} zeroinitializer)"))
+
+    def store_masked(self, writer: Writer, lanes: int, value: str, pointer: str, mask: str) -> None:
+        """Write the lanes of a mask to memory; see `declare`."""
+        kind, short = f"<{lanes} x {self.kind}>", "f32" if self.dtype == "fp32" else "i16"
+        writer.do(f"call void @llvm.masked.store.v{lanes}{short}.p0({kind} {self.narrowed(writer, lanes, value)}, "
+                  f"ptr {pointer}, i32 {self.bytes}, <{lanes} x i1> {mask})")
+
+    def widened(self, writer: Writer, lanes: int, stored: str) -> str:
+        """A vector of floats from one as it is in memory."""
+        if self.dtype == "fp32":
+            return stored
+        wide = writer.let(f"zext <{lanes} x i16> {stored} to <{lanes} x i32>")
+        bits = writer.let(f"shl <{lanes} x i32> {wide}, splat (i32 16)")
+        return writer.let(f"bitcast <{lanes} x i32> {bits} to <{lanes} x float>")
+
+    def narrowed(self, writer: Writer, lanes: int, value: str) -> str:
+        """A vector as it is in memory from one of floats."""
+        if self.dtype == "fp32":
+            return value
+        if self.rounds:
+            halves = writer.let(f"fptrunc <{lanes} x float> {value} to <{lanes} x bfloat>")
+            return writer.let(f"bitcast <{lanes} x bfloat> {halves} to <{lanes} x i16>")
+        integers = f"<{lanes} x i32>"
+        bits = writer.let(f"bitcast <{lanes} x float> {value} to {integers}")
+        last = writer.let(f"and {integers} {writer.let(f'lshr {integers} {bits}, splat (i32 16)')}, splat (i32 1)")
+        half = writer.let(f"add {integers} {last}, splat (i32 {0x7FFF})")
+        carried = writer.let(f"lshr {integers} {writer.let(f'add {integers} {bits}, {half}')}, splat (i32 16)")
+        nan = writer.let(f"fcmp uno <{lanes} x float> {value}, {value}")
+        chosen = writer.let(f"select <{lanes} x i1> {nan}, {integers} splat (i32 {QUIET_NAN}), {integers} {carried}")
+        return writer.let(f"trunc {integers} {chosen} to <{lanes} x i16>")
+
+
+FP32 = Element()
