@@ -66,6 +66,10 @@ def unknown_operations(module: fx.GraphModule) -> dict[fx.Node, str]:
                 reasons[node] = str(error)
             with suppress(UnknownOperationError):  # it may come from PyTorch
                 lowering.values[node] = lowering.input(node)
+    for node in reversed(list(module.graph.nodes)):
+        if node.op == "call_function" and node not in reasons and lowering.indices(node) is not None \
+                and any(user in reasons or user.op == "output" for user in node.users):
+            reasons[node] = "whole numbers that are read outside of the program"
     return reasons
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, fx
 
 from seqtune.kernels.llvm.steps.view import View
 
-from ..network.nodes import Constant, Input, Node, Rearranged
+from ..network.nodes import Constant, Input, Node, Rearranged, indices_view
 
 
 class UnknownOperationError(Exception):
@@ -96,7 +96,7 @@ class Lowering:
         if isinstance(argument, fx.Node):
             argument = self.values[argument]
         if isinstance(argument, Node):
-            if isinstance(argument, Input) and argument.indices:
+            if indices_view(argument) is not None:
                 raise UnknownOperationError("it reads whole numbers")
             return argument
         if isinstance(argument, int | float):
@@ -107,6 +107,11 @@ class Lowering:
             raise UnknownOperationError("it reads a tensor without elements")
         array = argument.detach().contiguous().numpy()
         return self.add(Constant(tuple(array.shape), [], array))
+
+    def indices(self, argument: Any) -> Node | None:
+        """The node of an argument that holds whole numbers; None for others."""
+        node = self.values.get(argument)
+        return node if isinstance(node, Node) and indices_view(node) is not None else None
 
     def constant(self, argument: Any) -> Tensor | None:
         """The fp32 tensor of a constant argument, None for None. Raises UnknownOperationError for other values."""
@@ -125,10 +130,10 @@ def arguments(node: fx.Node) -> dict[str, Any]:
             for argument in schema}
 
 
-def shape_of(node: fx.Node) -> tuple[int, ...]:
-    """The shape of a result. Raises UnknownOperationError if it is not fp32 or not known before the run."""
+def shape_of(node: fx.Node, dtype: torch.dtype = torch.float32) -> tuple[int, ...]:
+    """The shape of a result. Raises UnknownOperationError if it has another type or is not known before the run."""
     value = node.meta.get("val")
-    if not isinstance(value, Tensor) or value.dtype != torch.float32:
+    if not isinstance(value, Tensor) or value.dtype != dtype:
         raise UnknownOperationError(f"{short_name(node)} computes no fp32 tensor")
     return static(value.shape, node)
 

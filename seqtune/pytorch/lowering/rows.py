@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..network.nodes import Gather, Input, Node, Pool, Reduction, RowOperation, Shape
+from ..network.nodes import Gather, Node, Pool, Reduction, RowOperation, Shape
 from .layers import pair
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
 from .views import rearranged
@@ -110,9 +110,8 @@ def _pool(kind: str) -> Maker:
 
 def _embedding(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
-    indices = lowering.values.get(given["indices"])
-    table = lowering.constant(given["weight"])
-    if not isinstance(indices, Input) or not indices.indices or table is None:
+    indices, table = lowering.indices(given["indices"]), lowering.constant(given["weight"])
+    if indices is None or table is None:
         raise UnknownOperationError("indices that are computed")
     return lowering.add(Gather(shape_of(node), [indices, lowering.value(table)]))
 

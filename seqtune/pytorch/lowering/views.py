@@ -10,7 +10,7 @@ from torch import fx
 
 from seqtune.kernels.llvm.steps.view import View
 
-from ..network.nodes import Concatenation, Node, Padding, Rearranged
+from ..network.nodes import Concatenation, Node, Padding, Rearranged, indices_view
 from ..network.rewriting import reshaped
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
 
@@ -38,9 +38,19 @@ def _nothing(lowering: Lowering, node: fx.Node) -> None:
 
 
 def _reshape(lowering: Lowering, node: fx.Node) -> Node:
+    indices = lowering.indices(node.args[0])
+    if indices is not None:
+        return _reshape_indices(lowering, indices, shape_of(node, torch.int64))
     x = lowering.value(node.args[0])
     result = reshaped(x, shape_of(node))
     return x if result is x else lowering.add(result)
+
+
+def _reshape_indices(lowering: Lowering, indices: Node, shape: tuple[int, ...]) -> Node:
+    result = Rearranged(shape, [indices], lambda view: view.reshaped(shape), reshapes=True)
+    if indices_view(result) is None:
+        raise UnknownOperationError("whole numbers that would have to be copied")
+    return lowering.add(result)
 
 
 def _permute(lowering: Lowering, node: fx.Node) -> Node:
@@ -106,11 +116,17 @@ def _unbind(lowering: Lowering, node: fx.Node) -> tuple[Node, ...]:
 
 def _concatenate(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
-    parts = [lowering.value(part) for part in given["tensors"]]
+    parts = [lowering.value(part) for part in given["tensors"] if not _is_empty(lowering, part)]
     shape = shape_of(node)
     if any(len(part.shape) != len(shape) for part in parts):
         raise UnknownOperationError("parts of different numbers of axes")
-    return lowering.add(Concatenation(shape, parts, given["dim"] % len(shape)))
+    return parts[0] if len(parts) == 1 else lowering.add(Concatenation(shape, parts, given["dim"] % len(shape)))
+
+
+def _is_empty(lowering: Lowering, part: Any) -> bool:
+    """Whether a part is a constant without elements, such as a cache of keys before its first token."""
+    value = lowering.values.get(part)
+    return isinstance(value, torch.Tensor) and not value.numel()
 
 
 def _roll(lowering: Lowering, node: fx.Node) -> Node:

@@ -84,6 +84,16 @@ class Rearranged(Node):
     reshapes: bool = False
 
 
+def indices_view(node: Node) -> View | None:
+    """The view, in whole numbers, of an operand of indices or of its reshapes; None for other nodes."""
+    if isinstance(node, Input):
+        return View(node.shape, node.strides) if node.indices else None
+    if not (isinstance(node, Rearranged) and node.reshapes):
+        return None
+    view = indices_view(node.inputs[0])
+    return None if view is None else node.transform(view)
+
+
 @dataclass(eq=False, slots=True)
 class Concatenation(Node):
     """The inputs one after the other along an axis."""

@@ -236,3 +236,21 @@ def test_empty_tensors_and_other_types_stay_pytorch_s() -> None:
     assert not {"slice_1", "sum_1", "to", "sum_2"} & {name for names in found for name in names}
     assert any("has no elements" in reason for reason in reasons)
     assert any("another type" in reason for reason in reasons)
+
+
+def test_reshaped_indices_that_something_else_reads_stay_pytorch_s() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(9, 4)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            first, second = x.view(-1), x.view(1, -1)
+            return self.table(first), self.table(second), second.view(2, 3)
+
+    module = exported(Model().eval(), (torch.zeros(3, 2, dtype=torch.int64),)).module(check_guards=False)
+    unknown = unknown_operations(module)
+    (segment,) = segments_of(module, unknown)
+    assert {node.name for node in segment.results} == {"embedding", "embedding_1"}
+    assert {node.name for node in segment.inside} - {"embedding", "embedding_1"} == {"view"}
+    assert sum("outside of the program" in reason for reason in unknown.values()) == 2

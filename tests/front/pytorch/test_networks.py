@@ -151,6 +151,20 @@ class Embedded(nn.Module):
         return result
 
 
+class Cached(nn.Module):
+    """Attention of one token with the keys and values of those before it, as in the decoding of a language model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.heads, self.linear = nn.Embedding(50, 16), nn.Linear(16, 48), nn.Linear(16, 5)
+
+    def forward(self, indices: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
+        q, k, v = self.heads(self.table(indices.view(-1, 1))).view(-1, 1, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        k, v = (torch.cat((torch.cat((torch.tensor([]), past), -2), new), -2) for new in (k, v))
+        y = functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(-1, 16)
+        return self.linear(y), k[:, :, -1:]
+
+
 @pytest.mark.parametrize(("model", "shape"), [
     (InvertedResidual(), (1, 8, 9, 7)), (Excitation(), (2, 16, 6, 5)), (Dense(), (1, 8, 14, 12)),
     (Shuffle(), (1, 16, 7, 5)), (Padded(), (1, 3, 12, 12)), (Block(), (2, 5, 24)), (Block(True), (1, 9, 24)),
@@ -173,6 +187,15 @@ def test_an_embedding_is_part_of_the_program(quick: Callable[..., Optimized]) ->
         with pytest.raises(IndexError, match="out of range"):
             fast(torch.full((2, 9), index))
     assert same(fast, model, torch.randint(50, (2, 9)))
+
+
+def test_a_token_with_a_cache_is_one_program(quick: Callable[..., Optimized]) -> None:
+    model, past = Cached().eval(), torch.randn(2, 2, 5, 8)
+    fast = quick(model, (torch.randint(50, (1, 2)), past))
+    steps_of(fast)
+    assert same(fast, model, torch.randint(50, (1, 2)), past)
+    with pytest.raises(IndexError, match="out of range"):
+        fast(torch.full((1, 2), 50), past)
 
 
 def test_a_block_needs_one_kernel_for_each_layer(quick: Callable[..., Optimized]) -> None:
