@@ -1,21 +1,27 @@
-"""View: a tensor inside a buffer of floats, by its shape, strides and offset. Changing a view costs nothing."""
+"""View: a tensor inside a buffer, by its shape, strides, offset and element type. Changing a view costs nothing."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seqtune.errors import KernelError
+
+from ...element_types import element_type
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Strides and offset are counted in floats. A stride of 0 repeats the same floats (a broadcast dimension)."""
+    """Strides and offset are counted in elements. A stride of 0 repeats the same elements (a broadcast dimension).
+
+    `element` is the type in which the numbers are stored: fp32 or bf16.
+    """
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int = 0
+    element: str = "fp32"
 
     def __post_init__(self) -> None:
         if len(self.shape) != len(self.strides) or min((*self.shape, *self.strides, self.offset, 0)) < 0:
@@ -23,13 +29,13 @@ class View:
                               f"{self.offset}; give one stride per dimension and no negative number")
 
     @classmethod
-    def contiguous(cls, shape: Sequence[int], offset: int = 0) -> View:
+    def contiguous(cls, shape: Sequence[int], offset: int = 0, element: str = "fp32") -> View:
         """A tensor whose last dimension is the densest, without gaps."""
         strides, step = [], 1
         for size in reversed(shape):
             strides.append(step)
             step *= size
-        return cls(tuple(shape), tuple(reversed(strides)), offset)
+        return cls(tuple(shape), tuple(reversed(strides)), offset, element)
 
     @property
     def size(self) -> int:
@@ -38,9 +44,14 @@ class View:
 
     @property
     def extent(self) -> int:
-        """The number of floats from the first to behind the last element."""
+        """The number of elements from the first to behind the last."""
         return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True)) \
             if self.size else 0
+
+    @property
+    def element_bytes(self) -> int:
+        """The bytes of an element. Raises ProblemError for a type that cannot be stored."""
+        return element_type(self.element).size
 
     @property
     def is_contiguous(self) -> bool:
@@ -56,7 +67,7 @@ class View:
         """Dimension i of the result is dimension order[i] of this view. Raises KernelError."""
         if sorted(order) != list(range(len(self.shape))):
             raise KernelError(f"{tuple(order)} is not an order of {len(self.shape)} dimensions")
-        return View(tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order), self.offset)
+        return replace(self, shape=tuple(self.shape[i] for i in order), strides=tuple(self.strides[i] for i in order))
 
     def sliced(self, dimension: int, begin: int, end: int, step: int = 1) -> View:
         """Elements begin, begin + step, ... before `end` of one dimension. Raises KernelError outside the shape."""
@@ -65,7 +76,8 @@ class View:
         shape, strides = list(self.shape), list(self.strides)
         shape[dimension] = -(-(end - begin) // step)
         strides[dimension] *= step
-        return View(tuple(shape), tuple(strides), self.offset + begin * self.strides[dimension])
+        return replace(self, shape=tuple(shape), strides=tuple(strides),
+                       offset=self.offset + begin * self.strides[dimension])
 
     def expanded(self, shape: Sequence[int]) -> View:
         """Broadcast by NumPy's rules: new leading dimensions, and sizes of 1 repeated. Raises KernelError."""
@@ -74,14 +86,18 @@ class View:
             raise KernelError(f"a view of shape {self.shape} does not broadcast to {tuple(shape)}")
         strides = [0 if own != size else stride
                    for own, size, stride in zip(self.shape, shape[added:], self.strides, strict=True)]
-        return View(tuple(shape), (0,) * added + tuple(strides), self.offset)
+        return replace(self, shape=tuple(shape), strides=(0,) * added + tuple(strides))
+
+    def stored_as(self, element: str) -> View:
+        """The same places with another element type."""
+        return replace(self, element=element)
 
     def reshaped(self, shape: Sequence[int]) -> View | None:
         """The same elements in the same order under another shape; None where that needs a copy. Raises KernelError."""
         if math.prod(shape) != self.size:
             raise KernelError(f"a view of {self.size} elements cannot have the shape {tuple(shape)}")
         if not self.size:
-            return View.contiguous(shape, self.offset)
+            return View.contiguous(shape, self.offset, self.element)
         merged = self._merged()
         strides: list[int] = []
         for size in reversed(shape):
@@ -95,7 +111,7 @@ class View:
                 return None
             strides.append(stride)
             merged.append((available // size, stride * size))
-        return View(tuple(shape), tuple(reversed(strides)), self.offset)
+        return replace(self, shape=tuple(shape), strides=tuple(reversed(strides)))
 
     def _merged(self) -> list[tuple[int, int]]:
         """(size, stride) with neighbouring dimensions joined where the outer one continues the inner one."""

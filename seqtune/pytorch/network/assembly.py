@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from seqtune.kernels.element_types import encode
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.llvm.steps.formula import IDENTITY
 from seqtune.kernels.llvm.steps.pointwise import pointwise
@@ -26,6 +29,11 @@ class Located:
 
     buffer: Buffer
     view: View
+
+
+def placed(view: View, kind: str = "inner", number: int = 0) -> Located:
+    """A value in a new buffer, which the view fills."""
+    return Located(Buffer(view.element_bytes * view.extent, kind, number), view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,7 @@ class Assembly:
         self.flag = np.zeros(1, np.int64)  # 1 after a run that met an index outside its table
         self.located: dict[Node, Located] = {}
         self._wholes: dict[Node, Located] = {}
-        self._constants: dict[Buffer, Floats] = {}
+        self._constants: dict[Buffer, NDArray[Any]] = {}
         self.layouts = Layouts(nodes, results)
         self._operands = [node for node in nodes if isinstance(node, Input)]
         self._results = self._result_places(results, strides)
@@ -76,20 +84,19 @@ class Assembly:
             for use in job.uses:
                 use.located.buffer.used_by(number)
         inner = [buffer for buffer in dict.fromkeys(used) if buffer.kind == "inner"]
-        block = aligned((plan(inner),))
-        constants = {buffer: np.ascontiguousarray(self._constants[buffer]) for buffer in dict.fromkeys(used)
-                     if buffer.kind == "constant"}
+        block = aligned((plan(inner) // 4,))
+        constants = {buffer: self._constants[buffer] for buffer in dict.fromkeys(used) if buffer.kind == "constant"}
         outer: dict[tuple[str, int], list[Slot]] = {}
         for job in self.jobs:
             for use in job.uses:
-                buffer, offset = use.located.buffer, use.located.view.offset
+                buffer, view = use.located.buffer, use.located.view
                 array, index = (job.kernel.job, use.word) if use.word is not None else \
                     (job.kernel.arguments, use.argument)
                 assert index is not None
-                slot = Slot(array, index, 4 * offset)
+                slot = Slot(array, index, view.element_bytes * view.offset)
                 constant = constants.get(buffer)
                 if buffer.kind == "inner":
-                    slot.write(int(block.ctypes.data) + 4 * buffer.begin)
+                    slot.write(int(block.ctypes.data) + buffer.begin)
                 elif constant is not None:
                     slot.write(int(constant.ctypes.data))
                 else:
@@ -100,10 +107,10 @@ class Assembly:
                        [block, self.flag, *constants.values()])
 
     def constant(self, view: View, floats: Floats) -> Located:
-        """A place that holds these floats at the beginning of every run; a job that writes there must restore them."""
-        buffer = Buffer(view.extent, "constant")
-        self._constants[buffer] = floats
-        return Located(buffer, view)
+        """A place that holds these numbers at the beginning of every run; a job that writes there must restore them."""
+        place = placed(view, "constant")
+        self._constants[place.buffer] = encode(floats, view.element)
+        return place
 
     def finish(self, results: Sequence[Node]) -> None:
         """Copy the results that lie elsewhere to their places."""
@@ -125,12 +132,12 @@ class Assembly:
                 self._wholes[node] = Located(whole.buffer, view)
             else:
                 view = self.layouts.own(node)
-                self._wholes[node] = Located(Buffer(view.extent), view)
+                self._wholes[node] = placed(view)
         return self._wholes[node]
 
     def fresh(self, view: View) -> Located:
         """A place of this layout for a copy."""
-        return Located(Buffer(view.extent), view)
+        return placed(view)
 
     def step(self, node: Node | None, source: StepSource, y: Located, *operands: Located) -> None:
         """Append a generated step, which writes y and reads the operands."""
@@ -154,7 +161,7 @@ class Assembly:
         for number, (node, given) in enumerate(zip(results, strides, strict=True)):
             shape = tuple(1 if stride == 0 else size for size, stride in zip(node.shape, given, strict=True))
             view = View(shape, tuple(given))  # an axis whose elements are one in memory is written once
-            place = Located(Buffer(view.extent, "result", number), view)
+            place = placed(view, "result", number)
             is_free = node not in self._wholes and node not in self.layouts.parts
             if shape == node.shape and is_free and can_write(node, view):
                 self._wholes[node] = place

@@ -6,15 +6,13 @@ import numpy as np
 
 from seqtune.kernels.llvm.steps.view import View
 
-from .assembly import Assembly, Located
-from .memory import Buffer
+from .assembly import Assembly, Located, placed
 from .nodes import Concatenation, Constant, Input, Padding, Rearranged
 
 
 def locate_input(assembly: Assembly, node: Input) -> Located:
     """The operand of the program."""
-    view = View(node.shape, node.strides)
-    return Located(Buffer(view.extent, "operand", node.index), view)
+    return placed(View(node.shape, node.strides), "operand", node.index)
 
 
 def locate_constant(assembly: Assembly, node: Constant) -> Located:
