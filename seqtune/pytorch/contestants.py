@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.llvm.steps.view import View
 from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
@@ -63,7 +64,8 @@ def _ours(node: Tuned, configuration: Configuration, binder: KernelBinder,
         alone = Layer(node.shape, [*inputs], node.work, node.weights, node.bias, node.epilogue)
     form = torch.channels_last if isinstance(node, Layer) and node.work.type == "conv2d" else torch.contiguous_format
     strides = torch.empty(node.shape, device="meta").contiguous(memory_format=form).stride()
-    program = assemble([*inputs, alone], [alone], [tuple(strides)], {alone: configuration}, binder).program()
+    place = View(node.shape, tuple(strides))
+    program = assemble([*inputs, alone], [alone], [place], {alone: configuration}, binder).program()
     addresses = [x.data_ptr() for x in operands]
 
     def run() -> object:

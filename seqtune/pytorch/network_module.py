@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.llvm.steps.view import View
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
 from .lowering.table import lower
@@ -57,8 +58,8 @@ class NetworkModule(nn.Module):
                  configurations: Mapping[Tuned, Configuration]) -> None:
         super().__init__()
         self._operands, self._results = network.operands, network.results
-        assembly = assemble(network.nodes, network.values, [place.strides for place in network.results],
-                            configurations, binder)
+        places = [View(place.shape, place.strides) for place in network.results]
+        assembly = assemble(network.nodes, network.values, places, configurations, binder)
         self.jobs = assembly.jobs
         self.configurations = dict(configurations)
         self._flag = assembly.flag

@@ -38,7 +38,13 @@ PRODUCT = Formula.of("mul", 0, 1)
 
 def guarded(shape: tuple[int, ...], at_end: bool) -> Array:
     """NaNs between two pages without access, and right before the second or right behind the first."""
-    size = 4 * int(np.prod(shape))
+    found: Array = guarded_bytes(4 * int(np.prod(shape)), at_end).view(np.float32).reshape(shape)
+    found.fill(np.nan)
+    return found
+
+
+def guarded_bytes(size: int, at_end: bool) -> NDArray[np.uint8]:
+    """Zeros between two pages without access, and right before the second or right behind the first."""
     inside = -(-max(size, 1) // PAGE) * PAGE
     memory = mmap.mmap(-1, inside + 2 * PAGE)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -47,9 +53,7 @@ def guarded(shape: tuple[int, ...], at_end: bool) -> Array:
         if protect(ctypes.c_void_p(page), ctypes.c_size_t(PAGE), NO_ACCESS):
             raise OSError(ctypes.get_errno(), "mprotect")
     begin = PAGE + (inside - size if at_end else 0)
-    found: Array = np.frombuffer(memory, np.float32, size // 4, begin).reshape(shape)
-    found.fill(np.nan)
-    return found
+    return np.frombuffer(memory, np.uint8, size, begin)
 
 
 class Place:

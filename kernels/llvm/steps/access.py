@@ -4,32 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..ir.elements import Element
 from . import masks
 from .vectors import Vectors
 
-Same = Mapping[int, str]  # vectors of the views that hold one float along a row
+Same = Mapping[int, str]  # vectors of the views that hold one number along a row
 
 
 class Access:
-    """`kinds` says for each view "dense", "same", "apart" or "turned" (see `Nest.access`), `strides` its stride."""
+    """`kinds` says for each view "dense", "same", "apart" or "turned" (see `Nest.access`), `strides` its stride.
 
-    def __init__(self, v: Vectors, kinds: Sequence[str], strides: Sequence[str]) -> None:
-        self._v, self._kinds, self._strides = v, kinds, strides
+    `elements` are the types in which the views' numbers are stored; vectors in registers are fp32.
+    """
+
+    def __init__(self, v: Vectors, kinds: Sequence[str], strides: Sequence[str], elements: Sequence[Element]) -> None:
+        self._v, self._kinds, self._strides, self._elements = v, kinds, strides, elements
 
     def same(self, starts: Sequence[str]) -> dict[int, str]:
-        """Views that hold one float along a row, as vectors."""
-        return {view: self._v.write.splat(self._v.lanes, self._v.write.load("float", start))
+        """Views that hold one number along a row, as vectors."""
+        return {view: self._v.write.splat(self._v.lanes, self._elements[view].load_one(self._v.write, start))
                 for view, start in enumerate(starts) if self._kinds[view] == "same"}
 
     def load(self, view: int, start: str, column: str, mask: str | None) -> str:
         """A vector of a row that begins at `start`. Lanes outside the mask hold 0."""
-        v = self._v
+        v, element = self._v, self._elements[view]
         if self._kinds[view] == "dense":
-            pointer = v.write.at(start, column)
-            return masks.load(v, pointer, mask) if mask else v.write.load(v.kind, pointer)
+            return self.load_dense(view, element.at(v.write, start, column), mask)
         stride = self._strides[view]
-        pointer = v.write.at(start, v.write.mul(column, stride))
-        return masks.gather(v, pointer, stride, mask) if mask else masks.load_apart(v, pointer, stride)
+        pointer = element.at(v.write, start, v.write.mul(column, stride))
+        if mask:
+            return masks.gather(v, element, pointer, stride, mask)
+        return masks.load_apart(v, element, pointer, stride)
+
+    def load_dense(self, view: int, pointer: str, mask: str | None) -> str:
+        """A vector of neighbours. Lanes outside the mask hold 0."""
+        write, lanes, element = self._v.write, self._v.lanes, self._elements[view]
+        return element.load_masked(write, lanes, pointer, mask) if mask else element.load(write, lanes, pointer)
 
     def load_all(self, views: Sequence[int], starts: Sequence[str], same: Same, column: str,
                  mask: str | None) -> list[str]:
@@ -38,14 +48,14 @@ class Access:
 
     def store(self, view: int, value: str, start: str, column: str, mask: str | None) -> None:
         """Write a vector of a row, or its lanes of the mask."""
-        v = self._v
+        v, element = self._v, self._elements[view]
         dense, stride = self._kinds[view] == "dense", self._strides[view]
-        pointer = v.write.at(start, column if dense else v.write.mul(column, stride))
+        pointer = element.at(v.write, start, column if dense else v.write.mul(column, stride))
         if dense and mask:
-            masks.store(v, value, pointer, mask)
+            element.store_masked(v.write, v.lanes, value, pointer, mask)
         elif dense:
-            v.write.store(v.kind, value, pointer)
+            element.store(v.write, v.lanes, value, pointer)
         elif mask:
-            masks.scatter(v, value, pointer, stride, mask)
+            masks.scatter(v, element, value, pointer, stride, mask)
         else:
-            masks.store_apart(v, value, pointer, stride)
+            masks.store_apart(v, element, value, pointer, stride)

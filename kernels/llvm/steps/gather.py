@@ -8,6 +8,7 @@ from functools import lru_cache
 from seqtune.errors import KernelError
 
 from ...implementation import KernelSource, Launch, Phase
+from ..ir.elements import FP32, Element
 from .access import Access
 from .fold import visit
 from .formula import IDENTITY, Formula
@@ -39,25 +40,27 @@ def gather(out: View, table: View, indices: View, others: Sequence[View], lanes:
     loops = row_nest([out, spread, *others])
     kinds = ["index" if view == 1 else loops.access(view) for view in range(2 + len(others))]
     table_kind = {1: "dense", 0: "same"}.get(table.strides[1] if columns > 1 else 1, "apart")
-    source = _source(after, (*kinds, table_kind), len(loops.dimensions), index_bytes, wrap, lanes)
+    elements = (out.element, FP32, *(view.element for view in others), table.element)
+    source = _source(after, (*kinds, table_kind), elements, len(loops.dimensions), index_bytes, wrap, lanes)
     arguments = (0,) * (4 + len(others)) + loops.arguments() + (table.shape[0], *table.strides)
     return StepSource(source, Launch(arguments, (Phase("gather", loops.tasks),)), 3 + len(others))
 
 
 @lru_cache(maxsize=64)
-def _source(after: Formula, kinds: tuple[str, ...], dimensions: int, index_bytes: int, wrap: bool,
-            lanes: int) -> KernelSource:
-    return KernelSource(_GatherCode(after, kinds, dimensions, index_bytes, wrap, lanes).text("gather"))
+def _source(after: Formula, kinds: tuple[str, ...], elements: tuple[Element, ...], dimensions: int, index_bytes: int,
+            wrap: bool, lanes: int) -> KernelSource:
+    return KernelSource(_GatherCode(after, kinds, elements, dimensions, index_bytes, wrap, lanes).text("gather"))
 
 
 class _GatherCode(NestCode):
-    """The views of the nest are the output, the indices and the others; the last of `kinds` is the table's."""
+    """The views of the nest are the output, the indices and the others; the last kind and element are the table's."""
 
-    def __init__(self, after: Formula, kinds: Sequence[str], dimensions: int, index_bytes: int, wrap: bool,
-                 lanes: int) -> None:
-        super().__init__(kinds[:-1], dimensions, lanes, ["table_rows", "table_row", "table_column"], 2)
+    def __init__(self, after: Formula, kinds: Sequence[str], elements: Sequence[Element], dimensions: int,
+                 index_bytes: int, wrap: bool, lanes: int) -> None:
+        super().__init__(kinds[:-1], elements[:-1], dimensions, lanes, ["table_rows", "table_row", "table_column"], 2)
+        self._stored = elements[-1]
         self._after, self._integer, self._wrap = after, f"i{8 * index_bytes}", wrap
-        self._table = Access(self.v, kinds[-1:], [self.of["table_column"]])
+        self._table = Access(self.v, kinds[-1:], [self.of["table_column"]], [self._stored])
 
     def _address(self, number: int) -> str:
         """The address in one of the first launch arguments."""
@@ -84,7 +87,7 @@ class _GatherCode(NestCode):
             with write.when(write.let(f"xor i1 {inside}, true")):
                 write.do(f"store i64 1, ptr {self._flag}, align 8")
             index = write.let(f"select i1 {inside}, i64 {index}, i64 0")
-            source = write.at(self._table_start, write.mul(index, of["table_row"]))
+            source = self._stored.at(write, self._table_start, write.mul(index, of["table_row"]))
             same, table_same = self.access.same(starts), self._table.same([source])
 
             def body(column: str, mask: str | None) -> None:

@@ -1,19 +1,28 @@
-"""Masks: loads and stores of the first lanes of a vector, which touch no memory of the other lanes."""
+"""Masks: the first lanes of a vector, and loads and stores of elements apart, which touch no memory of other lanes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from ..ir.elements import FP32, Element
 from .vectors import Vectors
 
 
-def declare_masked(lanes: int) -> str:
-    """Declarations of the intrinsics that this module uses."""
-    kind, mask, pointers = f"<{lanes} x float>", f"<{lanes} x i1>", f"<{lanes} x ptr>"
-    # The alignment is an argument until LLVM 21; newer versions read this form, too.
-    return "\n".join([
-        f"declare {kind} @llvm.masked.load.v{lanes}f32.p0(ptr, i32, {mask}, {kind})",
-        f"declare void @llvm.masked.store.v{lanes}f32.p0({kind}, ptr, i32, {mask})",
-        f"declare {kind} @llvm.masked.gather.v{lanes}f32.v{lanes}p0({pointers}, i32, {mask}, {kind})",
-        f"declare void @llvm.masked.scatter.v{lanes}f32.v{lanes}p0({kind}, {pointers}, i32, {mask})"])
+def declare_masked(lanes: int, elements: Iterable[Element] = ()) -> str:
+    """Declarations of the intrinsics that masked steps use, for fp32 and these elements."""
+    lines = []
+    for element in {each.dtype: each for each in (FP32, *elements)}.values():
+        kind, mask, pointers = f"<{lanes} x {element.kind}>", f"<{lanes} x i1>", f"<{lanes} x ptr>"
+        # The alignment is an argument until LLVM 21; newer versions read this form, too.
+        lines += [element.declare(lanes),
+                  f"declare {kind} @llvm.masked.gather.{_suffix(lanes, element)}({pointers}, i32, {mask}, {kind})",
+                  f"declare void @llvm.masked.scatter.{_suffix(lanes, element)}({kind}, {pointers}, i32, {mask})"]
+    return "\n".join(lines)
+
+
+def _suffix(lanes: int, element: Element) -> str:
+    """The end of the name of an intrinsic that reads or writes at a vector of pointers."""
+    return f"v{lanes}{'f32' if element.kind == 'float' else element.kind}.v{lanes}p0"
 
 
 def first_lanes(v: Vectors, count: str) -> str:
@@ -29,55 +38,48 @@ def first_lanes(v: Vectors, count: str) -> str:
     return write.let(f"icmp ult {v.integers} {_numbers('i32', v.lanes)}, {limit}")
 
 
-def load(v: Vectors, pointer: str, mask: str, other: str = "zeroinitializer") -> str:
-    """The floats at a pointer; lanes outside the mask hold `other`."""
-    return v.write.let(f"call {v.kind} @llvm.masked.load.v{v.lanes}f32.p0(ptr {pointer}, i32 4, "
-                       f"<{v.lanes} x i1> {mask}, {v.kind} {other})")
+def gather(v: Vectors, element: Element, pointer: str, stride: str, mask: str) -> str:
+    """Numbers `stride` elements apart; lanes outside the mask hold 0."""
+    kind = f"<{v.lanes} x {element.kind}>"
+    return element.widened(v.write, v.lanes, v.write.let(
+        f"call {kind} @llvm.masked.gather.{_suffix(v.lanes, element)}("
+        f"<{v.lanes} x ptr> {_pointers(v, element, pointer, stride)}, i32 {element.bytes}, <{v.lanes} x i1> {mask}, "
+        f"{kind} zeroinitializer)"))
 
 
-def store(v: Vectors, value: str, pointer: str, mask: str) -> None:
-    """Write the lanes of the mask."""
-    v.write.do(f"call void @llvm.masked.store.v{v.lanes}f32.p0({v.kind} {value}, ptr {pointer}, i32 4, "
-               f"<{v.lanes} x i1> {mask})")
+def scatter(v: Vectors, element: Element, value: str, pointer: str, stride: str, mask: str) -> None:
+    """Write the lanes of the mask `stride` elements apart."""
+    v.write.do(f"call void @llvm.masked.scatter.{_suffix(v.lanes, element)}(<{v.lanes} x {element.kind}> "
+               f"{element.narrowed(v.write, v.lanes, value)}, <{v.lanes} x ptr> "
+               f"{_pointers(v, element, pointer, stride)}, i32 {element.bytes}, <{v.lanes} x i1> {mask})")
 
 
-def gather(v: Vectors, pointer: str, stride: str, mask: str) -> str:
-    """Floats `stride` floats apart; lanes outside the mask hold 0."""
-    return v.write.let(f"call {v.kind} @llvm.masked.gather.v{v.lanes}f32.v{v.lanes}p0("
-                       f"<{v.lanes} x ptr> {_pointers(v, pointer, stride)}, i32 4, <{v.lanes} x i1> {mask}, "
-                       f"{v.kind} zeroinitializer)")
-
-
-def scatter(v: Vectors, value: str, pointer: str, stride: str, mask: str) -> None:
-    """Write the lanes of the mask `stride` floats apart."""
-    v.write.do(f"call void @llvm.masked.scatter.v{v.lanes}f32.v{v.lanes}p0({v.kind} {value}, "
-               f"<{v.lanes} x ptr> {_pointers(v, pointer, stride)}, i32 4, <{v.lanes} x i1> {mask})")
-
-
-def load_apart(v: Vectors, pointer: str, stride: str) -> str:
-    """All lanes, `stride` floats apart, one float at a time: faster than a gather on most CPUs."""
-    value = "poison"
+def load_apart(v: Vectors, element: Element, pointer: str, stride: str) -> str:
+    """All lanes, `stride` elements apart, one number at a time: faster than a gather on most CPUs."""
+    kind, value = f"<{v.lanes} x {element.kind}>", "poison"
     for lane in range(v.lanes):
-        number = v.write.load("float", pointer)
-        value = v.write.let(f"insertelement {v.kind} {value}, float {number}, i32 {lane}")
-        pointer = v.write.at(pointer, stride) if lane + 1 < v.lanes else pointer
-    return value
+        number = v.write.let(f"load {element.kind}, ptr {pointer}, align {element.bytes}")
+        value = v.write.let(f"insertelement {kind} {value}, {element.kind} {number}, i32 {lane}")
+        pointer = element.at(v.write, pointer, stride) if lane + 1 < v.lanes else pointer
+    return element.widened(v.write, v.lanes, value)
 
 
-def store_apart(v: Vectors, value: str, pointer: str, stride: str) -> None:
-    """All lanes, `stride` floats apart, one float at a time."""
+def store_apart(v: Vectors, element: Element, value: str, pointer: str, stride: str) -> None:
+    """All lanes, `stride` elements apart, one number at a time."""
+    kind, stored = f"<{v.lanes} x {element.kind}>", element.narrowed(v.write, v.lanes, value)
     for lane in range(v.lanes):
-        v.write.store("float", v.write.let(f"extractelement {v.kind} {value}, i32 {lane}"), pointer)
-        pointer = v.write.at(pointer, stride) if lane + 1 < v.lanes else pointer
+        number = v.write.let(f"extractelement {kind} {stored}, i32 {lane}")
+        v.write.do(f"store {element.kind} {number}, ptr {pointer}, align {element.bytes}")
+        pointer = element.at(v.write, pointer, stride) if lane + 1 < v.lanes else pointer
 
 
 def _numbers(kind: str, lanes: int) -> str:
     return f"<{', '.join(f'{kind} {lane}' for lane in range(lanes))}>"
 
 
-def _pointers(v: Vectors, pointer: str, stride: str) -> str:
+def _pointers(v: Vectors, element: Element, pointer: str, stride: str) -> str:
     kind = f"<{v.lanes} x i64>"
     first = v.write.let(f"insertelement {kind} poison, i64 {stride}, i32 0")
     strides = v.write.let(f"shufflevector {kind} {first}, {kind} poison, <{v.lanes} x i32> zeroinitializer")
     offsets = v.write.let(f"mul {kind} {strides}, {_numbers('i64', v.lanes)}")
-    return v.write.let(f"getelementptr float, ptr {pointer}, {kind} {offsets}")
+    return v.write.let(f"getelementptr {element.kind}, ptr {pointer}, {kind} {offsets}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from ..ir.elements import Element
 from ..ir.writer import ENTRY, Writer, declarations
 from .access import Access
 from .masks import declare_masked
@@ -12,24 +13,25 @@ from .vectors import Vectors, declare_math
 
 
 class NestCode(ABC):
-    """`kinds`: how each view is accessed; `dimensions`: those of the nest. The arguments are Nest.arguments().
+    """`kinds`: how each view is accessed; `elements`: how its numbers are stored; `dimensions`: those of the nest.
+    The arguments are Nest.arguments().
 
     `more` names arguments that follow; `first` is the number of arguments that belong to an entry before.
     """
 
-    def __init__(self, kinds: Sequence[str], dimensions: int, lanes: int, more: Sequence[str] = (),
-                 first: int = 0) -> None:
+    def __init__(self, kinds: Sequence[str], elements: Sequence[Element], dimensions: int, lanes: int,
+                 more: Sequence[str] = (), first: int = 0) -> None:
         views, self._outer = range(len(kinds)), range(dimensions - 2)
         self._fields = [f"address{view}" for view in views] + [f"size{level}" for level in self._outer] + [
             "rows", "row_block", "inner", "inner_block"] + [
             f"stride{view}_{level}" for view in views for level in range(dimensions)] + list(more)
-        self._last, self.views, self.lanes = dimensions - 1, views, lanes
+        self._last, self.views, self.elements, self.lanes = dimensions - 1, views, elements, lanes
         self.write = Writer([*(f"before{number}" for number in range(first)), *self._fields])
         self.v = Vectors(self.write, lanes)
         self.of = {name: self.write.argument(name) for name in self._fields}
         self.inner = [self.of[f"stride{view}_{self._last}"] for view in views]
         self.along = [self.of[f"stride{view}_{self._last - 1}"] for view in views]
-        self.access = Access(self.v, kinds, self.inner)
+        self.access = Access(self.v, kinds, self.inner, elements)
 
     @abstractmethod
     def block(self, pointers: Sequence[str], rows: str, columns: str) -> None:
@@ -37,7 +39,7 @@ class NestCode(ABC):
 
     def text(self, entry: str) -> str:
         """The module: declarations and the entry."""
-        return "\n".join([declarations(self.lanes), declare_math(self.lanes), declare_masked(self.lanes),
+        return "\n".join([declarations(self.lanes), declare_math(self.lanes), declare_masked(self.lanes, self.elements),
                           self.function(entry)])
 
     def function(self, entry: str) -> str:
@@ -56,7 +58,7 @@ class NestCode(ABC):
             pointers = []
             for view, base in enumerate(bases):
                 for level, place in places.items():
-                    base = write.at(base, write.mul(place, of[f"stride{view}_{level}"]))
+                    base = self.moved(view, base, write.mul(place, of[f"stride{view}_{level}"]))
                 pointers.append(base)
             rows = write.i64("smin", of["row_block"], write.i64("sub", of["rows"], row))
             columns = write.i64("smin", of["inner_block"], write.i64("sub", of["inner"], column))
@@ -69,7 +71,12 @@ class NestCode(ABC):
 
     def starts(self, pointers: Sequence[str], row: str) -> list[str]:
         """The views' first elements in a row of the block."""
-        return [self.write.at(pointer, self.write.mul(row, self.along[view])) for view, pointer in enumerate(pointers)]
+        return [self.moved(view, pointer, self.write.mul(row, self.along[view]))
+                for view, pointer in enumerate(pointers)]
+
+    def moved(self, view: int, pointer: str, elements: str) -> str:
+        """A pointer into a view's memory moved by some of its elements."""
+        return self.elements[view].at(self.write, pointer, elements)
 
     def _ceiling(self, size: str, block: str) -> str:
         more = self.write.add(self.of[size], self.write.i64("sub", self.of[block], 1))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ...implementation import KernelSource, Launch, Phase
+from ..ir.elements import Element
 from . import masks
 from .access import Same
 from .fold import visit
@@ -20,31 +21,32 @@ _SHORT = 4  # lines of a formula that waits for memory: four vectors a turn, lon
 
 
 def pointwise(formula: Formula, out: View, operands: Sequence[View], lanes: int) -> StepSource:
-    """Compute `out` = formula(operands). All views have one shape; `out` may be one of the operands.
+    """Compute `out` = formula(operands) in fp32. All views have one shape; `out` may be one of the operands.
 
     Raises KernelError where the shapes differ or elements of the output overlap.
     """
     assert len(operands) == formula.operands
     loops = nest([out, *operands], lanes)
     kinds = tuple(loops.access(view) for view in range(1 + len(operands)))
-    source = _source(formula, kinds, len(loops.dimensions), loops.order,
-                     loops.inner if loops.order == "woven" else 0, lanes)
+    source = _source(formula, kinds, tuple(view.element for view in (out, *operands)), len(loops.dimensions),
+                     loops.order, loops.inner if loops.order == "woven" else 0, lanes)
     launch = Launch((0,) * len(kinds) + loops.arguments(), (Phase("pointwise", loops.tasks),))
     return StepSource(source, launch, len(operands))
 
 
 @lru_cache(maxsize=256)
-def _source(formula: Formula, kinds: tuple[str, ...], dimensions: int, order: str, width: int,
-            lanes: int) -> KernelSource:
-    code = {"rows": _Rows, "tiles": _Tiles, "woven": _Woven}[order](formula, kinds, dimensions, width, lanes)
+def _source(formula: Formula, kinds: tuple[str, ...], elements: tuple[Element, ...], dimensions: int, order: str,
+            width: int, lanes: int) -> KernelSource:
+    code = {"rows": _Rows, "tiles": _Tiles, "woven": _Woven}[order](formula, kinds, elements, dimensions, width, lanes)
     return KernelSource(code.text("pointwise"))
 
 
 class _Rows(NestCode):
     """Vectors along rows."""
 
-    def __init__(self, formula: Formula, kinds: tuple[str, ...], dimensions: int, width: int, lanes: int) -> None:
-        super().__init__(kinds, dimensions, lanes)
+    def __init__(self, formula: Formula, kinds: tuple[str, ...], elements: tuple[Element, ...], dimensions: int,
+                 width: int, lanes: int) -> None:
+        super().__init__(kinds, elements, dimensions, lanes)
         self.formula, self.kinds, self.width = formula, kinds, width
 
     def block(self, pointers: Sequence[str], rows: str, columns: str) -> None:
@@ -88,8 +90,8 @@ class _Tiles(_Rows):
         write = self.write
         lines = []
         for line in range(self.lanes):
-            start = write.at(pointer, write.mul(write.add(column, line), self.inner[view]))
-            lines.append(write.load(self.v.kind, write.at(start, row)))
+            start = self.moved(view, pointer, write.mul(write.add(column, line), self.inner[view]))
+            lines.append(self.access.load_dense(view, self.moved(view, start, row), None))
         return transposed(write, self.lanes, lines)
 
 
@@ -105,10 +107,10 @@ class _Woven(_Rows):
         woven = {}
         for view, pointer in enumerate(pointers):
             if self.kinds[view] == "turned":
-                starts = [write.at(write.at(pointer, write.mul(self.inner[view], line)), row)
+                starts = [self.moved(view, self.moved(view, pointer, write.mul(self.inner[view], line)), row)
                           for line in range(self.width)]
                 woven[view] = transposed(write, self.lanes, [
-                    masks.load(v, start, mask) if mask else write.load(v.kind, start) for start in starts])
+                    self.access.load_dense(view, start, mask) for start in starts])
         first, rest = write.mul(row, self.width), write.mul(write.i64("sub", rows, row), self.width)
         for line in range(self.width):
             inside = masks.first_lanes(v, write.i64("sub", rest, line * self.lanes)) if mask else None

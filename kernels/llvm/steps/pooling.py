@@ -9,6 +9,7 @@ from functools import lru_cache
 from seqtune.errors import KernelError
 
 from ...implementation import KernelSource, Launch, Phase
+from ..ir.elements import Element
 from ..ir.writer import ENTRY, Writer, declarations, in_order
 from . import masks
 from .fold import fold
@@ -82,21 +83,26 @@ def _step(kind: str, out: View, image: View, window: Window, lanes: int, after: 
                    f"dilation_{name}": window.dilation[axis], f"x_step_{name}": image.strides[1 + axis],
                    f"y_step_{name}": out.strides[1 + axis]}
     small = window.filter[0] * window.filter[1] <= _UNROLLED
-    source = _source(kind, window.filter if small else None, window.dilation != (1, 1), after, lanes)
+    source = _source(kind, window.filter if small else None, window.dilation != (1, 1), after,
+                     (out.element, image.element), lanes)
     return StepSource(source, Launch(in_order(_FIELDS, **values), (
         Phase("pool", n * rows * blocks if out.size else 0),)), 1)
 
 
 @lru_cache(maxsize=64)
-def _source(kind: str, filter: Pair | None, dilated: bool, after: Formula, lanes: int) -> KernelSource:
-    return KernelSource("\n".join([declarations(lanes), declare_math(lanes), masks.declare_masked(lanes), _PoolCode(
-        kind, filter, dilated, after, lanes).text()]))
+def _source(kind: str, filter: Pair | None, dilated: bool, after: Formula, elements: tuple[Element, Element],
+            lanes: int) -> KernelSource:
+    return KernelSource("\n".join([
+        declarations(lanes), declare_math(lanes), masks.declare_masked(lanes, elements),
+        _PoolCode(kind, filter, dilated, after, elements, lanes).text()]))
 
 
 class _PoolCode:
     """A task is a block of channels of one row of the output."""
 
-    def __init__(self, kind: str, filter: Pair | None, dilated: bool, after: Formula, lanes: int) -> None:
+    def __init__(self, kind: str, filter: Pair | None, dilated: bool, after: Formula,
+                 elements: tuple[Element, Element], lanes: int) -> None:
+        self._y, self._x = elements
         self._kind, self._filter, self._dilated, self._after = kind, filter, dilated, after
         self._write = Writer(_FIELDS)
         self._v = Vectors(self._write, lanes)
@@ -111,18 +117,24 @@ class _PoolCode:
             image, row = write.i64("udiv", line, of["rows"]), write.i64("urem", line, of["rows"])
             channel = write.mul(block, of["block"])
             channels = write.i64("smin", of["block"], write.i64("sub", of["channels"], channel))
-            x_image = write.at(write.at(x, write.mul(image, of["x_image"])), channel)
-            y_image = write.at(write.at(y, write.mul(image, of["y_image"])), channel)
-            y_row = write.at(y_image, write.mul(row, of["y_step_h"]))
+            x_image = self._x_at(self._x_at(x, write.mul(image, of["x_image"])), channel)
+            y_image = self._y_at(self._y_at(y, write.mul(image, of["y_image"])), channel)
+            y_row = self._y_at(y_image, write.mul(row, of["y_step_h"]))
             begin_h, first_h, last_h = self._range("h", row)
-            x_row = write.at(x_image, write.mul(begin_h, of["x_step_h"]))
+            x_row = self._x_at(x_image, write.mul(begin_h, of["x_step_h"]))
             with write.loop(0, of["pixels"]) as pixel:
                 begin_w, first_w, last_w = self._range("w", pixel)
-                start = write.at(x_row, write.mul(begin_w, of["x_step_w"]))
-                to = write.at(y_row, write.mul(pixel, of["y_step_w"]))
+                start = self._x_at(x_row, write.mul(begin_w, of["x_step_w"]))
+                to = self._y_at(y_row, write.mul(pixel, of["y_step_w"]))
                 self._pixel(start, to, channels, (first_h, last_h), (first_w, last_w), self._divisor(
                     (begin_h, first_h, last_h), (begin_w, first_w, last_w)))
         return write.function(f"void @pool({ENTRY})")
+
+    def _x_at(self, pointer: str, elements: str | int) -> str:
+        return self._x.at(self._write, pointer, elements)
+
+    def _y_at(self, pointer: str, elements: str | int) -> str:
+        return self._y.at(self._write, pointer, elements)
 
     def _range(self, axis: str, place: str) -> tuple[str, str, str]:
         """The first pixel of a window, which may lie before the image, and its taps that lie inside: from, to."""
@@ -157,7 +169,7 @@ class _PoolCode:
         write, of = self._write, self._of
         if self._filter is None:
             self._channels(channels, to, divisor, lambda column, group, mask: self._taps(
-                write.at(start, column), high, wide, group, mask))
+                self._x_at(start, column), high, wide, group, mask))
             return
         low = write.let(f"or i64 {high[0]}, {wide[0]}")
         short = write.let(f"or i64 {write.i64('sub', of['filter_h'], high[1])}, "
@@ -165,10 +177,10 @@ class _PoolCode:
         inside = write.let(f"icmp eq i64 {write.let(f'or i64 {low}, {short}')}, 0")
         with write.when(inside):
             self._channels(channels, to, divisor, lambda column, group, mask: self._all_taps(
-                write.at(start, column), group, mask))
+                self._x_at(start, column), group, mask))
         with write.when(write.let(f"xor i1 {inside}, true")):
             self._channels(channels, to, divisor, lambda column, group, mask: self._taps(
-                write.at(start, column), high, wide, group, mask))
+                self._x_at(start, column), high, wide, group, mask))
 
     def _channels(self, channels: str, to: str, divisor: str | None,
                   reduce: Callable[[str, int, str | None], Sequence[str]]) -> None:
@@ -180,11 +192,11 @@ class _PoolCode:
             for vector, value in enumerate(reduce(column, group, mask)):
                 value = v.div(value, divisor) if divisor else value
                 value = apply(write, v.lanes, self._after, [value])
-                pointer = write.at(to, write.add(column, vector * v.lanes))
+                pointer = self._y_at(to, write.add(column, vector * v.lanes))
                 if mask:
-                    masks.store(v, value, pointer, mask)
+                    self._y.store_masked(write, v.lanes, value, pointer, mask)
                 else:
-                    write.store(v.kind, value, pointer)
+                    self._y.store(write, v.lanes, value, pointer)
 
         with write.loop(0, turns, turn) as column:
             finish(column, _GROUP, None)
@@ -198,8 +210,8 @@ class _PoolCode:
         write, v = self._write, self._v
         joined = []
         for vector, value in enumerate(values):
-            place = write.at(pointer, vector * v.lanes)
-            number = masks.load(v, place, mask) if mask else write.load(v.kind, place)
+            place = self._x_at(pointer, vector * v.lanes)
+            number = self._x.load_masked(write, v.lanes, place, mask) if mask else self._x.load(write, v.lanes, place)
             joined.append(v.max(number, value) if self._kind == "max" else v.add(value, number))
         return joined
 
@@ -210,7 +222,7 @@ class _PoolCode:
         """A pointer moved by some taps of one axis."""
         write, of = self._write, self._of
         pixels = write.mul(tap, of[f"dilation_{axis}"]) if self._dilated else tap
-        return start if tap == 0 else write.at(start, write.mul(pixels, of[f"x_step_{axis}"]))
+        return start if tap == 0 else self._x_at(start, write.mul(pixels, of[f"x_step_{axis}"]))
 
     def _all_taps(self, start: str, group: int, mask: str | None) -> list[str]:
         values = self._none(group)

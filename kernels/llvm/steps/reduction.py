@@ -13,6 +13,7 @@ from functools import lru_cache
 from seqtune.errors import KernelError
 
 from ...implementation import KernelSource, Launch, Phase
+from ..ir.elements import FP32, Element
 from .formula import IDENTITY, Formula
 from .nest import TASK, Dimension, Nest, collapsed, joined
 from .reduction_code import ReductionPlan, module_of
@@ -46,17 +47,20 @@ def reduction(kind: str, out: View, operands: Sequence[View], axes: Sequence[int
                              for axis in axes if shape[axis] != 1), key=lambda dimension: -dimension[1][0]))
     reduced = reduced or [(1, (1,) * len(operands))]
     count = math.prod(size for size, _ in reduced)
-    whole = _planned(kind, dimensions, reduced, lanes, before, after)
+    elements = tuple(view.element for view in (out, *operands))
+    whole = _planned(kind, dimensions, reduced, lanes, before, after, elements)
     slices = _slices(whole, reduced[0][0], count * math.prod(size for size, _ in dimensions))
     if slices == 1:
         return _step([(whole, count)], len(operands), lanes, 0)
     partial = [(slices, (math.prod(size for size, _ in dimensions), *(
         stride * reduced[0][0] // slices for stride in reduced[0][1]))), *_dense(dimensions)]
     parts = [(reduced[0][0] // slices, reduced[0][1]), *reduced[1:]]
-    first = _planned("sum" if kind == "mean" else kind, partial, parts, lanes, before, IDENTITY)
+    first = _planned("sum" if kind == "mean" else kind, partial, parts, lanes, before, IDENTITY,
+                     (FP32, *elements[1:]))
     size = partial[0][1][0]
     last = _planned(kind, [(dense[0], (strides[0], dense[1][0])) for dense, (_, strides) in zip(
-        _dense(dimensions), dimensions, strict=True)], [(slices, (size,))], lanes, IDENTITY, after)
+        _dense(dimensions), dimensions, strict=True)], [(slices, (size,))], lanes, IDENTITY, after,
+                    (elements[0], FP32))
     return _step([(first, count), (last, count)], len(operands), lanes, slices * size)
 
 
@@ -86,7 +90,7 @@ def _slices(whole: Planned, size: int, floats: int) -> int:
 
 
 def _planned(kind: str, dimensions: Sequence[Dimension], reduced: Sequence[Dimension], lanes: int, before: Formula,
-             after: Formula) -> Planned:
+             after: Formula, elements: tuple[Element, ...]) -> Planned:
     """The plan of a phase, the nest of its results, and sizes and strides of what is reduced."""
     views = 1 + before.operands
     empty = (1, (0,) * views)
@@ -105,7 +109,7 @@ def _planned(kind: str, dimensions: Sequence[Dimension], reduced: Sequence[Dimen
     loops = Nest(tuple(dimensions), "rows", min(rows, max(1, dimensions[-2][0])), inner)
     strides = [1, *reduced[-1][1]] if along else dimensions[-1][1]
     kinds = tuple({0: "same", 1: "dense"}.get(stride, "apart") for stride in strides)
-    plan = ReductionPlan(kind, before, after, kinds, len(dimensions), len(reduced), along)
+    plan = ReductionPlan(kind, before, after, kinds, elements, len(dimensions), len(reduced), along)
     numbers = (*(size for size, _ in reduced), *(
         strides[operand] for operand in range(before.operands) for _, strides in reduced))
     return plan, loops, numbers

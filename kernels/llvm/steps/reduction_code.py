@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..ir.elements import Element
 from ..ir.writer import declarations
 from . import masks
 from .access import Access
@@ -20,14 +21,16 @@ _GROUP = 4  # vectors of columns that are reduced together, and rows at a time w
 class ReductionPlan:
     """The kind of a reduction; equal ones share their code.
 
-    `kinds`: how each view is accessed along its vectors; `dimensions`: those of the nest of results; `reduced`: the
-    number of reduced dimensions; `along`: vectors lie along the last reduced dimension, not along results.
+    `kinds`: how each view is accessed along its vectors; `elements`: how its numbers are stored; `dimensions`: those
+    of the nest of results; `reduced`: the number of reduced dimensions; `along`: vectors lie along the last reduced
+    dimension, not along results.
     """
 
     kind: str
     before: Formula
     after: Formula
     kinds: tuple[str, ...]
+    elements: tuple[Element, ...]
     dimensions: int
     reduced: int
     along: bool
@@ -35,7 +38,8 @@ class ReductionPlan:
 
 def module_of(plans: Sequence[ReductionPlan], lanes: int) -> str:
     """One entry, or two: the first then reduces into the workspace, and the second what stands there."""
-    parts, first = [declarations(lanes), declare_math(lanes), masks.declare_masked(lanes)], 0
+    parts, first = [declarations(lanes), declare_math(lanes), masks.declare_masked(
+        lanes, [element for plan in plans for element in plan.elements])], 0
     for number, plan in enumerate(plans):
         code = _ReductionCode(plan, lanes, first, number + 1 < len(plans))
         parts.append(code.function(f"reduction{number}"))
@@ -48,12 +52,12 @@ class _ReductionCode(NestCode):
 
     def __init__(self, plan: ReductionPlan, lanes: int, first: int, partial: bool) -> None:
         operands, levels = range(plan.before.operands), range(plan.reduced)
-        super().__init__(plan.kinds, plan.dimensions, lanes, [f"reduced{level}" for level in levels] + [
+        super().__init__(plan.kinds, plan.elements, plan.dimensions, lanes, [f"reduced{level}" for level in levels] + [
             f"step{operand}_{level}" for operand in operands for level in levels] + ["count"], first)
         self._plan, self._first, self._partial = plan, first, partial
         self._sizes = [self.of[f"reduced{level}"] for level in levels]
         self._steps = [[self.of[f"step{operand}_{level}"] for operand in operands] for level in levels]
-        self._along = Access(self.v, plan.kinds, ["0", *self._steps[-1]])
+        self._along = Access(self.v, plan.kinds, ["0", *self._steps[-1]], plan.elements)
         self._none = {"max": self.v.constant(float("-inf")), "min": self.v.constant(float("inf"))}.get(
             plan.kind, "zeroinitializer")
 
@@ -85,7 +89,7 @@ class _ReductionCode(NestCode):
     def _input(self, access: Access, pointers: Sequence[str], column: str, mask: str | None) -> str:
         """x; lanes outside the mask hold what changes no result."""
         starts = ["", *pointers]
-        same = {view: self.write.splat(self.lanes, self.write.load("float", start)) for view, start in
+        same = {view: self.write.splat(self.lanes, self.elements[view].load_one(self.write, start)) for view, start in
                 enumerate(starts) if view and self._plan.kinds[view] == "same"}
         values = access.load_all(self.views[1:], starts, same, column, mask)
         x = write(self.write, self.lanes, self._plan.before, values)
@@ -98,8 +102,8 @@ class _ReductionCode(NestCode):
         return write(self.write, self.lanes, self._plan.after, [value])
 
     def _moved(self, pointers: Sequence[str], level: int, index: str) -> list[str]:
-        return [self.write.at(pointer, self.write.mul(index, step))
-                for pointer, step in zip(pointers, self._steps[level], strict=True)]
+        return [self.moved(view, pointer, self.write.mul(index, step))
+                for view, (pointer, step) in enumerate(zip(pointers, self._steps[level], strict=True), 1)]
 
     def _nested(self, pointers: Sequence[str], sums: Sequence[str],
                 innermost: Callable[[Sequence[str], Sequence[str]], list[str]], level: int = 0) -> list[str]:
@@ -117,7 +121,7 @@ class _ReductionCode(NestCode):
 
         value = across(self.v, self._nested(starts[1:], [self._none], innermost)[0], self._join)
         first = self.write.let(f"extractelement {self.v.kind} {self._finished(value)}, i32 0")
-        self.write.store("float", first, starts[0])
+        self.elements[0].store_one(self.write, first, starts[0])
 
     def _columns(self, starts: Sequence[str], columns: str) -> None:
         write, lanes = self.write, self.lanes

@@ -14,6 +14,7 @@ from functools import lru_cache
 from seqtune.errors import KernelError
 
 from ...implementation import KernelSource, Launch, Phase
+from ..ir.elements import Element
 from . import vector_math
 from .fold import across, sweep, visit
 from .formula import IDENTITY, Formula, write
@@ -66,19 +67,21 @@ def _step(rows: _Rows, out: View, operands: Sequence[View], lanes: int, kept: Vi
     if out.shape[-1] > 1 and any(view.strides[-1] != 1 for view in written):
         raise KernelError(f"{rows.kind} writes rows without gaps, not with strides of {out.strides[-1]}")
     kinds = tuple(loops.access(view) for view in range(len(views)))
-    source = _source(rows, kinds, len(loops.dimensions), lanes)
+    source = _source(rows, kinds, tuple(view.element for view in views), len(loops.dimensions), lanes)
     return StepSource(source, Launch((0,) * len(views) + loops.arguments(), (
         Phase(rows.kind, loops.tasks),)), len(views) - 1)
 
 
 @lru_cache(maxsize=256)
-def _source(rows: _Rows, kinds: tuple[str, ...], dimensions: int, lanes: int) -> KernelSource:
-    return KernelSource(_RowCode(rows, kinds, dimensions, lanes).text(rows.kind))
+def _source(rows: _Rows, kinds: tuple[str, ...], elements: tuple[Element, ...], dimensions: int,
+            lanes: int) -> KernelSource:
+    return KernelSource(_RowCode(rows, kinds, elements, dimensions, lanes).text(rows.kind))
 
 
 class _RowCode(NestCode):
-    def __init__(self, rows: _Rows, kinds: tuple[str, ...], dimensions: int, lanes: int) -> None:
-        super().__init__(kinds, dimensions, lanes)
+    def __init__(self, rows: _Rows, kinds: tuple[str, ...], elements: tuple[Element, ...], dimensions: int,
+                 lanes: int) -> None:
+        super().__init__(kinds, elements, dimensions, lanes)
         self._rows = rows
         split = 1 + rows.before.operands
         self._before, self._after = self.views[1:split], self.views[split:split + rows.after.operands - 1]

@@ -12,8 +12,8 @@ class StepSource:
     """Equal sources are built once; sizes and strides are launch arguments.
 
     `launch.arguments[0]` is the address of the output and `launch.arguments[1:1 + operands]` those of the operands, 0
-    until the program writes them. An address is the buffer's, plus 4 times the view's offset. The entry's parameters
-    %x, %w, %bias and %y are unused, so that a step has any number of operands.
+    until the program writes them. An address is the buffer's, plus the bytes of the view's offset. The entry's
+    parameters %x, %w, %bias and %y are unused, so that a step has any number of operands.
     """
 
     source: KernelSource

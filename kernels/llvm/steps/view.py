@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 
 from seqtune.errors import KernelError
 
-from ...element_types import element_type
+from ..ir.elements import FP32, Element
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """Strides and offset are counted in elements. A stride of 0 repeats the same elements (a broadcast dimension).
 
-    `element` is the type in which the numbers are stored: fp32 or bf16.
+    `element` is the type in which the numbers are stored.
     """
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int = 0
-    element: str = "fp32"
+    element: Element = FP32
 
     def __post_init__(self) -> None:
         if len(self.shape) != len(self.strides) or min((*self.shape, *self.strides, self.offset, 0)) < 0:
@@ -29,7 +29,7 @@ class View:
                               f"{self.offset}; give one stride per dimension and no negative number")
 
     @classmethod
-    def contiguous(cls, shape: Sequence[int], offset: int = 0, element: str = "fp32") -> View:
+    def contiguous(cls, shape: Sequence[int], offset: int = 0, element: Element = FP32) -> View:
         """A tensor whose last dimension is the densest, without gaps."""
         strides, step = [], 1
         for size in reversed(shape):
@@ -47,11 +47,6 @@ class View:
         """The number of elements from the first to behind the last."""
         return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True)) \
             if self.size else 0
-
-    @property
-    def element_bytes(self) -> int:
-        """The bytes of an element. Raises ProblemError for a type that cannot be stored."""
-        return element_type(self.element).size
 
     @property
     def is_contiguous(self) -> bool:
@@ -88,7 +83,7 @@ class View:
                    for own, size, stride in zip(self.shape, shape[added:], self.strides, strict=True)]
         return replace(self, shape=tuple(shape), strides=(0,) * added + tuple(strides))
 
-    def stored_as(self, element: str) -> View:
+    def stored_as(self, element: Element) -> View:
         """The same places with another element type."""
         return replace(self, element=element)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.llvm.steps.view import View
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
 from . import jobs, moves
@@ -24,7 +25,6 @@ from .nodes import (
     Rearranged,
     Reduction,
     RowOperation,
-    Shape,
     Tuned,
 )
 
@@ -37,10 +37,10 @@ _JOBS: dict[type[Node], Callable[[Assembly, Any, Located], None]] = {
     Gather: jobs.append_gather}
 
 
-def assemble(nodes: Sequence[Node], results: Sequence[Node], strides: Sequence[Shape],
+def assemble(nodes: Sequence[Node], results: Sequence[Node], places: Sequence[View],
              configurations: Mapping[Tuned, Configuration], binder: KernelBinder) -> Assembly:
-    """The jobs of a network. `strides` are those that each result has in PyTorch. Raises BuildError."""
-    assembly = Assembly(nodes, results, strides, configurations, binder)
+    """The jobs of a network. `places`: shape, strides and element of each result in PyTorch. Raises BuildError."""
+    assembly = Assembly(nodes, results, places, configurations, binder)
     for node in nodes:
         move = _MOVES.get(type(node))
         if move is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from seqtune.tuner.backends.llvm.program import Program, Slot
 
 from .layouts import Layouts, can_write
 from .memory import Buffer, plan
-from .nodes import Floats, Input, Node, Shape, Tuned
+from .nodes import Floats, Input, Node, Tuned
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Located:
 
 def placed(view: View, kind: str = "inner", number: int = 0) -> Located:
     """A value in a new buffer, which the view fills."""
-    return Located(Buffer(view.element_bytes * view.extent, kind, number), view)
+    return Located(Buffer(view.element.bytes * view.extent, kind, number), view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class Job:
 
 
 class Assembly:
-    """The jobs of a network. `strides` are those that each result has in PyTorch."""
+    """The jobs of a network. `places` are shape, strides and element that each result has in PyTorch."""
 
-    def __init__(self, nodes: Sequence[Node], results: Sequence[Node], strides: Sequence[Shape],
+    def __init__(self, nodes: Sequence[Node], results: Sequence[Node], places: Sequence[View],
                  configurations: Mapping[Tuned, Configuration], binder: KernelBinder) -> None:
         self.binder = binder
         self.lanes = min(16, binder.device.vector_floats)
@@ -75,7 +75,7 @@ class Assembly:
         self._constants: dict[Buffer, NDArray[Any]] = {}
         self.layouts = Layouts(nodes, results)
         self._operands = [node for node in nodes if isinstance(node, Input)]
-        self._results = self._result_places(results, strides)
+        self._results = self._result_places(results, places)
 
     def program(self) -> Program:
         """Plan the memory and write all addresses that never change."""
@@ -93,7 +93,7 @@ class Assembly:
                 array, index = (job.kernel.job, use.word) if use.word is not None else \
                     (job.kernel.arguments, use.argument)
                 assert index is not None
-                slot = Slot(array, index, view.element_bytes * view.offset)
+                slot = Slot(array, index, view.element.bytes * view.offset)
                 constant = constants.get(buffer)
                 if buffer.kind == "inner":
                     slot.write(int(block.ctypes.data) + buffer.begin)
@@ -109,7 +109,7 @@ class Assembly:
     def constant(self, view: View, floats: Floats) -> Located:
         """A place that holds these numbers at the beginning of every run; a job that writes there must restore them."""
         place = placed(view, "constant")
-        self._constants[place.buffer] = encode(floats, view.element)
+        self._constants[place.buffer] = encode(floats, view.element.dtype)
         return place
 
     def finish(self, results: Sequence[Node]) -> None:
@@ -149,21 +149,21 @@ class Assembly:
         self.step(None, pointwise(IDENTITY, y.view, [x.view], self.lanes), y, x)
 
     def laid_out(self, x: Located, fits: Callable[[View], bool], view: View) -> Located:
-        """The value itself where its layout fits, else a copy in the layout `view`."""
-        if fits(x.view):
+        """The value itself where its layout fits and its element is that of `view`, else a copy in that layout."""
+        if x.view.element.dtype == view.element.dtype and fits(x.view):
             return x
         y = self.fresh(view)
         self.copy(x, y)
         return y
 
-    def _result_places(self, results: Sequence[Node], strides: Sequence[Shape]) -> list[Located]:
+    def _result_places(self, results: Sequence[Node], views: Sequence[View]) -> list[Located]:
         places = []
-        for number, (node, given) in enumerate(zip(results, strides, strict=True)):
-            shape = tuple(1 if stride == 0 else size for size, stride in zip(node.shape, given, strict=True))
-            view = View(shape, tuple(given))  # an axis whose elements are one in memory is written once
+        for number, (node, given) in enumerate(zip(results, views, strict=True)):
+            shape = tuple(1 if stride == 0 else size for size, stride in zip(node.shape, given.strides, strict=True))
+            view = replace(given, shape=shape)  # an axis whose elements are one in memory is written once
             place = placed(view, "result", number)
             is_free = node not in self._wholes and node not in self.layouts.parts
-            if shape == node.shape and is_free and can_write(node, view):
+            if shape == node.shape and is_free and view.element == node.element and can_write(node, view):
                 self._wholes[node] = place
             places.append(place)
         return places

@@ -10,6 +10,7 @@ from seqtune.kernels.llvm.attention import LLVMAttention
 from seqtune.kernels.llvm.attention_decode import AttentionDecode
 from seqtune.kernels.llvm.fusion import Fusion
 from seqtune.kernels.llvm.ir.attention.views import AttentionViews
+from seqtune.kernels.llvm.ir.elements import Element
 from seqtune.kernels.llvm.steps import rows
 from seqtune.kernels.llvm.steps.formula import IDENTITY
 from seqtune.kernels.llvm.steps.gather import gather
@@ -29,8 +30,10 @@ def append_layer(assembly: Assembly, node: Layer, y: Located) -> None:
     """A tuned convolution or product with its epilogue."""
     image = node.work.type == "conv2d"
     pitch = image_pitch if image else row_pitch
-    x = _dense(assembly, assembly.located[node.inputs[0]], image)
-    others = [_dense(assembly, assembly.located[other], image) for other in node.inputs[1:]]
+    x = _dense(assembly, assembly.located[node.inputs[0]], image, Element.of(
+        str(node.work["dtype"]), assembly.binder.device))
+    others = [_dense(assembly, assembly.located[other], image, assembly.located[other].view.element)
+              for other in node.inputs[1:]]
     pitches = [pitch(located.view) for located in (x, y, *others)]
     dense = [located.view.shape[1 if image else -1] for located in (x, y, *others)]
     x_pitch, y_pitch, *other_pitch = (None if own == floats else own
@@ -42,11 +45,11 @@ def append_layer(assembly: Assembly, node: Layer, y: Located) -> None:
     assembly.jobs.append(Job(kernel, tuple(uses), node))
 
 
-def _dense(assembly: Assembly, x: Located, image: bool) -> Located:
-    """The value as an image in NHWC, or as rows of a matrix."""
+def _dense(assembly: Assembly, x: Located, image: bool, element: Element) -> Located:
+    """The value as an image in NHWC, or as rows of a matrix, of this element."""
     pitch = image_pitch if image else row_pitch
-    return assembly.laid_out(x, lambda view: pitch(view) is not None,
-                             channels_last(x.view.shape) if image else View.contiguous(x.view.shape))
+    layout = channels_last(x.view.shape) if image else View.contiguous(x.view.shape)
+    return assembly.laid_out(x, lambda view: pitch(view) is not None, layout.stored_as(element))
 
 
 def append_pointwise(assembly: Assembly, node: Pointwise, y: Located) -> None:
@@ -119,8 +122,9 @@ def _dense_mask(assembly: Assembly, mask: Located, node: AttentionHeads) -> Loca
 
 def append_pool(assembly: Assembly, node: Pool, y: Located) -> None:
     """Pooling of an image whose channels are neighbours."""
-    x = assembly.laid_out(assembly.located[node.inputs[0]], lambda view: view.strides[1] == 1 or view.shape[1] == 1,
-                          channels_last(node.inputs[0].shape))
+    x = assembly.located[node.inputs[0]]
+    x = assembly.laid_out(x, lambda view: view.strides[1] == 1 or view.shape[1] == 1,
+                          channels_last(x.view.shape).stored_as(x.view.element))
     out, image = (view.permuted((0, 2, 3, 1)) for view in (y.view, x.view))
     window = Window(node.filter, node.stride, node.pad, node.dilation)
     if node.kind == "max":

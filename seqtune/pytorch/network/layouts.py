@@ -76,11 +76,11 @@ class Layouts:
     def own(self, node: Node) -> View:
         """The dense layout of a value in a buffer of its own."""
         if node in self._images:
-            return channels_last(node.shape)
+            return channels_last(node.shape).stored_as(node.element)
         if isinstance(node, AttentionHeads):
             batch, heads, length, size = node.shape
-            return View.contiguous((batch, length, heads, size)).permuted((0, 2, 1, 3))
-        return View.contiguous(node.shape)
+            return View.contiguous((batch, length, heads, size), 0, node.element).permuted((0, 2, 1, 3))
+        return View.contiguous(node.shape, 0, node.element)
 
     def _place_parts(self, whole: Concatenation, results: set[Node]) -> None:
         begins = [0]
@@ -88,7 +88,8 @@ class Layouts:
             begins.append(begins[-1] + part.shape[whole.axis])
         placed = [self.parts.get(part) for part in whole.inputs]
         first = placed[0]
-        if first is not None and whole not in self.parts and whole not in results and all(
+        if first is not None and whole not in self.parts and whole not in results \
+                and first.whole.element == whole.element and all(
                 part is not None and (part.whole, part.axis) == (first.whole, whole.axis)
                 and part.begin == first.begin + begin
                 for part, begin in zip(placed, begins, strict=False)):
@@ -98,7 +99,7 @@ class Layouts:
         for part, begin in zip(whole.inputs, begins, strict=False):
             view = layout.sliced(whole.axis, begin, begin + part.shape[whole.axis])
             if part not in self.parts and part not in results and whole.inputs.count(part) == 1 \
-                    and can_write(part, view):
+                    and part.element == whole.element and can_write(part, view):
                 self.parts[part] = Part(whole, whole.axis, begin)
 
 
@@ -118,10 +119,12 @@ def can_write(node: Node, view: View) -> bool:
 def _images(nodes: Sequence[Node]) -> set[Node]:
     """The values of four axes that lie in NHWC: results of convolutions and pooling, and what is computed of them."""
     images: set[Node] = set()
+    read = {node.inputs[0] for node in nodes if isinstance(node, Layer) and node.work.type == "conv2d"}
     for node in nodes:
         if len(node.shape) != 4 or isinstance(node, Input | Constant | AttentionHeads | RowOperation):
             continue
-        if isinstance(node, Pool) or (isinstance(node, Layer) and node.work.type == "conv2d"):
+        if isinstance(node, Pool) or (isinstance(node, Layer) and node.work.type == "conv2d") \
+                or (isinstance(node, Padding) and node in read):
             images.add(node)
         elif isinstance(node, Rearranged):
             source = node.inputs[0]

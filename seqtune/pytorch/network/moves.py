@@ -12,7 +12,7 @@ from .nodes import Concatenation, Constant, Input, Padding, Rearranged
 
 def locate_input(assembly: Assembly, node: Input) -> Located:
     """The operand of the program."""
-    return placed(View(node.shape, node.strides), "operand", node.index)
+    return placed(View(node.shape, node.strides, 0, node.element), "operand", node.index)
 
 
 def locate_constant(assembly: Assembly, node: Constant) -> Located:
@@ -32,7 +32,7 @@ def rearrange(assembly: Assembly, node: Rearranged) -> Located:
         place = assembly.fresh(own)
         assembly.copy(x, Located(place.buffer, inside))
         return place
-    place = assembly.fresh(View.contiguous(x.view.shape))
+    place = assembly.fresh(View.contiguous(x.view.shape, 0, x.view.element))
     assembly.copy(x, place)
     view = node.transform(place.view)
     assert view is not None  # a contiguous value has every view

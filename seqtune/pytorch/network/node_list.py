@@ -26,6 +26,10 @@ class NodeList:
     def __contains__(self, node: Node) -> bool:
         return node in self._readers
 
+    def readers(self, node: Node) -> list[Node]:
+        """The nodes that read this one; one that reads it twice is there twice."""
+        return list(self._readers[node])
+
     def only_reader(self, node: Node) -> Node | None:
         """The node that alone reads this one, once, where it is no result; else None."""
         readers = self._readers[node]

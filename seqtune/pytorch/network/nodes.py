@@ -1,4 +1,4 @@
-"""Node: one value of a network and the operation that computes it. Values are fp32; shapes are PyTorch's.
+"""Node: one value of a network and the operation that computes it, in fp32; shapes are PyTorch's.
 
 A network is a list of nodes in an order of execution. Memory comes later (`assembly.py`): a node says only
 what is computed.
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.kernels.llvm.ir.elements import FP32, Element
 from seqtune.kernels.llvm.steps.formula import IDENTITY, Formula
 from seqtune.kernels.llvm.steps.view import View
 from seqtune.kernels.problem import Problem
@@ -24,11 +25,13 @@ Floats = NDArray[np.float32]
 class Node:
     """A value; the classes below say how it is computed.
 
-    `name` is PyTorch's operation, for reports, and `origin` the name of its node in the exported graph.
+    `element` is the type in which its numbers are stored. `name` is PyTorch's operation, for reports, and `origin` the
+    name of its node in the exported graph.
     """
 
     shape: Shape
     inputs: list[Node]
+    element: Element = field(default=FP32, kw_only=True)
     name: str = field(default="", kw_only=True)
     origin: str = field(default="", kw_only=True)
 
@@ -53,7 +56,7 @@ class Constant(Node):
 class Layer(Node):
     """A convolution or matrix product with constant weights: inputs are x, and the epilogue's other operand if any."""
 
-    work: Problem  # without bias and activation
+    work: Problem  # without bias and activation; its dtype is the element of x
     weights: Floats  # (k, c // groups, r, s) or (n, k)
     bias: Floats | None
     epilogue: Formula = IDENTITY

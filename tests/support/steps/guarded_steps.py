@@ -6,8 +6,13 @@ names what was run then.
 
 from __future__ import annotations
 
-import numpy as np
+import itertools
 
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.kernels.element_types import decode, encode
+from seqtune.kernels.llvm.ir.elements import FP32, Element
 from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.llvm.steps.gather import gather
 from seqtune.kernels.llvm.steps.pointwise import pointwise
@@ -16,22 +21,23 @@ from seqtune.kernels.llvm.steps.reduction import reduction
 from seqtune.kernels.llvm.steps.rows import SCALE_SHIFT, layer_norm, softmax
 from seqtune.kernels.llvm.steps.step_source import StepSource
 from seqtune.kernels.llvm.steps.view import View
-from tests.support.guarded import guarded
+from tests.support.guarded import guarded, guarded_bytes
 from tests.support.steps.runs import WIDTHS, launch
 
 ADD = Formula.of("add", 0, 1)
 SIZES = (1, 7, 16, 35)
 
 
-def steps(size: int, lanes: int) -> list[tuple[str, StepSource, list[View]]]:
-    """Steps of every kind about a size, with the views of the output and of the operands."""
-    line, square = View.contiguous((size,)), View.contiguous((size, size + 1))
-    turned = View.contiguous((size + 1, size)).permuted((1, 0))
-    row = View.contiguous((size + 1,)).expanded(square.shape)
-    image = View.contiguous((1, size + 1, size + 2, size))
-    pixels = View.contiguous((1, size, size + 1, size))
-    window, apart = Window((2, 2), (1, 1)), View.contiguous((3 * size,)).sliced(0, 0, 3 * size, 3)
-    kept, mean = View.contiguous((1, size + 1)), View.contiguous((1, 1, 1, size))
+def steps(size: int, lanes: int, element: Element = FP32) -> list[tuple[str, StepSource, list[View]]]:
+    """Steps of every kind about a size, with the views of the output and of the operands, stored as one element."""
+    def dense(*shape: int) -> View:
+        return View.contiguous(shape, 0, element)
+
+    line, square, turned = dense(size), dense(size, size + 1), dense(size + 1, size).permuted((1, 0))
+    row, image, pixels = dense(size + 1).expanded(square.shape), dense(1, size + 1, size + 2, size), dense(
+        1, size, size + 1, size)
+    window, apart = Window((2, 2), (1, 1)), dense(3 * size).sliced(0, 0, 3 * size, 3)
+    kept, mean = dense(1, size + 1), dense(1, 1, 1, size)
     return [
         ("sum", pointwise(ADD, line, [line, line], lanes), [line, line, line]),
         ("sum in tiles", pointwise(ADD, square, [turned, square], lanes), [square, turned, square]),
@@ -46,18 +52,26 @@ def steps(size: int, lanes: int) -> list[tuple[str, StepSource, list[View]]]:
         ("average pool", average_pool(pixels, image, window, lanes), [pixels, image])]
 
 
+def _ones(view: View, at_end: bool) -> NDArray[np.uint8]:
+    """The memory of a view that holds 1 everywhere."""
+    buffer = guarded_bytes(view.element.bytes * view.extent, at_end)
+    buffer[:] = encode(np.ones(view.extent, np.float32), view.element.dtype).view(np.uint8)
+    return buffer
+
+
 def main() -> None:
     """All steps on all instruction sets that are here."""
     for instruction_set, lanes in WIDTHS:
-        for at_end in (True, False):
-            for size in SIZES:
-                for name, step, views in steps(size, lanes):
-                    print(instruction_set, name, size, "before" if at_end else "behind", "a guard page", flush=True)
-                    buffers = [guarded((view.extent,), at_end) for view in views]
-                    for buffer in buffers[1:]:
-                        buffer.fill(1)
+        for at_end, element in itertools.product((True, False), (FP32, Element("bf16"))):
+            for size in SIZES if element == FP32 else SIZES[::3]:
+                for name, step, views in steps(size, lanes, element):
+                    print(instruction_set, name, element.dtype, size, "before" if at_end else "behind", "a guard page",
+                          flush=True)
+                    buffers = [_ones(view, at_end) for view in views]
+                    buffers[0].fill(0xFF)  # NaN
                     launch(step, instruction_set, [buffer.ctypes.data for buffer in buffers])
-                    assert np.isfinite(buffers[0][0])
+                    first = buffers[0][:element.bytes].view(np.uint16 if element.bytes == 2 else np.float32)
+                    assert np.isfinite(decode(first, element.dtype)[0])
             print(instruction_set, "gather", flush=True)
             table, out = guarded((3, 21), at_end), guarded((4, 21), at_end)
             table.fill(1)
