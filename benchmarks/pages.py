@@ -35,6 +35,7 @@ PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it f
     "miopen_gpu": "benchmarks.prediction.miopen_gpu:page",
     "resnet18_layers": "benchmarks.kernels.resnet18_layers:page",
     "gemm": "benchmarks.kernels.gemm:page",
+    "linear_layers": "benchmarks.kernels.linear_layers:page",
     "clblast": "benchmarks.kernels.clblast:page",
     "opencl_layers": "benchmarks.kernels.opencl_layers:page",
     "runtime_speed": "benchmarks.kernels.runtime_speed:page",

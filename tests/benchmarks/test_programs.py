@@ -12,9 +12,11 @@ import pytest
 
 from benchmarks.common.contest import Contestant, rows_of, take_turns
 from benchmarks.common.report import apart
-from benchmarks.kernels import end_to_end, gemm, opencl_layers, resnet18_layers, runtime_speed
+from benchmarks.kernels import end_to_end, gemm, linear_layers, opencl_layers, resnet18_layers, runtime_speed
 from benchmarks.prediction import agreement, hardness
 from benchmarks.prediction.results import draw, table
+from seqtune.kernels.device import Device
+from seqtune.kernels.problem import Problem
 from seqtune.predictor.times.shares import Outcome
 from tests.support.paths import ROOT
 
@@ -25,7 +27,7 @@ PROGRAMS = ("results", "headline", "resnet18_layers", "gemm", "opencl_layers", "
             "runtimes_left_out", "gpu_day",
             "launches", "analytic_gemm", "served_choices", "gpu_wheels", "shim", "agreement",
             "confidence", "refit_confidence", "small_data", "clblast", "clblast_collect", "chaos", "fleet_scale",
-            "soak", "networks")
+            "soak", "networks", "linear_layers")
 
 
 def rows(share: float, low: float) -> list[dict[str, object]]:
@@ -107,6 +109,46 @@ def test_products_are_compared_with_the_plain_and_with_the_packed_ways() -> None
     label = next(iter(gemm.SHAPES))
     found, = gemm.summaries(timed(label, 2, mm=3.0, onednn_packed=2.0, mkl_packed=4.0, llvm__gemm=1.0))
     assert [found[name] for name in ("ratio_mm", "ratio_packed", "ratio_best")] == pytest.approx([3.0, 2.0, 2.0])
+
+
+def test_a_linear_layer_is_compared_with_the_longer_of_reading_and_multiplying() -> None:
+    device = Device("llvm:avx2:2", "llvm", "x86-64", "avx2", threads=2, peak_gflops=100.0)
+    seconds = {"ours 1: a": 4.0, "ours 2: b": 2.0, "linear": 8.0, "packed": 6.0, "read": 1.0}
+    few, many = (linear_layers.row_of("toy", Problem.make("gemm", m=m, n=1000, k=50000), device, seconds)
+                 for m in (1, 1600))  # 0.001 and 1.6 seconds of multiplications
+    assert [few["share"], few["first_share"], few["configuration"]] == [0.5, 0.25, "b"]
+    assert [many["share"], many["first_share"]] == pytest.approx([0.8, 0.4])
+    lines = linear_layers.table([few, {**many, "packed_seconds": None}]).splitlines()
+    assert lines[2].endswith("| 4.00 | 3.00 |")
+    assert lines[3].endswith("| 4.00 | – |")
+
+
+def test_calls_of_one_problem_are_timed_in_alternating_order() -> None:
+    clock, order = [0.0], []
+
+    def call(name: str, seconds: float) -> None:
+        order.append(name)
+        clock[0] += seconds
+
+    runs = {"quick": partial(call, "quick", 1e-3), "slow": partial(call, "slow", 1.0)}
+    assert linear_layers.least_seconds(runs, 2, lambda: clock[0]) == pytest.approx({"quick": 1e-3, "slow": 1.0})
+    assert order == ["quick", "slow", *["slow"], *["quick"] * 4, *["quick"] * 4, *["slow"]]
+
+
+def test_short_calls_have_more_rounds() -> None:
+    clock, count = [0.0], [0]
+
+    def call() -> None:
+        count[0] += 1
+        clock[0] += 1e-2
+
+    assert linear_layers.least_seconds({"short": call}, 3, lambda: clock[0]) == pytest.approx({"short": 1e-2})
+    assert count[0] == 1 + 5 * 3
+
+
+def test_few_rows_find_no_weights_in_the_caches() -> None:
+    few, many = (linear_layers.copies_of(Problem.make("gemm", m=m, n=1024, k=1024)) for m in (8, 64))
+    assert (few, many) == (64, 1)
 
 
 def test_layers_that_are_fast_enough_are_counted() -> None:
