@@ -1,4 +1,7 @@
-"""llvm.depthwise: fp32 convolution of every channel with its own filter, vectorised along the contiguous axis."""
+"""llvm.depthwise: fp32 convolution of every channel with its own filter, vectorised along the contiguous axis.
+
+Its code also runs llvm.depthwise_bf16.
+"""
 
 from __future__ import annotations
 
@@ -78,12 +81,12 @@ class Depthwise:
     def source(self, problem: Problem, device: Device, configuration: Configuration,
                fusion: Fusion = NONE) -> KernelSource:
         """The text; it depends on register block, filter, strides, dilation, epilogue and (NHWC) kinds of borders."""
-        tile = _tile(problem, configuration, fusion)
+        tile = _tile(problem, device, configuration, fusion)
         return tile.source(problem) if isinstance(tile, ChannelTile) else tile.source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem."""
-        tile = _tile(problem, configuration, fusion)
+        tile = _tile(problem, device, configuration, fusion)
         return (tile.launch(problem, configuration.number("chunk"), fusion) if isinstance(tile, ChannelTile)
                 else tile.launch(problem, device.threads))
 
@@ -97,13 +100,14 @@ class Depthwise:
         return np.ascontiguousarray(taps.T if self.packing(problem, configuration) else taps)
 
 
-def _tile(problem: Problem, configuration: Configuration, fusion: Fusion) -> ChannelTile | PixelTile:
+def _tile(problem: Problem, device: Device, configuration: Configuration, fusion: Fusion) -> ChannelTile | PixelTile:
     vector, tile_w, tile_h = (configuration.number(name) for name in ("vector", "tile_w", "tile_h"))
     r, s, bias, formula = problem.size("r"), problem.size("s"), problem["bias"] == "yes", fusion.formula(problem)
     stride, dilation = ((problem.size(f"{name}_h"), problem.size(f"{name}_w")) for name in ("stride", "dilation"))
     if problem["layout"] == "NHWC":
-        return ChannelTile(vector, tile_w, tile_h, r, s, stride, dilation, bias, formula, fusion != NONE)
-    fusion.check_channels_first()
+        elements = fusion.elements(problem, device)
+        return ChannelTile(vector, tile_w, tile_h, r, s, stride, dilation, bias, formula, fusion != NONE, elements)
+    fusion.check_channels_first(problem)
     return PixelTile(vector, tile_w, tile_h, r, s, stride, dilation, bias, formula)
 
 

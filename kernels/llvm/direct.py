@@ -1,7 +1,7 @@
 """llvm.direct: fp32 convolution in register blocks. The input is copied with padding, or taps on padding are skipped.
 
 A 1x1 convolution without padding and strides is a matrix product: all pixels of an image are one long row (`row_w`),
-the rows of A, and the tile is the one of llvm.gemm.
+the rows of A, and the tile is the one of llvm.gemm. Its code also runs llvm.direct_bf16.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from ..implementation import Array, KernelSource, Launch, Phase
 from ..kernel import Configuration, Kernel, Parameter
 from ..problem import Problem
 from .fusion import NONE, Fusion, Pitches
+from .ir.borders import Borders
 from .ir.task_loops import arguments
-from .ir.tile import BODIES, Borders, Tile
-from .ir.tiling import Tiling, pack
+from .ir.tile import BODIES, Tile
+from .ir.tiling import Tiling, in_word, pack, pack_pairs
 
 # The multiply-adds in the innermost loop's body, times the number of such loops in the text.
 _UNROLLED = "accumulators * (s if body == 'row' else r * s if body == 'filter' else channels_unrolled) * loops"
@@ -115,13 +116,13 @@ class LLVMDirect:
 
     def source(self, problem: Problem, device: Device, configuration: Configuration,
                fusion: Fusion = NONE) -> KernelSource:
-        """The text; it depends on tile, filter size, layout, pixel step, row ends on padding, and epilogue."""
+        """The text; it depends on tile, filter size, layout, pixel step, row ends on padding, elements, epilogue."""
         names = problem.names()
         size = {name: value for name, value in names.items() if isinstance(value, int)}
         last, peeled = problem["layout"] == "NHWC", configuration["borders"] == "peel"
         tile_w = configuration.number("tile_w")
         copied = not peeled and size["pad_h"] + size["pad_w"] > 0
-        pitches = _pitches(size, last, fusion)
+        pitches, elements = _pitches(problem, size, fusion), fusion.elements(problem, device)
         x_pitch = size["c"] if copied else pitches.x
         return Tile(
             vector=configuration.number("vector"), vectors=configuration.number("vectors_k"),
@@ -130,7 +131,7 @@ class LLVMDirect:
             pixel_step=size["stride_w"] * (x_pitch if last else 1), channels_last=last,
             bias=problem["bias"] == "yes", formula=fusion.formula(problem),
             borders=_borders(size, tile_w) if peeled else None,
-            pitched=copied and fusion.x_pitch is not None).source()
+            pitched=copied and fusion.x_pitch is not None, x=elements.x, y=elements.y, other=elements.other).source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem; if the tile reads a padded copy, the first phase makes it."""
@@ -138,14 +139,15 @@ class LLVMDirect:
         size = {name: value for name, value in names.items() if isinstance(value, int)}
         last, peeled = problem["layout"] == "NHWC", configuration["borders"] == "peel"
         n, groups, c, k, out = size["n"], size["groups"], size["c"], size["k"], size["out_h"] * size["out_w"]
+        pair = in_word(problem)
         tiling = Tiling(
-            row_w=size["row_w"], rows=size["rows"], k=size["k_per_group"], c=size["c_per_group"],
+            row_w=size["row_w"], rows=size["rows"], k=size["k_per_group"], c=size["c_per_group"] // pair,
             tile_w=configuration.number("tile_w"), tile_h=configuration.number("tile_h"), lanes=_lanes(configuration),
             chunk=configuration.number("chunk"), threads=device.threads, images=n * groups)
         pad_h, pad_w = (0, 0) if peeled else (size["pad_h"], size["pad_w"])
         padded = pad_h > 0 or pad_w > 0
         high, wide = size["h"] + 2 * pad_h, size["w"] + 2 * pad_w
-        pitches = _pitches(size, last, fusion)
+        pitches = _pitches(problem, size, fusion)
         pitch, channel = (c if padded else pitches.x, 1) if last else (1, high * wide)
         line = wide * pitch
         per_plane = c if last else 1
@@ -154,7 +156,7 @@ class LLVMDirect:
             "groups": groups, "x_image": (pitch if last else c) * high * wide,
             "x_group": size["c_per_group"] * channel, "x_row": size["stride_h"] * line,
             "x_tap_row": size["dilation_h"] * line, "x_tap_column": size["dilation_w"] * pitch,
-            "x_channel": channel, "x_column": size["stride_w"] * pitch,
+            "x_channel": pair * channel, "x_column": size["stride_w"] * pitch,
             "y_image": (pitches.y if last else k) * out, "y_group": size["k_per_group"] * (1 if last else out),
             "y_row": size["out_w"] * (pitches.y if last else 1), "y_pixel": pitches.y if last else 1,
             "y_channel": 1 if last else out, "filter_rows": size["r"]}
@@ -178,24 +180,27 @@ class LLVMDirect:
                    "source_rows": size["h"], "source_row": size["w"] * (pitches.x if last else 1),
                    "padded_row": line}
         pad = Phase("pad", (n if last else n * c) * high)
-        return Launch(arguments(fused, **values), (pad, main), n * c * high * wide)
+        return Launch(arguments(fused, **values), (pad, main), -(-n * c * high * wide // pair))
 
-    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int, bool]:
-        """The values (groups, channels of a panel, whether taps are the outer loop)."""
-        return problem.size("groups"), _lanes(configuration), str(configuration["body"]).startswith("c")
+    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, int, bool, int]:
+        """The values (groups, channels of a panel, whether taps are the outer loop, input channels in a word)."""
+        return (problem.size("groups"), _lanes(configuration), str(configuration["body"]).startswith("c"),
+                in_word(problem))
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """Copy the filter into panels in the order in which tiles read it."""
-        return pack(weights, *self.packing(problem, configuration))
+        """Copy the filter into panels in the order in which tiles read it; in bf16, a float holds a pair of channels.
+        """
+        groups, lanes, taps_outside, pair = self.packing(problem, configuration)
+        return (pack if pair == 1 else pack_pairs)(weights, groups, lanes, taps_outside)
 
 
 def _lanes(configuration: Configuration) -> int:
     return configuration.number("vector") * configuration.number("vectors_k")
 
 
-def _pitches(size: dict[str, int], last: bool, fusion: Fusion) -> Pitches:
-    if not last:
-        fusion.check_channels_first()
+def _pitches(problem: Problem, size: dict[str, int], fusion: Fusion) -> Pitches:
+    if problem["layout"] == "NCHW":
+        fusion.check_channels_first(problem)
     return fusion.pitches(size["c"], size["k"])
 
 

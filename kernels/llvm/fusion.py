@@ -12,26 +12,31 @@ from typing import Protocol, runtime_checkable
 from seqtune.errors import KernelError
 
 from ..device import Device
+from ..element_types import dtype_of
 from ..implementation import Implementation, KernelSource, Launch
 from ..kernel import Configuration
 from ..problem import Problem
+from .ir.elements import Element
 from .steps.formula import Formula
 
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """An epilogue, and pitches: the floats from one pixel (or row of a matrix) to the next.
+    """An epilogue, pitches (the elements from one pixel or row of a matrix to the next), and elements of y and other.
 
     The epilogue replaces the problem's activation; None keeps that. Its operand 0 is the sum with the bias, operand 1,
     if it has one, the same element of a tensor *other* of y's shape, whose address is the last launch argument. y may
     lie in the memory of *other*: each element is read before it is stored, and stored once. A pitch of None means that
-    pixels follow each other closely; an `other_pitch` of 0 means that one row serves all. Raises KernelError.
+    pixels follow each other closely; an `other_pitch` of 0 means that one row serves all. An element is "fp32" or
+    "bf16", and None is the problem's dtype; those of y and *other* agree where they share memory. Raises KernelError.
     """
 
     epilogue: Formula | None = None
     x_pitch: int | None = None
     y_pitch: int | None = None
     other_pitch: int | None = None
+    y_element: str | None = None
+    other_element: str | None = None
 
     def __post_init__(self) -> None:
         if self.epilogue is not None and self.epilogue.operands > 2:
@@ -39,6 +44,8 @@ class Fusion:
                               f"{self.epilogue.operands} operands")
         if self.other_pitch is not None and not self.has_other:
             raise KernelError("other_pitch belongs to an epilogue of two operands")
+        if self.other_element is not None and not self.has_other:
+            raise KernelError("other_element belongs to an epilogue of two operands")
 
     @property
     def has_other(self) -> bool:
@@ -50,7 +57,7 @@ class Fusion:
         return Formula.of_activation(str(problem["activation"])) if self.epilogue is None else self.epilogue
 
     def pitches(self, x: int, y: int) -> Pitches:
-        """The pitches of rows of x and y with these numbers of floats. Raises KernelError if one is too small."""
+        """The pitches of rows of x and y with these numbers of elements. Raises KernelError if one is too small."""
         for name, pitch, floats in (("x_pitch", self.x_pitch, x), ("y_pitch", self.y_pitch, y),
                                     ("other_pitch", self.other_pitch or None, y)):
             if pitch is not None and pitch < floats:
@@ -58,8 +65,22 @@ class Fusion:
         other = y if self.other_pitch is None else self.other_pitch
         return Pitches(x if self.x_pitch is None else self.x_pitch, y if self.y_pitch is None else self.y_pitch, other)
 
-    def check_channels_first(self) -> None:
+    def elements(self, problem: Problem, device: Device) -> Elements:
+        """The elements of x, y and the second operand. Raises KernelError for other types than fp32 and bf16."""
+        own = dtype_of(problem)
+        x, y, other = (Element.of(name or own, device) for name in (own, self.y_element, self.other_element))
+        return Elements(x, y, other if self.has_other else y)
+
+    def check_elements(self, problem: Problem) -> None:
+        """Raise KernelError unless y and the second operand have the problem's elements."""
+        own = dtype_of(problem)
+        if not {self.y_element or own, self.other_element or own} == {own}:
+            raise KernelError(f"this kernel stores and adds {own} only; other elements need llvm.direct, llvm.gemm "
+                              "or llvm.depthwise with layout=NHWC, or their kernels of bf16")
+
+    def check_channels_first(self, problem: Problem) -> None:
         """Raise KernelError unless the fusion is an epilogue of the sum alone, as kernels for NCHW images need."""
+        self.check_elements(problem)
         if self.has_other or self.x_pitch is not None or self.y_pitch is not None:
             raise KernelError("pitches and a second operand of the epilogue need channels last; with layout=NCHW, "
                               "only the sum can be changed")
@@ -67,11 +88,20 @@ class Fusion:
 
 @dataclass(frozen=True, slots=True)
 class Pitches:
-    """The floats from one pixel or row to the next, of x, y and the epilogue's second operand."""
+    """The elements from one pixel or row to the next, of x, y and the epilogue's second operand."""
 
     x: int
     y: int
     other: int
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """The elements of x, y and the epilogue's second operand; without that, `other` is y's."""
+
+    x: Element
+    y: Element
+    other: Element
 
 
 NONE = Fusion()

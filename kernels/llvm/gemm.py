@@ -1,4 +1,7 @@
-"""llvm.gemm: fp32 matrix product with the register tile of llvm.direct, whose pixels are the rows of A."""
+"""llvm.gemm: fp32 matrix product with the register tile of llvm.direct, whose pixels are the rows of A.
+
+Its code also runs llvm.gemm_bf16.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from ..problem import Problem
 from .fusion import NONE, Fusion, Pitches
 from .ir.task_loops import arguments
 from .ir.tile import Tile
-from .ir.tiling import Tiling, pack
+from .ir.tiling import Tiling, in_word, pack, pack_pairs
 
 # SSE multiplies in place, so no register is reserved for inputs. Some configurations spill: a model can learn which.
 _INPUT_REGISTER = "(0 if instruction_set == 'sse' else 1)"
@@ -76,20 +79,23 @@ class LLVMGemm:
 
     def source(self, problem: Problem, device: Device, configuration: Configuration,
                fusion: Fusion = NONE) -> KernelSource:
-        """The text; it depends on tile, step between rows of A and epilogue."""
+        """The text; it depends on tile, step between rows of A, elements and epilogue."""
+        elements = fusion.elements(problem, device)
         return Tile(
             vector=configuration.number("vector"), vectors=configuration.number("vectors_n"), tile_h=1,
             tile_w=configuration.number("tile_m"), body=f"c{configuration.number('unroll_k')}", r=1, s=1,
             pixel_step=1 if problem["trans_a"] == "yes" else _pitches(problem, fusion).x, channels_last=True,
-            bias=problem["bias"] == "yes", formula=fusion.formula(problem)).source()
+            bias=problem["bias"] == "yes", formula=fusion.formula(problem), x=elements.x, y=elements.y,
+            other=elements.other).source()
 
     def launch(self, problem: Problem, device: Device, configuration: Configuration, fusion: Fusion = NONE) -> Launch:
         """The launch with the sizes of this problem."""
         m, n, k = problem.size("m"), problem.size("n"), problem.size("k")
-        tiling = Tiling(row_w=m, rows=1, k=n, c=k, tile_w=configuration.number("tile_m"), tile_h=1,
+        pair = in_word(problem)
+        tiling = Tiling(row_w=m, rows=1, k=n, c=k // pair, tile_w=configuration.number("tile_m"), tile_h=1,
                         lanes=_lanes(configuration), chunk=configuration.number("chunk"), threads=device.threads)
         pitches = _pitches(problem, fusion)
-        step, along = (1, pitches.x) if problem["trans_a"] == "yes" else (pitches.x, 1)
+        step, along = (1, pitches.x) if problem["trans_a"] == "yes" else (pitches.x, pair)
         values = tiling.arguments(1)
         values |= {"groups": 1, "x_channel": along, "x_column": step, "y_pixel": pitches.y, "y_channel": 1,
                    "filter_rows": 1, "inside_rows": 1, "tap_row_step": 1}
@@ -97,15 +103,18 @@ class LLVMGemm:
             values |= {"other_pixel": pitches.other}
         return Launch(arguments(fusion != NONE, **values), (Phase("direct", tiling.tasks),))
 
-    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, bool]:
-        """The values (columns of a panel, whether B is transposed)."""
-        return _lanes(configuration), problem["trans_b"] == "yes"
+    def packing(self, problem: Problem, configuration: Configuration) -> tuple[int, bool, int]:
+        """The values (columns of a panel, whether B is transposed, steps of the reduction in a word)."""
+        return _lanes(configuration), problem["trans_b"] == "yes", in_word(problem)
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """Copy B into the order [block of columns][k][column]; the last block overlaps its predecessor."""
-        lanes, transposed = self.packing(problem, configuration)
+        """Copy B into the order [block of columns][k][column]; the last block overlaps its predecessor.
+
+        In bf16, each float of the result holds a pair along k.
+        """
+        lanes, transposed, pair = self.packing(problem, configuration)
         rows = weights if transposed else weights.T
-        return pack(np.asarray(rows)[:, :, None, None], 1, lanes, True)
+        return (pack if pair == 1 else pack_pairs)(np.asarray(rows)[:, :, None, None], 1, lanes, True)
 
 
 def _pitches(problem: Problem, fusion: Fusion) -> Pitches:

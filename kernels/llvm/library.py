@@ -10,6 +10,9 @@ KERNELS: dict[str, str] = {
     "llvm.winograd": "seqtune.kernels.llvm.winograd:KERNEL",
     "llvm.depthwise": "seqtune.kernels.llvm.depthwise:KERNEL",
     "llvm.gemm": "seqtune.kernels.llvm.gemm:KERNEL",
+    "llvm.direct_bf16": "seqtune.kernels.llvm.direct_bf16:KERNEL",
+    "llvm.depthwise_bf16": "seqtune.kernels.llvm.depthwise_bf16:KERNEL",
+    "llvm.gemm_bf16": "seqtune.kernels.llvm.gemm_bf16:KERNEL",
     "llvm.attention": "seqtune.kernels.llvm.attention:KERNEL",
     "llvm.attention_decode": "seqtune.kernels.llvm.attention_decode:KERNEL",
 }

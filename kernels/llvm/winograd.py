@@ -116,8 +116,10 @@ class Winograd:
         """The text; it depends on the register block, and its stages on tile size, vector, layout and epilogue."""
         names = ("vector", "vectors_k", "group", "unroll")
         last = problem["layout"] == "NHWC"
-        if not last:
-            fusion.check_channels_first()
+        if last:
+            fusion.check_elements(problem)
+        else:
+            fusion.check_channels_first(problem)
         around = stages(configuration.number("m"), configuration.number("vector"), last, problem["bias"] == "yes",
                         fusion.formula(problem), fusion.x_pitch is not None)
         return KernelSource(_source(*(configuration.number(name) for name in names)), (around,))
@@ -142,7 +144,7 @@ class Winograd:
         tasks = n * blocks * splits
         last = problem["layout"] == "NHWC"
         if not last:
-            fusion.check_channels_first()
+            fusion.check_channels_first(problem)
         pitches = fusion.pitches(c, k)
         further = {} if fusion == NONE else {
             "x_pixel": pitches.x, "other_image": pitches.other * out_h * out_w, "other_row": pitches.other * out_w,

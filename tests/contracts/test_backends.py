@@ -76,6 +76,8 @@ class TestBackend:
         slow = backend.build_allowance > QUICK
         count, samples = (1, 0) if slow else (8, 2)
         for family in map(kernel, table(device.backend)):
+            if not family.is_for(device):
+                continue
             spaces = [SearchSpace(family, problem, device)
                       for problem in (solved_problem(family, device), *odd_problems(family, device, count, seed=1))]
             spaces = [space for space in spaces if len(space)]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.device import Device
+from seqtune.kernels.element_types import decode, dtype_of, element_type, encode, rounded
 from seqtune.kernels.implementation import Array, Implementation, KernelSource, Launch
 from seqtune.kernels.llvm.fusion import FusingImplementation, Fusion
 from seqtune.kernels.llvm.steps.formula import Formula
@@ -24,7 +25,7 @@ from seqtune.kernels.operations.operation import MOST_OPERANDS
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.registry import kernel, table
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, instruction_sets
+from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, capabilities, instruction_sets
 from seqtune.tuner.backends.llvm.threads import Threads, make_job
 from seqtune.tuner.measuring.reference import make_operands, reference
 from tests.support.oddities import odd_problems
@@ -36,11 +37,12 @@ NO_ACCESS = 0
 PRODUCT = Formula.of("mul", 0, 1)
 
 
-def guarded(shape: tuple[int, ...], at_end: bool) -> Array:
+def guarded(shape: tuple[int, ...], at_end: bool, dtype: str = "fp32") -> NDArray[Any]:
     """NaNs between two pages without access, and right before the second or right behind the first."""
-    found: Array = guarded_bytes(4 * int(np.prod(shape)), at_end).view(np.float32).reshape(shape)
-    found.fill(np.nan)
-    return found
+    found = guarded_bytes(element_type(dtype).size * int(np.prod(shape)), at_end).view(
+        np.float32 if dtype == "fp32" else np.uint16)
+    found.fill(np.nan if dtype == "fp32" else 0x7FC0)
+    return found.reshape(shape)
 
 
 def guarded_bytes(size: int, at_end: bool) -> NDArray[np.uint8]:
@@ -64,39 +66,44 @@ class Place:
         self.device = Device(
             f"llvm:{instruction_set}:{THREADS}", "llvm", "here", instruction_set, threads=THREADS,
             compute_units=THREADS, vector_bits=bits, vector_registers=registers, l1_bytes=32 << 10, l2_bytes=1 << 20,
-            l3_bytes=8 << 20)
+            l3_bytes=8 << 20, extra=capabilities(instruction_set))
         self.compiler = Compiler(instruction_set)
         self.threads = Threads(self.compiler, THREADS)
 
     def run(self, what: str, source: KernelSource, launch: Launch,
-            inputs: Sequence[Array | None], expected: NDArray[Any], further: Sequence[Array] = ()) -> None:
+            inputs: Sequence[Array | None], expected: NDArray[Any], further: Sequence[Array] = (),
+            dtype: str = "fp32") -> None:
         """Up to three inputs to y, with the buffers at either end of their pages; NaNs in `expected` stay in y.
 
-        The addresses of the further inputs are the last arguments of the launch.
+        The first input, the further ones and y hold elements of the dtype. The addresses of the further inputs are the
+        last arguments of the launch.
         """
         built, _ = self.compiler.build(source.text, source.options)
         for at_end in (True, False):
             print(self.device.name, what, "before" if at_end else "behind", "a guard page", flush=True)
             given = []
-            for array in (*inputs, *[None] * (MOST_OPERANDS - len(inputs)), *further):
-                given.append(guarded((0,) if array is None else array.shape, at_end))
+            for number, array in enumerate((*inputs, *[None] * (MOST_OPERANDS - len(inputs)), *further)):
+                own = "fp32" if 0 < number < MOST_OPERANDS else dtype
+                given.append(guarded((0,) if array is None else array.shape, at_end, own))
                 if array is not None:
-                    np.copyto(given[-1], array)
-            y, workspace = guarded(expected.shape, at_end), guarded((launch.workspace,), at_end)
+                    np.copyto(given[-1], encode(array, own))
+            y, workspace = guarded(expected.shape, at_end, dtype), guarded((launch.workspace,), at_end)
             addresses = [int(array.ctypes.data) for array in given]
             numbers = launch.arguments[:len(launch.arguments) - len(further)]
             arguments = np.array([*numbers, *addresses[MOST_OPERANDS:]], np.int64)
             job = make_job((*addresses[:MOST_OPERANDS], int(y.ctypes.data), int(workspace.ctypes.data)), arguments,
                            [(built.address(phase.entry), phase.tasks) for phase in launch.phases])
             self.threads.run(int(job.ctypes.data))
-            limit = 1e-5 * max(np.nanmax(np.abs(expected)), 1e-6)
-            if not np.allclose(y, expected, rtol=0, atol=limit, equal_nan=True):
+            limit, rounding = 1e-5 * max(np.nanmax(np.abs(expected)), 1e-6), element_type(dtype).rounding
+            if not np.allclose(decode(y, dtype), expected, rtol=rounding, atol=limit, equal_nan=True):
                 sys.exit("the result is wrong")
 
 
 def run_family(place: Place, name: str) -> None:
     """The default and some random configurations of odd problems, plain and fused."""
     family, device = kernel(name), place.device
+    if not family.is_for(device):
+        return
     implementation: Implementation = resolve(str(family.implementation))  # type: ignore[assignment]
     constant = operation(family.operation).constant
     for number, problem in enumerate(odd_problems(family, device, PROBLEMS, seed=2)):
@@ -110,15 +117,17 @@ def run_family(place: Place, name: str) -> None:
             inputs, what = list({**operands, **packed}.values()), f"{problem.brief()}: {name} {configuration.brief()}"
             place.run(what, implementation.source(problem, device, configuration),
                       implementation.launch(problem, device, configuration), inputs[:MOST_OPERANDS], expected,
-                      inputs[MOST_OPERANDS:])
+                      inputs[MOST_OPERANDS:], dtype_of(problem))
             if channels_last and isinstance(implementation, FusingImplementation):
-                other = np.random.default_rng(1).standard_normal(expected.shape, dtype=np.float32)
+                other = rounded(np.random.default_rng(1).standard_normal(expected.shape, dtype=np.float32),
+                                dtype_of(problem))
                 epilogue = Formula.of_activation(str(problem["activation"])).then(PRODUCT)
                 fusion = Fusion(epilogue, inputs[0].shape[-1] + 3, expected.shape[-1] + 5, expected.shape[-1] + 1)
                 place.run(f"{what} fused", implementation.source(problem, device, configuration, fusion),
                           implementation.launch(problem, device, configuration, fusion),
                           (apart(inputs[0], fusion.x_pitch), *inputs[1:]),
-                          apart(PRODUCT.numpy(expected, other), fusion.y_pitch), [apart(other, fusion.other_pitch)])
+                          apart(PRODUCT.numpy(expected, other), fusion.y_pitch), [apart(other, fusion.other_pitch)],
+                          dtype_of(problem))
 
 
 def apart(array: NDArray[Any], pitch: int | None) -> Array:

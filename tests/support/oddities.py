@@ -50,11 +50,12 @@ def odd_problems(family: Kernel, device: Device, count: int, seed: int) -> list[
 
 
 def _in_a_type_of(family: Kernel, device: Device, problem: Problem, number: int) -> Problem:
-    """The problem in fp16 or bf16 by turns, if the family solves it in this element type and not as it is."""
+    """The problem in fp16 or bf16, by turns if the family solves it in both, and not as it is."""
     if dict(problem).get("dtype") != "fp32" or family.why_not(problem, device) is None:
         return problem
-    other = Problem.make(problem.type, **{**dict(problem), "dtype": ("fp16", "bf16")[number % 2]})
-    return problem if family.why_not(other, device) else other
+    others = [Problem.make(problem.type, **{**dict(problem), "dtype": dtype}) for dtype in ("fp16", "bf16")]
+    solved = [other for other in others if family.why_not(other, device) is None]
+    return solved[number % len(solved)] if solved else problem
 
 
 def paper_device(backend: str) -> Device:
@@ -63,7 +64,7 @@ def paper_device(backend: str) -> Device:
         return gpu
     return Device(f"{backend}:paper", backend, "haswell", "avx2", threads=2, compute_units=80, vector_bits=256,
                   vector_registers=64, local_memory=48 << 10, max_work_group=1024, l1_bytes=32 << 10, l2_bytes=1 << 20,
-                  l3_bytes=8 << 20)
+                  l3_bytes=8 << 20, extra=(("bf16_dots", 1),) if backend == "llvm" else ())
 
 
 def solved_problem(family: Kernel, device: Device) -> Problem:

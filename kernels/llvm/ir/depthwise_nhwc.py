@@ -13,12 +13,12 @@ from functools import lru_cache
 
 from ...implementation import KernelSource, Launch, Phase
 from ...problem import Problem
-from ..fusion import Fusion
+from ..fusion import Elements, Fusion
 from ..steps.formula import Formula
 from .epilogue import OTHER_FIELDS, Grid, declare_epilogue, finished
 from .writer import ENTRY, Writer, declarations, in_order
 
-# Launch arguments in order, each an i64, followed by the border of every column of tiles; steps are in floats.
+# Launch arguments in order, each an i64, followed by the border of every column of tiles; steps are in elements.
 FIELDS = (
     "chunks", "chunk", "vectors", "tile_rows", "tile_columns", "last_row", "last_column", "last_channel", "channels",
     "height", "pad_h", "pad_w", "x_image", "x_row", "y_image", "y_row")
@@ -41,6 +41,7 @@ class ChannelTile:
     bias: bool
     formula: Formula  # of the sum with the bias, and of a second operand that lies as the output does
     fused: bool  # the launch has arguments of a fusion
+    elements: Elements  # the filter is in fp32
 
     @property
     def high(self) -> int:
@@ -88,7 +89,7 @@ class ChannelTile:
 @lru_cache(maxsize=512)
 def _source(tile: ChannelTile, borders: tuple[tuple[int, int], ...]) -> KernelSource:
     return KernelSource("\n".join([
-        declarations(tile.vector), declare_epilogue(tile.formula, tile.vector),
+        declarations(tile.vector), declare_epilogue(tile.formula, tile.vector, y=tile.elements.y),
         *(_tile(tile, number, *border) for number, border in enumerate(borders)), _run(tile, len(borders))]))
 
 
@@ -100,7 +101,8 @@ def _tile(tile: ChannelTile, number: int, left: int, right: int) -> str:
         write.argument(name) for name in ("channels", "x_row", "y_row", "last_channel"))
     x_pixel, y_pixel = (write.argument(name) if tile.fused else channels for name in ("x_pixel", "y_pixel"))
     other_step = {name: write.argument(name) for name in ("other_row", "other_pixel") if with_other}
-    grid = Grid.begin(write, tile.formula, tile.tile_h, tile.tile_w, 1, tile.vector)
+    element = tile.elements
+    grid = Grid.begin(write, tile.formula, tile.tile_h, tile.tile_w, 1, tile.vector, element.y, element.other)
     reading: dict[int, list[tuple[int, int]]] = {}  # input row -> (output row, filter row)
     for t in range(tile.tile_h):
         for r in range(tile.r):
@@ -111,14 +113,14 @@ def _tile(tile: ChannelTile, number: int, left: int, right: int) -> str:
         inside[i] = write.let(f"and i1 {low}, {high}")
     with write.loop("%first", "%last") as vector:
         channel = write.i64("umin", write.mul(vector, tile.vector), last_channel)
-        x, y, w = write.at("%x", channel), write.at("%y", channel), write.at("%w", channel)
+        x, y, w = element.x.at(write, "%x", channel), element.y.at(write, "%y", channel), write.at("%w", channel)
         start = write.load(kind, write.at("%bias", channel)) if tile.bias else "zeroinitializer"
         sums = {(t, j): start for t in range(tile.tile_h) for j in range(tile.tile_w)}
         for i in sorted(reading):
             before, old, name = write.block, dict(sums), write.fresh()[1:]
             write.do(f"br i1 {inside[i]}, label %row{name}, label %next{name}")
             write.label(f"row{name}")
-            line = write.at(x, write.mul(x_row, i)) if i else x
+            line = element.x.at(write, x, write.mul(x_row, i)) if i else x
             taps = {(r, s): write.load(kind, write.at(w, write.mul(channels, r * tile.s + s) if r + s else 0))
                     for r in sorted({r for _, r in reading[i]}) for s in range(tile.s)}
             for column in range(left, tile.wide - right):
@@ -126,7 +128,8 @@ def _tile(tile: ChannelTile, number: int, left: int, right: int) -> str:
                          if j * tile.stride[1] + s * tile.dilation[1] == column]
                 if not users:
                     continue
-                value = write.load(kind, write.at(line, write.mul(x_pixel, column) if column else 0))
+                value = element.x.load(write, tile.vector, element.x.at(
+                    write, line, write.mul(x_pixel, column) if column else 0))
                 for t, j, r, s in users:
                     sums[t, j] = write.fma(tile.vector, value, taps[r, s], sums[t, j])
             write.do(f"br label %next{name}")
@@ -137,18 +140,19 @@ def _tile(tile: ChannelTile, number: int, left: int, right: int) -> str:
         overlap = write.i64("sub", write.mul(vector, tile.vector), channel) if with_other else ""
         if grid is not None:
             grid.store(list(sums.values()), y, {"y_row": y_row, "y_pixel": y_pixel, **other_step},
-                       write.at("%other", channel) if with_other else "", overlap)
+                       element.other.at(write, "%other", channel) if with_other else "", overlap)
         for t in range(tile.tile_h if grid is None else 0):
-            line = write.at(y, write.mul(y_row, t)) if t else y
+            line = element.y.at(write, y, write.mul(y_row, t)) if t else y
             for j in range(tile.tile_w):
                 value = finished(write, tile.vector, tile.formula, sums[t, j])
-                write.store(kind, value, write.at(line, write.mul(y_pixel, j) if j else 0))
+                element.y.store(write, tile.vector, value, element.y.at(
+                    write, line, write.mul(y_pixel, j) if j else 0))
     return write.function(f"internal void @tile{number}(ptr %x, ptr %w, ptr %bias, ptr %y, i64 %low, i64 %high, "
                           f"i64 %first, i64 %last, ptr %a{SKIPS if with_other else ''}) noinline")
 
 
 def _run(tile: ChannelTile, kinds: int) -> str:
-    fields = FUSED_FIELDS if tile.fused else FIELDS
+    fields, element = FUSED_FIELDS if tile.fused else FIELDS, tile.elements
     write, with_other = Writer(fields), tile.formula.operands == 2
     of = {name: write.argument(name) for name in fields}
     of = {"x_pixel": of["channels"], "y_pixel": of["channels"], **of}
@@ -165,19 +169,22 @@ def _run(tile: ChannelTile, kinds: int) -> str:
         above = write.i64("sub", write.mul(top, tile.stride[0]), of["pad_h"])
         low = write.i64("sub", 0, above)
         high = write.i64("sub", of["height"], above)
-        x = write.at(write.at("%x", write.mul(image, of["x_image"])), write.mul(above, of["x_row"]))
-        y = write.at(write.at("%y", write.mul(image, of["y_image"])), write.mul(top, of["y_row"]))
+        x = element.x.at(write, element.x.at(write, "%x", write.mul(image, of["x_image"])),
+                         write.mul(above, of["x_row"]))
+        y = element.y.at(write, element.y.at(write, "%y", write.mul(image, of["y_image"])),
+                         write.mul(top, of["y_row"]))
         with write.loop(0, of["tile_columns"]) as column:
             pointer = write.let(f"getelementptr i64, ptr %a, i64 {write.add(column, len(fields))}")
             border = write.let(f"load i64, ptr {pointer}, align 8")
             left = write.i64("umin", write.mul(column, tile.tile_w), of["last_column"])
-            from_ = write.at(x, write.mul(write.i64("sub", write.mul(left, tile.stride[1]), of["pad_w"]),
-                                          of["x_pixel"]))
-            to = write.at(y, write.mul(left, of["y_pixel"]))
+            from_ = element.x.at(write, x, write.mul(
+                write.i64("sub", write.mul(left, tile.stride[1]), of["pad_w"]), of["x_pixel"]))
+            to = element.y.at(write, y, write.mul(left, of["y_pixel"]))
             skips = ""
             if with_other:
-                from_other = write.at(write.at(other, write.mul(image, of["other_image"])), write.add(
-                    write.mul(top, of["other_row"]), write.mul(left, of["other_pixel"])))
+                from_other = element.other.at(write, element.other.at(
+                    write, other, write.mul(image, of["other_image"])), write.add(
+                        write.mul(top, of["other_row"]), write.mul(left, of["other_pixel"])))
                 skips = (f", ptr {from_other}, i64 {write.i64('sub', write.mul(row, tile.tile_h), top)}, "
                          f"i64 {write.i64('sub', write.mul(column, tile.tile_w), left)}")
             for number in range(kinds):

@@ -49,13 +49,17 @@ class Element:
 
     def declare(self, *lanes: int) -> str:
         """Declarations of the intrinsics of masked loads and stores."""
-        short = "f32" if self.dtype == "fp32" else "i16"
-        lines = []
+        loads = []
         for n in lanes:
-            kind, mask = f"<{n} x {self.kind}>", f"<{n} x i1>"
-            lines += [f"declare {kind} @llvm.masked.load.v{n}{short}.p0(ptr, i32, {mask}, {kind})",
-                      f"declare void @llvm.masked.store.v{n}{short}.p0({kind}, ptr, i32, {mask})"]
-        return "\n".join(lines)
+            kind, short = f"<{n} x {self.kind}>", "f32" if self.dtype == "fp32" else "i16"
+            loads.append(f"declare {kind} @llvm.masked.load.v{n}{short}.p0(ptr, i32, <{n} x i1>, {kind})")
+        return "\n".join([*loads, self.declare_stores(*lanes)])
+
+    def declare_stores(self, *lanes: int) -> str:
+        """Declarations of the intrinsics of masked stores."""
+        short = "f32" if self.dtype == "fp32" else "i16"
+        return "\n".join(f"declare void @llvm.masked.store.v{n}{short}.p0(<{n} x {self.kind}>, ptr, i32, <{n} x i1>)"
+                         for n in lanes)
 
     def at(self, writer: Writer, base: str, offset: str | int) -> str:
         """A pointer moved by `offset` elements."""

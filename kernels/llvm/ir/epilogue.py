@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from ..steps.formula import Formula, write
 from ..steps.vectors import declare_math
+from .elements import FP32, Element
 from .writer import Writer
 
 MOST_INSTRUCTIONS = 12  # of a formula that is computed in registers: hard-swish has 7, SiLU some 40
@@ -25,10 +26,9 @@ OTHER = ", ptr %other, i64 %skip_rows, i64 %skip_columns, i64 %overlap"
 OTHER_FIELDS = ("other_image", "other_row", "other_pixel", "other")
 
 
-def declare_epilogue(formula: Formula, *lanes: int) -> str:
+def declare_epilogue(formula: Formula, *lanes: int, y: Element = FP32) -> str:
     """Declarations of the intrinsics of an epilogue beside those of `writer.declarations`; empty without a formula."""
-    masked = [f"declare void @llvm.masked.store.v{n}f32.p0(<{n} x float>, ptr, i32, <{n} x i1>)"
-              for n in lanes] if formula.operands == 2 else []
+    masked = [y.declare_stores(*lanes)] if formula.operands == 2 else []
     return "\n".join([*([declare_math(*lanes)] if formula.lines else []), *masked])
 
 
@@ -65,14 +65,20 @@ class Grid:
     vectors: int
     lanes: int
     memory: str
+    y: Element
+    other: Element
 
     @classmethod
-    def begin(cls, writer: Writer, formula: Formula, rows: int, columns: int, vectors: int, lanes: int) -> Grid | None:
-        """Reserve the memory of the copy, at the beginning of a function; None where no copy is needed."""
+    def begin(cls, writer: Writer, formula: Formula, rows: int, columns: int, vectors: int, lanes: int,
+              y: Element = FP32, other: Element = FP32) -> Grid | None:
+        """Reserve the memory of the copy, at the beginning of a function; None where no copy is needed.
+
+        `y` and `other` are the elements of the output and of the second operand.
+        """
         if in_registers(formula):
             return None
         memory = writer.let(f"alloca [{rows * columns * vectors * lanes} x float], align 64")
-        return cls(writer, formula, rows, columns, vectors, lanes, memory)
+        return cls(writer, formula, rows, columns, vectors, lanes, memory, y, other)
 
     @property
     def with_other(self) -> bool:
@@ -92,40 +98,40 @@ class Grid:
         with writer.loop(first_row, self.rows) as row, writer.loop(first_column, self.columns) as column:
             pixel = writer.add(writer.mul(row, self.columns), column)
             sum_ = writer.at(self.memory, writer.mul(pixel, self.vectors * self.lanes))
-            to = writer.at(writer.at(to, writer.mul(row, step["y_row"])), writer.mul(column, step["y_pixel"]))
+            to = self.y.at(writer, self.y.at(writer, to, writer.mul(row, step["y_row"])),
+                           writer.mul(column, step["y_pixel"]))
             if self.with_other:
-                other = writer.at(writer.at(other, writer.mul(row, step["other_row"])),
-                                  writer.mul(column, step["other_pixel"]))
+                other = self.other.at(writer, self.other.at(writer, other, writer.mul(row, step["other_row"])),
+                                      writer.mul(column, step["other_pixel"]))
             if self.vectors == 1:
                 self._vector(sum_, other, to, overlap)
             else:
                 with writer.loop(0, self.vectors * self.lanes, self.lanes) as lane:
-                    self._vector(writer.at(sum_, lane), writer.at(other, lane) if self.with_other else "",
-                                 writer.at(to, lane), writer.i64("sub", overlap, lane) if self.with_other else "")
+                    self._vector(writer.at(sum_, lane), self.other.at(writer, other, lane) if self.with_other else "",
+                                 self.y.at(writer, to, lane),
+                                 writer.i64("sub", overlap, lane) if self.with_other else "")
 
     def _vector(self, sum_: str, other: str, to: str, overlap: str) -> None:
-        kind = f"<{self.lanes} x float>"
-        values = [self.writer.load(kind, source) for source in (sum_, other)[:1 + self.with_other]]
+        sources = ((FP32, sum_), (self.other, other))[:1 + self.with_other]
+        values = [element.load(self.writer, self.lanes, source) for element, source in sources]
         result = finished(self.writer, self.lanes, self.formula, *values)
         if self.with_other:
-            store_rest(self.writer, self.lanes, result, to, overlap)
+            store_rest(self.writer, self.lanes, result, to, overlap, self.y)
         else:
-            self.writer.store(kind, result, to)
+            self.y.store(self.writer, self.lanes, result, to)
 
 
-def store_rest(writer: Writer, lanes: int, value: str, to: str, overlap: str) -> None:
-    """Store a vector except for its first `overlap` floats, which may be fewer than none or more than there are."""
-    kind = f"<{lanes} x float>"
+def store_rest(writer: Writer, lanes: int, value: str, to: str, overlap: str, y: Element = FP32) -> None:
+    """Store a vector except for its first `overlap` elements, which may be fewer than none or more than there are."""
     with writer.when(writer.let(f"icmp sle i64 {overlap}, 0")):
-        writer.store(kind, value, to)
+        y.store(writer, lanes, value, to)
     with writer.when(writer.let(f"icmp sgt i64 {overlap}, 0")):
         order = ", ".join(f"i64 {lane}" for lane in range(lanes))
         first = writer.let(f"insertelement <{lanes} x i64> poison, i64 {overlap}, i32 0")
         limit = writer.let(f"shufflevector <{lanes} x i64> {first}, <{lanes} x i64> poison, "
                            f"<{lanes} x i32> zeroinitializer")
         mask = writer.let(f"icmp sle <{lanes} x i64> {limit}, <{order}>")
-        writer.do(f"call void @llvm.masked.store.v{lanes}f32.p0({kind} {value}, ptr {to}, i32 4, "
-                  f"<{lanes} x i1> {mask})")
+        y.store_masked(writer, lanes, value, to, mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +145,8 @@ class Store:
     channels_last: bool  # the output's channels are contiguous in memory, else its pixels are
     bias: bool
     formula: Formula  # a second operand only where channels are last
+    y: Element = FP32
+    other: Element = FP32
 
     @property
     def kind(self) -> str:
@@ -147,8 +155,8 @@ class Store:
 
     def grid(self, write: Writer) -> Grid | None:
         """The loop that finishes the sums, at the beginning of a function; None where registers do."""
-        return Grid.begin(write, self.formula, self.tile_h, self.tile_w, self.vectors,
-                          self.vector) if self.channels_last else None
+        return Grid.begin(write, self.formula, self.tile_h, self.tile_w, self.vectors, self.vector, self.y,
+                          self.other) if self.channels_last else None
 
     def write(self, write: Writer, sums: Sequence[str], step: Mapping[str, str], grid: Grid | None) -> None:
         """Bias, formula and stores to %y; `step` holds y_row, y_pixel, y_channel and, if used, other_row, other_pixel.
@@ -160,7 +168,7 @@ class Store:
         sums = [finished(write, self.vector, self.formula, value) for value in biased]
         row = "%y"
         for i in range(self.tile_h):
-            row = write.at(row, step["y_row"]) if i else row
+            row = self.y.at(write, row, step["y_row"]) if i else row
             row_sums = sums[i * self.tile_w * self.vectors:(i + 1) * self.tile_w * self.vectors]
             if self.channels_last:
                 self._pixels(write, row, row_sums, step["y_pixel"])
@@ -176,9 +184,10 @@ class Store:
 
     def _pixels(self, write: Writer, pixel: str, sums: Sequence[str], y_pixel: str) -> None:
         for j in range(self.tile_w):
-            pixel = write.at(pixel, y_pixel) if j else pixel
+            pixel = self.y.at(write, pixel, y_pixel) if j else pixel
             for vector in range(self.vectors):
-                write.store(self.kind, sums[j * self.vectors + vector], write.at(pixel, vector * self.vector))
+                self.y.store(write, self.vector, sums[j * self.vectors + vector],
+                             self.y.at(write, pixel, vector * self.vector))
 
     def _channels(self, write: Writer, channel: str, sums: Sequence[str], y_channel: str) -> None:
         for vector in range(self.vectors):

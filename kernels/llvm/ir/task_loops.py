@@ -5,14 +5,14 @@ They form one module that all tiles share and that is built once: compiling them
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from .epilogue import OTHER, OTHER_FIELDS, other_base
 from .writer import ENTRY, Writer, in_order
 
-# Launch arguments in order, each an i64. Steps and offsets are in floats: x_tap_* between filter taps, w_* in packed
-# weights. The filter's rows that a tile sees are those on the input's `inside_rows`, the first of
-# which is `above` rows below the first tile's first tap.
+# Launch arguments in order, each an i64. Steps and offsets are in elements of x, y or the second operand: x_tap_*
+# between filter taps; w_* are in the floats of packed weights. The filter's rows that a tile sees are those on the
+# input's `inside_rows`, the first of which is `above` rows below the first tile's first tap.
 FIELDS = (
     "tile_columns", "tiles", "last_column", "last_row", "chunk", "chunks", "k_tasks", "k_blocks_per_task", "k_blocks",
     "last_k", "groups", "x_image", "x_group", "x_row", "x_tap_row", "x_tap_column", "x_channel", "channels", "y_image",
@@ -51,13 +51,14 @@ define void @pad({ENTRY}) nounwind {{
 }}"""
 
 
-def _driver(with_other: bool) -> str:
+def _driver(with_other: bool, x_kind: str, y_kind: str, other_kind: str) -> str:
     """Loop over tasks, channel blocks and tiles.
 
     A task is (image, group, channel blocks, chunk of tiles), chunks innermost.
     """
     write = Writer(FUSED_FIELDS)
     i64 = write.i64
+    in_x, in_y, in_other = (partial(write.at, kind=kind) for kind in (x_kind, y_kind, other_kind))
     names = (*FIELDS[:FIELDS.index("x_row") + 1], "x_column", "y_image", "y_group", "y_row", "y_pixel", "y_channel",
              "weights_block", "block", "tile_w", "tile_h", *FIELDS[FIELDS.index("x_first"):],
              *(OTHER_FIELDS[:-1] if with_other else ()))
@@ -65,7 +66,7 @@ def _driver(with_other: bool) -> str:
     per_group = i64("add", of["last_k"], of["block"])
     final_column = i64("sub", of["tile_columns"], 1)
     round_up = i64("sub", of["tap_row_step"], 1)
-    x_first = write.at("%x", of["x_first"])
+    x_first = in_x("%x", of["x_first"])
     first_other = other_base(write) if with_other else ""
 
     def tap_rows(input_rows: str) -> str:
@@ -80,9 +81,9 @@ def _driver(with_other: bool) -> str:
     chunk, rest = i64("urem", "%t", of["chunks"]), i64("udiv", "%t", of["chunks"])
     k_task, rest = i64("urem", rest, of["k_tasks"]), i64("udiv", rest, of["k_tasks"])
     group, image = i64("urem", rest, of["groups"]), i64("udiv", rest, of["groups"])
-    x = write.at(write.at(x_first, i64("mul", image, of["x_image"])), i64("mul", group, of["x_group"]))
-    y = write.at(write.at("%y", i64("mul", image, of["y_image"])), i64("mul", group, of["y_group"]))
-    other = write.at(write.at(first_other, i64("mul", image, of["other_image"])),
+    x = in_x(in_x(x_first, i64("mul", image, of["x_image"])), i64("mul", group, of["x_group"]))
+    y = in_y(in_y("%y", i64("mul", image, of["y_image"])), i64("mul", group, of["y_group"]))
+    other = in_other(in_other(first_other, i64("mul", image, of["other_image"])),
                      i64("mul", group, of["y_group"])) if with_other else ""
     first = i64("mul", chunk, of["chunk"])
     last = i64("umin", i64("add", first, of["chunk"]), of["tiles"])
@@ -97,8 +98,8 @@ def _driver(with_other: bool) -> str:
     k = i64("umin", i64("mul", "%k", of["block"]), of["last_k"])
     weights = write.at("%w", i64("mul", i64("add", panels, "%k"), of["weights_block"]))
     k_bias = write.at(bias, k)
-    k_y = write.at(y, i64("mul", k, of["y_channel"]))
-    k_other = write.at(other, i64("mul", k, of["y_channel"])) if with_other else ""
+    k_y = in_y(y, i64("mul", k, of["y_channel"]))
+    k_other = in_other(other, i64("mul", k, of["y_channel"])) if with_other else ""
     write.do("br label %each")
     write.label("each")
     write.do(f"%i = phi i64 [ {first}, %block ], [ %in, %each ]")
@@ -114,14 +115,14 @@ def _driver(with_other: bool) -> str:
     below_above = i64("sub", of["above"], i64("mul", top, of["row_step"]))
     row_begin = tap_rows(below_above)
     row_end = tap_rows(i64("add", below_above, of["inside_rows"]))
-    from_ = write.at(write.at(x, i64("mul", top, of["x_row"])), i64("mul", left, of["x_column"]))
-    to = write.at(write.at(k_y, i64("mul", top, of["y_row"])), i64("mul", left, of["y_pixel"]))
+    from_ = in_x(in_x(x, i64("mul", top, of["x_row"])), i64("mul", left, of["x_column"]))
+    to = in_y(in_y(k_y, i64("mul", top, of["y_row"])), i64("mul", left, of["y_pixel"]))
     further = ""
     if with_other:
         before = i64("add", i64("umin", i64("mul", i64("sub", "%column", 1), of["tile_w"]), of["last_inner"]),
                      of["tile_w"])  # the end of the tile before
         before = write.let(f"select i1 %at_begin, i64 0, i64 {before}")
-        from_other = write.at(write.at(k_other, i64("mul", top, of["other_row"])),
+        from_other = in_other(in_other(k_other, i64("mul", top, of["other_row"])),
                               i64("mul", left, of["other_pixel"]))
         skips = (i64("sub", i64("mul", "%row", of["tile_h"]), top), i64("sub", before, left),
                  i64("sub", i64("mul", "%k", of["block"]), k))
@@ -148,8 +149,9 @@ def _driver(with_other: bool) -> str:
                       write.function(f"void @seqtune_tiles({_RUN})")])
 
 
-def _move(name: str, load: str, load_wide: str, value: str) -> str:
-    """Define `name(to, from, count)`: copies eight floats at a time, the last eight overlapping; fewer one by one."""
+def _move(name: str, kind: str, load: str, load_wide: str, value: str) -> str:
+    """Define `name(to, from, count)`: copies eight elements at a time, the last eight overlapping; fewer one by one."""
+    align = 4 if kind == "float" else 2
     return f"""
 define internal void @{name}(ptr %to, ptr %from, i64 %count) noinline nounwind {{
 entry:
@@ -161,18 +163,18 @@ some:
   br i1 %wide, label %eight, label %one
 eight:
   %i = phi i64 [ 0, %some ], [ %inext, %eight ]
-  %b = getelementptr float, ptr %to, i64 %i
+  %b = getelementptr {kind}, ptr %to, i64 %i
   {load_wide}
-  store <8 x float> {value}8, ptr %b, align 4
+  store <8 x {kind}> {value}8, ptr %b, align {align}
   %i8 = add i64 %i, 8
   %inext = call i64 @llvm.umin.i64(i64 %i8, i64 %last)
   %more8 = icmp ult i64 %i, %last
   br i1 %more8, label %eight, label %done
 one:
   %j = phi i64 [ 0, %some ], [ %jnext, %one ]
-  %d = getelementptr float, ptr %to, i64 %j
+  %d = getelementptr {kind}, ptr %to, i64 %j
   {load}
-  store float {value}1, ptr %d, align 4
+  store {kind} {value}1, ptr %d, align {align}
   %jnext = add i64 %j, 1
   %more1 = icmp ult i64 %jnext, %count
   br i1 %more1, label %one, label %done
@@ -181,12 +183,13 @@ done:
 }}"""
 
 
-def _pad(pitched: bool) -> str:
+def _pad(pitched: bool, kind: str) -> str:
     """Fill the padded input. A task is one of its rows: zeros alone, or zeros, a copied row, zeros.
 
     With `pitched`, the pixels of the row are copied one by one.
     """
     write = Writer(FUSED_FIELDS)
+    at = partial(write.at, kind=kind)
     names = ("pad_rows", "pad_top", "pad_left", "pad_right", "source_rows", "source_row", "padded_row",
              *(("source_pixels", "source_pixel", "pixel") if pitched else ()))
     of = {name: write.argument(name) for name in names}
@@ -196,7 +199,7 @@ def _pad(pitched: bool) -> str:
     write.do("%some = icmp ult i64 %t, %end")
     write.do("br i1 %some, label %row, label %done")
     write.label("row")
-    to = write.at("%workspace", write.mul("%t", of["padded_row"]))
+    to = at("%workspace", write.mul("%t", of["padded_row"]))
     plane = write.i64("udiv", "%t", of["pad_rows"])
     padded_line = write.i64("urem", "%t", of["pad_rows"])
     line = write.i64("sub", padded_line, of["pad_top"])
@@ -204,19 +207,19 @@ def _pad(pitched: bool) -> str:
     write.do("br i1 %inside, label %copy, label %zero")
     write.label("copy")
     source = write.add(write.mul(plane, of["source_rows"]), line)
-    from_ = write.at("%x", write.mul(source, of["source_row"]))
+    from_ = at("%x", write.mul(source, of["source_row"]))
     write.do(f"call void @zeros(ptr {to}, ptr null, i64 {of['pad_left']})")
-    middle = write.at(to, of["pad_left"])
+    middle = at(to, of["pad_left"])
     if pitched:
         floats = write.mul(of["source_pixels"], of["pixel"])
         with write.loop(0, of["source_pixels"]) as pixel:
             copied, source_pixel = write.mul(pixel, of["pixel"]), write.mul(pixel, of["source_pixel"])
-            write.do(f"call void @floats(ptr {write.at(middle, copied)}, ptr {write.at(from_, source_pixel)}, "
+            write.do(f"call void @floats(ptr {at(middle, copied)}, ptr {at(from_, source_pixel)}, "
                      f"i64 {of['pixel']})")
     else:
         floats = of["source_row"]
         write.do(f"call void @floats(ptr {middle}, ptr {from_}, i64 {floats})")
-    write.do(f"call void @zeros(ptr {write.at(middle, floats)}, ptr null, i64 {of['pad_right']})")
+    write.do(f"call void @zeros(ptr {at(middle, floats)}, ptr null, i64 {of['pad_right']})")
     write.do("br label %next")
     write.label("zero")
     write.do(f"call void @zeros(ptr {to}, ptr null, i64 {of['padded_row']})")
@@ -225,16 +228,20 @@ def _pad(pitched: bool) -> str:
     write.do("%tn = add i64 %t, 1")
     write.do("br label %check")
     write.label("done")
-    copy = "%p{0} = getelementptr float, ptr %from, i64 %{1}\n  %v{0} = load {2}, ptr %p{0}, align 4"
+    copy = (f"%p{{0}} = getelementptr {kind}, ptr %from, i64 %{{1}}\n"
+            f"  %v{{0}} = load {{2}}, ptr %p{{0}}, align {4 if kind == 'float' else 2}")
     none = "%v{0} = select i1 true, {2} zeroinitializer, {2} zeroinitializer"
     return "\n".join([
-        _move("floats", copy.format(1, "j", "float"), copy.format(8, "i", "<8 x float>"), "%v"),
-        _move("zeros", none.format(1, "", "float").replace("zeroinitializer", "0.0"),
-              none.format(8, "", "<8 x float>"), "%v"),
+        _move("floats", kind, copy.format(1, "j", kind), copy.format(8, "i", f"<8 x {kind}>"), "%v"),
+        _move("zeros", kind, none.format(1, "", kind).replace("zeroinitializer", "0.0" if kind == "float" else "0"),
+              none.format(8, "", f"<8 x {kind}>"), "%v"),
         write.function(f"void @seqtune_pad({_PADS})")])
 
 
-@lru_cache(maxsize=4)
-def loops(with_other: bool, pitched: bool) -> str:
-    """The text of the module. The tile of a source takes TILE, or TILE_WITH_OTHER; a row of x has pitched pixels."""
-    return "\n".join([_driver(with_other), _pad(pitched)])
+@lru_cache(maxsize=16)
+def loops(with_other: bool, pitched: bool, x_kind: str, y_kind: str, other_kind: str) -> str:
+    """The text of the module. The tile of a source takes TILE, or TILE_WITH_OTHER; a row of x has pitched pixels.
+
+    The kinds are the types in memory of elements of x, y and the other operand (`Element.kind`).
+    """
+    return "\n".join([_driver(with_other, x_kind, y_kind, other_kind), _pad(pitched, x_kind)])

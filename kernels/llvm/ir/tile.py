@@ -2,6 +2,9 @@
 
 A tile is `tile_h` x `tile_w` output pixels by `vectors` vectors of `vector` output channels, kept in registers while
 the reduction (input channels x filter taps) passes. A matrix product is the same tile: its pixels are rows of A.
+With x in bf16, two neighbouring channels are one: a pair is broadcast like a number of fp32, the packed weights hold
+the pairs that belong to it, and one instruction adds both products to a sum in fp32.
+
 Of the problem's sizes the text holds only the filter's width and the step between pixels; the rest are launch
 arguments, so one compiled tile works for every problem that shares those two.
 
@@ -21,34 +24,14 @@ from itertools import groupby
 
 from ...implementation import KernelSource
 from ..steps.formula import Formula
+from .borders import Borders, Taps
+from .elements import FP32, Element
 from .epilogue import Store, declare_epilogue
 from .task_loops import ENTRIES, FUSED_FIELDS, TILE, TILE_WITH_OTHER, loops
 from .writer import Writer
 
 # Work of one pass of the innermost loop; c<n> is n input channels of one filter tap.
 BODIES = ("row", "filter", "c1", "c2", "c4", "c8")
-
-Taps = tuple[tuple[int, ...], ...]  # for every filter column, the pixels of the tile that it applies to
-
-
-@dataclass(frozen=True, slots=True)
-class Borders:
-    """Zero padding that tiles leave out. A tile is one row high; only the first and last of a row reach padding."""
-
-    left: int  # columns of padding before the first pixel's first tap
-    right: int  # columns from the input's last to the last pixel's last tap
-    stride: int
-    dilation: int
-    whole: bool  # a tile covers a whole row
-
-    def taps(self, s: int, tile_w: int, left: bool, right: bool) -> Taps:
-        """The pixels that each filter column applies to, in a tile at the given ends of its row."""
-        def inside(pixel: int, column: int) -> bool:
-            begin = pixel * self.stride + column * self.dilation
-            end = (tile_w - 1 - pixel) * self.stride + (s - 1 - column) * self.dilation
-            return (not left or begin >= self.left) and (not right or end >= self.right)
-
-        return tuple(tuple(pixel for pixel in range(tile_w) if inside(pixel, column)) for column in range(s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +45,15 @@ class Tile:
     body: str
     r: int
     s: int
-    pixel_step: int  # floats between neighbouring output pixels' inputs
+    pixel_step: int  # elements between neighbouring output pixels' inputs
     channels_last: bool  # the output's channels are contiguous in memory, else its pixels are
     bias: bool
     formula: Formula  # of the sum with the bias, and of a second operand that lies as the output does
     borders: Borders | None = None
     pitched: bool = False  # a row of x that is copied has pixels apart from each other
+    x: Element = FP32  # bf16: sums of products of pairs of channels
+    y: Element = FP32
+    other: Element = FP32
 
     def source(self) -> KernelSource:
         """Entries `direct` (x as given), `padded` (x in the workspace) and `pad` (fills that)."""
@@ -78,6 +64,11 @@ class Tile:
     def lanes(self) -> int:
         """The number of output channels of a tile."""
         return self.vector * self.vectors
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether an instruction multiplies pairs of bf16 channels, which are then the channels of this module."""
+        return self.x.dtype == "bf16"
 
     @property
     def each(self) -> int:
@@ -97,12 +88,14 @@ class Tile:
 
 @lru_cache(maxsize=512)  # configurations that differ in launch arguments alone are often consecutive
 def _source(tile: Tile) -> KernelSource:
-    return KernelSource("\n".join([_tile(tile), ENTRIES]), (loops(tile.formula.operands == 2, tile.pitched),))
+    return KernelSource("\n".join([_tile(tile), ENTRIES]), (
+        loops(tile.formula.operands == 2, tile.pitched, tile.x.kind, tile.y.kind, tile.other.kind),))
 
 
 def _tile(tile: Tile) -> str:
     write, with_other = Writer(FUSED_FIELDS), tile.formula.operands == 2
-    store = Store(tile.vector, tile.vectors, tile.tile_h, tile.tile_w, tile.channels_last, tile.bias, tile.formula)
+    store = Store(tile.vector, tile.vectors, tile.tile_h, tile.tile_w, tile.channels_last, tile.bias, tile.formula,
+                  tile.y, tile.other)
     grid, kind, count = store.grid(write), store.kind, tile.tile_h * tile.tile_w * tile.vectors
     step = {name: write.argument(name) for name in (
         "x_row", "x_tap_row", "x_tap_column", "x_channel", "channels", "w_channel", "w_tap", "y_row", "y_pixel",
@@ -110,8 +103,10 @@ def _tile(tile: Tile) -> str:
     sums = ["zeroinitializer"] * count
     store.write(write, _Reduction(write, tile, kind, step).everywhere(sums), step, grid)
     return "\n".join([
+        *([f"declare {kind} {_dot(tile.vector)}({kind}, {_pairs(tile.vector)}, {_pairs(tile.vector)})"]
+          if tile.in_pairs else []),
         f"declare {kind} @llvm.fmuladd.v{tile.vector}f32({kind}, {kind}, {kind})",
-        declare_epilogue(tile.formula, tile.vector),
+        declare_epilogue(tile.formula, tile.vector, y=tile.y),
         write.function(f"internal void @tile({TILE_WITH_OTHER if with_other else TILE}) noinline")])
 
 
@@ -134,7 +129,7 @@ class _Reduction:
         write.do(f"br i1 {nonempty}, label %rows, label %all")
         write.label("rows")
         rows = write.i64("sub", "%row_end", "%row_begin")
-        x = write.at("%x", write.mul("%row_begin", self.step["x_tap_row"]))
+        x = self._x("%x", write.mul("%row_begin", self.step["x_tap_row"]))
         tap = self.step["w_tap"] if self.tile.body != "row" else str(self.tile.lanes)
         above = write.mul(tap, self.tile.s)
         w = write.at("%w", write.mul("%row_begin", above))
@@ -164,9 +159,9 @@ class _Reduction:
         def channel(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
             row = x
             for i in range(self.tile.r):
-                row = self.write.at(row, self.step["x_tap_row"]) if i else row
+                row = self._x(row, self.step["x_tap_row"]) if i else row
                 sums = self._filter_row(taps, row, self.write.at(w, i * self.tile.s * self.tile.lanes), sums)
-            return (self.write.at(x, self.step["x_channel"]),
+            return (self._x(x, self.step["x_channel"]),
                     self.write.at(w, self.tile.r * self.tile.s * self.tile.lanes), sums)
 
         return self._loop(self.step["channels"], x, w, sums, channel)[2]
@@ -174,12 +169,12 @@ class _Reduction:
     def _channels_outside(self, taps: Taps, x: str, w: str, rows: str, sums: list[str]) -> list[str]:
         def row(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
             sums = self._filter_row(taps, x, w, sums)
-            return (self.write.at(x, self.step["x_tap_row"]),
+            return (self._x(x, self.step["x_tap_row"]),
                     self.write.at(w, self.tile.s * self.tile.lanes), sums)
 
         def channel(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
             sums = self._loop(rows, x, w, sums, row)[2]
-            return self.write.at(x, self.step["x_channel"]), self.write.at(w, self.step["w_channel"]), sums
+            return self._x(x, self.step["x_channel"]), self.write.at(w, self.step["w_channel"]), sums
 
         return self._loop(self.step["channels"], x, w, sums, channel)[2]
 
@@ -202,20 +197,20 @@ class _Reduction:
                         _, w, chosen = tap(pixels)(column, w, chosen)
                     sums = self._replaced(sums, pixels, chosen)
                 if index < len(runs) - 1:
-                    column = write.at(column, write.mul(step["x_tap_column"], length))
-            return write.at(x, step["x_tap_row"]), w, sums
+                    column = self._x(column, write.mul(step["x_tap_column"], length))
+            return self._x(x, step["x_tap_row"]), w, sums
 
         def tap(pixels: tuple[int, ...]) -> Callable[[str, str, list[str]], tuple[str, str, list[str]]]:
             def channels(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
                 pointer = x
                 for channel in range(tile.each):
-                    pointer = write.at(pointer, step["x_channel"]) if channel else pointer
+                    pointer = self._x(pointer, step["x_channel"]) if channel else pointer
                     sums = self._multiply(pixels, pointer, write.at(w, channel * tile.lanes), sums)
-                return write.at(x, advance), write.at(w, tile.each * tile.lanes), sums
+                return self._x(x, advance), write.at(w, tile.each * tile.lanes), sums
 
             def column(x: str, w: str, sums: list[str]) -> tuple[str, str, list[str]]:
                 _, w, sums = self._loop(passes, x, w, sums, channels)
-                return write.at(x, step["x_tap_column"]), w, sums
+                return self._x(x, step["x_tap_column"]), w, sums
 
             return column
 
@@ -223,7 +218,7 @@ class _Reduction:
 
     def _filter_row(self, taps: Taps, x: str, w: str, sums: list[str]) -> list[str]:
         for column, pixels in enumerate(taps):
-            x = self.write.at(x, self.step["x_tap_column"]) if column else x
+            x = self._x(x, self.step["x_tap_column"]) if column else x
             if pixels:
                 chosen = [sum_ for pixel in pixels for sum_ in self._of(pixel, sums)]
                 chosen = self._multiply(pixels, x, self.write.at(w, column * self.tile.lanes), chosen)
@@ -248,13 +243,26 @@ class _Reduction:
         for pixel in pixels:
             i, j = divmod(pixel, tile.tile_w)
             while above < i:
-                row, above = write.at(row, self.step["x_row"]), above + 1
-            value = write.load("float", write.at(row, j * tile.pixel_step))
+                row, above = self._x(row, self.step["x_row"]), above + 1
+            value = write.let(f"load float, ptr {self._x(row, j * tile.pixel_step)}, align {tile.x.bytes}")
             first = write.let(f"insertelement {kind} poison, float {value}, i32 0")
             splat = write.let(f"shufflevector {kind} {first}, {kind} poison, <{tile.vector} x i32> zeroinitializer")
-            new_sums += [write.fma(tile.vector, splat, weights, sums[len(new_sums) + vector])
-                      for vector, weights in enumerate(loaded)]
+            new_sums += [self._fma(splat, weights, sums[len(new_sums) + vector])
+                         for vector, weights in enumerate(loaded)]
         return new_sums
+
+    def _fma(self, x: str, weights: str, sums: str) -> str:
+        """The sums with a channel of x times a vector of weights added, or with a pair of channels, both products."""
+        write, lanes = self.write, self.tile.vector
+        if not self.tile.in_pairs:
+            return write.fma(lanes, x, weights, sums)
+        pairs = [write.let(f"bitcast {self.kind} {value} to {_pairs(lanes)}") for value in (weights, x)]
+        return write.let(f"call {self.kind} {_dot(lanes)}({self.kind} {sums}, "
+                         + ", ".join(f"{_pairs(lanes)} {pair}" for pair in pairs) + ")")
+
+    def _x(self, base: str, offset: str | int) -> str:
+        """A pointer into x moved by elements."""
+        return self.tile.x.at(self.write, base, offset)
 
     def _loop(self, count: str, x: str, w: str, sums: list[str],
               body: Callable[[str, str, list[str]], tuple[str, str, list[str]]]) -> tuple[str, str, list[str]]:
@@ -262,6 +270,16 @@ class _Reduction:
         x, w, *sums = self.write.repeat(count, [("ptr", x), ("ptr", w), *((self.kind, value) for value in sums)],
                                         lambda values: _flat(body(values[0], values[1], values[2:])))
         return x, w, sums
+
+
+def _pairs(lanes: int) -> str:
+    """The type of pairs of bf16 numbers in the lanes of fp32 numbers."""
+    return f"<{2 * lanes} x bfloat>"
+
+
+def _dot(lanes: int) -> str:
+    """The instruction that adds the products of pairs of bf16 numbers to sums in fp32 (VDPBF16PS)."""
+    return f"@llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
 
 
 def _flat(state: tuple[str, str, list[str]]) -> list[str]:

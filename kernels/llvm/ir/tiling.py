@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...element_types import encode, stored_type
 from ...implementation import Array
+from ...problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,11 @@ class Tiling:
             "w_tap": self.c * self.lanes}
 
 
+def in_word(problem: Problem) -> int:
+    """The number of input channels, or steps of a reduction, in 4 bytes, which one instruction multiplies."""
+    return 4 // stored_type(problem).size
+
+
 def pack(weights: Array, groups: int, lanes: int, taps_outside: bool) -> Array:
     """Panels of (k, c // groups, r, s) weights: [group][block of k][tap and c in this order][k].
 
@@ -75,8 +82,18 @@ def pack(weights: Array, groups: int, lanes: int, taps_outside: bool) -> Array:
     order = (0, 3, 2, 1) if taps_outside else (0, 2, 3, 1)
     panels = weights.reshape(groups, per_group, c, r * s).transpose(order).reshape(groups, c * r * s, per_group)
     blocks = -(-per_group // lanes)
-    packed = np.empty((groups, blocks, c * r * s, lanes), np.float32)
+    packed: Array = np.empty((groups, blocks, c * r * s, lanes), np.float32)
     for block in range(blocks):
         first = min(block * lanes, per_group - lanes)
         packed[:, block] = panels[:, :, first:first + lanes]
     return packed
+
+
+def pack_pairs(weights: Array, groups: int, lanes: int, taps_outside: bool) -> Array:
+    """The panels of `pack` with pairs of neighbouring channels, rounded to bf16, as its floats; c // groups is even.
+
+    The lower half of a float's bits is the first channel.
+    """
+    halves = [pack(weights[:, first::2], groups, lanes, taps_outside) for first in (0, 1)]
+    pairs = np.stack([encode(half, "bf16") for half in halves], axis=-1)
+    return pairs.view(np.float32)[..., 0]

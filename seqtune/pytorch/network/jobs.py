@@ -38,7 +38,7 @@ def append_layer(assembly: Assembly, node: Layer, y: Located) -> None:
     dense = [located.view.shape[1 if image else -1] for located in (x, y, *others)]
     x_pitch, y_pitch, *other_pitch = (None if own == floats else own
                                       for own, floats in zip(pitches, dense, strict=True))
-    fusion = Fusion(node.epilogue if node.epilogue.lines else None, x_pitch, y_pitch, *other_pitch)
+    fusion = Fusion(node.epilogue if node.epilogue.lines else None, x_pitch, y_pitch, next(iter(other_pitch), None))
     kernel = assembly.binder.bind(node.problem, assembly.configurations[node], node.weights, node.bias, fusion)
     uses = [Use(x, word=X), Use(y, word=Y, writes=True),
             *(Use(other, argument=len(kernel.arguments) - 1) for other in others)]

@@ -9,12 +9,14 @@ import platform
 import time
 from collections.abc import Hashable
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import DeviceError
 from seqtune.kernels.device import Device
+from seqtune.kernels.element_types import decode, dtype_of, element_type, encode
 from seqtune.kernels.implementation import Array, Implementation, implementation_of
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.operations.operation import MOST_OPERANDS, Operands, Shape
@@ -30,6 +32,7 @@ from .threads import Threads, make_job, usable_cpus
 
 MARGIN = 4096  # bytes of canary on each side of every buffer
 CANARY = 0xA5
+NOT_A_NUMBER = 0x7FC0  # the bits of a NaN in bf16, and twice of one in fp32
 SPARE_BYTES = 1 << 28  # freed buffers kept for the next executable, because their pages are mapped already
 PACKINGS = 16  # packed copies kept of one weights array
 
@@ -68,15 +71,19 @@ def _shapes(problem: Problem) -> tuple[dict[str, Shape], Shape]:
 
 
 class _Buffer:
-    """Bytes between two margins of canaries, aligned to cache lines."""
+    """Elements of a type between two margins of canaries, aligned to cache lines."""
 
-    def __init__(self, raw: NDArray[np.uint8], shape: tuple[int, ...]) -> None:
-        size = 4 * int(np.prod(shape))
+    def __init__(self, raw: NDArray[np.uint8], shape: tuple[int, ...], dtype: str) -> None:
+        size = element_type(dtype).size * int(np.prod(shape))
         begin = MARGIN + (-raw.ctypes.data) % 64
-        self.raw = raw
-        self.array: Array = raw[begin:begin + size].view(np.float32).reshape(shape)
+        self.raw, self.dtype = raw, dtype
+        self.array: NDArray[Any] = raw[begin:begin + size].view(
+            np.float32 if dtype == "fp32" else np.uint16).reshape(shape)
         self._margins = (raw[begin - MARGIN:begin], raw[begin + size:begin + size + MARGIN])
         self.address = int(self.array.ctypes.data)
+
+    def poison(self) -> None:
+        self.array.view(np.uint16).fill(NOT_A_NUMBER)
 
     def guard(self) -> None:
         for margin in self._margins:
@@ -125,13 +132,13 @@ class LLVMBackend:
         known = self.device.peak_gflops > 0
         return LLVMReferenceWork(self.device, self._compiler, self.threads) if known else None
 
-    def take(self, shape: tuple[int, ...]) -> _Buffer:
-        """A buffer of this shape: a spare one where one fits, else a new one."""
-        size = 4 * int(np.prod(shape)) + 2 * MARGIN + 64
+    def take(self, shape: tuple[int, ...], dtype: str = "fp32") -> _Buffer:
+        """A buffer of this shape and element type: a spare one where one fits, else a new one."""
+        size = element_type(dtype).size * int(np.prod(shape)) + 2 * MARGIN + 64
         fits = [index for index, raw in enumerate(self._spare) if size <= raw.nbytes <= 2 * size]
         if fits:
-            return _Buffer(self._spare.pop(min(fits, key=lambda index: self._spare[index].nbytes)), shape)
-        return _Buffer(np.empty(size, np.uint8), shape)
+            return _Buffer(self._spare.pop(min(fits, key=lambda index: self._spare[index].nbytes)), shape, dtype)
+        return _Buffer(np.empty(size, np.uint8), shape, dtype)
 
     def give(self, buffer: _Buffer) -> None:
         """Take a buffer back as a spare one."""
@@ -176,8 +183,10 @@ class LLVMExecutable:
         self._constant = operation(problem.type).constant
         shapes, output = _shapes(problem)
         self._order = tuple(shapes)  # the order in which the kernel's entry takes the operands
-        self._inputs = {name: backend.take(shape) for name, shape in shapes.items() if name != self._constant}
-        self._y, self._workspace = backend.take(output), backend.take((launch.workspace,))
+        dtype = dtype_of(problem)
+        self._inputs = {name: backend.take(shape, "fp32" if name == "bias" else dtype)
+                        for name, shape in shapes.items() if name != self._constant}
+        self._y, self._workspace = backend.take(output, dtype), backend.take((launch.workspace,))
         self._launch_arguments = np.array(launch.arguments, np.int64)
         self._phases = phases
         self._job: NDArray[np.int64] | None = None
@@ -191,7 +200,7 @@ class LLVMExecutable:
                 array = self._backend.pack(self._implementation, self._problem, self._configuration, array)
                 if name not in self._inputs:
                     self._inputs[name] = self._backend.take(array.shape)
-            np.copyto(self._inputs[name].array, array)
+            np.copyto(self._inputs[name].array, encode(array, self._inputs[name].dtype))
         addresses = [self._inputs[name].address for name in self._order]
         unused = [0] * (MOST_OPERANDS - len(addresses))
         inputs, further = addresses[:MOST_OPERANDS], addresses[MOST_OPERANDS:]
@@ -206,8 +215,8 @@ class LLVMExecutable:
 
     def poison(self) -> None:
         """Fill output and workspace with NaN, and reset the canaries around every buffer."""
-        self._y.array.fill(np.nan)
-        self._workspace.array.fill(np.nan)
+        self._y.poison()
+        self._workspace.poison()
         for buffer in self._buffers().values():
             buffer.guard()
 
@@ -223,7 +232,7 @@ class LLVMExecutable:
 
     def output(self) -> Array:
         """A copy of the output."""
-        return self._y.array.copy()
+        return decode(self._y.array, self._y.dtype).copy()
 
     def overrun(self) -> str | None:
         """The name of a buffer that was written outside its bounds since `poison`, or None."""
