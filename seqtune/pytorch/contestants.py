@@ -33,7 +33,8 @@ class LayerContestants:
 def contestants(node: Tuned, configuration: Configuration, binder: KernelBinder) -> LayerContestants:
     """The contestants for a layer, with bias and ReLU, or for attention. Raises SeqtuneError if ours does not build."""
     generator = torch.Generator().manual_seed(0)
-    operands = [torch.randn(read.shape, generator=generator) for read in node.inputs]
+    reads = [node.inputs[0], *node.others] if isinstance(node, Layer) else node.inputs
+    operands = [torch.randn(read.shape, generator=generator) for read in reads]
     image = isinstance(node, Layer) and node.work.type == "conv2d"
     if image:
         operands = [x.contiguous(memory_format=torch.channels_last) for x in operands]

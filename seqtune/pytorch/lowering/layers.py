@@ -13,6 +13,7 @@ from seqtune.kernels.problem import Problem
 
 from ...errors import ProblemError
 from ..network.nodes import AttentionHeads, Layer, Node
+from ..network.rewriting import reshaped
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
 
 aten = torch.ops.aten
@@ -35,17 +36,31 @@ def _convolution(lowering: Lowering, node: fx.Node) -> Node:
     given = arguments(node)
     x, weights, bias = lowering.value(given["input"]), _weights(lowering, given["weight"]), \
         lowering.constant(given["bias"])
-    if len(x.shape) != 4 or given.get("transposed"):
-        raise UnknownOperationError("a convolution that is transposed or not of images")
-    padding = given["padding"]
+    if len(x.shape) not in (3, 4) or given.get("transposed"):
+        raise UnknownOperationError("a convolution that is transposed or not of images or sequences")
+    shape, sequence = shape_of(node), len(x.shape) == 3
+    if sequence:  # an image of one row
+        x, weights = lowering.add(reshaped(x, _one_row(x.shape))), weights.unsqueeze(2)
+
+    def sizes(name: str, neutral: int) -> Any:
+        value = given[name]
+        return value if isinstance(value, str) else (neutral, pair(value)[1]) if sequence else pair(value)
+
     try:
-        features = conv2d.layer_features(
-            x.shape, weights.shape[0], tuple(weights.shape[2:]), pair(given["stride"]),
-            padding if isinstance(padding, str) else pair(padding), pair(given["dilation"]), given["groups"])
+        features = conv2d.layer_features(x.shape, weights.shape[0], tuple(weights.shape[2:]), sizes("stride", 1),
+                                         sizes("padding", 0), sizes("dilation", 1), given["groups"])
         problem = Problem.make("conv2d", **features, layout="NHWC")
     except ProblemError as error:
         raise UnknownOperationError(f"a convolution that no kernel computes ({error})") from None
-    return _layer(lowering, x, shape_of(node), problem, weights, bias)
+    if not sequence:
+        return _layer(lowering, x, shape, problem, weights, bias)
+    return lowering.add(reshaped(_layer(lowering, x, _one_row(shape), problem, weights, bias), shape))
+
+
+def _one_row(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of sequences as images of one row."""
+    n, channels, length = shape
+    return n, channels, 1, length
 
 
 def _linear(lowering: Lowering, node: fx.Node) -> Node:
@@ -115,7 +130,8 @@ def pair(value: Any) -> tuple[int, int]:
 
 
 LAYERS: dict[Any, Maker] = {
-    aten.conv2d.default: _convolution, aten.conv2d.padding: _convolution, aten.convolution.default: _convolution,
+    **dict.fromkeys((aten.conv2d.default, aten.conv2d.padding, aten.conv1d.default, aten.conv1d.padding,
+                     aten.convolution.default), _convolution),
     aten.linear.default: _linear, aten.addmm.default: _addmm, aten.mm.default: _mm,
     aten.scaled_dot_product_attention.default: _attention,
 }

@@ -18,6 +18,7 @@ from .nodes import (
     Gather,
     Input,
     Layer,
+    MovedRows,
     Node,
     Padding,
     Pointwise,
@@ -34,7 +35,7 @@ _MOVES: dict[type[Node], Callable[[Assembly, Any], Located]] = {
 _JOBS: dict[type[Node], Callable[[Assembly, Any, Located], None]] = {
     Layer: jobs.append_layer, AttentionHeads: jobs.append_attention, Pointwise: jobs.append_pointwise,
     RowOperation: jobs.append_rows, Reduction: jobs.append_reduction, Pool: jobs.append_pool,
-    Gather: jobs.append_gather}
+    Gather: jobs.append_gather, MovedRows: jobs.append_moved_rows}
 
 
 def assemble(nodes: Sequence[Node], results: Sequence[Node], places: Sequence[View],

@@ -5,14 +5,16 @@ Every function appends the jobs that compute a node into its place.
 
 from __future__ import annotations
 
-from seqtune.kernels.implementation import implementation_of
+import numpy as np
+
+from seqtune.kernels.implementation import Array, implementation_of
 from seqtune.kernels.llvm.attention import LLVMAttention
 from seqtune.kernels.llvm.attention_decode import AttentionDecode
 from seqtune.kernels.llvm.fusion import Fusion
 from seqtune.kernels.llvm.ir.attention.views import AttentionViews
 from seqtune.kernels.llvm.ir.elements import Element
 from seqtune.kernels.llvm.steps import rows
-from seqtune.kernels.llvm.steps.formula import IDENTITY
+from seqtune.kernels.llvm.steps.formula import IDENTITY, Formula
 from seqtune.kernels.llvm.steps.gather import gather
 from seqtune.kernels.llvm.steps.pointwise import pointwise
 from seqtune.kernels.llvm.steps.pooling import Window, average_pool, max_pool
@@ -21,19 +23,29 @@ from seqtune.kernels.llvm.steps.view import View
 from seqtune.kernels.registry import kernel
 from seqtune.tuner.backends.llvm.bound_kernels import BIAS, OTHER, X, Y
 
+from ...errors import KernelError
 from .assembly import Assembly, Job, Located, Use
 from .layouts import channels_last, image_pitch, row_pitch
-from .nodes import AttentionHeads, Gather, Layer, Pointwise, Pool, Reduction, RowOperation, Shape
+from .nodes import AttentionHeads, Gather, Layer, MovedRows, Pointwise, Pool, Reduction, RowOperation, Shape
+
+PRODUCT = Formula.of("mul", 0, 1)
 
 
 def append_layer(assembly: Assembly, node: Layer, y: Located) -> None:
     """A tuned convolution or product with its epilogue."""
     image = node.work.type == "conv2d"
     pitch = image_pitch if image else row_pitch
-    x = _dense(assembly, assembly.located[node.inputs[0]], image, Element.of(
-        str(node.work["dtype"]), assembly.binder.device))
+    element = Element.of(str(node.work["dtype"]), assembly.binder.device)
+    weights: list[Use] = []
+    if node.scaled is None:
+        x = _dense(assembly, assembly.located[node.inputs[0]], image, element)
+    elif element.dtype == "fp32":
+        x = _dense(assembly, assembly.located[node.inputs[0]], image, element)
+        weights.append(Use(_scaled_weights(assembly, node, node.scaled), word=OTHER))
+    else:  # weights would be rounded twice
+        x = _scaled_image(assembly, node, node.scaled, element)
     others = [_dense(assembly, assembly.located[other], image, assembly.located[other].view.element)
-              for other in node.inputs[1:]]
+              for other in node.others]
     pitches = [pitch(located.view) for located in (x, y, *others)]
     dense = [located.view.shape[1 if image else -1] for located in (x, y, *others)]
     x_pitch, y_pitch, *other_pitch = (None if own == floats else own
@@ -41,8 +53,45 @@ def append_layer(assembly: Assembly, node: Layer, y: Located) -> None:
     fusion = Fusion(node.epilogue if node.epilogue.lines else None, x_pitch, y_pitch, next(iter(other_pitch), None))
     kernel = assembly.binder.bind(node.problem, assembly.configurations[node], node.weights, node.bias, fusion)
     uses = [Use(x, word=X), Use(y, word=Y, writes=True),
-            *(Use(other, argument=len(kernel.arguments) - 1) for other in others)]
+            *(Use(other, argument=len(kernel.arguments) - 1) for other in others), *weights]
     assembly.jobs.append(Job(kernel, tuple(uses), node))
+
+
+def _scaled_weights(assembly: Assembly, node: Layer, product: Pointwise) -> Located:
+    """The packed weights of a 1x1 convolution times the factors of x's channels, computed by a step."""
+    packed, numbers = (assembly.binder.pack(node.problem, assembly.configurations[node], weights) for weights in (
+        node.weights, np.broadcast_to(np.arange(node.weights.shape[1], dtype=np.float32)[:, None, None],
+                                      node.weights.shape)))
+    view = channel_runs(numbers, node.weights.shape[1])
+    factors = assembly.located[node.inputs[-1]]
+    of_channels = factors.view.reshaped((1, node.weights.shape[1], 1))
+    assert of_channels is not None  # one axis alone is longer than 1
+    y = assembly.fresh(view)
+    step = pointwise(PRODUCT, view, [view, of_channels.expanded(view.shape)], assembly.lanes)
+    assembly.step(product, step, y, assembly.constant(view, packed.reshape(-1)), factors)
+    return y
+
+
+def _scaled_image(assembly: Assembly, node: Layer, product: Pointwise, element: Element) -> Located:
+    """The image x times the factors of its channels, computed by a step."""
+    x, factors = (assembly.located[read] for read in (node.inputs[0], node.inputs[-1]))
+    y = assembly.fresh(channels_last(x.view.shape).stored_as(element))
+    step = pointwise(PRODUCT, y.view, [x.view, factors.view.expanded(x.view.shape)], assembly.lanes)
+    assembly.step(product, step, y, x, factors)
+    return y
+
+
+def channel_runs(numbers: Array, channels: int) -> View:
+    """The view (block, input channel, output channel) of packed weights, from the packed numbers of input channels.
+
+    Raises KernelError for another order.
+    """
+    flat = numbers.reshape(-1)
+    run = flat.size if channels == 1 else int(np.argmax(flat != flat[0]))
+    view = View.contiguous((flat.size // (channels * max(run, 1)), channels, run))
+    if view.size != flat.size or (flat.reshape(view.shape) != np.arange(channels)[:, None]).any():
+        raise KernelError("the packed weights are not in the order of block, input channel, output channel")
+    return view
 
 
 def _dense(assembly: Assembly, x: Located, image: bool, element: Element) -> Located:
@@ -142,3 +191,19 @@ def append_gather(assembly: Assembly, node: Gather, y: Located) -> None:
     source = gather(y.view, table.view, counted, [], assembly.lanes)
     assembly.step(node, source, y, table, indices)
     assembly.jobs[-1].kernel.arguments[3] = assembly.flag.ctypes.data
+
+
+def append_moved_rows(assembly: Assembly, node: MovedRows, y: Located) -> None:
+    """Rows by constant numbers, and a formula of them."""
+    x = _dense(assembly, assembly.located[node.inputs[0]], False, assembly.located[node.inputs[0]].view.element)
+    columns = node.shape[-1]
+    table = x.view.reshaped((x.view.size // columns, columns))
+    assert table is not None  # rows with a pitch
+    contiguous = View.contiguous(node.numbers.shape)
+    counted = View(contiguous.shape, tuple(2 * stride for stride in contiguous.strides))  # int64 in floats
+    numbers = assembly.constant(View.contiguous((2 * node.numbers.size,)), node.numbers.reshape(-1).view(np.float32))
+    others = [assembly.located[read] for read in node.inputs[1:]]
+    views = [other.view.expanded(node.shape) for other in others]
+    source = gather(y.view, table, counted, views, assembly.lanes, node.formula)
+    assembly.step(node, source, y, Located(x.buffer, table), numbers, *others)
+    assembly.jobs[-1].kernel.arguments[3 + len(others)] = assembly.flag.ctypes.data

@@ -18,6 +18,7 @@ from .nodes import (
     Gather,
     Input,
     Layer,
+    MovedRows,
     Node,
     Padding,
     Pool,
@@ -109,7 +110,7 @@ def can_write(node: Node, view: View) -> bool:
         return False
     if isinstance(node, Pool) or (isinstance(node, Layer) and node.work.type == "conv2d"):
         return image_pitch(view) is not None
-    if isinstance(node, Layer | Gather):
+    if isinstance(node, Layer | Gather | MovedRows):
         return row_pitch(view) is not None
     if isinstance(node, RowOperation | AttentionHeads):
         return view.strides[-1] == 1
@@ -133,6 +134,6 @@ def _images(nodes: Sequence[Node]) -> set[Node]:
                     source = source.inputs[0]
             if source in images and source.shape[2:] == node.shape[2:]:
                 images.add(node)
-        elif not isinstance(node, Layer | Gather) and any(read in images for read in node.inputs):
+        elif not isinstance(node, Layer | Gather | MovedRows) and any(read in images for read in node.inputs):
             images.add(node)
     return images

@@ -54,12 +54,22 @@ class Constant(Node):
 
 @dataclass(eq=False, slots=True)
 class Layer(Node):
-    """A convolution or matrix product with constant weights: inputs are x, and the epilogue's other operand if any."""
+    """A convolution or matrix product with constant weights.
+
+    Inputs are x, the epilogue's other operand if it has one, and, where `scaled` is the product that the layer has
+    taken in, the factors of x's channels, (1, c, 1, 1).
+    """
 
     work: Problem  # without bias and activation; its dtype is the element of x
     weights: Floats  # (k, c // groups, r, s) or (n, k)
     bias: Floats | None
     epilogue: Formula = IDENTITY
+    scaled: Pointwise | None = None
+
+    @property
+    def others(self) -> list[Node]:
+        """The other operand of the epilogue, where it has one."""
+        return self.inputs[1:self.epilogue.operands]
 
     @property
     def problem(self) -> Problem:
@@ -149,6 +159,14 @@ class Pool(Node):
 @dataclass(eq=False, slots=True)
 class Gather(Node):
     """Rows of a table (the second input, a constant), chosen by the indices (the first input)."""
+
+
+@dataclass(eq=False, slots=True)
+class MovedRows(Node):
+    """Rows of the first input by their `numbers`, through a formula whose further operands are the other inputs."""
+
+    numbers: NDArray[np.int64]  # the shape without its last axis
+    formula: Formula = IDENTITY
 
 
 @dataclass(eq=False, slots=True)

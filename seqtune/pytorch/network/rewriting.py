@@ -15,7 +15,8 @@ from seqtune.kernels.llvm.steps.formula import MOST_LINES, Formula
 from seqtune.kernels.problem import Problem
 
 from .node_list import NodeList
-from .nodes import Constant, Layer, Node, Padding, Pointwise, Rearranged, Reduction, RowOperation
+from .nodes import Concatenation, Constant, Layer, Node, Padding, Pointwise, Rearranged, Reduction, RowOperation
+from .row_order import move_rows
 
 MOST_OPERANDS = 6  # of a fused formula: each takes a pointer and a stride in the loop
 
@@ -25,7 +26,8 @@ def rewrite(nodes: NodeList) -> None:
     changes: list[tuple[type[Node], Callable[[NodeList, Any], None]]] = [
         (Layer, _take_padding), (Pointwise, _join_readers), (Reduction, _become_rms_norm),
         (Pointwise, _hoist_over_reshape), (Pointwise, _join_readers), (Layer, _fold_scale),
-        (Pointwise, _become_epilogue)]
+        (Pointwise, _become_epilogue), (Layer, _take_factors),
+        (Rearranged, move_rows), (Concatenation, move_rows)]
     for kind, change in changes:
         for node in nodes:
             if isinstance(node, kind) and node in nodes:
@@ -155,6 +157,26 @@ def _become_epilogue(nodes: NodeList, node: Pointwise) -> None:
         nodes.insert_before(node, new)
         nodes.replace(node, new)
         return
+
+
+def _take_factors(nodes: NodeList, layer: Layer) -> None:
+    """Let a 1x1 convolution multiply its weights by the factors of x's channels, where these are fewer than x's pixels.
+
+    Squeeze and excitation computes such factors. One image alone has the same factors for all pixels.
+    """
+    product = layer.inputs[0]
+    if layer.work.type != "conv2d" or not isinstance(product, Pointwise) or nodes.only_reader(product) is not layer \
+            or product.formula not in (Formula.of("mul", 0, 1), Formula.of("mul", 1, 0)):
+        return
+    n, c, high, wide = product.shape
+    factors = [read for read in product.inputs if read.shape == (1, c, 1, 1)]
+    sizes = [layer.work.size(name) for name in ("r", "s", "groups")]
+    if n > 1 or sizes != [1, 1, 1] or len(factors) != 1 or layer.work.size("k") > high * wide:
+        return
+    x = product.inputs[1 - product.inputs.index(factors[0])]
+    if x.shape == product.shape:
+        layer.scaled = product
+        nodes.set_inputs(layer, [x, *layer.inputs[1:], *factors])
 
 
 def reshaped(node: Node, shape: tuple[int, ...]) -> Node:

@@ -11,10 +11,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from seqtune.errors import KernelError
 from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.llvm.steps.view import View
 from seqtune.kernels.problem import Problem
 from seqtune.pytorch.compilation import exported
+from seqtune.pytorch.network.jobs import channel_runs
 from seqtune.pytorch.network.layouts import Layouts, Part, channels_last, image_pitch, row_pitch
 from seqtune.pytorch.network.memory import LINE, Buffer, plan
 from seqtune.pytorch.network.node_list import NodeList
@@ -178,6 +180,31 @@ def test_factors_of_channels_go_into_weights_and_bias() -> None:
     assert result.bias is not None
     assert result.bias.tolist() == [1, 2, 3, 4]
     assert nodes.nodes == [x, result]
+
+
+@pytest.mark.parametrize(("images", "outputs", "epilogue", "taken"), [
+    (1, 9, False, True), (1, 9, True, True), (1, 10, False, False), (2, 9, False, False)])
+def test_factors_of_one_image_s_channels_multiply_the_weights_where_these_are_fewer_than_the_pixels(
+        images: int, outputs: int, epilogue: bool, taken: bool) -> None:
+    x, factors, other = operand(images, 4, 3, 3), operand(images, 4, 1, 1), operand(images, outputs, 3, 3)
+    convolved: Node = convolution(Pointwise(x.shape, [factors, x], PRODUCT), outputs)
+    if epilogue:
+        convolved = Pointwise(convolved.shape, [convolved, other], ADD)
+    (result,) = rewritten(convolved).results
+    assert isinstance(result, Layer)
+    others = [other] if epilogue else []
+    assert result.others == others
+    assert (result.inputs == [x, *others, factors]) == taken
+    assert (result.scaled is not None) == taken
+
+
+def test_runs_of_channels_are_found_in_packed_weights_and_other_orders_are_refused() -> None:
+    packed = np.tile(np.repeat(np.arange(3, dtype=np.float32), 4), 2)
+    assert channel_runs(packed, 3) == View.contiguous((2, 3, 4))
+    assert channel_runs(np.zeros(5, np.float32), 1) == View.contiguous((1, 1, 5))
+    for wrong in (packed[::-1], np.arange(4, dtype=np.float32), np.zeros(4, np.float32)):
+        with pytest.raises(KernelError, match="not in the order"):
+            channel_runs(wrong, 3)
 
 
 @pytest.mark.parametrize(("low", "high", "number", "taken"), [

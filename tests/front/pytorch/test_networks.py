@@ -138,6 +138,39 @@ class Norms(nn.Module):
         return functional.softmax(y, 1), functional.log_softmax(y + 1, -1)
 
 
+class Windows(nn.Module):
+    """Swin's shifted windows of tokens, and the merging of neighbours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.merged = nn.LayerNorm(12), nn.LayerNorm(48)
+        self.inside, self.after, self.reduced = nn.Linear(12, 12), nn.Linear(12, 12), nn.Linear(48, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, _, c = x.shape
+        y = torch.roll(self.before(x).view(n, 6, 4, c), (-1, -1), (1, 2))
+        y = y.view(n, 3, 2, 2, 2, c).permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, 4, c)
+        y = self.inside(y).view(n, 3, 2, 2, 2, c).permute(0, 1, 3, 2, 4, 5).contiguous().view(n, 6, 4, c)
+        x = self.after(x + torch.roll(y, (1, 1), (1, 2)).view(n, 24, c)).view(n, 6, 4, c)
+        parts = [x[:, row::2, column::2] for column in range(2) for row in range(2)]
+        result: Tensor = self.reduced(self.merged(torch.cat(parts, -1).view(n, 6, 4 * c)))
+        return result
+
+
+class Sequences(nn.Module):
+    """Convolutions of sequences, as speech models begin with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv1d(6, 12, 3, padding=1), nn.Conv1d(12, 8, 3, 2, 2, 2, groups=2)
+        self.third = nn.Conv1d(8, 8, 5, padding="same")
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = functional.gelu(self.second(functional.gelu(self.first(x))))
+        result: Tensor = functional.layer_norm((y + self.third(y)).permute(0, 2, 1), (8,))
+        return result
+
+
 class Embedded(nn.Module):
     """A table and positions."""
 
@@ -168,7 +201,7 @@ class Cached(nn.Module):
 @pytest.mark.parametrize(("model", "shape"), [
     (InvertedResidual(), (1, 8, 9, 7)), (Excitation(), (2, 16, 6, 5)), (Dense(), (1, 8, 14, 12)),
     (Shuffle(), (1, 16, 7, 5)), (Padded(), (1, 3, 12, 12)), (Block(), (2, 5, 24)), (Block(True), (1, 9, 24)),
-    (Norms(), (2, 3, 20))], ids=lambda value: type(value).__name__)
+    (Norms(), (2, 3, 20)), (Sequences(), (2, 6, 15)), (Windows(), (2, 24, 12))], ids=lambda value: type(value).__name__)
 def test_a_network_is_one_program_with_pytorch_s_results(
         quick: Callable[..., Optimized], model: nn.Module, shape: tuple[int, ...]) -> None:
     model = random_norms(model.eval())
@@ -202,6 +235,27 @@ def test_a_block_needs_one_kernel_for_each_layer(quick: Callable[..., Optimized]
     model = random_norms(InvertedResidual().eval())
     fast = quick(model, torch.randn(1, 8, 9, 7).contiguous(memory_format=torch.channels_last))
     assert len([step for step in steps_of(fast) if step != "copy"]) == 3
+
+
+def test_factors_of_channels_multiply_weights_instead_of_an_image(quick: Callable[..., Optimized]) -> None:
+    model = random_norms(Excitation().eval())
+    fast = quick(model, torch.randn(1, 16, 6, 5))
+    for _ in range(2):
+        assert same(fast, model, torch.randn(1, 16, 6, 5))
+    (program,) = (module for module in fast.modules() if isinstance(module, NetworkModule))
+    (product,) = (job for job in program.jobs if job.name == "aten.mul")
+    assert [use.located.view.size for use in product.uses if use.writes] == [16 * 8]  # not 16 x 30 pixels
+
+
+def test_shifted_windows_are_rows_read_by_number(quick: Callable[..., Optimized]) -> None:
+    fast = quick(Windows().eval(), torch.randn(2, 24, 12))
+    assert steps_of(fast) == ["aten.layer_norm", "aten.roll", "aten.linear", "aten.add", "aten.linear", "aten.cat",
+                              "aten.layer_norm", "aten.linear"]
+
+
+def test_convolutions_of_sequences_take_the_activation(quick: Callable[..., Optimized]) -> None:
+    fast = quick(Sequences().eval(), torch.randn(2, 6, 15))
+    assert [step for step in steps_of(fast) if step != "copy"] == ["aten.conv1d"] * 3 + ["aten.layer_norm"]
 
 
 def test_concatenations_are_written_in_place(quick: Callable[..., Optimized]) -> None:

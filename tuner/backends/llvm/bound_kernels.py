@@ -73,6 +73,10 @@ class KernelBinder:
         return self.bind_source(implementation.source(problem, self.device, configuration, fusion),
                                 implementation.launch(problem, self.device, configuration, fusion), packed, bias)
 
+    def pack(self, problem: Problem, configuration: Configuration, weights: Array) -> Array:
+        """The weights in the order in which the kernel of a configuration reads them."""
+        return implementation_of(kernel(configuration.kernel)).pack(problem, self.device, configuration, weights)
+
     def bind_source(self, source: KernelSource, launch: Launch, weights: Array | None = None,
                     bias: Array | None = None) -> BoundKernel:
         """Bind a source that belongs to no kernel family, such as a generated step. Raises BuildError."""
