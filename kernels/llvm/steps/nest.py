@@ -26,7 +26,7 @@ class Nest:
     """`dimensions`, outermost first, at least two.
 
     `order` says how the last two are visited: "rows" of vectors, "tiles" of lanes x lanes, or "woven": both together in
-    vectors, for two or four interleaved operands.
+    vectors, for operands of two, three or four rows whose elements alternate in the output.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -122,11 +122,11 @@ def joined(dimensions: Sequence[Dimension]) -> list[Dimension]:
 
 
 def _is_woven(dimensions: Sequence[Dimension]) -> bool:
-    """Whether some operands are interleaved, two or four wide, and all else is without gaps in the last dimensions."""
+    """Whether some operands are interleaved, two to four wide, and all else is without gaps in the last dimensions."""
     (_, rows), (width, inner) = dimensions[-2:]
     pairs = list(zip(inner, rows, strict=True))
     turned = [view > 0 and along == 1 and stride > 1 for view, (stride, along) in enumerate(pairs)]
-    return width in (2, 4) and any(turned) and all(
+    return width in (2, 3, 4) and any(turned) and all(
         shuffled or pair in ((1, width), (0, 0)) for shuffled, pair in zip(turned, pairs, strict=True))
 
 

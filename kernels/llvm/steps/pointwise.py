@@ -14,7 +14,7 @@ from .formula import Formula, write
 from .nest import nest
 from .nest_code import NestCode
 from .step_source import StepSource
-from .tile_transpose import transposed
+from .tile_transpose import transposed, woven
 from .view import View
 
 _SHORT = 4  # lines of a formula that waits for memory: four vectors a turn, longer ones two
@@ -104,15 +104,15 @@ class _Woven(_Rows):
 
     def _weave(self, pointers: Sequence[str], same: Same, row: str, mask: str | None, rows: str) -> None:
         write, v = self.write, self.v
-        woven = {}
+        lines = {}
         for view, pointer in enumerate(pointers):
             if self.kinds[view] == "turned":
                 starts = [self.moved(view, self.moved(view, pointer, write.mul(self.inner[view], line)), row)
                           for line in range(self.width)]
-                woven[view] = transposed(write, self.lanes, [
+                lines[view] = woven(write, self.lanes, [
                     self.access.load_dense(view, start, mask) for start in starts])
         first, rest = write.mul(row, self.width), write.mul(write.i64("sub", rows, row), self.width)
         for line in range(self.width):
             inside = masks.first_lanes(v, write.i64("sub", rest, line * self.lanes)) if mask else None
-            self.vector(pointers, {**same, **{view: lines[line] for view, lines in woven.items()}},
+            self.vector(pointers, {**same, **{view: values[line] for view, values in lines.items()}},
                         write.add(first, line * self.lanes), inside)

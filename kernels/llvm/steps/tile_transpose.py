@@ -20,3 +20,17 @@ def transposed(write: Writer, lanes: int, rows: Sequence[str]) -> list[str]:
                    for low, high in zip(vectors[:half], vectors[half:], strict=True)
                    for chosen in (order[:lanes], order[lanes:])]
     return vectors
+
+
+def woven(write: Writer, lanes: int, rows: Sequence[str]) -> list[str]:
+    """The columns of two, three or four vectors of `lanes` floats, one behind the other."""
+    if len(rows) != 3:
+        return transposed(write, lanes, rows)
+    first, second, third = rows
+    result = []
+    for line in range(3):
+        places = [divmod(line * lanes + lane, 3) for lane in range(lanes)]  # (column, row) of each lane
+        pairs = write.shuffle(lanes, first, second, [column + lanes * (row == 1) for column, row in places])
+        result.append(write.shuffle(lanes, pairs, third, [
+            lanes + column if row == 2 else lane for lane, (column, row) in enumerate(places)]))
+    return result

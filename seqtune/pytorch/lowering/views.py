@@ -61,8 +61,9 @@ def _permute(lowering: Lowering, node: fx.Node) -> Node:
     else:
         first, second = (given.get(name, axis) % len(axes) for axis, name in enumerate(("dim0", "dim1")))
         axes[first], axes[second] = axes[second], axes[first]
-    order = tuple(axes)
-    return rearranged(lowering, given["self"], shape_of(node), lambda view: view.permuted(order))
+    order, back = tuple(axes), tuple(axes.index(axis) for axis in range(len(axes)))
+    return lowering.add(Rearranged(shape_of(node), [lowering.value(given["self"])], lambda view: view.permuted(order),
+                                   inverse=lambda view: view.permuted(back)))
 
 
 def _expand(lowering: Lowering, node: fx.Node) -> Node:

@@ -117,6 +117,13 @@ def can_write(node: Node, view: View) -> bool:
     return True
 
 
+def _is_image_of_tokens(node: Rearranged) -> bool:
+    """Whether a permuted value has its channels, the second axis, as neighbours in memory, and pixels around them."""
+    view = node.transform(View.contiguous(node.inputs[0].shape))
+    return view is not None and node.shape[1] > 1 and view.strides[1] == 1 and image_pitch(view) is not None \
+        and not view.is_contiguous
+
+
 def _images(nodes: Sequence[Node]) -> set[Node]:
     """The values of four axes that lie in NHWC: results of convolutions and pooling, and what is computed of them."""
     images: set[Node] = set()
@@ -132,7 +139,7 @@ def _images(nodes: Sequence[Node]) -> set[Node]:
             if isinstance(source, Rearranged) and len(source.shape) != 4:  # a shuffle of the channels of an image
                 while isinstance(source, Rearranged):
                     source = source.inputs[0]
-            if source in images and source.shape[2:] == node.shape[2:]:
+            if (source in images and source.shape[2:] == node.shape[2:]) or _is_image_of_tokens(node):
                 images.add(node)
         elif not isinstance(node, Layer | Gather | MovedRows) and any(read in images for read in node.inputs):
             images.add(node)

@@ -90,11 +90,12 @@ class Pointwise(Node):
 class Rearranged(Node):
     """Another view of the input's memory. `transform` returns None where the memory would have to be copied.
 
-    `reshapes` says that the elements keep their order.
+    `reshapes` says that the elements keep their order, `inverse` leads back where the elements stay the same.
     """
 
     transform: Callable[[View], View | None]
     reshapes: bool = False
+    inverse: Callable[[View], View | None] | None = None
 
 
 def indices_view(node: Node) -> View | None:

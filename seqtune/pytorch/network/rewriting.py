@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.llvm.steps.formula import MOST_LINES, Formula
+from seqtune.kernels.llvm.steps.view import View
 from seqtune.kernels.problem import Problem
 
 from .node_list import NodeList
@@ -25,7 +26,7 @@ def rewrite(nodes: NodeList) -> None:
     """Apply all changes."""
     changes: list[tuple[type[Node], Callable[[NodeList, Any], None]]] = [
         (Layer, _take_padding), (Pointwise, _join_readers), (Reduction, _become_rms_norm),
-        (Pointwise, _hoist_over_reshape), (Pointwise, _join_readers), (Layer, _fold_scale),
+        (Layer, _fold_scale), (Pointwise, _hoist_over_view), (Pointwise, _join_readers), (Layer, _fold_scale),
         (Pointwise, _become_epilogue), (Layer, _take_factors),
         (Rearranged, move_rows), (Concatenation, move_rows)]
     for kind, change in changes:
@@ -49,22 +50,27 @@ def _take_padding(nodes: NodeList, layer: Layer) -> None:
     nodes.set_inputs(layer, [x, *layer.inputs[1:]])
 
 
-def _hoist_over_reshape(nodes: NodeList, node: Pointwise) -> None:
-    """Turn a formula of a reshaped layer into a reshape of the formula, so that the layer can take it."""
+def _hoist_over_view(nodes: NodeList, node: Pointwise) -> None:
+    """Turn a formula of a reshaped or permuted layer into a view of the formula, so that the layer can take it."""
     for read in node.inputs:
-        if not (isinstance(read, Rearranged) and read.reshapes and read.shape == node.shape
+        if not (isinstance(read, Rearranged) and read.inverse is not None and read.shape == node.shape
                 and nodes.only_reader(read) is node):
             continue
         source = read.inputs[0]
         if not (isinstance(source, Layer) and nodes.only_reader(source) is read) \
                 or any(other.shape not in (node.shape, ()) for other in node.inputs):
             continue
-        inputs = [source if other is read else reshaped(other, source.shape) for other in node.inputs]
+        inputs = [source if other is read else _seen_as(other, source.shape, read.inverse) for other in node.inputs]
         inner = Pointwise(source.shape, inputs, node.formula, name=node.name, origin=node.origin)
-        outer = reshaped(inner, node.shape)
+        outer = Rearranged(node.shape, [inner], read.transform, read.reshapes, read.inverse)
         nodes.insert_before(node, *(other for other in inputs if other not in nodes), inner, outer)
         nodes.replace(node, outer)
         return
+
+
+def _seen_as(node: Node, shape: tuple[int, ...], transform: Callable[[View], View | None]) -> Node:
+    """A view of the node; numbers without axes stay as they are."""
+    return Rearranged(shape, [node], transform) if node.shape else node
 
 
 def _join_readers(nodes: NodeList, node: Pointwise) -> None:
@@ -183,7 +189,8 @@ def reshaped(node: Node, shape: tuple[int, ...]) -> Node:
     """The node under another shape of as many elements; numbers without axes stay as they are."""
     if node.shape in ((), shape):
         return node
-    return Rearranged(shape, [node], lambda view: view.reshaped(shape), reshapes=True)
+    source = node.shape
+    return Rearranged(shape, [node], lambda view: view.reshaped(shape), True, lambda view: view.reshaped(source))
 
 
 def _can_join(node: Pointwise, reader: Pointwise) -> bool:

@@ -138,6 +138,23 @@ class Norms(nn.Module):
         return functional.softmax(y, 1), functional.log_softmax(y + 1, -1)
 
 
+class Tokens(nn.Module):
+    """ConvNeXt's block: products on tokens between images, a scale of the channels and a sum of images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.depthwise = nn.Conv2d(3, 8, 1), nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.up, self.down, self.gamma = nn.Linear(8, 12), nn.Linear(12, 8), nn.Parameter(torch.rand(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        for _ in range(2):
+            y = self.depthwise(x).permute(0, 2, 3, 1)
+            x = x + (self.gamma * self.down(functional.gelu(self.up(y)))).permute(0, 3, 1, 2)
+        result: Tensor = x.mean((2, 3))
+        return result
+
+
 class Windows(nn.Module):
     """Swin's shifted windows of tokens, and the merging of neighbours."""
 
@@ -201,7 +218,8 @@ class Cached(nn.Module):
 @pytest.mark.parametrize(("model", "shape"), [
     (InvertedResidual(), (1, 8, 9, 7)), (Excitation(), (2, 16, 6, 5)), (Dense(), (1, 8, 14, 12)),
     (Shuffle(), (1, 16, 7, 5)), (Padded(), (1, 3, 12, 12)), (Block(), (2, 5, 24)), (Block(True), (1, 9, 24)),
-    (Norms(), (2, 3, 20)), (Sequences(), (2, 6, 15)), (Windows(), (2, 24, 12))], ids=lambda value: type(value).__name__)
+    (Norms(), (2, 3, 20)), (Sequences(), (2, 6, 15)), (Windows(), (2, 24, 12)), (Tokens(), (2, 3, 5, 4))],
+    ids=lambda value: type(value).__name__)
 def test_a_network_is_one_program_with_pytorch_s_results(
         quick: Callable[..., Optimized], model: nn.Module, shape: tuple[int, ...]) -> None:
     model = random_norms(model.eval())
@@ -245,6 +263,11 @@ def test_factors_of_channels_multiply_weights_instead_of_an_image(quick: Callabl
     (program,) = (module for module in fast.modules() if isinstance(module, NetworkModule))
     (product,) = (job for job in program.jobs if job.name == "aten.mul")
     assert [use.located.view.size for use in product.uses if use.writes] == [16 * 8]  # not 16 x 30 pixels
+
+
+def test_a_sum_of_images_is_computed_by_a_product_of_tokens(quick: Callable[..., Optimized]) -> None:
+    fast = quick(Tokens().eval(), torch.randn(2, 3, 5, 4).contiguous(memory_format=torch.channels_last))
+    assert steps_of(fast) == ["aten.conv2d", *["aten.conv2d", "aten.linear", "aten.linear"] * 2, "aten.mean"]
 
 
 def test_shifted_windows_are_rows_read_by_number(quick: Callable[..., Optimized]) -> None:

@@ -109,16 +109,16 @@ def test_equal_formulas_share_one_source_whatever_the_sizes() -> None:
     assert first.launch.phases[0].tasks == 1
 
 
-def test_many_channels_are_transposed_in_tiles_and_two_groups_are_woven() -> None:
+def test_many_channels_are_transposed_in_tiles_and_few_groups_are_woven() -> None:
     def order(channels: int) -> str:
         out, view = View.contiguous((196, channels)), View.contiguous((channels, 196)).permuted((1, 0))
         return nest([out, view], 16).order
 
-    assert [order(channels) for channels in (64, 3, 4, 2)] == ["tiles", "rows", "woven", "woven"]
+    assert [order(channels) for channels in (64, 5, 4, 3, 2)] == ["tiles", "rows", "woven", "woven", "woven"]
 
 
 @pytest.mark.parametrize("width", WIDTHS, ids=str)
-@pytest.mark.parametrize("groups", [2, 4])
+@pytest.mark.parametrize("groups", [2, 3, 4])
 def test_groups_of_channels_are_shuffled(groups: int, width: tuple[str, int]) -> None:
     for channels in (1, 5, 16, 58):
         wide = View.contiguous((6, groups, channels))
