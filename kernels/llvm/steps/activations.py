@@ -16,7 +16,7 @@ def _hardtanh(low: float = -1.0, high: float = 1.0) -> tuple[Line, ...]:
 
 
 def _hardsigmoid() -> tuple[Line, ...]:
-    return ("add", 0, 3.0), ("clamp", 1, 0.0, 6.0), ("div", 2, 6.0)
+    return ("add", 0, 3.0), ("clamp", 1, 0.0, 6.0), ("mul", 2, 1 / 6)
 
 
 def _gelu_tanh() -> tuple[Line, ...]:
@@ -47,7 +47,7 @@ ACTIVATIONS: dict[str, Callable[..., tuple[Line, ...]]] = {
     "relu": lambda: (("relu", 0),),
     "relu6": lambda: _hardtanh(0.0, 6.0),
     "hardtanh": _hardtanh,
-    "hardswish": lambda: (("add", 0, 3.0), ("clamp", 1, 0.0, 6.0), ("mul", 0, 2), ("div", 3, 6.0)),
+    "hardswish": lambda: (("add", 0, 3.0), ("clamp", 1, 0.0, 6.0), ("mul", 0, 2), ("mul", 3, 1 / 6)),
     "hardsigmoid": _hardsigmoid,
     "sigmoid": lambda: (("sigmoid", 0),),
     "silu": lambda: (("sigmoid", 0), ("mul", 0, 1)),

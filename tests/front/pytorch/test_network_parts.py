@@ -11,12 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqtune.errors import KernelError
 from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.llvm.steps.view import View
 from seqtune.kernels.problem import Problem
 from seqtune.pytorch.compilation import exported
-from seqtune.pytorch.network.jobs import channel_runs
 from seqtune.pytorch.network.layouts import Layouts, Part, channels_last, image_pitch, row_pitch
 from seqtune.pytorch.network.memory import LINE, Buffer, plan
 from seqtune.pytorch.network.node_list import NodeList
@@ -215,15 +213,6 @@ def test_factors_of_one_image_s_channels_multiply_the_weights_where_these_are_fe
     assert result.others == others
     assert (result.inputs == [x, *others, factors]) == taken
     assert (result.scaled is not None) == taken
-
-
-def test_runs_of_channels_are_found_in_packed_weights_and_other_orders_are_refused() -> None:
-    packed = np.tile(np.repeat(np.arange(3, dtype=np.float32), 4), 2)
-    assert channel_runs(packed, 3) == View.contiguous((2, 3, 4))
-    assert channel_runs(np.zeros(5, np.float32), 1) == View.contiguous((1, 1, 5))
-    for wrong in (packed[::-1], np.arange(4, dtype=np.float32), np.zeros(4, np.float32)):
-        with pytest.raises(KernelError, match="not in the order"):
-            channel_runs(wrong, 3)
 
 
 @pytest.mark.parametrize(("low", "high", "number", "taken"), [
