@@ -94,8 +94,9 @@ def calls(times: int) -> dict[str, float]:
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
     from seqtune.tuner.backends.discovery import find
-    from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder, aligned
+    from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
     from seqtune.tuner.backends.llvm.compiler import Compiler
+    from seqtune.tuner.backends.llvm.shared_memory import aligned
     from seqtune.tuner.backends.llvm.threads import Threads
 
     best = find("llvm:0")

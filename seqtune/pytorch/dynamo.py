@@ -1,8 +1,9 @@
 """The backend of torch.compile: `torch.compile(model, backend="seqtune", options={...})`, with no import.
 
 PyTorch finds it by the entry point `torch_dynamo_backends`. Dynamo hands over a graph whose parameters are operands;
-the graph is exported for each shape that it is called with, and its programs are kept. Parameters are packed into the
-programs; when one was changed or replaced, the next call compiles again with the same choices.
+the graph is exported for each shape that it is called with, and its latest programs are kept; they share their packed
+weights and their memory. When a weight was changed or replaced, the next call compiles again with the same choices.
+Only a graph's first shapes are verified: further ones cost a prediction.
 
 Graphs that need gradients, and graphs without a layer for our kernels, go to the backend `fallback`.
 """
@@ -11,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._dynamo.convert_frame import compile_lock
 
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.budget import SECONDS
@@ -29,7 +32,10 @@ from .saved_choices import Choice
 from .selection import choose
 
 FALLBACKS = ("inductor", "eager")
-MOST_SHAPES = 64  # programs of one graph that are kept; the one that was not used for the longest time goes first
+MOST_SHAPES = 256  # programs of one graph that are kept; the one that was not used for the longest time goes first
+MOST_VERIFIED = 8  # shapes of one graph whose layers are measured: hundreds of lengths would take hours
+MOST_REFUSED = 8  # shapes of one graph that are tried without success before all others go to the fallback
+MOST_CHOICES = 10_000  # of one graph; the oldest go first
 Values = Sequence[Any]
 
 
@@ -71,14 +77,11 @@ def backend(module: fx.GraphModule, example_inputs: Values, *, options: Mapping[
         raise MisuseError(f"the backend seqtune has no mode {mode!r:.40}; give options instead")
     given = BackendOptions.of(options)
     if torch.is_grad_enabled() and any(isinstance(value, Tensor) and value.requires_grad for value in example_inputs):
-        return _fallback(module, example_inputs, given, "")
+        return _fallback(module, example_inputs, given)
     return ShapedPrograms(module, example_inputs, given)
 
 
-def _fallback(module: fx.GraphModule, example_inputs: Values, options: BackendOptions,
-              reason: str) -> Callable[..., Any]:
-    if reason:
-        warned(f"torch.compile(backend=\"seqtune\"): {reason}; {options.fallback} computes this graph")
+def _fallback(module: fx.GraphModule, example_inputs: Values, options: BackendOptions) -> Callable[..., Any]:
     if options.fallback == "eager":
         return module.forward
     from torch._inductor.compile_fx import compile_fx
@@ -93,40 +96,70 @@ class ShapedPrograms:
     def __init__(self, module: fx.GraphModule, example_inputs: Values, options: BackendOptions) -> None:
         self.module, self.options = module, options
         self.weights = [index for index, value in enumerate(example_inputs) if _is_weight(value)]
-        self.operands = [index for index in range(len(example_inputs)) if index not in set(self.weights)]
+        self.numbers = _numbers(module)
+        self.operands = [index for index in range(len(example_inputs))
+                         if index not in {*self.weights, *self.numbers}]
         self._programs: dict[Any, Callable[..., Any]] = {}  # of the operands; the one that was used last is the last
-        self._others: dict[Any, Callable[..., Any]] = {}  # of all values, for shapes that have no program
+        self._refused: set[Any] = set()  # shapes that have no program
+        self._fallback: Callable[..., Any] | None = None  # of all values
+        self._verified: set[Any] = set()  # the first shapes, whose layers are measured
         self._choices: dict[tuple[int, Problem], Choice] = {}
         self._packed: list[Tensor] = []  # the programs' weights, kept so that no other tensor gets their addresses
         self._versions: list[tuple[int, int]] = []
 
     def __call__(self, *values: Any) -> Any:
         """Run the program for these shapes; compile it first if there is none, or if a weight was changed."""
-        with TURN, torch.no_grad():
-            key = (torch.get_num_threads(), *(_form(values[index]) for index in self.operands))
-            if key in self._others:
-                return self._others[key](*values)
-            weights = [values[index] for index in self.weights]
-            versions = [_version(weight) for weight in weights]
-            if versions != self._versions:
-                self._programs.clear()
-                self._packed, self._versions = [weight.detach() for weight in weights], versions
-            run = self._programs.pop(key, None) or self._compile(values)
-            if isinstance(run, str):
-                self._others[key] = _fallback(self.module, values, self.options, run)
-                return self._others[key](*values)
-            self._programs[key] = run
-            if len(self._programs) > MOST_SHAPES:
-                del self._programs[next(iter(self._programs))]
-            return run(*(values[index] for index in self.operands))
+        with torch.no_grad():
+            with TURN:
+                run = self._program(values)
+                if run is not None:
+                    return run(*(values[index] for index in self.operands))
+            assert self._fallback is not None
+            return self._fallback(*values)
 
-    def _compile(self, values: Values) -> Callable[..., Any] | str:
+    def _program(self, values: Values) -> Callable[..., Any] | None:
+        """The program for the shapes of these values; None if the fallback computes them."""
+        key = (torch.get_num_threads(), *(values[index].item() for index in self.numbers),
+               *(_form(values[index]) for index in self.operands))
+        if key in self._refused or (len(self._refused) >= MOST_REFUSED and key not in self._programs):
+            return None
+        weights = [values[index] for index in self.weights]
+        versions = [_version(weight) for weight in weights]
+        if versions != self._versions:
+            self._programs.clear()
+            self._packed, self._versions = [weight.detach() for weight in weights], versions
+        run = self._programs.pop(key, None)
+        if run is None:
+            if len(self._verified) < MOST_VERIFIED:
+                self._verified.add(key)
+            found = self._compile(values, self.options.verify and key in self._verified)
+            if isinstance(found, str):
+                self._refused.add(key)
+                self._fall_back(found)
+                return None
+            run = found
+        self._programs[key] = run
+        if len(self._programs) > MOST_SHAPES:
+            del self._programs[next(iter(self._programs))]
+        return run
+
+    def _fall_back(self, reason: str) -> None:
+        """Prepare what computes shapes without a program: Dynamo compiles it for the shapes that it meets."""
+        if self._fallback is None:
+            name = self.options.fallback
+            warned(f"torch.compile(backend=\"seqtune\"): {reason}; {name} computes this graph")
+            self._fallback = self.module.forward if name == "eager" else torch.compile(self.module)
+
+    def _compile(self, values: Values, verify: bool) -> Callable[..., Any] | str:
         """The programs for these values, or the reason why there are none."""
-        frozen = _with_constants(self.module, {index: values[index] for index in self.weights})
+        frozen = _with_constants(self.module, {index: values[index] for index in self.weights},
+                                 {index: values[index].item() for index in self.numbers})
         examples = tuple(values[index] for index in self.operands)
         try:
-            compiled = compile_graph(exported(frozen, examples), binder_for_threads(torch.get_num_threads()),
-                                     self._choose)
+            with compile_lock:  # of Dynamo: an export changes PyTorch's own functions while it runs
+                program = exported(frozen, examples)
+            compiled = compile_graph(program, binder_for_threads(torch.get_num_threads()),
+                                     partial(self._choose, verify))
         except SeqtuneError:
             raise
         except Exception as error:  # many kinds of code cannot be exported
@@ -135,15 +168,18 @@ class ShapedPrograms:
             return "it has no convolution and no linear layer that our kernels compute"
         return compiled.graph
 
-    def _choose(self, layers: Sequence[Tuned]) -> list[Choice]:
+    def _choose(self, verify: bool, layers: Sequence[Tuned]) -> list[Choice]:
         threads = torch.get_num_threads()
         new = [layer for layer in layers if (threads, layer.problem) not in self._choices]
         options = self.options
-        chosen = choose(new, binder_for_threads(threads), verify=options.verify,
+        chosen = choose(new, binder_for_threads(threads), verify=verify,
                         seconds=options.seconds, checkpoint=options.checkpoint, journal=options.journal,
                         progress=lambda line: None)
         self._choices |= {(threads, layer.problem): choice for layer, choice in zip(new, chosen, strict=True)}
-        return [self._choices[threads, layer.problem] for layer in layers]
+        answer = [self._choices[threads, layer.problem] for layer in layers]
+        for oldest in list(self._choices)[:max(0, len(self._choices) - MOST_CHOICES)]:
+            del self._choices[oldest]
+        return answer
 
 
 def _is_weight(value: Any) -> bool:
@@ -160,10 +196,18 @@ def _form(value: Any) -> Any:
     return (value.shape, value.stride(), value.dtype) if isinstance(value, Tensor) else value
 
 
-def _with_constants(module: fx.GraphModule, values: Mapping[int, Tensor]) -> fx.GraphModule:
-    """The graph with some operands as buffers of its own."""
+def _numbers(module: fx.GraphModule) -> list[int]:
+    """The operands that stand for a float of Python, such as an epsilon: Dynamo wraps them where sizes are dynamic."""
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    return [index for index, node in enumerate(placeholders)
+            if node.users and all(user.op == "call_method" and user.target == "item" for user in node.users)]
+
+
+def _with_constants(module: fx.GraphModule, values: Mapping[int, Tensor],
+                    numbers: Mapping[int, float]) -> fx.GraphModule:
+    """The graph with some operands as buffers of its own, and others as numbers."""
     graph = fx.Graph()
-    copies: dict[fx.Node, fx.Node] = {}
+    copies: dict[fx.Node, Any] = {}
     root = fx.GraphModule(module, module.graph)
     index = 0
     for node in module.graph.nodes:
@@ -171,7 +215,9 @@ def _with_constants(module: fx.GraphModule, values: Mapping[int, Tensor]) -> fx.
             name = f"seqtune_weight_{index}"
             root.register_buffer(name, values[index].detach())
             copies[node] = graph.get_attr(name)
-        else:
+        elif node.op == "placeholder" and index in numbers:
+            copies |= dict.fromkeys(node.users, numbers[index])
+        elif node not in copies:
             copies[node] = graph.node_copy(node, copies.__getitem__)
         index += node.op == "placeholder"
     return fx.GraphModule(root, graph)

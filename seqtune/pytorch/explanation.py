@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from seqtune.kernels.files import write_whole
 from seqtune.kernels.llvm.steps.formula import Formula
 
+from .device_threads import TURN
 from .network.nodes import AttentionHeads, Layer, Node, Pointwise, Tuned
 from .network_module import NetworkModule
 from .optimized import Compiled, Optimized
@@ -80,7 +81,7 @@ def explain(fast: Optimized, *example: Tensor) -> NetworkExplanation:
             handle.remove()
     known = {choice.problem: choice.pytorch_seconds for choice in fast.choices}
     steps: list[ExplainedStep] = []
-    with torch.no_grad():
+    with TURN, torch.no_grad():
         for program in programs:
             if program in operands:
                 steps += _steps(program, program.measure(*operands[program]), known, len(steps))

@@ -15,7 +15,7 @@ from seqtune.kernels.llvm.steps.formula import IDENTITY
 from seqtune.kernels.llvm.steps.pointwise import pointwise
 from seqtune.kernels.llvm.steps.step_source import StepSource
 from seqtune.kernels.llvm.steps.view import View
-from seqtune.tuner.backends.llvm.bound_kernels import BoundKernel, KernelBinder, aligned
+from seqtune.tuner.backends.llvm.bound_kernels import BoundKernel, KernelBinder
 from seqtune.tuner.backends.llvm.program import Program, Slot
 
 from .layouts import Layouts, can_write
@@ -84,7 +84,7 @@ class Assembly:
             for use in job.uses:
                 use.located.buffer.used_by(number)
         inner = [buffer for buffer in dict.fromkeys(used) if buffer.kind == "inner"]
-        block = aligned((plan(inner) // 4,))
+        block = self.binder.blocks.take(plan(inner) // 4)
         constants = {buffer: self._constants[buffer] for buffer in dict.fromkeys(used) if buffer.kind == "constant"}
         outer: dict[tuple[str, int], list[Slot]] = {}
         for job in self.jobs:

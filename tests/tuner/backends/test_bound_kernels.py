@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from seqtune.errors import DeviceError, UnavailableError
 from seqtune.kernels.device import Device
-from seqtune.kernels.implementation import KernelSource, Launch, Phase
+from seqtune.kernels.implementation import Array, KernelSource, Launch, Phase
 from seqtune.kernels.llvm.steps.formula import Formula
 from seqtune.kernels.llvm.steps.pointwise import pointwise
 from seqtune.kernels.llvm.steps.view import View
@@ -19,9 +20,10 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.llvm import backend as llvm
-from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder, aligned
+from seqtune.tuner.backends.llvm.bound_kernels import BoundKernel, KernelBinder
 from seqtune.tuner.backends.llvm.compiler import Compiler
 from seqtune.tuner.backends.llvm.openmp import OpenMP, loaded_runtime
+from seqtune.tuner.backends.llvm.shared_memory import Scratch, SharedConstants, aligned
 from seqtune.tuner.backends.llvm.threads import Threads
 from seqtune.tuner.measuring.reference import make_operands, reference
 
@@ -93,6 +95,46 @@ def test_calls_share_one_workspace_and_keep_what_they_need(binder: KernelBinder)
         y = np.full(expected.shape, np.nan, np.float32)
         call(operands["x"].ctypes.data, y.ctypes.data)
         assert np.abs(y - expected).max() < 1e-4 * np.abs(expected).max()
+
+
+def test_bindings_of_equal_weights_share_their_memory(binder: KernelBinder) -> None:
+    def packed(m: int, weights: Array) -> int:
+        problem = Problem.make("gemm", m=m, n=64, k=32, trans_b="yes")
+        family = kernels_for(problem, binder.device)[0]
+        configuration = SearchSpace(family, Problem.make("gemm", m=9, n=64, k=32, trans_b="yes"), binder.device).default
+        calls.append(binder.bind(problem, configuration, weights, None))
+        return int(calls[-1].job[1])
+
+    calls: list[BoundKernel] = []  # they keep the memory
+    weights = np.random.default_rng(0).standard_normal((64, 32), dtype=np.float32)
+    other = weights.copy()
+    other[5, 7] = -other[5, 7]
+    addresses = [packed(m, given) for m, given in ((9, weights), (11, weights.copy()), (9, other))]
+    assert addresses[0] == addresses[1] != addresses[2]
+
+
+def test_constants_are_shared_by_their_bytes_while_somebody_holds_them() -> None:
+    constants = SharedConstants()
+    numbers = np.zeros(5000, np.float32)
+    kept = constants.keep(numbers)
+    assert kept is not numbers
+    assert kept is constants.keep(numbers.copy())
+    negative = numbers.copy()
+    negative[-2] = -0.0
+    assert np.signbit(constants.keep(negative)[-2])
+    nan = np.full(7, np.nan, np.float32)
+    held = constants.keep(nan)
+    assert constants.keep(nan.copy()) is held
+    gone = weakref.ref(held)
+    del held
+    assert gone() is None
+
+
+def test_scratch_memory_grows_by_doubling() -> None:
+    scratch = Scratch()
+    sizes = {scratch.take(floats).size for floats in range(1, 1001)}
+    assert len(sizes) <= 11
+    assert sum(sizes) < 4 * 1000
 
 
 @pytest.mark.parametrize("shape", [(1,), (63,), (5000,), (70, 130)])

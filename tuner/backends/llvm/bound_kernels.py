@@ -2,7 +2,7 @@
 
 An Executable owns copies of all operands, as measuring needs; a BoundKernel owns only what a model needs for a layer:
 code, packed weights and one small job. A call takes a few microseconds more than the kernel itself. The bound kernels
-of one KernelBinder share its threads and workspace.
+of one KernelBinder share its threads, its workspace and equal weights.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 
 from .compiler import Compiler
+from .shared_memory import Scratch, SharedConstants
 from .threads import make_job
 
 X, OTHER, BIAS, Y = 0, 1, 2, 3  # indices in a job
@@ -52,7 +53,9 @@ class KernelBinder:
         self.device = device
         self.threads = threads
         self._compiler = compiler
-        self._workspace = aligned((0,))
+        self.blocks = Scratch()  # for what programs compute on the way
+        self._workspaces = Scratch()
+        self._constants = SharedConstants()
 
     def bind(self, problem: Problem, configuration: Configuration, weights: Array, bias: Array | None,
              fusion: Fusion = NONE) -> BoundKernel:
@@ -81,10 +84,9 @@ class KernelBinder:
                     bias: Array | None = None) -> BoundKernel:
         """Bind a source that belongs to no kernel family, such as a generated step. Raises BuildError."""
         module, _ = self._compiler.build(source.text, source.options)
-        if launch.workspace > self._workspace.size:
-            self._workspace = aligned((launch.workspace,))
         arguments = np.array(launch.arguments, np.int64)
-        buffers = [aligned_copy(weights), aligned_copy(bias), self._workspace]
+        constants = (None if array is None else self._constants.keep(array) for array in (weights, bias))
+        buffers = [*constants, self._workspaces.take(launch.workspace)]
         packed, added, workspace = (0 if array is None else int(array.ctypes.data) for array in buffers)
         job = make_job((0, packed, added, 0, workspace), arguments,
                        [(module.address(phase.entry), phase.tasks) for phase in launch.phases])
@@ -113,20 +115,3 @@ class BoundKernel:
         """Launch once with the second operand of a fused epilogue at the address `other`, which may be y's."""
         self.arguments[-1] = other
         self(x, y)
-
-
-def aligned(shape: tuple[int, ...]) -> Array:
-    """An uninitialised float32 array of this shape that begins at a cache line."""
-    size = 4 * int(np.prod(shape))
-    raw = np.empty(size + 64, np.uint8)
-    begin = -raw.ctypes.data % 64
-    return raw[begin:begin + size].view(np.float32).reshape(shape)
-
-
-def aligned_copy(array: Array | None) -> Array | None:
-    """A copy of the array that begins at a cache line; None for None."""
-    if array is None:
-        return None
-    copy = aligned(array.shape)
-    np.copyto(copy, array)
-    return copy
