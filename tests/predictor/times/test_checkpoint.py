@@ -96,7 +96,8 @@ def test_whoever_may_read_a_checkpoint_may_read_its_weights(folder: Path) -> Non
 def test_the_shipped_checkpoint_fits_the_kernels_here() -> None:
     found = Checkpoint.load(find("default"))
     families = [kernel(name) for name in names() if name.startswith(("llvm.", "opencl."))]
-    trained = [family for family in families if family.operation != "attention"]  # which has a safe default until then
+    trained = [family for family in families  # the others have a safe default until then
+               if family.operation != "attention" and not family.name.endswith("_bf16")]
     assert found.vocabulary.differences(trained) == []
 
 

@@ -94,10 +94,10 @@ def fused(binder: KernelBinder, problem: Problem, configuration: Configuration, 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_odd_problems_are_right_all_over_the_space(backend: LLVMBackend, name: str) -> None:
     family, generator = kernel(name), np.random.default_rng(2)
-    for number, problem in enumerate(odd_problems(family, backend.device, 8, seed=4)):
+    for number, problem in enumerate(odd_problems(family, backend.device, 5, seed=4)):
         space = SearchSpace(family, problem, backend.device)
         largest = int(np.argmax(space.columns()["accumulators"]))
-        check(backend, family, problem, [space[number % len(space)], space[largest], *space.sample(generator, 3)])
+        check(backend, family, problem, [space[number % len(space)], space[largest], *space.sample(generator, 1)])
 
 
 @needs_dots
@@ -111,10 +111,10 @@ def test_a_second_operand_and_the_result_have_elements_of_their_own(name: str, o
     binder = KernelBinder(ABLE[0], compiler, threads)
     x = make_operands(problem, seed=3)["x"]
     c, k = x.shape[-1], reference(problem, make_operands(problem, seed=3)).shape[-1]
-    for extra in (0, 3):
+    for extra in (0, 3) if (other_element, y_element) == ("bf16", "bf16") else (3,):
         fusion = Fusion(RESIDUAL, c + extra, k + 2 * extra, k + extra, y_element=y_element, other_element=other_element)
         for family in kernels_for(problem, ABLE[0]):
-            for configuration in SearchSpace(family, problem, ABLE[0]).sample(np.random.default_rng(extra), 2):
+            for configuration in SearchSpace(family, problem, ABLE[0]).sample(np.random.default_rng(extra), 1):
                 result, expected = fused(binder, problem, configuration, fusion, x, "bf16")
                 allowed = (2**-8 if y_element == "bf16" else 0) * np.abs(expected) + 1e-5 * np.abs(expected).max()
                 assert (np.abs(result - expected) <= allowed).all(), (configuration.kernel, configuration.brief())
