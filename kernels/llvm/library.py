@@ -9,6 +9,7 @@ KERNELS: dict[str, str] = {
     "llvm.direct": "seqtune.kernels.llvm.direct:KERNEL",
     "llvm.winograd": "seqtune.kernels.llvm.winograd:KERNEL",
     "llvm.depthwise": "seqtune.kernels.llvm.depthwise:KERNEL",
+    "llvm.grouped": "seqtune.kernels.llvm.grouped:KERNEL",
     "llvm.gemm": "seqtune.kernels.llvm.gemm:KERNEL",
     "llvm.direct_bf16": "seqtune.kernels.llvm.direct_bf16:KERNEL",
     "llvm.depthwise_bf16": "seqtune.kernels.llvm.depthwise_bf16:KERNEL",

@@ -23,6 +23,8 @@ LAYER = Problem.make("conv2d", c=12, h=14, w=14, k=24, r=3, s=3, pad_h=1, pad_w=
 PROBLEMS = {
     "llvm.direct": LAYER, "llvm.winograd": LAYER,
     "llvm.depthwise": Problem.make("conv2d", c=12, h=14, w=14, k=12, r=3, s=3, pad_h=1, pad_w=1, groups=12),
+    "llvm.grouped": Problem.make("conv2d", c=12, h=14, w=14, k=12, r=3, s=3, pad_h=1, pad_w=1, groups=3,
+                                 layout="NHWC"),
     "llvm.gemm": Problem.make("gemm", m=20, n=40, k=16),
     "llvm.attention": Problem.make("attention", heads=2, q_len=20, kv_len=30, head_dim=16, value_dim=20, mask="scores"),
     "llvm.attention_decode": Problem.make("attention", heads=2, q_len=1, kv_len=90, head_dim=16, value_dim=20),

@@ -36,6 +36,7 @@ CONVOLUTIONS: dict[str, dict[str, int | str]] = {
     "padded": {"n": 2, "c": 6, "h": 7, "w": 9, "k": 37, "bias": "yes", **PADDING},
     "pointwise": {"n": 2, "c": 8, "h": 5, "w": 7, "k": 25, "r": 1, "s": 1, "bias": "yes"},
     "grouped": {"c": 6, "h": 9, "w": 7, "k": 40, "groups": 2, "stride_w": 2, **PADDING},
+    "few channels a group": {"n": 2, "c": 28, "h": 7, "w": 9, "k": 28, "groups": 7, "bias": "yes", **PADDING},
     "depthwise": {"n": 2, "c": 21, "h": 9, "w": 11, "k": 21, "groups": 21, "bias": "yes", **PADDING},
 }
 LAST = {name: Problem.make("conv2d", layout="NHWC", **features) for name, features in CONVOLUTIONS.items()}
