@@ -1,0 +1,34 @@
+"""Programs of small models with the default configuration of a kernel family for every layer: nothing is predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from seqtune.kernels.registry import kernels_for
+from seqtune.kernels.space import SearchSpace
+from seqtune.pytorch.compilation import compile_graph, exported
+from seqtune.pytorch.network.nodes import Tuned
+from seqtune.pytorch.network_module import NetworkModule
+from seqtune.pytorch.saved_choices import Choice
+from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
+
+
+def program_of(model: nn.Module, examples: Sequence[Tensor], binder: KernelBinder, family: int = 0) -> NetworkModule:
+    """The only program of a model; layers take the kernel family of this number, modulo those that solve them."""
+    def choose(layers: Sequence[Tuned]) -> list[Choice]:
+        choices = []
+        for layer in layers:
+            spaces = [SearchSpace(chosen, layer.problem, binder.device)
+                      for chosen in kernels_for(layer.problem, binder.device)]
+            valid = [space for space in spaces if len(space)]
+            choices.append(Choice(layer.problem, valid[family % len(valid)].default))
+        return choices
+
+    with torch.no_grad():
+        compiled = compile_graph(exported(model, tuple(examples)), binder, choose)
+    assert compiled is not None
+    (program,) = (module for module in compiled.graph.modules() if isinstance(module, NetworkModule))
+    return program
