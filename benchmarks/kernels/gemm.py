@@ -5,18 +5,18 @@ threads; C = A B with constant B, stored as in its network (torch.nn.Linear: (n,
 before the call. PyTorch's operations are `mm`, torch.mm on B as it is stored, which packs B inside the call if at all;
 `onednn_packed`, torch.ops.mkldnn._linear_pointwise with B reordered before the call by _reorder_linear_weight; and, if
 MKL is there, `mkl_packed`, torch.ops.mkl._mkl_linear with B packed before the call by _mkl_reorder_linear_weight (which
-torch.compile uses).
+torch.compile uses). With --openvino, `openvino_node` is the time of OpenVINO's node in a model of this product alone.
 
 Rows of the layer "geomean" are geometric means over the products. They divide a time of PyTorch by that of our fastest
 family: `ratio_mm` of torch.mm, `ratio_packed` of the fastest packed operation (torch.mm if there is none), `ratio_best`
-of the fastest operation.
+of the fastest operation; and `ratio_openvino` of OpenVINO's node, where it was measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from benchmarks.common.contest import (
     take_turns,
     tensor,
 )
+from benchmarks.common.openvino_layers import METHOD, check_openvino, openvino_row
 from benchmarks.common.page import Page, Results, measured_on
 from benchmarks.common.program import (
     add_search,
@@ -96,8 +97,9 @@ def ratios(seconds: dict[str, float]) -> dict[str, float]:
     """The times of PyTorch divided by our least time, for one product."""
     ours = min(time for method, time in seconds.items() if method.startswith("llvm."))
     packed = min((time for method, time in seconds.items() if method.endswith("_packed")), default=seconds["mm"])
+    node = {"ratio_openvino": seconds[METHOD] / ours} if METHOD in seconds else {}
     return {"ratio_mm": seconds["mm"] / ours, "ratio_packed": packed / ours,
-            "ratio_best": min(packed, seconds["mm"]) / ours}
+            "ratio_best": min(packed, seconds["mm"]) / ours, **node}
 
 
 def summaries(rows: Sequence[Row]) -> list[Row]:
@@ -119,10 +121,16 @@ def table(rows: Sequence[Row]) -> str:
         found = ratios(seconds)
         ours = min(one for method, one in seconds.items() if method.startswith("llvm."))
         lines.append([f"{label} ({m} × {n} × {k})", str(threads), f"{ours * 1e6:.0f}",
-                      f"{2 * m * n * k / ours / 1e9:.0f}", f"{found['ratio_mm']:.2f}", f"{found['ratio_packed']:.2f}"])
+                      f"{2 * m * n * k / ours / 1e9:.0f}", f"{found['ratio_mm']:.2f}", f"{found['ratio_packed']:.2f}",
+                      f"{seconds[METHOD] * 1e6:.0f}" if METHOD in seconds else "", _ratio(found)])
     lines += [["**geometric mean**", str(row["threads"]), "", "", f"**{row['ratio_mm']:.2f}**",
-               f"**{row['ratio_packed']:.2f}**"] for row in rows if row["layer"] == "geomean"]
-    return markdown(["product (m × n × k)", "threads", "ours, µs", "GFLOP/s", "vs torch.mm", "vs packed"], lines)
+               f"**{row['ratio_packed']:.2f}**", "", _ratio(row)] for row in rows if row["layer"] == "geomean"]
+    return markdown(["product (m × n × k)", "threads", "ours, µs", "GFLOP/s", "vs torch.mm", "vs packed",
+                     "OpenVINO's node, µs", "vs OpenVINO's node"], lines)
+
+
+def _ratio(row: Mapping[str, float]) -> str:
+    return f"{row['ratio_openvino']:.2f}" if "ratio_openvino" in row else ""
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
@@ -152,7 +160,9 @@ def page(results: Results) -> Page:
         "python -m benchmarks.gemm --out docs", table(rows), measured_on(results),
         "`vs torch.mm` and `vs packed` are PyTorch's time divided by ours: above 1, ours is faster. "
         "`torch.mm` packs B inside the call if it packs it at all. `vs packed` compares with the faster of PyTorch's "
-        "two operations on a packed B (oneDNN's and MKL's); our kernels also pack B before the call.",
+        "two operations on a packed B (oneDNN's and MKL's); our kernels also pack B before the call. `OpenVINO's node` "
+        "is the least time that OpenVINO's profile shows for the product's node, in a model of the product alone; "
+        "empty if it was not measured.",
         ("`vs packed` is the fair comparison: both sides pack the constant matrix B once, before the call.",
          "Every kernel was chosen by a search on this machine, not by a prediction."),
         "Speed relative to torch.mm and to PyTorch's fastest packed operation, by product")
@@ -164,6 +174,7 @@ def main() -> None:
     add_search(parser)
     parser.add_argument("--threads", type=positive, nargs="+", default=[1, 2])
     parser.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES), metavar="LABEL")
+    parser.add_argument("--openvino", action="store_true", help="add the times of OpenVINO's nodes")
     given = parser.parse_args()
     run_program("gemm", lambda: run(given))
 
@@ -175,6 +186,8 @@ def run(given: argparse.Namespace) -> None:
     from seqtune.tuner.measuring.runner import Runner
     from seqtune.tuner.measuring.timing import prepare
 
+    if given.openvino:
+        check_openvino()
     devices = llvm_devices(given.threads)
     warm_threads(max(given.threads))
     chosen = {}
@@ -197,6 +210,8 @@ def run(given: argparse.Namespace) -> None:
         print(f"{label}, {device.threads} threads: " + ", ".join(
             f"{method} {least * 1e6:.0f} us" for method, least in seconds.items()), file=sys.stderr, flush=True)
         rows += rows_of(label, device.threads, contestants, seconds, problem.size("flop"))
+        if given.openvino:
+            rows.append(openvino_row(label, problem, device.threads, operands, expected, 10 * given.rounds))
     rows += summaries(rows)
     report(given, rows, devices, page, lambda path: draw(rows, path))
 

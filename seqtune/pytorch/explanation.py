@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,11 @@ from torch import Tensor, nn
 from seqtune.kernels.files import write_whole
 from seqtune.kernels.llvm.steps.formula import Formula
 
+from ..errors import MisuseError
 from .device_threads import TURN
 from .network.nodes import AttentionHeads, Layer, Node, Pointwise, Tuned
 from .network_module import NetworkModule
+from .openvino_nodes import by_step, openvino_nodes
 from .optimized import Compiled, Optimized
 
 
@@ -38,6 +40,7 @@ class ExplainedStep:
     fused: str  # what the kernel computes after its sums
     seconds: float
     pytorch_seconds: float | None  # of PyTorch's layer with bias and ReLU, where it was measured
+    openvino: tuple[tuple[str, float], ...] | None = None  # kernel and seconds of its nodes; None if not asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class NetworkExplanation:
     device: str
     steps: tuple[ExplainedStep, ...]
     kept: tuple[tuple[str, str], ...]
+    openvino_rest: tuple[tuple[str, float], ...] = ()  # name and seconds of OpenVINO's nodes that belong to no step
 
     def to_json(self) -> dict[str, Any]:
         """The explanation as JSON values."""
@@ -54,7 +58,8 @@ class NetworkExplanation:
 
     def __str__(self) -> str:
         lines = [f"{step.number:4} {step.seconds * 1e6:9.1f} us  {step.operation:40} {step.kernel} {step.parameters}"
-                 f"{' + ' + step.fused if step.fused else ''}" for step in self.steps]
+                 f"{' + ' + step.fused if step.fused else ''}{_beside(step)}" for step in self.steps]
+        lines += [f"     {seconds * 1e6:9.1f} us  of OpenVINO alone: {name}" for name, seconds in self.openvino_rest]
         lines += [f"   PyTorch computes {name}: {reason}" for name, reason in self.kept]
         return "\n".join([*lines, f"{len(self.steps)} steps, {sum(step.seconds for step in self.steps) * 1e3:.3f} ms "
                                   f"on {self.device}"])
@@ -64,12 +69,17 @@ class NetworkExplanation:
         write_whole(Path(path), _page(self))
 
 
-def explain(fast: Optimized, *example: Tensor) -> NetworkExplanation:
+def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> NetworkExplanation:
     """Run an optimised model on the operands that it was optimised for, and time each step alone.
 
     A step that is timed alone finds its operands in the caches, as in the network. On a busy machine, the times are too
-    long.
+    long. `openvino` adds the nodes of OpenVINO in fp32 that compute the same operations, as its profile shows them.
+    Raises UnavailableError without OpenVINO, MisuseError for it and a model that was optimised in parts, SeqtuneError
+    for a model that it cannot read.
     """
+    whole = fast.model if isinstance(fast.model, Compiled) else None
+    if openvino and whole is None:
+        raise MisuseError("this model was optimised in parts; OpenVINO's nodes are shown for whole models only")
     operands: dict[nn.Module, tuple[Tensor, ...]] = {}
     programs = [module for module in fast.modules() if isinstance(module, NetworkModule)]
     handles = [program.register_forward_pre_hook(lambda module, given: operands.__setitem__(module, given))
@@ -81,12 +91,35 @@ def explain(fast: Optimized, *example: Tensor) -> NetworkExplanation:
             handle.remove()
     known = {choice.problem: choice.pytorch_seconds for choice in fast.choices}
     steps: list[ExplainedStep] = []
+    origins: dict[str, int] = {}
     with TURN, torch.no_grad():
         for program in programs:
             if program in operands:
+                origins |= {job.node.origin: number for number, job in enumerate(program.jobs, len(steps))
+                            if job.node is not None}
                 steps += _steps(program, program.measure(*operands[program]), known, len(steps))
     kept = [entry for module in fast.modules() if isinstance(module, Compiled) for entry in module.kept]
-    return NetworkExplanation(fast.device.name, tuple(steps), tuple(kept))
+    rest: tuple[tuple[str, float], ...] = ()
+    if openvino and whole is not None:
+        nodes, graph = openvino_nodes(whole.original, example, fast.device.threads)
+        matched = by_step(nodes, graph, origins)
+        steps = [replace(step, openvino=tuple((node.kernel, node.seconds) for node in matched.get(step.number, [])))
+                 for step in steps]
+        rest = tuple((node.name, node.seconds) for node in matched.get(-1, []))
+    return NetworkExplanation(fast.device.name, tuple(steps), tuple(kept), rest)
+
+
+def _beside(step: ExplainedStep) -> str:
+    if step.openvino is None:
+        return ""
+    return f" | OpenVINO: {_nodes(step)}"
+
+
+def _nodes(step: ExplainedStep) -> str:
+    """The nodes of OpenVINO for a step, in words."""
+    if step.openvino is None:
+        return ""
+    return "; ".join(f"{kernel} {seconds * 1e6:.0f} us" for kernel, seconds in step.openvino) or "no node of its own"
 
 
 def _steps(program: NetworkModule, seconds: list[float], known: Mapping[Any, float | None],
@@ -137,8 +170,8 @@ def _page(explanation: NetworkExplanation) -> str:
 <style>{_STYLE}</style></head><body><h1>{len(explanation.steps)} steps, {total * 1e3:.3f} ms</h1>
 <p>Device {escape(explanation.device)}. Times are the least of each step alone, in microseconds.</p>
 <table><tr><th>step</th><th>reads</th><th>operation</th><th>result</th><th>kernel</th><th>parameters</th>
-<th>fused</th><th>us</th><th>PyTorch, us</th><th></th></tr>
-{rows}</table>
+<th>fused</th><th>us</th><th>PyTorch, us</th><th>OpenVINO</th><th></th></tr>
+{rows}</table>{_rest(explanation)}
 <h2>Left to PyTorch</h2>{f"<ul>{kept}</ul>" if kept else "<p>Nothing.</p>"}</body></html>
 """
 
@@ -148,5 +181,12 @@ def _row(step: ExplainedStep, longest: float) -> str:
     theirs = "" if step.pytorch_seconds is None else f"{step.pytorch_seconds * 1e6:.1f}"
     cells = "".join(f"<td>{escape(text)}</td>" for text in texts)
     return (f'<tr><td class="n">{step.number}</td><td>{", ".join(map(str, step.reads))}</td>{cells}'
-            f'<td class="n">{step.seconds * 1e6:.1f}</td><td class="n">{theirs}</td>'
+            f'<td class="n">{step.seconds * 1e6:.1f}</td><td class="n">{theirs}</td><td>{escape(_nodes(step))}</td>'
             f'<td><span class="bar" style="width:{step.seconds / longest * 10:.2f}em"></span></td></tr>')
+
+
+def _rest(explanation: NetworkExplanation) -> str:
+    if not explanation.openvino_rest:
+        return ""
+    nodes = "".join(f"<li>{escape(name)}: {seconds * 1e6:.0f} us</li>" for name, seconds in explanation.openvino_rest)
+    return f"<h2>Nodes of OpenVINO without a step</h2><ul>{nodes}</ul>"

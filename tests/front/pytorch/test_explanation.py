@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
+from seqtune.errors import MisuseError, UnavailableError
 from seqtune.pytorch import explain
 from seqtune.pytorch.optimized import Optimized
 from seqtune.tuner.backends.llvm import backend as llvm
 from tests.front.pytorch.test_networks import InvertedResidual
-from tests.support.torch_models import random_norms
+from tests.support.torch_models import Branching, random_norms
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 
@@ -44,6 +48,65 @@ def test_every_step_has_its_kernel_its_operands_and_its_time(quick: Callable[...
         "aten.sort has no translation", "a result that is not translated"]
     assert json.loads(json.dumps(explanation.to_json()))["device"] == explanation.device
     assert str(explanation).count("llvm.") >= 3
+
+
+class Operation:
+    """A node of OpenVINO that covers operations."""
+
+    def __init__(self, name: str, covers: str) -> None:
+        self.name, self.covers = name, covers
+
+    def get_friendly_name(self) -> str:
+        """Its name."""
+        return self.name
+
+    def get_rt_info(self) -> dict[str, object]:
+        """The names that it covers, as OpenVINO tells them."""
+        return {"originalLayersNames": SimpleNamespace(value=self.covers)}
+
+
+def stand_in(operations: Sequence[Operation]) -> object:
+    """OpenVINO, whose nodes take 1, 2, 3 ... microseconds."""
+    profile = [SimpleNamespace(node_name=operation.name, node_type="Convolution", exec_type="brgconv_f32",
+                               real_time=timedelta(microseconds=microseconds))
+               for microseconds, operation in enumerate(operations, 1)]
+    request = SimpleNamespace(infer=lambda inputs: None, get_profiling_info=lambda: profile)
+    compiled = SimpleNamespace(create_infer_request=lambda: request, get_runtime_model=lambda: SimpleNamespace(
+        get_ordered_ops=lambda: operations))
+    return SimpleNamespace(convert_model=lambda program: program, Core=lambda: SimpleNamespace(
+        compile_model=lambda program, device, settings: compiled))
+
+
+def test_openvino_s_nodes_stand_beside_the_steps_whose_operations_they_compute(
+        quick: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folded = "_native_batch_norm_legit_no_training/aten._native_batch_norm_legit_no_training.default/BatchNormInference"
+    monkeypatch.setitem(sys.modules, "openvino", stand_in([
+        Operation("Multiply_1", f"Multiply_1,{folded},hardtanh/aten.hardtanh.default/Clamp"),
+        Operation("second", "convolution_2/aten.convolution.default/Convolution,add/aten.add.Tensor/Add"),
+        Operation("Reorder", "x_abcd_acdb")]))
+    x = torch.randn(1, 8, 9, 7)
+    explanation = explain(quick(random_norms(InvertedResidual().eval()), x), x, openvino=True)
+    layers = [step for step in explanation.steps if step.kernel != "step"]
+    assert [step.openvino for step in layers] == [
+        (("Convolution brgconv_f32", 1e-6),), (), (("Convolution brgconv_f32", 2e-6),)]
+    assert explanation.openvino_rest == (("Reorder", 3e-6),)
+    assert "| OpenVINO: no node of its own" in str(explanation)
+    explanation.write(tmp_path / "network.html")
+    page = (tmp_path / "network.html").read_text()
+    assert "<td>Convolution brgconv_f32 1 us</td>" in page
+    assert "<li>Reorder: 3 us</li>" in page
+
+
+def test_a_missing_openvino_and_a_model_in_parts_are_one_line(
+        quick: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(2, 8)
+    fast = quick(nn.Linear(8, 4).eval(), x)
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(UnavailableError, match=r"^OpenVINO is not installed: pip install openvino$"):
+        explain(fast, x, openvino=True)
+    image = torch.randn(1, 3, 20, 20)
+    with pytest.raises(MisuseError, match="optimised in parts"):
+        explain(quick(Branching().eval(), image), image, openvino=True)
 
 
 def test_the_page_is_whole_and_loads_nothing(quick: Callable[..., Optimized], tmp_path: Path) -> None:
