@@ -192,8 +192,14 @@ class Checkpoint:
         return any(not layer.vocabulary.differences(kernels) for layer in self.layers)
 
     def task(self, problem: Problem, device: Device) -> Task:
-        """The task of a problem with all kernels that are registered for the device. Raises KernelError."""
-        return Task.of(problem, device)
+        """The task of a problem with the registered kernels, except new ones that no layer was trained with.
+
+        Where all are new they stay, and `check_kernels` names them. Raises KernelError.
+        """
+        task = Task.of(problem, device)
+        names = {kernel.name for layer in self.layers for kernel in layer.vocabulary.kernels}
+        known = [kernel for kernel in task.kernels if kernel.name in names]
+        return task if len(known) in (0, len(task.kernels)) else Task.of(problem, device, known)
 
     def next_word(self) -> NumpyTranslator:
         """The source of next words for the beam search."""

@@ -97,7 +97,7 @@ def test_the_shipped_checkpoint_fits_the_kernels_here() -> None:
     found = Checkpoint.load(find("default"))
     families = [kernel(name) for name in names() if name.startswith(("llvm.", "opencl."))]
     trained = [family for family in families  # the others have a safe default until then
-               if family.operation != "attention" and not family.name.endswith("_bf16")]
+               if family.operation != "attention" and not family.name.endswith(("_bf16", ".grouped"))]
     assert found.vocabulary.differences(trained) == []
 
 
@@ -234,6 +234,18 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
     "a word with a deep value": _words(lambda found: found["targets"].append("tile_w=" + "[" * 100_000)),
     "a word that is a number": _words(lambda found: found["names"].append(3)),
 }
+
+
+def test_a_kernel_that_is_newer_than_the_training_leaves_the_others_in_the_task() -> None:
+    device = Device("llvm:avx2:2", "llvm", "haswell", "avx2", threads=2, vector_bits=256, vector_registers=16)
+    problem = Problem.make("conv2d", c=32, h=9, w=9, k=32, r=3, s=3, groups=4, layout="NHWC")
+    direct, grouped = kernel("llvm.direct"), kernel("llvm.grouped")
+    for trained, expected in (([direct], [direct]), ([direct, grouped], [direct, grouped]),
+                              ([kernel("llvm.gemm")], [direct, grouped])):
+        vocabulary = Vocabulary.build(trained, [device])
+        model = Translator.of(vocabulary, width=32, layers=1, heads=2, hidden=32)
+        checkpoint = Checkpoint.of_model(model, vocabulary, {}, {}, 0)
+        assert list(checkpoint.task(problem, device).kernels) == expected
 
 
 @pytest.mark.parametrize("name", HOSTILE)
