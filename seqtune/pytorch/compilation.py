@@ -22,6 +22,7 @@ from .kept_layers import keep_layer
 from .network.nodes import Layer, Tuned
 from .network_module import NetworkModule, SegmentNetwork
 from .partition import fold_constants, joined, segments_of, unknown_operations
+from .precisions import has_bf16
 from .saved_choices import Choice
 
 
@@ -46,14 +47,15 @@ def exported(model: nn.Module, examples: tuple[Any, ...]) -> ExportedProgram:
 
 
 def compile_graph(program: ExportedProgram, binder: KernelBinder,
-                  choose: Callable[[Sequence[Tuned]], Sequence[Choice]]) -> CompiledGraph | None:
+                  choose: Callable[[Sequence[Tuned]], Sequence[Choice]],
+                  precision: str = "fp32") -> CompiledGraph | None:
     """Compile what `exported` returns; None where it has no layer that kernels compute."""
     module = _plain(program.module(check_guards=False))
     fold_constants(module)
-    unknown = unknown_operations(module)
+    unknown = unknown_operations(module, precision == "bf16" or has_bf16([*module.parameters(), *module.buffers()]))
     choices: list[Choice] = []
     while True:
-        networks = [SegmentNetwork(segment) for segment in segments_of(module, unknown)]
+        networks = [SegmentNetwork(segment, binder.device, precision) for segment in segments_of(module, unknown)]
         tuned = [node for network in networks for node in network.tuned]
         if not choices and not any(isinstance(node, Layer) for node in tuned):
             return None
@@ -64,7 +66,7 @@ def compile_graph(program: ExportedProgram, binder: KernelBinder,
         if not slower:
             break
         for node in [node for node in module.graph.nodes if node.name in slower]:
-            unknown[keep_layer(module, node)] = "PyTorch's own operation is faster, or no kernel solves it"
+            unknown[keep_layer(module, node, precision)] = "PyTorch's own operation is faster, or no kernel solves it"
     configurations = {node: choice.configuration for node, choice in zip(tuned, new, strict=True)
                       if choice.configuration is not None}
     modules = [NetworkModule(network, binder, configurations) for network in networks]

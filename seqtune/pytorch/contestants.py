@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.llvm.ir.elements import Element
 from seqtune.kernels.llvm.steps.view import View
 from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
@@ -20,6 +21,7 @@ from .device_threads import TURN
 from .kept_layers import kept_forms
 from .network.assembled import assemble
 from .network.nodes import AttentionHeads, Input, Layer, Tuned
+from .precisions import DTYPES, NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,11 @@ def contestants(node: Tuned, configuration: Configuration, binder: KernelBinder)
     """The contestants for a layer, with bias and ReLU, or for attention. Raises SeqtuneError if ours does not build."""
     generator = torch.Generator().manual_seed(0)
     reads = [node.inputs[0], *node.others] if isinstance(node, Layer) else node.inputs
-    operands = [torch.randn(read.shape, generator=generator) for read in reads]
+    elements = [read.element.dtype for read in reads]
+    if isinstance(node, Layer):
+        elements[0] = str(node.work["dtype"])
+    operands = [torch.randn(read.shape, generator=generator).to(DTYPES[element])
+                for read, element in zip(reads, elements, strict=True)]
     image = isinstance(node, Layer) and node.work.type == "conv2d"
     if image:
         operands = [x.contiguous(memory_format=torch.channels_last) for x in operands]
@@ -57,20 +63,22 @@ def contestants(node: Tuned, configuration: Configuration, binder: KernelBinder)
 def _ours(node: Tuned, configuration: Configuration, binder: KernelBinder,
           operands: list[Tensor]) -> Callable[[], object]:
     """A program of this node alone, with new memory for every result, as PyTorch's operation has."""
-    inputs = [Input(tuple(x.shape), [], index, tuple(x.stride())) for index, x in enumerate(operands)]
+    inputs = [Input(tuple(x.shape), [], index, tuple(x.stride()), element=Element.of(NAMES[x.dtype], binder.device))
+              for index, x in enumerate(operands)]
     alone: Tuned
     if isinstance(node, AttentionHeads):
-        alone = AttentionHeads(node.shape, [*inputs], node.scale, node.causal)
+        alone = AttentionHeads(node.shape, [*inputs], node.scale, node.causal, element=node.element)
     else:
-        alone = Layer(node.shape, [*inputs], node.work, node.weights, node.bias, node.epilogue)
+        alone = Layer(node.shape, [*inputs], node.work, node.weights, node.bias, node.epilogue,
+                      element=node.element)
     form = torch.channels_last if isinstance(node, Layer) and node.work.type == "conv2d" else torch.contiguous_format
     strides = torch.empty(node.shape, device="meta").contiguous(memory_format=form).stride()
-    place = View(node.shape, tuple(strides))
+    place = View(node.shape, tuple(strides), 0, node.element)
     program = assemble([*inputs, alone], [alone], [place], {alone: configuration}, binder).program()
     addresses = [x.data_ptr() for x in operands]
 
     def run() -> object:
-        y = torch.empty_strided(node.shape, strides)
+        y = torch.empty_strided(node.shape, strides, dtype=DTYPES[node.element.dtype])
         with TURN:
             program.run(addresses, [y.data_ptr()])
         return operands, y

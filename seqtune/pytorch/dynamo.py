@@ -26,8 +26,9 @@ from seqtune.tuner.measuring.budget import SECONDS
 from ..errors import MisuseError, SeqtuneError, one_line
 from ..inputs import check_positive, warned
 from .compilation import compile_graph, exported
-from .device_threads import TURN, binder_for_threads
+from .device_threads import TURN, binder_for_threads, device_for_threads
 from .network.nodes import Tuned
+from .precisions import checked_precision
 from .saved_choices import Choice
 from .selection import choose
 
@@ -41,13 +42,14 @@ Values = Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class BackendOptions:
-    """The options of torch.compile. `verify` and `seconds` are those of `optimize`."""
+    """The options of torch.compile. `verify`, `seconds` and `precision` are those of `optimize`."""
 
     verify: bool = True
     seconds: float = SECONDS
     checkpoint: str | Path | None = None
     journal: str | Path | None = None
     fallback: str = "inductor"
+    precision: str | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None) -> BackendOptions:
@@ -99,6 +101,8 @@ class ShapedPrograms:
         self.numbers = _numbers(module)
         self.operands = [index for index in range(len(example_inputs))
                          if index not in {*self.weights, *self.numbers}]
+        self.precision = checked_precision(options.precision, (example_inputs[index] for index in self.weights),
+                                           device_for_threads(torch.get_num_threads()))
         self._programs: dict[Any, Callable[..., Any]] = {}  # of the operands; the one that was used last is the last
         self._refused: set[Any] = set()  # shapes that have no program
         self._fallback: Callable[..., Any] | None = None  # of all values
@@ -159,7 +163,7 @@ class ShapedPrograms:
             with compile_lock:  # of Dynamo: an export changes PyTorch's own functions while it runs
                 program = exported(frozen, examples)
             compiled = compile_graph(program, binder_for_threads(torch.get_num_threads()),
-                                     partial(self._choose, verify))
+                                     partial(self._choose, verify), self.precision)
         except SeqtuneError:
             raise
         except Exception as error:  # many kinds of code cannot be exported

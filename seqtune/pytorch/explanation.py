@@ -34,6 +34,7 @@ class ExplainedStep:
     number: int
     operation: str  # PyTorch's name, and that of the node in the exported graph
     shape: tuple[int, ...]
+    element: str  # fp32 or bf16: how the result is stored
     reads: tuple[int, ...]  # numbers of steps; operands and constants of the model are left out
     kernel: str  # a kernel family, or "step" for generated code without parameters
     parameters: str
@@ -57,8 +58,8 @@ class NetworkExplanation:
         return asdict(self)
 
     def __str__(self) -> str:
-        lines = [f"{step.number:4} {step.seconds * 1e6:9.1f} us  {step.operation:40} {step.kernel} {step.parameters}"
-                 f"{' + ' + step.fused if step.fused else ''}{_beside(step)}" for step in self.steps]
+        lines = [f"{step.number:4} {step.seconds * 1e6:9.1f} us  {step.operation:40} {step.element} {step.kernel} "
+                 f"{step.parameters}{' + ' + step.fused if step.fused else ''}{_beside(step)}" for step in self.steps]
         lines += [f"     {seconds * 1e6:9.1f} us  of OpenVINO alone: {name}" for name, seconds in self.openvino_rest]
         lines += [f"   PyTorch computes {name}: {reason}" for name, reason in self.kept]
         return "\n".join([*lines, f"{len(self.steps)} steps, {sum(step.seconds for step in self.steps) * 1e3:.3f} ms "
@@ -130,10 +131,11 @@ def _steps(program: NetworkModule, seconds: list[float], known: Mapping[Any, flo
         reads = sorted({writers[use.located.buffer] for use in job.uses
                         if not use.writes and use.located.buffer in writers})
         writers |= {use.located.buffer: number for use in job.uses if use.writes}
+        result = next(use.located.view for use in job.uses if use.writes)
         configuration = program.configurations.get(node) if isinstance(node, Tuned) else None
         yield ExplainedStep(
             number, job.name if node is None else f"{node.name} ({node.origin})",
-            next(use.located.view.shape for use in job.uses if use.writes), tuple(reads),
+            result.shape, result.element.dtype, tuple(reads),
             "step" if configuration is None else configuration.kernel,
             _formula(node) if configuration is None else configuration.brief(), _fused(node), least,
             known.get(node.problem) if isinstance(node, Layer | AttentionHeads) else None)
@@ -177,7 +179,8 @@ def _page(explanation: NetworkExplanation) -> str:
 
 
 def _row(step: ExplainedStep, longest: float) -> str:
-    texts = (step.operation, "×".join(map(str, step.shape)), step.kernel, step.parameters, step.fused)
+    texts = (step.operation, f"{'×'.join(map(str, step.shape))} {step.element}", step.kernel, step.parameters,
+             step.fused)
     theirs = "" if step.pytorch_seconds is None else f"{step.pytorch_seconds * 1e6:.1f}"
     cells = "".join(f"<td>{escape(text)}</td>" for text in texts)
     return (f'<tr><td class="n">{step.number}</td><td>{", ".join(map(str, step.reads))}</td>{cells}'

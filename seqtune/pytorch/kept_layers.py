@@ -14,6 +14,7 @@ from seqtune.kernels.problem import Problem
 from .lowering.lowering import Lowering
 from .lowering.table import MAKERS
 from .network.nodes import Layer
+from .precisions import DTYPES
 
 LAST = torch.channels_last
 aten = torch.ops.aten
@@ -24,6 +25,7 @@ class KeptConvolution(nn.Module):
 
     def __init__(self, problem: Problem, weights: Tensor, bias: Tensor | None, packed: bool) -> None:
         super().__init__()
+        self.dtype = weights.dtype
         padding, stride, dilation = ([problem.size(f"{name}_h"), problem.size(f"{name}_w")]
                                      for name in ("pad", "stride", "dilation"))
         groups, self.relu = problem.size("groups"), problem["activation"] == "relu"
@@ -40,7 +42,7 @@ class KeptConvolution(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """y, channels_last."""
-        x = x.contiguous(memory_format=LAST)
+        x = x.to(self.dtype).contiguous(memory_format=LAST)
         if self.packed:
             y: Tensor = torch.ops.mkldnn._convolution_pointwise(x, self.weights, self.bias, *self._options)
             return y
@@ -58,12 +60,14 @@ class KeptProduct(nn.Module):
 
     def __init__(self, problem: Problem, weights: Tensor, bias: Tensor | None, packed: bool) -> None:
         super().__init__()
+        self.dtype = weights.dtype
         self.relu, self.bias, self.packed = problem["activation"] == "relu", bias, packed
         self.weights = torch.ops.mkldnn._reorder_linear_weight(weights, problem.size("m")) if packed \
             else weights
 
     def forward(self, x: Tensor) -> Tensor:
         """y."""
+        x = x.to(self.dtype)
         if self.packed:
             y: Tensor = torch.ops.mkldnn._linear_pointwise(
                 x, self.weights, self.bias, "relu" if self.relu else "none", [], "")
@@ -72,8 +76,24 @@ class KeptProduct(nn.Module):
         return y.relu_() if self.relu else y
 
 
-def keep_layer(module: fx.GraphModule, node: fx.Node) -> fx.Node:
-    """Let PyTorch compute a layer at its best; returns the node that stands for it. Attention stays as it is."""
+class Converted(nn.Module):
+    """A layer whose result is converted to another type."""
+
+    def __init__(self, layer: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.layer, self.dtype = layer, dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        """y."""
+        y: Tensor = self.layer(x)
+        return y.to(self.dtype)
+
+
+def keep_layer(module: fx.GraphModule, node: fx.Node, precision: str = "fp32") -> fx.Node:
+    """Let PyTorch compute a layer at its best, in this precision; returns the node that stands for it.
+
+    Attention stays as it is.
+    """
     lowering = Lowering(module, MAKERS)
     for read in node.all_input_nodes:
         lowering.values[read] = operator.attrgetter(str(read.target))(module) if read.op == "get_attr" \
@@ -82,8 +102,9 @@ def keep_layer(module: fx.GraphModule, node: fx.Node) -> fx.Node:
     layer = lowering.values[node]
     if not isinstance(layer, Layer):
         return node
+    layer.work = Problem.make(layer.work.type, **{**dict(layer.work), "dtype": precision})
     name = f"seqtune_kept_{node.name}"
-    module.add_submodule(name, kept_forms(layer)[-1])
+    module.add_submodule(name, Converted(kept_forms(layer)[-1], node.meta["val"].dtype))
     with module.graph.inserting_before(node):
         call = module.graph.call_module(name, (node.args[1 if node.target is aten.addmm.default else 0],))
     value = node.meta["val"]
@@ -96,12 +117,13 @@ def keep_layer(module: fx.GraphModule, node: fx.Node) -> fx.Node:
 def kept_forms(layer: Layer) -> list[nn.Module]:
     """PyTorch's operation as users call it and, where oneDNN takes them, with packed weights."""
     kind: Any = KeptProduct if layer.work.type == "gemm" else KeptConvolution
-    weights = torch.from_numpy(layer.weights)
-    bias = None if layer.bias is None else torch.from_numpy(layer.bias)
+    dtype = DTYPES[str(layer.work["dtype"])]
+    weights = torch.from_numpy(layer.weights).to(dtype)
+    bias = None if layer.bias is None else torch.from_numpy(layer.bias).to(dtype)
     forms: list[nn.Module] = [kind(layer.problem, weights, bias, packed=False)]
     try:
         packed: nn.Module = kind(layer.problem, weights, bias, packed=True)
-        packed(torch.zeros(layer.inputs[0].shape))
+        packed(torch.zeros(layer.inputs[0].shape, dtype=dtype))
         forms.append(packed)
     except (AttributeError, RuntimeError):  # a PyTorch without oneDNN, or a shape that oneDNN does not pack
         pass

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from seqtune.kernels.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.llvm.ir.elements import Element
 from seqtune.kernels.llvm.steps.view import View
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
@@ -18,7 +20,9 @@ from .network.assembled import assemble
 from .network.node_list import NodeList
 from .network.nodes import Shape, Tuned
 from .network.rewriting import rewrite
+from .network.storage import give_elements
 from .partition import Segment
+from .precisions import DTYPES, NAMES
 
 ROUNDS = 20  # samples of a job; the least counts
 
@@ -26,15 +30,18 @@ ROUNDS = 20  # samples of a job; the least counts
 class SegmentNetwork:
     """The network of a segment after all rewriting, with the form of its operands and results."""
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: Segment, device: Device, precision: str = "fp32") -> None:
         network = lower(segment.graph)
         self.segment = segment
-        self.operands = [Place(operand.shape, operand.strides, torch.int64 if operand.indices else torch.float32)
+        self.operands = [Place(operand.shape, operand.strides,
+                               torch.int64 if operand.indices else DTYPES[operand.element.dtype])
                          for operand in network.inputs]
-        self.results = [Place(tuple(node.meta["val"].shape), tuple(node.meta["val"].stride()), torch.float32)
+        self.results = [Place(tuple(node.meta["val"].shape), tuple(node.meta["val"].stride()),
+                              node.meta["val"].dtype)
                         for node in segment.results]
         nodes = NodeList(network.nodes, network.results)
         rewrite(nodes)
+        give_elements(nodes, [NAMES[place.dtype] for place in self.results], precision, device)
         self.nodes, self.values = nodes.nodes, nodes.results
         self.tuned = [node for node in self.nodes if isinstance(node, Tuned)]
 
@@ -58,7 +65,8 @@ class NetworkModule(nn.Module):
                  configurations: Mapping[Tuned, Configuration]) -> None:
         super().__init__()
         self._operands, self._results = network.operands, network.results
-        places = [View(place.shape, place.strides) for place in network.results]
+        places = [View(place.shape, place.strides, 0, Element.of(NAMES[place.dtype], binder.device))
+                  for place in network.results]
         assembly = assemble(network.nodes, network.values, places, configurations, binder)
         self.jobs = assembly.jobs
         self.configurations = dict(configurations)

@@ -41,8 +41,9 @@ from ..inputs import as_device, check_positive, warned
 from .compilation import CompiledGraph, compile_graph, exported
 from .device_threads import TURN, binder_of
 from .network.nodes import Tuned
+from .precisions import NAMES, TOLERANCES, checked_precision, has_bf16
 from .saved_choices import Choice, choices_of, read_choices, write_choices
-from .selection import TOLERANCE, choose, difference
+from .selection import choose, difference
 
 BUSY = 5.0  # times PyTorch's own time; no kernel is that slow on an idle machine
 
@@ -50,11 +51,13 @@ BUSY = 5.0  # times PyTorch's own time; no kernel is that slow on an idle machin
 class Optimized(nn.Module):
     """A model with tuned kernels in it; made by `optimize`. `choices` says what was chosen for each layer."""
 
-    def __init__(self, model: nn.Module, device: Device, choices: Sequence[Choice], error: float) -> None:
+    def __init__(self, model: nn.Module, device: Device, choices: Sequence[Choice], error: float,
+                 precision: str = "fp32") -> None:
         super().__init__()
         self.model = model
         self.device = device
         self.choices = tuple(choices)
+        self.precision = precision
         self.error = error  # max|difference| / max|reference| on the example
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -63,7 +66,7 @@ class Optimized(nn.Module):
 
     def save(self, path: str | Path) -> None:
         """Write the choices, without the weights, for `optimize(..., saved=path)`."""
-        write_choices(Path(path), self.device, self.choices)
+        write_choices(Path(path), self.device, self.choices, self.precision)
 
     def train(self, mode: bool = True) -> Optimized:
         """Set evaluation mode. Raises MisuseError for training mode."""
@@ -77,7 +80,8 @@ class Optimized(nn.Module):
                           "with saved=PATH if the choices were saved")
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
-        raise MisuseError("an optimised model stays on the CPU in fp32; convert the original and optimise it again")
+        raise MisuseError("an optimised model stays on the CPU in its precision; convert the original and optimise it "
+                          "again")
 
     def __deepcopy__(self, memo: object) -> Any:
         raise MisuseError("an optimised model cannot be copied; save() the choice and optimise the original with it")
@@ -126,24 +130,26 @@ _version = attrgetter("_version")  # counts changes in place
 def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, device: Device | str = "llvm:0",
              verify: bool = True, seconds: float = SECONDS, checkpoint: str | Path | None = None,
              journal: str | Path | None = None, saved: str | Path | None = None,
-             progress: Say = silent) -> Optimized:
+             precision: str | None = None, progress: Say = silent) -> Optimized:
     """A copy of an eval-mode CPU model with tuned kernels for inputs of the example's shape.
 
-    `seconds` is the time budget for verifying one layer; verdicts are kept in the journal, so a second call is quick.
-    `saved` is a file written by `Optimized.save`; nothing is predicted or verified then. Without `verify` the first
-    prediction of every layer is used unmeasured. `progress` receives one line for each step and each part that could
-    not be optimised. Raises MisuseError for a model or input that cannot be optimised, SeqtuneError where a result
-    differs from the model's by more than TOLERANCE of its largest number.
+    `precision` is "fp32" or, on a device that multiplies bf16 numbers, "bf16"; None is that of the model's parameters.
+    Operands and results have the model's types. `seconds` is the time budget for verifying one layer; verdicts are kept
+    in the journal, so a second call is quick. `saved` is a file written by `Optimized.save`; nothing is predicted or
+    verified then. Without `verify` the first prediction of every layer is used unmeasured. `progress` receives one line
+    for each step and each part that could not be optimised. Raises MisuseError for a model or input that cannot be
+    optimised, SeqtuneError where a result differs from the model's in fp32 by more than TOLERANCES of its largest
+    number.
     """
     examples = _examples(example_input)
     check_positive("seconds", seconds)
     _check(model, examples)
     target = as_device(device)
+    precision = checked_precision(precision, model.parameters(), target)
     binder = binder_of(target)
-    choices = read_choices(Path(saved), target) if saved is not None else None
+    choices = read_choices(Path(saved), target, precision) if saved is not None else None
+    expected = _reference(model, examples)
     original = copy.deepcopy(model)
-    with torch.no_grad():
-        expected = _tensors(original(*_clones(examples)))
 
     def chosen(layers: Sequence[Tuned]) -> list[Choice]:
         if choices is not None:
@@ -152,7 +158,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
                       progress=progress)
 
     taken: list[Choice] = []
-    result = _compile_parts(original, examples, binder, chosen, taken, progress)
+    result = _compile_parts(original, examples, binder, chosen, taken, precision, progress)
     if not taken:
         raise MisuseError(f"no layer of this {type(model).__name__} can be optimised: torch.export finds, for this "
                           "input, no convolution of images nor linear layer with constant fp32 weights")
@@ -164,12 +170,13 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
                "measured: other programs were busy; optimise again when they are not")
     with torch.no_grad():
         error = difference(expected, _tensors(result(*_clones(examples))))
-    if not error < TOLERANCE:
+    allowed = TOLERANCES["bf16" if has_bf16(model.parameters()) else precision]
+    if not error < allowed:
         finite = all(bool(tensor.isfinite().all()) for tensor in expected)
-        raise SeqtuneError(f"the optimised model's results differ by {error:.1e} of the largest; {TOLERANCE:.0e} is "
+        raise SeqtuneError(f"the optimised model's results differ by {error:.1e} of the largest; {allowed:.0e} is "
                            "allowed" if finite else "the model's results for the example are not finite, and the "
                            "optimised model's are not so in the same places; take an example with finite results")
-    return Optimized(result, target, taken, error).eval()
+    return Optimized(result, target, taken, error, precision).eval()
 
 
 def _examples(given: object) -> tuple[Tensor, ...]:
@@ -191,16 +198,19 @@ def _check(model: object, examples: Sequence[Tensor]) -> None:
         raise MisuseError("this model is optimised already")
     if any(module.training for module in model.modules()):
         raise MisuseError("the model is in training mode; call .eval() first")
+    allowed = tuple(NAMES) if has_bf16(model.parameters()) else (torch.float32,)
     for what, tensors in (("model", [*model.parameters(), *model.buffers()]), ("example input", examples)):
         for tensor in tensors:
             if tensor.device.type != "cpu":
                 raise MisuseError(f"the {what} is on {tensor.device}; only CPU models are optimised")
-            if tensor.is_floating_point() and tensor.dtype != torch.float32:
-                raise MisuseError(f"the {what} is of {tensor.dtype}; only torch.float32 is optimised")
+            if tensor.is_floating_point() and tensor.dtype not in allowed:
+                raise MisuseError(f"the {what} is of {tensor.dtype}; only {' and '.join(map(str, allowed))} is "
+                                  "optimised")
 
 
 def _compile_parts(module: nn.Module, examples: Sequence[Tensor], binder: KernelBinder,
-                   chosen: Callable[[Sequence[Tuned]], list[Choice]], taken: list[Choice], progress: Say) -> nn.Module:
+                   chosen: Callable[[Sequence[Tuned]], list[Choice]], taken: list[Choice], precision: str,
+                   progress: Say) -> nn.Module:
     """The module compiled, or itself with its exportable children compiled. Choices are appended to `taken`."""
     if next(module.parameters(), None) is None:
         return module
@@ -212,9 +222,9 @@ def _compile_parts(module: nn.Module, examples: Sequence[Tensor], binder: Kernel
         inputs = _inputs_of_children(module, examples)
         for name, child in list(module.named_children()):
             if inputs.get(name):
-                setattr(module, name, _compile_parts(child, inputs[name], binder, chosen, taken, progress))
+                setattr(module, name, _compile_parts(child, inputs[name], binder, chosen, taken, precision, progress))
         return module
-    compiled = compile_graph(program, binder, chosen)
+    compiled = compile_graph(program, binder, chosen, precision)
     if compiled is None:
         return module
     taken.extend(compiled.choices)
@@ -244,5 +254,16 @@ def _inputs_of_children(module: nn.Module, examples: Sequence[Tensor]) -> dict[s
     return inputs
 
 
+def _reference(model: nn.Module, examples: Sequence[Tensor]) -> list[Tensor]:
+    """The model's results for the examples, computed in fp32."""
+    wide = copy.deepcopy(model)
+    if has_bf16((*model.parameters(), *examples)):
+        wide, examples = wide.float(), [x.float() if x.is_floating_point() else x for x in examples]
+    with torch.no_grad():
+        return _tensors(wide(*_clones(examples)))
+
+
 def _tensors(result: Any) -> list[Tensor]:
-    return [leaf.clone() for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+    """Copies of a result's tensors; bf16 becomes fp32."""
+    return [leaf.float() if leaf.dtype == torch.bfloat16 else leaf.clone() for leaf in pytree.tree_leaves(result)
+            if isinstance(leaf, Tensor)]

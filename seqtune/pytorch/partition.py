@@ -52,14 +52,19 @@ def _is_small(node: fx.Node) -> bool:
     return not isinstance(value, Tensor) or value.numel() <= MOST_FOLDED
 
 
-def unknown_operations(module: fx.GraphModule) -> dict[fx.Node, str]:
-    """The operations that cannot be translated, with the reasons."""
+def unknown_operations(module: fx.GraphModule, bf16: bool = False) -> dict[fx.Node, str]:
+    """The operations that cannot be translated, with the reasons; without `bf16`, those that compute bf16 numbers, too.
+
+    Translated values may be stored more precisely than the graph says: an fp32 network must round as it is written.
+    """
     lowering = Lowering(module, MAKERS)
     reasons: dict[fx.Node, str] = {}
     for node in module.graph.nodes:
         if node.op == "output":
             continue
         try:
+            if not bf16 and _is_bf16(node):
+                raise UnknownOperationError("it computes bf16 numbers in a network of fp32")
             lowering.translate(node)
         except UnknownOperationError as error:
             if node.op == "call_function":
@@ -71,6 +76,11 @@ def unknown_operations(module: fx.GraphModule) -> dict[fx.Node, str]:
                 and any(user in reasons or user.op == "output" for user in node.users):
             reasons[node] = "whole numbers that are read outside of the program"
     return reasons
+
+
+def _is_bf16(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return node.op == "call_function" and isinstance(value, Tensor) and value.dtype == torch.bfloat16
 
 
 @dataclass(frozen=True, slots=True)

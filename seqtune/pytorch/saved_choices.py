@@ -31,7 +31,7 @@ class Choice:
     pytorch_seconds: float | None = None
 
 
-def write_choices(path: Path, device: Device, choices: Sequence[Choice]) -> None:
+def write_choices(path: Path, device: Device, choices: Sequence[Choice], precision: str = "fp32") -> None:
     """Write the file that `read_choices` reads. Raises SeqtuneError where that fails."""
     layers = [{"problem": choice.problem.to_json(),
                "kernel": None if choice.configuration is None else choice.configuration.kernel,
@@ -39,19 +39,20 @@ def write_choices(path: Path, device: Device, choices: Sequence[Choice]) -> None
                "configuration": None if choice.configuration is None else dict(choice.configuration.settings)}
               for choice in choices]
     write_whole(path, json.dumps({"seqtune": SCHEMA, "device": device.key, "machine": device.fingerprint,
-                                  "layers": layers}, indent=1) + "\n")
+                                  "precision": precision, "layers": layers}, indent=1) + "\n")
 
 
-def read_choices(path: Path, device: Device) -> list[Choice]:
-    """Read saved choices. Raises FormatError for a malformed file and for another device, machine or kernel version.
+def read_choices(path: Path, device: Device, precision: str = "fp32") -> list[Choice]:
+    """Read saved choices. Raises FormatError for a malformed file and another device, machine, version or precision.
 
-    Files without a `machine` (of earlier versions) are accepted on every machine of the device's name.
+    Files without a `machine` (of earlier versions) are accepted on every machine of the device's name; without a
+    `precision`, they are of fp32.
     """
     content = read_bounded(path, MOST_BYTES)
     try:
         saved = json.loads(content)
         schema, key, layers = saved["seqtune"], str(saved["device"]), saved["layers"]
-        machine = saved.get("machine", device.fingerprint)
+        machine, known = saved.get("machine", device.fingerprint), saved.get("precision", "fp32")
         if not isinstance(layers, list):
             raise TypeError
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -63,6 +64,8 @@ def read_choices(path: Path, device: Device) -> list[Choice]:
     if machine != device.fingerprint:
         raise FormatError(f"{path} was saved on a machine with other caches ({one_line(str(machine), 60)}); "
                           f"this one has {device.fingerprint}: optimise the model here")
+    if known != precision:
+        raise FormatError(f"{path} was saved with precision={known!r:.20}; this model is optimised in {precision}")
     try:
         return [_read_layer(layer, device) for layer in layers]
     except MisuseError as error:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from seqtune.kernels.device import Device
+from seqtune.kernels.element_types import dtype_of
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.say import Say
 from seqtune.tuner.backends.backend import wall_clock
@@ -31,9 +32,9 @@ from ..errors import CheckpointError, KernelError, one_line
 from ..results import Prediction
 from .contestants import contestants
 from .network.nodes import Tuned
+from .precisions import TOLERANCES
 from .saved_choices import Choice
 
-TOLERANCE = 1e-3  # largest allowed max|difference| / max|reference|
 ROUNDS = 11  # interleaved samples of the kernel and of PyTorch's operation
 SAMPLE_SECONDS = 5e-4
 SPLIT = 1.1  # PyTorch's time: a layer that stays PyTorch's cuts the program in two, which costs more than a tenth
@@ -82,7 +83,7 @@ def _compare(node: Tuned, choice: Choice, binder: KernelBinder) -> Choice:
     with torch.no_grad():
         pair = contestants(node, choice.configuration, binder)
         theirs = pair.theirs[0]
-        if len(pair.theirs) > 1 and difference([theirs()], [pair.theirs[1]()]) < TOLERANCE:
+        if len(pair.theirs) > 1 and difference([theirs()], [pair.theirs[1]()]) < TOLERANCES[dtype_of(node.problem)]:
             times = beside({"plain": theirs, "packed": pair.theirs[1]})
             theirs = pair.theirs[times["packed"] < times["plain"]]
         times = beside({"ours": pair.ours, "theirs": theirs})

@@ -1,6 +1,7 @@
 """Lowering: translates an exported graph into the nodes of a network, operation by operation.
 
-The graph is functional (`ExportedProgram.run_decompositions({})`), its constants are folded, and its values are fp32.
+The graph is functional (`ExportedProgram.run_decompositions({})`), its constants are folded, and its values are fp32 or
+bf16; which of them a value is stored as is decided later (`network/storage.py`).
 An operation that cannot be translated raises UnknownOperationError, whose text is the reason; such operations remain
 PyTorch's (`seqtune.pytorch.partition`).
 """
@@ -8,15 +9,17 @@ PyTorch's (`seqtune.pytorch.partition`).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
+from seqtune.kernels.llvm.ir.elements import Element
 from seqtune.kernels.llvm.steps.view import View
 
 from ..network.nodes import Constant, Input, Node, Rearranged, indices_view
+from ..precisions import NAMES
 
 
 class UnknownOperationError(Exception):
@@ -70,14 +73,17 @@ class Lowering:
                 new.name, new.origin = short_name(node), node.name
 
     def input(self, node: fx.Node) -> Input:
-        """Make the input for a value that comes from outside. Raises UnknownOperationError if it is no fp32 tensor."""
+        """Make the input for a value that comes from outside. Raises UnknownOperationError if it is no fp32 tensor.
+
+        bf16 and, for indices, int64 are possible, too.
+        """
         value = node.meta.get("val")
-        if not isinstance(value, Tensor) or value.dtype not in (torch.float32, torch.int64) \
+        if not isinstance(value, Tensor) or value.dtype not in (*NAMES, torch.int64) \
                 or value.device.type != "cpu" or value.layout != torch.strided:
             raise UnknownOperationError(f"{node.name} is no fp32 tensor on the CPU")
         shape = static(value.shape, node)
         operand = Input(shape, [], len(self.inputs), static(value.stride(), node), value.dtype == torch.int64,
-                        name=node.name)
+                        name=node.name, element=Element(NAMES.get(value.dtype, "fp32")))
         self.inputs.append(operand)
         self.nodes.append(operand)
         return operand
@@ -101,11 +107,11 @@ class Lowering:
             return argument
         if isinstance(argument, int | float):
             argument = torch.tensor(float(argument))
-        if not isinstance(argument, Tensor) or argument.dtype != torch.float32:
+        if not isinstance(argument, Tensor) or argument.dtype not in NAMES:
             raise UnknownOperationError(f"it reads a {getattr(argument, 'dtype', type(argument).__name__)}")
         if not argument.numel():
             raise UnknownOperationError("it reads a tensor without elements")
-        array = argument.detach().contiguous().numpy()
+        array = argument.detach().float().contiguous().numpy()
         return self.add(Constant(tuple(array.shape), [], array))
 
     def indices(self, argument: Any) -> Node | None:
@@ -114,11 +120,11 @@ class Lowering:
         return node if isinstance(node, Node) and indices_view(node) is not None else None
 
     def constant(self, argument: Any) -> Tensor | None:
-        """The fp32 tensor of a constant argument, None for None. Raises UnknownOperationError for other values."""
+        """A constant argument as fp32 tensor, None for None. Raises UnknownOperationError for other values."""
         if isinstance(argument, fx.Node):
             argument = self.values[argument]
-        if argument is None or (isinstance(argument, Tensor) and argument.dtype == torch.float32):
-            return None if argument is None else argument.detach()
+        if argument is None or (isinstance(argument, Tensor) and argument.dtype in NAMES):
+            return None if argument is None else argument.detach().float()
         raise UnknownOperationError("its weights are computed, or not fp32")
 
 
@@ -130,10 +136,10 @@ def arguments(node: fx.Node) -> dict[str, Any]:
             for argument in schema}
 
 
-def shape_of(node: fx.Node, dtype: torch.dtype = torch.float32) -> tuple[int, ...]:
+def shape_of(node: fx.Node, dtypes: Collection[torch.dtype] = tuple(NAMES)) -> tuple[int, ...]:
     """The shape of a result. Raises UnknownOperationError if it has another type or is not known before the run."""
     value = node.meta.get("val")
-    if not isinstance(value, Tensor) or value.dtype != dtype:
+    if not isinstance(value, Tensor) or value.dtype not in dtypes:
         raise UnknownOperationError(f"{short_name(node)} computes no fp32 tensor")
     return static(value.shape, node)
 

@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from ..network.nodes import Gather, Node, Pool, Reduction, RowOperation, Shape
+from ..precisions import NAMES
 from .layers import pair
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
 from .views import rearranged
@@ -65,7 +66,7 @@ def _reduction(kind: str) -> Maker:
         x = lowering.value(given["self"])
         dims = given.get("dim")
         axes = range(len(x.shape)) if dims in (None, []) else [dims] if isinstance(dims, int) else dims
-        if given.get("dtype") not in (None, torch.float32):
+        if given.get("dtype") not in (None, *NAMES):
             raise UnknownOperationError("a reduction to another type")
         return reduced(lowering, x, kind, tuple(sorted(axis % len(x.shape) for axis in axes)),
                        bool(given.get("keepdim")), shape_of(node))

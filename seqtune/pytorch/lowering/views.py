@@ -12,6 +12,7 @@ from seqtune.kernels.llvm.steps.view import View
 
 from ..network.nodes import Concatenation, Node, Padding, Rearranged, indices_view
 from ..network.rewriting import reshaped
+from ..precisions import NAMES
 from .lowering import Lowering, Maker, UnknownOperationError, arguments, shape_of
 
 aten = torch.ops.aten
@@ -25,7 +26,7 @@ def rearranged(lowering: Lowering, x: Any, shape: Sequence[int], transform: Call
 def _same(lowering: Lowering, node: fx.Node) -> Any:
     """The value itself: copies, and changes of type or memory format that change nothing."""
     given = arguments(node)
-    if given.get("train") or (given.get("dtype") not in (None, torch.float32)):
+    if given.get("train") or (given.get("dtype") not in (None, *NAMES)):
         raise UnknownOperationError("another type, or a drop-out that trains")
     first = node.args[0]
     assert isinstance(first, fx.Node)
@@ -40,7 +41,7 @@ def _nothing(lowering: Lowering, node: fx.Node) -> None:
 def _reshape(lowering: Lowering, node: fx.Node) -> Node:
     indices = lowering.indices(node.args[0])
     if indices is not None:
-        return _reshape_indices(lowering, indices, shape_of(node, torch.int64))
+        return _reshape_indices(lowering, indices, shape_of(node, (torch.int64,)))
     x = lowering.value(node.args[0])
     result = reshaped(x, shape_of(node))
     return x if result is x else lowering.add(result)

@@ -5,6 +5,8 @@ Every function appends the jobs that compute a node into its place.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from seqtune.kernels.implementation import Array, implementation_of
@@ -50,7 +52,10 @@ def append_layer(assembly: Assembly, node: Layer, y: Located) -> None:
     dense = [located.view.shape[1 if image else -1] for located in (x, y, *others)]
     x_pitch, y_pitch, *other_pitch = (None if own == floats else own
                                       for own, floats in zip(pitches, dense, strict=True))
-    fusion = Fusion(node.epilogue if node.epilogue.lines else None, x_pitch, y_pitch, next(iter(other_pitch), None))
+    y_element, *other_element = (None if stored == x.view.element else stored.dtype
+                                 for stored in (located.view.element for located in (y, *others)))
+    fusion = Fusion(node.epilogue if node.epilogue.lines else None, x_pitch, y_pitch, next(iter(other_pitch), None),
+                    y_element, next(iter(other_element), None))
     kernel = assembly.binder.bind(node.problem, assembly.configurations[node], node.weights, node.bias, fusion)
     uses = [Use(x, word=X), Use(y, word=Y, writes=True),
             *(Use(other, argument=len(kernel.arguments) - 1) for other in others), *weights]
@@ -124,8 +129,8 @@ def append_rows(assembly: Assembly, node: RowOperation, y: Located) -> None:
 def append_reduction(assembly: Assembly, node: Reduction, y: Located) -> None:
     """A reduction; axes that go keep their places with size 1."""
     x = assembly.located[node.inputs[0]]
-    kept = View(tuple(1 if axis in node.axes else size for axis, size in enumerate(x.view.shape)),
-                _kept_strides(y.view.strides, node), y.view.offset)
+    kept = replace(y.view, shape=tuple(1 if axis in node.axes else size for axis, size in enumerate(x.view.shape)),
+                   strides=_kept_strides(y.view.strides, node))
     assembly.step(node, reduction(node.kind, kept, [x.view], node.axes, assembly.lanes), y, x)
 
 

@@ -1,0 +1,111 @@
+"""Storage: the element in which each value of a network is stored. Computing is in fp32; dot products may be of bf16.
+
+With precision bf16, a layer multiplies bf16 numbers where a kernel of the device does so, and values are bf16 in memory
+unless one of their readers needs fp32. Values that come from no layer and no table, such as masks, stay fp32: they are
+small, and an addend like -3.4e38 would become infinite. So do sums and means, which are differences' subtrahends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from seqtune.kernels.device import Device
+from seqtune.kernels.llvm.ir.elements import Element
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernels_for
+
+from .node_list import NodeList
+from .nodes import AttentionHeads, Concatenation, Constant, Gather, Input, Layer, Node, Padding, Rearranged, Reduction
+
+
+def give_elements(nodes: NodeList, results: Sequence[str], precision: str, device: Device) -> None:
+    """Set the element of every node; `results` are the dtypes of the network's results."""
+    for node in nodes:
+        if isinstance(node, Input):
+            node.element = Element.of(node.element.dtype, device)
+    if precision == "bf16":
+        for node in nodes:
+            if isinstance(node, Layer):
+                _multiply_bf16(nodes, node, device)
+        _store_bf16(nodes, results, Element.of("bf16", device))
+    for node in nodes:
+        if isinstance(node, Rearranged):
+            node.element = node.inputs[0].element
+
+
+def multiplies_bf16(layer: Layer) -> bool:
+    """Whether a layer multiplies bf16 numbers."""
+    return layer.work["dtype"] == "bf16"
+
+
+def _multiply_bf16(nodes: NodeList, layer: Layer, device: Device) -> None:
+    """Let a layer multiply bf16 numbers if a kernel can; an odd number of channels gets another one that is zero."""
+    image = layer.work.type == "conv2d"
+    name, axis = ("c", 1) if image else ("k", len(layer.inputs[0].shape) - 1)
+    channels = layer.work.size(name)
+    can_pad = layer.scaled is None and (not image or layer.work.size("groups") == 1)
+    added = channels % 2 if can_pad else 0
+    work = Problem.make(layer.work.type, **{**dict(layer.work), "dtype": "bf16", name: channels + added})
+    if not kernels_for(_with_bias(layer, work), device):
+        return
+    layer.work = work
+    if added:
+        x = layer.inputs[0]
+        shape = tuple(size + (place == axis) for place, size in enumerate(x.shape))
+        high = tuple(int(place == axis) for place in range(len(shape)))
+        padded = Padding(shape, [x], (0,) * len(shape), high, 0.0, name="pad", origin=layer.origin)
+        layer.weights = np.pad(layer.weights, [(0, int(place == 1)) for place in range(layer.weights.ndim)])
+        nodes.insert_before(layer, padded)
+        nodes.set_inputs(layer, [padded, *layer.inputs[1:]])
+
+
+def _with_bias(layer: Layer, work: Problem) -> Problem:
+    return Problem.make(work.type, **{**dict(work), "bias": layer.problem["bias"]})
+
+
+def _store_bf16(nodes: NodeList, results: Sequence[str], bf16: Element) -> None:
+    """Let values be bf16 in memory as far as their readers allow it."""
+    wide = {_source(node) for node, dtype in zip(nodes.results, results, strict=True) if dtype == "fp32"}
+    wide |= {_source(read) for node in nodes for read in _read_as_fp32(node)}
+    computed: set[Node] = set()  # from layers or tables
+    for node in nodes:
+        if isinstance(node, Layer | Gather | AttentionHeads) or any(read in computed for read in node.inputs):
+            computed.add(node)
+    for node in reversed(list(nodes)):
+        if isinstance(node, Concatenation) and node in wide:  # its parts are written in place
+            wide |= {_source(part) for part in node.inputs}
+        if isinstance(node, Input | Constant | Rearranged) or node in wide or not _can_store_bf16(node):
+            continue
+        readers = _readers(nodes, node)
+        feeds_layers = bool(readers) and all(isinstance(reader, Layer) and multiplies_bf16(reader)
+                                             for reader in readers)
+        if feeds_layers or (node in computed and not isinstance(node, Reduction)):
+            node.element = bf16
+
+
+def _read_as_fp32(node: Node) -> list[Node]:
+    """The inputs that an operation reads as fp32 only."""
+    if isinstance(node, AttentionHeads) or (isinstance(node, Layer) and not multiplies_bf16(node)):
+        return node.inputs
+    return []
+
+
+def _can_store_bf16(node: Node) -> bool:
+    return not isinstance(node, AttentionHeads) and not (isinstance(node, Layer) and not multiplies_bf16(node))
+
+
+def _source(node: Node) -> Node:
+    """The value in whose memory a view lies."""
+    while isinstance(node, Rearranged):
+        node = node.inputs[0]
+    return node
+
+
+def _readers(nodes: NodeList, node: Node) -> list[Node]:
+    """The operations that read a value, through views."""
+    found: list[Node] = []
+    for reader in nodes.readers(node):
+        found += _readers(nodes, reader) if isinstance(reader, Rearranged) else [reader]
+    return found
