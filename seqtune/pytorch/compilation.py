@@ -1,14 +1,15 @@
 """Compilation: from an exported model to a graph whose segments are programs.
 
-Layers are chosen all at once, so that equal ones are predicted once. A layer whose operation PyTorch does better leaves
-its segment, which then falls apart.
+Layers are chosen all at once, so that equal ones are predicted once. A layer that stays PyTorch's leaves its segment,
+which then falls apart. Therefore a layer that PyTorch computes faster stays only if the whole graph is faster so; and
+the graph is ours only if PyTorch's own form of it is not clearly faster.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch.fx.graph import CodeGen
 
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 
+from .graph_judge import GraphJudge, GraphVerdict, graph_digest
 from .kept_layers import keep_layer
 from .network.nodes import Layer, Tuned
 from .network_module import NetworkModule, SegmentNetwork
@@ -25,14 +27,18 @@ from .partition import fold_constants, joined, segments_of, unknown_operations
 from .precisions import has_bf16
 from .saved_choices import Choice
 
+SLOWER = "PyTorch's own operation is faster, and so is the network with it"
+UNSOLVED = "no kernel solves it, or PyTorch's own operation was saved as the faster one"
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledGraph:
     """The graph, the choices for its layers in order, and the reason why each other operation stayed PyTorch's."""
 
-    graph: fx.GraphModule
+    graph: Any  # an fx.GraphModule, or a PeerGraph where that is faster
     choices: tuple[Choice, ...]
     kept: tuple[tuple[str, str], ...]  # (name of the node, reason)
+    verdict: GraphVerdict | None = None  # where it was compared as a whole
 
 
 def exported(model: nn.Module, examples: tuple[Any, ...]) -> ExportedProgram:
@@ -47,11 +53,32 @@ def exported(model: nn.Module, examples: tuple[Any, ...]) -> ExportedProgram:
 
 
 def compile_graph(program: ExportedProgram, binder: KernelBinder,
-                  choose: Callable[[Sequence[Tuned]], Sequence[Choice]],
-                  precision: str = "fp32") -> CompiledGraph | None:
-    """Compile what `exported` returns; None where it has no layer that kernels compute."""
+                  choose: Callable[[Sequence[Tuned]], Sequence[Choice]], examples: Sequence[Any] = (),
+                  judge: GraphJudge | None = None, precision: str = "fp32") -> CompiledGraph | None:
+    """Compile what `exported` returns; None where it has no layer that kernels compute.
+
+    A `judge` compares the graph, on the examples, with the forms that PyTorch computes in part or as a whole.
+    """
     module = _plain(program.module(check_guards=False))
     fold_constants(module)
+    compiled = _compiled(module, binder, choose, precision, split=False)
+    if compiled is None or judge is None:
+        return compiled
+    digest = graph_digest(module, compiled.choices)
+    if any(choice.slower for choice in compiled.choices):
+        split = _compiled(module, binder, choose, precision, split=True)
+        if split is not None and judge.splits(digest, compiled.graph, split.graph, examples):
+            compiled, digest = split, graph_digest(module, split.choices)
+    verdict, peer = judge.verdict(digest, module, compiled.graph, examples)
+    if peer is None:
+        return replace(compiled, verdict=verdict)
+    return CompiledGraph(peer, compiled.choices, (("the whole network", str(verdict)),), verdict)
+
+
+def _compiled(module: fx.GraphModule, binder: KernelBinder, choose: Callable[[Sequence[Tuned]], Sequence[Choice]],
+              precision: str, split: bool) -> CompiledGraph | None:
+    """Compile a graph, which is not changed. With `split`, layers that PyTorch computes faster stay PyTorch's."""
+    module = _copied(module)
     unknown = unknown_operations(module, precision == "bf16" or has_bf16([*module.parameters(), *module.buffers()]))
     choices: list[Choice] = []
     while True:
@@ -59,19 +86,29 @@ def compile_graph(program: ExportedProgram, binder: KernelBinder,
         tuned = [node for network in networks for node in network.tuned]
         if not choices and not any(isinstance(node, Layer) for node in tuned):
             return None
-        new = choose(tuned)
+        new = [replace(choice, configuration=None) if split and choice.slower else choice for choice in choose(tuned)]
         known = {choice.problem for choice in choices}
         choices += [choice for choice in new if not choices or choice.problem not in known]
-        slower = [node.origin for node, choice in zip(tuned, new, strict=True) if choice.configuration is None]
-        if not slower:
+        kept = {node.origin: SLOWER if choice.slower else UNSOLVED
+                for node, choice in zip(tuned, new, strict=True) if choice.configuration is None}
+        if not kept:
             break
-        for node in [node for node in module.graph.nodes if node.name in slower]:
-            unknown[keep_layer(module, node, precision)] = "PyTorch's own operation is faster, or no kernel solves it"
+        for node in [node for node in module.graph.nodes if node.name in kept]:
+            reason = kept[node.name]
+            unknown[keep_layer(module, node, precision)] = reason
     configurations = {node: choice.configuration for node, choice in zip(tuned, new, strict=True)
                       if choice.configuration is not None}
     modules = [NetworkModule(network, binder, configurations) for network in networks]
     graph = joined(module, unknown, [network.segment for network in networks], modules)
     return CompiledGraph(graph, tuple(choices), tuple((node.name, reason) for node, reason in unknown.items()))
+
+
+def _copied(module: fx.GraphModule) -> fx.GraphModule:
+    """A graph with the same tensors, so that one may be changed."""
+    graph = fx.Graph()
+    result = graph.graph_copy(module.graph, {})
+    graph.output(result)
+    return fx.GraphModule(module, graph)
 
 
 def _plain(module: fx.GraphModule) -> fx.GraphModule:

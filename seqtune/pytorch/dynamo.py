@@ -21,16 +21,19 @@ from torch import Tensor, fx
 from torch._dynamo.convert_frame import compile_lock
 
 from seqtune.kernels.problem import Problem
+from seqtune.predictor.say import silent
 from seqtune.tuner.measuring.budget import SECONDS
 
 from ..errors import MisuseError, SeqtuneError, one_line
 from ..inputs import check_positive, warned
 from .compilation import compile_graph, exported
 from .device_threads import TURN, binder_for_threads, device_for_threads
+from .graph_judge import GraphJudge, GraphVerdict
 from .network.nodes import Tuned
-from .precisions import checked_precision
+from .peer_graph import INDUCTOR, check_compared
+from .precisions import TOLERANCES, checked_precision
 from .saved_choices import Choice
-from .selection import choose
+from .selection import LayerSelection
 
 FALLBACKS = ("inductor", "eager")
 MOST_SHAPES = 256  # programs of one graph that are kept; the one that was not used for the longest time goes first
@@ -42,7 +45,7 @@ Values = Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class BackendOptions:
-    """The options of torch.compile. `verify`, `seconds` and `precision` are those of `optimize`."""
+    """The options of torch.compile. All but `fallback` are those of `optimize`."""
 
     verify: bool = True
     seconds: float = SECONDS
@@ -50,6 +53,7 @@ class BackendOptions:
     journal: str | Path | None = None
     fallback: str = "inductor"
     precision: str | None = None
+    compare: str = INDUCTOR
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None) -> BackendOptions:
@@ -62,6 +66,7 @@ class BackendOptions:
                               f"{', '.join(names)}")
         result = cls(**given)
         check_positive("seconds", result.seconds)
+        check_compared(result.compare)
         if result.fallback not in FALLBACKS:
             raise MisuseError(f"fallback={result.fallback!r:.40} is not one of {', '.join(FALLBACKS)}")
         if not isinstance(result.verify, bool):
@@ -107,7 +112,8 @@ class ShapedPrograms:
         self._refused: set[Any] = set()  # shapes that have no program
         self._fallback: Callable[..., Any] | None = None  # of all values
         self._verified: set[Any] = set()  # the first shapes, whose layers are measured
-        self._choices: dict[tuple[int, Problem], Choice] = {}
+        self._choices: dict[tuple[str, Problem], Choice] = {}  # of all shapes, by the device's key
+        self._verdict: GraphVerdict | None = None
         self._packed: list[Tensor] = []  # the programs' weights, kept so that no other tensor gets their addresses
         self._versions: list[tuple[int, int]] = []
 
@@ -162,25 +168,29 @@ class ShapedPrograms:
         try:
             with compile_lock:  # of Dynamo: an export changes PyTorch's own functions while it runs
                 program = exported(frozen, examples)
+            selection = LayerSelection(verify, self.options.seconds, self.options.checkpoint, self.options.journal,
+                                       silent, self._choices)
             compiled = compile_graph(program, binder_for_threads(torch.get_num_threads()),
-                                     partial(self._choose, verify), self.precision)
+                                     partial(self._choose, selection), examples, self._judge(selection), self.precision)
         except SeqtuneError:
             raise
         except Exception as error:  # many kinds of code cannot be exported
             return f"it cannot be exported: {one_line(error, 200)}"
         if compiled is None:
             return "it has no convolution and no linear layer that our kernels compute"
-        return compiled.graph
+        self._verdict = compiled.verdict or self._verdict
+        graph: Callable[..., Any] = compiled.graph
+        return graph
 
-    def _choose(self, verify: bool, layers: Sequence[Tuned]) -> list[Choice]:
-        threads = torch.get_num_threads()
-        new = [layer for layer in layers if (threads, layer.problem) not in self._choices]
-        options = self.options
-        chosen = choose(new, binder_for_threads(threads), verify=verify,
-                        seconds=options.seconds, checkpoint=options.checkpoint, journal=options.journal,
-                        progress=lambda line: None)
-        self._choices |= {(threads, layer.problem): choice for layer, choice in zip(new, chosen, strict=True)}
-        answer = [self._choices[threads, layer.problem] for layer in layers]
+    def _judge(self, selection: LayerSelection) -> GraphJudge | None:
+        """The judge of the graph's first shape, whose verdict holds for all: each one would take as long."""
+        if not selection.verify and self._verdict is None:
+            return None
+        memory = selection.memory(device_for_threads(torch.get_num_threads()))
+        return GraphJudge(self.options.compare, memory, silent, TOLERANCES[self.precision], self._verdict)
+
+    def _choose(self, selection: LayerSelection, layers: Sequence[Tuned]) -> list[Choice]:
+        answer = selection.choose(layers, binder_for_threads(torch.get_num_threads()))
         for oldest in list(self._choices)[:max(0, len(self._choices) - MOST_CHOICES)]:
             del self._choices[oldest]
         return answer

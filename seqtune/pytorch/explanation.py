@@ -52,6 +52,7 @@ class NetworkExplanation:
     steps: tuple[ExplainedStep, ...]
     kept: tuple[tuple[str, str], ...]
     openvino_rest: tuple[tuple[str, float], ...] = ()  # name and seconds of OpenVINO's nodes that belong to no step
+    compared: tuple[str, ...] = ()  # the times of the whole network beside PyTorch's forms of it, where measured
 
     def to_json(self) -> dict[str, Any]:
         """The explanation as JSON values."""
@@ -62,6 +63,7 @@ class NetworkExplanation:
                  f"{step.parameters}{' + ' + step.fused if step.fused else ''}{_beside(step)}" for step in self.steps]
         lines += [f"     {seconds * 1e6:9.1f} us  of OpenVINO alone: {name}" for name, seconds in self.openvino_rest]
         lines += [f"   PyTorch computes {name}: {reason}" for name, reason in self.kept]
+        lines += [f"   the whole network: {line}" for line in self.compared]
         return "\n".join([*lines, f"{len(self.steps)} steps, {sum(step.seconds for step in self.steps) * 1e3:.3f} ms "
                                   f"on {self.device}"])
 
@@ -99,15 +101,17 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
                 origins |= {job.node.origin: number for number, job in enumerate(program.jobs, len(steps))
                             if job.node is not None}
                 steps += _steps(program, program.measure(*operands[program]), known, len(steps))
-    kept = [entry for module in fast.modules() if isinstance(module, Compiled) for entry in module.kept]
+    graphs = [module for module in fast.modules() if isinstance(module, Compiled)]
+    kept = [entry for graph in graphs for entry in graph.kept]
+    compared = [str(graph.verdict) for graph in graphs if graph.verdict is not None]
     rest: tuple[tuple[str, float], ...] = ()
     if openvino and whole is not None:
-        nodes, graph = openvino_nodes(whole.original, example, fast.device.threads)
-        matched = by_step(nodes, graph, origins)
+        nodes, network = openvino_nodes(whole.original, example, fast.device.threads)
+        matched = by_step(nodes, network, origins)
         steps = [replace(step, openvino=tuple((node.kernel, node.seconds) for node in matched.get(step.number, [])))
                  for step in steps]
         rest = tuple((node.name, node.seconds) for node in matched.get(-1, []))
-    return NetworkExplanation(fast.device.name, tuple(steps), tuple(kept), rest)
+    return NetworkExplanation(fast.device.name, tuple(steps), tuple(kept), rest, tuple(compared))
 
 
 def _beside(step: ExplainedStep) -> str:
@@ -174,6 +178,7 @@ def _page(explanation: NetworkExplanation) -> str:
 <table><tr><th>step</th><th>reads</th><th>operation</th><th>result</th><th>kernel</th><th>parameters</th>
 <th>fused</th><th>us</th><th>PyTorch, us</th><th>OpenVINO</th><th></th></tr>
 {rows}</table>{_rest(explanation)}
+{"".join(f"<p>The whole network: {escape(line)}.</p>" for line in explanation.compared)}
 <h2>Left to PyTorch</h2>{f"<ul>{kept}</ul>" if kept else "<p>Nothing.</p>"}</body></html>
 """
 

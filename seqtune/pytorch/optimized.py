@@ -7,8 +7,8 @@
 The model is exported to a graph (torch.export), and the graph becomes programs of tuned kernels and generated steps
 (`compilation.py`). Where a whole model cannot be exported, its parts are tried. Each convolution, linear layer and
 attention is predicted, verified against the safe default, and measured beside PyTorch's own operation on equal terms
-(channels_last, weights packed before). PyTorch's operation is kept where it is clearly faster. Results have the memory
-format of the original's.
+(channels_last, weights packed before); the whole network is measured beside PyTorch's code for it. PyTorch's code is
+used where it is clearly faster. Results have the memory format of the original's.
 
 The weights are packed into the kernels. After a change of a parameter or buffer in place, the copy of the original
 answers, at its speed, with a warning; changes through `.data`, which PyTorch does not count, stay unseen.
@@ -29,21 +29,23 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from seqtune.kernels.device import Device
 from seqtune.predictor.say import Say, silent
-from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
 from seqtune.tuner.measuring.budget import SECONDS
 
 from ..errors import FormatError, MisuseError, SeqtuneError, one_line
 from ..inputs import as_device, check_positive, warned
 from .compilation import CompiledGraph, compile_graph, exported
 from .device_threads import TURN, binder_of
+from .graph_judge import GraphJudge
 from .network.nodes import Tuned
+from .peer_graph import INDUCTOR, check_compared
 from .precisions import NAMES, TOLERANCES, checked_precision, has_bf16
 from .saved_choices import Choice, choices_of, read_choices, write_choices
-from .selection import choose, difference
+from .selection import LayerSelection, difference
 
 BUSY = 5.0  # times PyTorch's own time; no kernel is that slow on an idle machine
 
@@ -65,7 +67,14 @@ class Optimized(nn.Module):
         return self.model(*args, **kwargs)
 
     def save(self, path: str | Path) -> None:
-        """Write the choices, without the weights, for `optimize(..., saved=path)`."""
+        """Write the choices, without the weights, for `optimize(..., saved=path)`.
+
+        Raises SeqtuneError if PyTorch's own code computes a network, which no choice of kernels says.
+        """
+        for module in self.modules():
+            if isinstance(module, Compiled) and module.verdict is not None and module.verdict.peer_wins:
+                raise SeqtuneError(f"PyTorch's own code computes this network ({module.verdict}), so there are no "
+                                   "choices of kernels to save; a second process finds this verdict beside the journal")
         write_choices(Path(path), self.device, self.choices, self.precision)
 
     def train(self, mode: bool = True) -> Optimized:
@@ -99,6 +108,7 @@ class Compiled(nn.Module):
         self.original = original
         self.graph = compiled.graph
         self.kept = compiled.kept  # (PyTorch's operation, the reason why it stayed)
+        self.verdict = compiled.verdict  # where it was compared with PyTorch's forms of the whole graph
         self._known = [(example.shape, example.dtype, "cpu") for example in examples]
         self._unflatten = unflatten
         # inference tensors have no versions, and cannot be changed outside the inference mode
@@ -129,20 +139,23 @@ _version = attrgetter("_version")  # counts changes in place
 
 def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, device: Device | str = "llvm:0",
              verify: bool = True, seconds: float = SECONDS, checkpoint: str | Path | None = None,
-             journal: str | Path | None = None, saved: str | Path | None = None,
-             precision: str | None = None, progress: Say = silent) -> Optimized:
+             journal: str | Path | None = None, saved: str | Path | None = None, precision: str | None = None,
+             compare: str = INDUCTOR, progress: Say = silent) -> Optimized:
     """A copy of an eval-mode CPU model with tuned kernels for inputs of the example's shape.
 
     `precision` is "fp32" or, on a device that multiplies bf16 numbers, "bf16"; None is that of the model's parameters.
-    Operands and results have the model's types. `seconds` is the time budget for verifying one layer; verdicts are kept
-    in the journal, so a second call is quick. `saved` is a file written by `Optimized.save`; nothing is predicted or
-    verified then. Without `verify` the first prediction of every layer is used unmeasured. `progress` receives one line
-    for each step and each part that could not be optimised. Raises MisuseError for a model or input that cannot be
-    optimised, SeqtuneError where a result differs from the model's in fp32 by more than TOLERANCES of its largest
+    Operands and results have the model's types. `seconds` is the time budget for verifying one layer. A verified
+    network is compared with what PyTorch makes of it in the model's types: `compare` is "inductor", whose compilation
+    takes a minute for large networks, or "eager". Verdicts are kept in the journal and beside it, so a second call is
+    quick. `saved` is a file written by `Optimized.save`; nothing is predicted or verified then. Without `verify` the
+    first prediction of every layer is used unmeasured. `progress` receives one line for each step and each part that
+    could not be optimised. Raises MisuseError for a model or input that cannot be optimised, SeqtuneError where a
+    result differs from the model's in fp32 by more than TOLERANCES of its largest
     number.
     """
     examples = _examples(example_input)
     check_positive("seconds", seconds)
+    check_compared(compare)
     _check(model, examples)
     target = as_device(device)
     precision = checked_precision(precision, model.parameters(), target)
@@ -151,14 +164,22 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     expected = _reference(model, examples)
     original = copy.deepcopy(model)
 
+    allowed = TOLERANCES["bf16" if has_bf16(model.parameters()) else precision]
+    selection = LayerSelection(verify, seconds, checkpoint, journal, progress)
+    judge = GraphJudge(compare, selection.memory(target), progress, allowed) if verify and choices is None else None
+
     def chosen(layers: Sequence[Tuned]) -> list[Choice]:
         if choices is not None:
             return choices_of(choices, [layer.problem for layer in layers], str(saved))
-        return choose(layers, binder, verify=verify, seconds=seconds, checkpoint=checkpoint, journal=journal,
-                      progress=progress)
+        return selection.choose(layers, binder)
+
+    def compiled(program: ExportedProgram, inputs: Sequence[Tensor]) -> CompiledGraph | None:
+        graph = compile_graph(program, binder, chosen, inputs, judge, precision)
+        taken.extend(() if graph is None else graph.choices)
+        return graph
 
     taken: list[Choice] = []
-    result = _compile_parts(original, examples, binder, chosen, taken, precision, progress)
+    result = _compile_parts(original, examples, compiled, progress)
     if not taken:
         raise MisuseError(f"no layer of this {type(model).__name__} can be optimised: torch.export finds, for this "
                           "input, no convolution of images nor linear layer with constant fp32 weights")
@@ -170,7 +191,6 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
                "measured: other programs were busy; optimise again when they are not")
     with torch.no_grad():
         error = difference(expected, _tensors(result(*_clones(examples))))
-    allowed = TOLERANCES["bf16" if has_bf16(model.parameters()) else precision]
     if not error < allowed:
         finite = all(bool(tensor.isfinite().all()) for tensor in expected)
         raise SeqtuneError(f"the optimised model's results differ by {error:.1e} of the largest; {allowed:.0e} is "
@@ -208,10 +228,10 @@ def _check(model: object, examples: Sequence[Tensor]) -> None:
                                   "optimised")
 
 
-def _compile_parts(module: nn.Module, examples: Sequence[Tensor], binder: KernelBinder,
-                   chosen: Callable[[Sequence[Tuned]], list[Choice]], taken: list[Choice], precision: str,
+def _compile_parts(module: nn.Module, examples: Sequence[Tensor],
+                   compile_program: Callable[[ExportedProgram, Sequence[Tensor]], CompiledGraph | None],
                    progress: Say) -> nn.Module:
-    """The module compiled, or itself with its exportable children compiled. Choices are appended to `taken`."""
+    """The module compiled, or itself with its exportable children compiled."""
     if next(module.parameters(), None) is None:
         return module
     try:
@@ -222,12 +242,11 @@ def _compile_parts(module: nn.Module, examples: Sequence[Tensor], binder: Kernel
         inputs = _inputs_of_children(module, examples)
         for name, child in list(module.named_children()):
             if inputs.get(name):
-                setattr(module, name, _compile_parts(child, inputs[name], binder, chosen, taken, precision, progress))
+                setattr(module, name, _compile_parts(child, inputs[name], compile_program, progress))
         return module
-    compiled = compile_graph(program, binder, chosen, precision)
+    compiled = compile_program(program, examples)
     if compiled is None:
         return module
-    taken.extend(compiled.choices)
     spec = program.call_spec.out_spec
     assert spec is not None
     return Compiled(module, compiled, examples, lambda flat: pytree.tree_unflatten(flat, spec))

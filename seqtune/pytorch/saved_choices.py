@@ -29,15 +29,20 @@ class Choice:
     configuration: Configuration | None
     seconds: float | None = None  # of our kernel, measured beside PyTorch's; None where not measured
     pytorch_seconds: float | None = None
+    slower: bool = False  # whether PyTorch's operation alone is clearly faster; it is kept if the network gains by it
+
+    def to_json(self) -> dict[str, Any]:
+        """The problem and the configuration with the version of its kernel, as JSON values."""
+        configuration = self.configuration
+        return {"problem": self.problem.to_json(),
+                "kernel": None if configuration is None else configuration.kernel,
+                "version": None if configuration is None else kernel(configuration.kernel).version,
+                "configuration": None if configuration is None else dict(configuration.settings)}
 
 
 def write_choices(path: Path, device: Device, choices: Sequence[Choice], precision: str = "fp32") -> None:
     """Write the file that `read_choices` reads. Raises SeqtuneError where that fails."""
-    layers = [{"problem": choice.problem.to_json(),
-               "kernel": None if choice.configuration is None else choice.configuration.kernel,
-               "version": None if choice.configuration is None else kernel(choice.configuration.kernel).version,
-               "configuration": None if choice.configuration is None else dict(choice.configuration.settings)}
-              for choice in choices]
+    layers = [choice.to_json() for choice in choices]
     write_whole(path, json.dumps({"seqtune": SCHEMA, "device": device.key, "machine": device.fingerprint,
                                   "precision": precision, "layers": layers}, indent=1) + "\n")
 
@@ -67,12 +72,13 @@ def read_choices(path: Path, device: Device, precision: str = "fp32") -> list[Ch
     if known != precision:
         raise FormatError(f"{path} was saved with precision={known!r:.20}; this model is optimised in {precision}")
     try:
-        return [_read_layer(layer, device) for layer in layers]
+        return [choice_of_json(layer, device) for layer in layers]
     except MisuseError as error:
         raise FormatError(f"{path}: {one_line(error)}") from None
 
 
-def _read_layer(layer: Any, device: Device) -> Choice:
+def choice_of_json(layer: Any, device: Device) -> Choice:
+    """The inverse of `Choice.to_json`, without times. Raises MisuseError for what is no choice on the device."""
     try:
         problem, name = Problem.from_json(layer["problem"]), layer["kernel"]
         if name is None:

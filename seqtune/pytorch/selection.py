@@ -1,108 +1,156 @@
-"""Selection: compares the predicted kernel of each layer with PyTorch's own operation on equal terms.
+"""LayerSelection: the kernel of each layer, predicted and, with `verify`, compared with PyTorch's own operation.
 
 A layer counts as its product or convolution with bias and ReLU; other epilogues are compared as a ReLU.
 
 Equal terms mean channels_last memory and weights packed before. PyTorch's operation runs in the faster of its two ways,
-with packed weights or as users call it, and is kept unless the kernel is faster.
+with packed weights or as users call it. It is called faster on clear evidence only: in two looks, some time apart and
+with newly packed weights. What the network gains by keeping it is measured later (`compilation.py`).
 """
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from seqtune.kernels.device import Device
 from seqtune.kernels.element_types import dtype_of
+from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.say import Say
-from seqtune.tuner.backends.backend import wall_clock
 from seqtune.tuner.backends.llvm.bound_kernels import KernelBinder
-from seqtune.tuner.measuring.timing import sample
+from seqtune.tuner.backends.measured_rates import doubt
+from seqtune.tuner.load import LoadMeter
 
-from ..api import predict
+from ..api import predict, predict_many
 from ..errors import CheckpointError, KernelError, one_line
-from ..results import Prediction
+from ..proposals import answering_predictor
+from .choice_memory import ChoiceMemory
 from .contestants import contestants
 from .network.nodes import Tuned
+from .paired_times import PairedTimes, in_turns
 from .precisions import TOLERANCES
 from .saved_choices import Choice
 
-ROUNDS = 11  # interleaved samples of the kernel and of PyTorch's operation
-SAMPLE_SECONDS = 5e-4
-SPLIT = 1.1  # PyTorch's time: a layer that stays PyTorch's cuts the program in two, which costs more than a tenth
+SPLIT = 0.1  # lead of PyTorch's operation below which it is not tried: it cuts the program in two, which costs more
+TOP = 5  # proposals that are ordered by their expected times; the first one is used
 
 
-def choose(layers: Sequence[Tuned], binder: KernelBinder, *, verify: bool, seconds: float,
-           checkpoint: str | Path | None, journal: str | Path | None, progress: Say) -> list[Choice]:
-    """Choose a kernel for each layer; equal layers are predicted once.
+@dataclass(frozen=True, slots=True)
+class LayerSelection:
+    """How choices are made: `seconds` is the time budget of one verification, None names the defaults."""
 
-    With `verify` the kernel is measured beside PyTorch's operation; `seconds` is the time budget of one verification.
-    PyTorch's operation is also kept where no kernel solves a layer. Attention that the checkpoint does not know gets
-    what `predict` answers without a checkpoint's name.
-    """
-    known: dict[Problem, Choice] = {}
-    distinct = dict.fromkeys(layer.problem for layer in layers)
-    for layer in layers:
-        problem = layer.problem
-        if problem in known:
-            continue
-        progress(f"layer {len(known) + 1}/{len(distinct)}: {problem.brief()}")
+    verify: bool
+    seconds: float
+    checkpoint: str | Path | None
+    journal: str | Path | None
+    progress: Say
+    known: dict[tuple[str, Problem], Choice] = field(default_factory=dict)  # of this process, by the device's key
+
+    def memory(self, device: Device) -> ChoiceMemory:
+        """The answers that earlier processes found with the same options."""
+        return ChoiceMemory(device, self.journal, self.checkpoint, self.verify,
+                            {"seconds": self.seconds} if self.verify else {})
+
+    def choose(self, layers: Sequence[Tuned], binder: KernelBinder) -> list[Choice]:
+        """Choose a kernel for each layer; equal layers are chosen once, and those of earlier processes remembered.
+
+        What was measured under heavy load is not remembered. Where no kernel solves a layer, its configuration is None.
+        Attention that the checkpoint does not know gets what the shipped predictors answer.
+        """
+        key = binder.device.key
+        new = {layer.problem: layer for layer in reversed(layers) if (key, layer.problem) not in self.known}
+        if new:
+            memory = self.memory(binder.device)
+            found = [choice for problem in reversed(new) if (choice := memory.find(problem)) is not None]
+            remembered = {choice.problem for choice in found}
+            asked = [new[problem] for problem in reversed(new) if problem not in remembered]
+            meter = LoadMeter()
+            made = self._verified(asked, binder) if self.verify else self._predicted(asked, binder.device)
+            if made and not (meter.load().heavy if self.verify else doubt()):
+                memory.keep(made)
+            self.known.update(((key, choice.problem), choice) for choice in (*found, *made))
+        return [self.known[key, layer.problem] for layer in layers]
+
+    def _predicted(self, layers: Sequence[Tuned], device: Device) -> list[Choice]:
+        """The first proposals, unmeasured. Problems of one predictor are searched together."""
+        answered: dict[Problem, Configuration | None] = {}
+        groups: dict[tuple[str, str | Path], list[Problem]] = {}
+        for problem in [layer.problem for layer in layers]:
+            try:
+                name = answering_predictor(problem, device) if self.checkpoint is None else self.checkpoint
+            except KernelError as reason:
+                self._say_unsolved(reason)
+                answered[problem] = None
+                continue
+            groups.setdefault((problem.type, name), []).append(problem)
+        for (kind, name), problems in groups.items():
+            self.progress(f"predicting {len(problems)} layers: {kind}")
+            try:
+                answers = list(predict_many(problems, device, TOP, checkpoint=name, journal=self.journal))
+            except CheckpointError as error:
+                self._check_attention(kind, error)
+                answers = [answer for problem in problems for answer in predict_many(
+                    [problem], device, TOP, checkpoint=answering_predictor(problem, device), journal=self.journal)]
+            for answer in answers:
+                if not answer.candidates:
+                    self._say_unsolved(answer.reason)
+                answered[answer.problem] = answer.candidates[0].configuration if answer.candidates else None
+        return [Choice(layer.problem, answered[layer.problem]) for layer in layers]
+
+    def _verified(self, layers: Sequence[Tuned], binder: KernelBinder) -> list[Choice]:
+        """The winners of verifications, with their times beside PyTorch's operation."""
+        choices = []
+        for number, layer in enumerate(layers, 1):
+            self.progress(f"layer {number}/{len(layers)}: {layer.problem.brief()}")
+            configuration = self._winner(layer.problem, binder.device)
+            choice = Choice(layer.problem, configuration)
+            choices.append(choice if configuration is None else compared(layer, choice, binder))
+        for index, layer in enumerate(layers):
+            if choices[index].slower:
+                self.progress(f"a second look at {layer.problem.brief()}")
+                choices[index] = compared(layer, choices[index], binder)
+        return choices
+
+    def _winner(self, problem: Problem, device: Device) -> Configuration | None:
+        def verified(checkpoint: str | Path | None) -> Configuration:
+            return predict(problem, device, TOP, verify=True, seconds=self.seconds, checkpoint=checkpoint,
+                           journal=self.journal).configuration
+
         try:
-            found = _predicted(problem, binder.device, progress, verify=verify, seconds=seconds,
-                               checkpoint=checkpoint, journal=journal)
+            return verified(self.checkpoint)
+        except CheckpointError as error:
+            self._check_attention(problem.type, error)
+            return verified(None)
         except KernelError as reason:
-            progress(f"PyTorch's operation stays: {reason}")
-            known[problem] = Choice(problem, None)
-            continue
-        choice = Choice(problem, found.configuration)
-        known[problem] = _compare(layer, choice, binder) if verify else choice
-    return [known[layer.problem] for layer in layers]
+            self._say_unsolved(reason)
+            return None
+
+    def _say_unsolved(self, reason: object) -> None:
+        self.progress(f"PyTorch's operation stays: {reason}")
+
+    def _check_attention(self, kind: str, error: CheckpointError) -> None:
+        if kind != "attention" or self.checkpoint is None:  # checkpoints from before attention are in use
+            raise error
+        self.progress(f"the shipped predictors answer for attention: {one_line(error, 200)}")
 
 
-def _predicted(problem: Problem, device: Device, progress: Say, **options: Any) -> Prediction:
-    try:
-        return predict(problem, device, **options)
-    except CheckpointError as error:
-        if problem.type != "attention":  # checkpoints from before attention are in use
-            raise
-        progress(f"the shipped predictors answer for attention: {one_line(error, 200)}")
-        return predict(problem, device, **{**options, "checkpoint": None})
-
-
-def _compare(node: Tuned, choice: Choice, binder: KernelBinder) -> Choice:
-    """The choice with both times; PyTorch's operation where the kernel is slower by more than SPLIT."""
+def compared(node: Tuned, choice: Choice, binder: KernelBinder) -> Choice:
+    """The choice with the least times of our kernel and of PyTorch's operation, and which of them is clearly faster."""
     assert choice.configuration is not None
     with torch.no_grad():
         pair = contestants(node, choice.configuration, binder)
-        theirs = pair.theirs[0]
-        if len(pair.theirs) > 1 and difference([theirs()], [pair.theirs[1]()]) < TOLERANCES[dtype_of(node.problem)]:
-            times = beside({"plain": theirs, "packed": pair.theirs[1]})
-            theirs = pair.theirs[times["packed"] < times["plain"]]
-        times = beside({"ours": pair.ours, "theirs": theirs})
-    won = times["ours"] < SPLIT * times["theirs"]
-    return replace(choice, configuration=choice.configuration if won else None, seconds=times["ours"],
-                   pytorch_seconds=times["theirs"])
-
-
-def beside(runs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """The least seconds of each call, in rounds of a seeded random order after a warm-up."""
-    calls = {name: sample(partial(wall_clock, run), SAMPLE_SECONDS, 1)[1] for name, run in runs.items()}
-    least = dict.fromkeys(runs, math.inf)
-    generator = random.Random(ROUNDS)
-    for _ in range(ROUNDS):
-        for name, run in generator.sample(list(runs.items()), len(runs)):
-            run()
-            seconds, calls[name] = sample(partial(wall_clock, run), SAMPLE_SECONDS, calls[name])
-            least[name] = min(least[name], seconds)
-    return least
+        plain, *packed = pair.theirs
+        allowed = TOLERANCES[dtype_of(node.problem)]
+        forms = [plain, *(form for form in packed if difference([plain()], [form()]) < allowed)]
+        taken = in_turns({"ours": pair.ours, **{str(index): form for index, form in enumerate(forms)}})
+    theirs = min((taken[str(index)] for index in range(len(forms))), key=min)
+    times = PairedTimes(taken["ours"], theirs)
+    return replace(choice, seconds=min(times.ours), pytorch_seconds=min(theirs), slower=times.theirs_is_faster(SPLIT))
 
 
 def difference(expected: Sequence[Tensor], actual: Sequence[Tensor]) -> float:

@@ -35,3 +35,9 @@ def quick(checkpoint: Path) -> Callable[..., Optimized]:
         return optimize(model, example, device=device, verify=False, checkpoint=checkpoint, **options)
 
     return made
+
+
+@pytest.fixture(autouse=True)
+def own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has a default journal of its own, so that no choice of another test is remembered."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))

@@ -6,8 +6,9 @@ import gc
 import random
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ import torch
 from torch import nn
 
 from seqtune.errors import SeqtuneWarning
-from seqtune.pytorch import dynamo, selection
+from seqtune.pytorch import dynamo
 from seqtune.pytorch.dynamo import ShapedPrograms, backend
 from seqtune.pytorch.network_module import NetworkModule
+from seqtune.pytorch.selection import LayerSelection
 from seqtune.tuner.backends.llvm import backend as llvm
 from seqtune.tuner.backends.llvm.compiler import Compiler
 from tests.front.pytorch.test_networks import Block
@@ -98,7 +100,7 @@ def test_a_program_that_is_not_kept_leaves_nothing(
         return build(compiler, text, libraries)
 
     monkeypatch.setattr(Compiler, "_compile", counted)
-    monkeypatch.setattr("seqtune.pytorch.selection.predict", lambda *_, **__: pytest.fail("predicted"))
+    monkeypatch.setattr("seqtune.pytorch.selection.predict_many", lambda *_, **__: pytest.fail("predicted"))
     assert same(fast, model, torch.randn(2, 8))
     assert not compilations
 
@@ -107,15 +109,15 @@ def test_only_the_first_shapes_are_verified(
         compiled: Callable[..., Any], graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dynamo, "MOST_VERIFIED", 2)
     asked: list[bool] = []
-    choose = selection.choose
+    choose = LayerSelection.choose
 
-    def choosing(layers: Sequence[Any], binder: Any, *, verify: bool, **options: Any) -> Any:
-        asked.append(verify)
-        return choose(layers, binder, verify=False, **options)
+    def choosing(given: LayerSelection, *arguments: Any) -> Any:
+        asked.append(given.verify)
+        return choose(replace(given, verify=False), *arguments)
 
-    monkeypatch.setattr(dynamo, "choose", choosing)
+    monkeypatch.setattr(LayerSelection, "choose", choosing)
     model = mlp()
-    fast = compiled(model, verify=True)
+    fast = compiled(model, verify=True, compare="eager")
     for batch in (2, 3, 4, 5):
         assert same(fast, model, torch.randn(batch, 8))
     assert asked == [True, True, False, False]

@@ -131,7 +131,7 @@ def test_choices_outlive_the_weights(compiled: Compiler, monkeypatch: pytest.Mon
     model, x = mlp(), torch.randn(5, 8)
     fast = compiled(model)
     assert same(fast, model, x)
-    monkeypatch.setattr("seqtune.pytorch.selection.predict", lambda *_, **__: pytest.fail("predicted"))
+    monkeypatch.setattr("seqtune.pytorch.selection.predict_many", lambda *_, **__: pytest.fail("predicted"))
     model[2].bias.add_(1)  # type: ignore[index]
     assert same(fast, model, x)
 

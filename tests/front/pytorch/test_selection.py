@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,46 +13,110 @@ import pytest
 import torch
 from torch import nn
 
-from seqtune.api import predict
+from seqtune.api import predict, predict_many
 from seqtune.errors import CheckpointError, MisuseError, SeqtuneError, SeqtuneWarning
+from seqtune.kernels.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_torch import from_module
 from seqtune.pytorch import optimized as pytorch
+from seqtune.pytorch.graph_judge import GraphJudge
 from seqtune.pytorch.kept_layers import KeptConvolution, KeptProduct
 from seqtune.pytorch.network.nodes import Tuned
 from seqtune.pytorch.network_module import NetworkModule
 from seqtune.pytorch.optimized import Optimized, optimize
 from seqtune.pytorch.saved_choices import Choice
-from seqtune.pytorch.selection import SPLIT
+from seqtune.pytorch.selection import LayerSelection
 from seqtune.tuner.backends.llvm import backend as llvm
+from seqtune.tuner.load import Load, LoadMeter
 from tests.front.pytorch.test_networks import Block
 from tests.support.torch_models import norm_net, same
 
 pytestmark = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))
 
 
+Seconds = Mapping[str, Sequence[float]]
+
+
+def in_turns_of(seconds: Seconds) -> Callable[..., dict[str, tuple[float, ...]]]:
+    """A stand-in for measuring: the seconds of each name, or those of "theirs"."""
+    return lambda runs, *_: {name: tuple(seconds.get(name, seconds["theirs"])) for name in runs}
+
+
+@pytest.fixture
+def verified(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Optimized]:
+    """`optimize` with predictions in place of verifications, and without a comparison of the whole network."""
+    monkeypatch.setattr("seqtune.pytorch.selection.predict", lambda problem, device, *_, **__: predict(
+        problem, device, checkpoint=checkpoint))
+
+    def made(model: nn.Module, example: Any, **options: Any) -> Optimized:
+        return optimize(model, example, device="llvm:1", compare="eager", journal=tmp_path / "journal.sqlite",
+                        **options)
+
+    return made
+
+
 def test_verified_layers_are_measured_beside_pytorch_s(checkpoint: Path, tmp_path: Path) -> None:
     model = nn.Sequential(nn.Conv2d(16, 32, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 36, 10)).eval()
     x = torch.randn(1, 16, 8, 8)
-    fast = optimize(model, x, device="llvm:1", seconds=0.1, checkpoint=checkpoint, journal=tmp_path / "j.sqlite")
+    fast = optimize(model, x, device="llvm:1", seconds=0.1, checkpoint=checkpoint, journal=tmp_path / "j.sqlite",
+                    compare="eager")
     assert same(fast, model, x)
     for choice in fast.choices:
         assert choice.seconds is not None
         assert choice.pytorch_seconds is not None
-        assert (choice.configuration is not None) == (choice.seconds < SPLIT * choice.pytorch_seconds)
 
 
-def test_a_layer_that_does_not_win_is_kept(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.pytorch.selection.beside", lambda runs: {
-        name: {"ours": 2.0, "theirs": 1.0, "plain": 2.0, "packed": 1.0}[name] for name in runs})
-    monkeypatch.setattr("seqtune.pytorch.selection.predict", lambda problem, device, **options: predict(
-        problem, device, checkpoint=checkpoint))
+def test_a_layer_that_is_slower_in_both_looks_is_kept_if_the_network_gains(
+        verified: Callable[..., Optimized], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqtune.pytorch.selection.in_turns", in_turns_of({"ours": [2.0] * 11, "theirs": [1.0] * 11}))
+    monkeypatch.setattr(GraphJudge, "splits", lambda *_: True)
+    monkeypatch.setattr("seqtune.pytorch.graph_judge.in_turns", in_turns_of({"": [1.0] * 11, "theirs": [2.0] * 11}))
     model, x = norm_net(), torch.randn(1, 3, 20, 20)
-    fast = optimize(model, x, device="llvm:1")
+    fast = verified(model, x)
     assert all(choice.configuration is None for choice in fast.choices)
     assert same(fast, model, x)
     fast.save(tmp_path / "kept.json")
     assert same(optimize(model, x, device="llvm:1", saved=tmp_path / "kept.json"), model, x)
+
+
+def test_a_layer_is_not_kept_if_the_network_does_not_gain(
+        verified: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqtune.pytorch.selection.in_turns", in_turns_of({"ours": [2.0] * 11, "theirs": [1.0] * 11}))
+    monkeypatch.setattr("seqtune.pytorch.graph_judge.in_turns", in_turns_of({"": [1.0] * 11, "theirs": [1.01] * 11}))
+    fast = verified(norm_net(), torch.randn(1, 3, 20, 20))
+    assert all(choice.slower and choice.configuration is not None for choice in fast.choices)
+
+
+def test_one_slow_look_is_no_evidence(verified: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = Counter[str]()
+
+    def in_turns(runs: Mapping[str, object]) -> dict[str, tuple[float, ...]]:
+        looks["slow" if looks.total() < 2 else "quick"] += 1
+        return {name: (2.0 if looks["quick"] == 0 and name == "ours" else 1.0,) * 11 for name in runs}
+
+    monkeypatch.setattr("seqtune.pytorch.selection.in_turns", in_turns)
+    fast = verified(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval(), torch.randn(3, 8))
+    assert looks == {"slow": 2, "quick": 2}
+    assert not any(choice.slower for choice in fast.choices)
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_a_second_process_measures_only_what_was_disturbed(
+        verified: Callable[..., Optimized], heavy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LoadMeter, "load", lambda meter: Load(1.0 if heavy else 0.0))
+    measured: list[str] = []
+    for module in ("selection", "graph_judge"):
+        def in_turns(runs: Mapping[str, object], module: str = module) -> dict[str, tuple[float, ...]]:
+            measured.append(module)
+            return dict.fromkeys(runs, (1.0,) * 11)
+
+        monkeypatch.setattr(f"seqtune.pytorch.{module}.in_turns", in_turns)
+    model, x = nn.Linear(8, 4).eval(), torch.randn(3, 8)
+    first = verified(model, x)
+    assert measured == ["selection", "graph_judge"]
+    second = verified(model, x)
+    assert measured == ["selection", "graph_judge"] * (2 if heavy else 1)
+    assert second.choices == first.choices
 
 
 @pytest.mark.skipif(not torch._C._has_mkldnn, reason="this PyTorch has no oneDNN")
@@ -70,10 +135,11 @@ def test_what_is_kept_computes_the_same_packed_or_not(packed: bool) -> None:
 
 
 def test_what_was_measured_on_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def choose(layers: Sequence[Tuned], *given: object, **named: object) -> list[Choice]:
+    def choose(selection: LayerSelection, layers: Sequence[Tuned], binder: object) -> list[Choice]:
         return [Choice(layer.problem, None, seconds=0.1, pytorch_seconds=0.01) for layer in layers]
 
-    monkeypatch.setattr(pytorch, "choose", choose)
+    monkeypatch.setattr(LayerSelection, "choose", choose)
+    monkeypatch.setattr(pytorch, "GraphJudge", lambda *_: None)
     with pytest.warns(UserWarning, match="1 of 1 layers took over 5 times as long"):
         optimize(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4), device="llvm:1")
 
@@ -98,8 +164,6 @@ def test_what_cannot_be_optimised_is_refused_in_one_line(model: Any, example: An
 
 
 def test_a_device_that_has_memory_of_its_own_is_refused() -> None:
-    from seqtune.kernels.device import Device
-
     with pytest.raises(MisuseError, match="llvm device"):
         optimize(norm_net(), torch.randn(1, 3, 20, 20), device=Device("opencl:0", "opencl", "x", "y"))
 
@@ -139,16 +203,19 @@ def test_attention_that_a_checkpoint_does_not_know_is_predicted_without_it(
         checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, object]] = []
 
-    def predicted(problem: Problem, device: object, **options: Any) -> Any:
-        asked.append((problem.type, options["checkpoint"]))
-        if problem.type == "attention" and options["checkpoint"] is not None:
+    def predicted(problems: Sequence[Problem], device: Device, top: int, **options: Any) -> Any:
+        asked.append((problems[0].type, options["checkpoint"]))
+        if problems[0].type == "attention" and options["checkpoint"] == checkpoint:
             raise CheckpointError("attention is not in it")
-        return predict(problem, "llvm:1", checkpoint=options["checkpoint"])
+        return predict_many(problems, device, top, **options)
 
-    monkeypatch.setattr("seqtune.pytorch.selection.predict", predicted)
+    monkeypatch.setattr("seqtune.pytorch.selection.predict_many", predicted)
     model, x = Block().eval(), torch.randn(1, 5, 24)
     said: list[str] = []
     fast = optimize(model, x, device="llvm:1", verify=False, checkpoint=checkpoint, progress=said.append)
     assert same(fast, model, x)
-    assert [named for kind, named in asked if kind == "attention"] == [checkpoint, None]
+    attention = [named for kind, named in asked if kind == "attention"]
+    assert attention[0] == checkpoint
+    assert checkpoint not in attention[1:]
     assert [line for line in said if "attention is not in it" in line]
+    assert len(asked) == 3, "the linear layers are predicted together"

@@ -1,0 +1,176 @@
+"""Whole graphs beside what PyTorch makes of them, with given times; Inductor itself takes too long for a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from seqtune.errors import MisuseError, SeqtuneError, UnavailableError
+from seqtune.pytorch import explain, graph_judge
+from seqtune.pytorch.optimized import Compiled, Optimized, optimize
+from seqtune.pytorch.paired_times import PairedTimes, in_turns
+from seqtune.pytorch.peer_graph import PeerGraph, eager_graph, inductor_graph
+from seqtune.pytorch.selection import LayerSelection
+from seqtune.tuner.backends.llvm import backend as llvm
+from tests.support.torch_models import same
+
+pytestmark = [pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable())),
+              pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
+ROUNDS = 11
+
+
+class Times:
+    """Given seconds of our form (""), of Inductor's and of PyTorch's own; `looks` counts the measurements."""
+
+    def __init__(self, **seconds: float) -> None:
+        self.seconds = {"": 1.0, **seconds}
+        self.looks = 0
+
+    def __call__(self, runs: Mapping[str, Callable[[], object]]) -> dict[str, tuple[float, ...]]:
+        self.looks += 1
+        for run in runs.values():
+            run()
+        return {name: (self.seconds[name],) * ROUNDS for name in runs}
+
+
+@pytest.fixture
+def made(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Optimized]:
+    """`optimize` with unmeasured choices; only the whole graph is compared, with these times."""
+    def optimized(model: nn.Module, x: torch.Tensor, times: Times, **options: Any) -> Optimized:
+        monkeypatch.setattr(graph_judge, "in_turns", times)
+        return optimize(model, x, device="llvm:1", checkpoint=checkpoint, journal=tmp_path / "journal.sqlite",
+                        **options)
+
+    monkeypatch.setattr(LayerSelection, "_verified",
+                        lambda selection, layers, binder: selection._predicted(layers, binder.device))
+    monkeypatch.setattr(graph_judge, "inductor_graph", lambda module, examples: PeerGraph("inductor", module))
+    return optimized
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    """Two linear layers."""
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
+
+
+def verdict_of(fast: Optimized) -> graph_judge.GraphVerdict:
+    """The verdict on the whole model."""
+    assert isinstance(fast.model, Compiled)
+    assert fast.model.verdict is not None
+    return fast.model.verdict
+
+
+@pytest.mark.parametrize(("seconds", "peer", "wins"), [
+    ({"inductor": 0.9, "eager": 1.5}, "inductor", True), ({"inductor": 0.9, "eager": 0.8}, "eager", True),
+    ({"inductor": 0.99, "eager": 1.5}, "inductor", False), ({"inductor": 2.0, "eager": 1.5}, "eager", False)])
+def test_the_fastest_form_computes_the_graph(made: Callable[..., Optimized], model: nn.Module, tmp_path: Path,
+                                             seconds: dict[str, float], peer: str, wins: bool) -> None:
+    x = torch.randn(3, 8)
+    times = Times(**seconds)
+    fast = made(model, x, times)
+    with pytest.raises(SeqtuneError, match="no choices of kernels to save") if wins else nullcontext():
+        fast.save(tmp_path / "choice.json")
+    verdict = verdict_of(fast)
+    assert (verdict.peer, verdict.peer_wins, times.looks) == (peer, wins, 2 if wins else 1)
+    assert isinstance(fast.model.graph, PeerGraph) == wins
+    assert same(fast, model, x)
+    said, whose = str(explain(fast, x)), {"inductor": "Inductor's code", "eager": "PyTorch's own operations"}
+    assert ("PyTorch computes the whole network: " in said) == wins
+    assert f"{1e3 * seconds[peer]:.3f} ms with {whose[peer]}, 1000.000 ms with our programs" in said
+
+
+@pytest.mark.parametrize("wins", [False, True])
+def test_a_remembered_verdict_is_not_measured_again(made: Callable[..., Optimized], model: nn.Module,
+                                                    wins: bool) -> None:
+    x = torch.randn(3, 8)
+    first = made(model, x, Times(inductor=0.5 if wins else 2.0, eager=3.0))
+    again = Times()
+    second = made(model, x, again)
+    assert again.looks == 0
+    assert verdict_of(second) == verdict_of(first)
+    assert isinstance(second.model.graph, PeerGraph) == wins
+    other = Times(inductor=2.0, eager=3.0)
+    made(model, torch.randn(5, 8), other)
+    assert other.looks, "another shape is another graph"
+
+
+def test_without_a_compiler_eager_is_the_peer_and_the_report_says_why(
+        made: Callable[..., Optimized], model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(module: object, examples: object) -> PeerGraph:
+        raise UnavailableError("Inductor cannot compile the graph: no working C++ compiler found")
+
+    monkeypatch.setattr(graph_judge, "inductor_graph", missing)
+    x = torch.randn(3, 8)
+    fast = made(model, x, Times(eager=2.0))
+    assert verdict_of(fast).peer == "eager"
+    assert "no working C++ compiler" in str(explain(fast, x))
+
+
+def test_a_form_with_other_results_is_not_taken(
+        made: Callable[..., Optimized], model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_judge, "inductor_graph", lambda module, examples: PeerGraph(
+        "inductor", lambda x: (module(x)[0] + 1,)))
+    assert verdict_of(made(model, torch.randn(3, 8), Times(inductor=0.1, eager=2.0))).peer == "eager"
+
+
+def test_inductor_is_not_asked_where_eager_is_compared(
+        made: Callable[..., Optimized], model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_judge, "inductor_graph", lambda *_: pytest.fail("compiled"))
+    assert verdict_of(made(model, torch.randn(3, 8), Times(eager=2.0), compare="eager")).note == ""
+    with pytest.raises(MisuseError, match="compare='tvm' is not one of inductor, eager"):
+        made(model, torch.randn(3, 8), Times(), compare="tvm")
+
+
+def test_the_first_shape_decides_for_all_in_torch_compile(
+        made: Callable[..., Optimized], model: nn.Module, checkpoint: Path, tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    times = Times(inductor=0.5, eager=3.0)
+    monkeypatch.setattr(graph_judge, "in_turns", times)
+    torch._dynamo.reset()
+    fast = torch.compile(model, backend="seqtune", dynamic=True, options={
+        "checkpoint": str(checkpoint), "journal": str(tmp_path / "j.sqlite"), "fallback": "eager"})
+    for rows in (3, 4, 5):
+        with torch.no_grad():
+            assert same(fast, model, torch.randn(rows, 8))
+    assert times.looks == 2
+
+
+def test_inductor_gets_constant_weights_and_a_copy_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def compiled(module: Any, **options: Any) -> Any:
+        given.update(options, module=module)
+        return module
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    graph = torch.fx.symbolic_trace(nn.Linear(3, 2).eval())
+    form, x = inductor_graph(graph, [torch.randn(1, 3)]), torch.randn(1, 3)
+    assert given["options"] == {"freezing": True}
+    assert given["module"] is not graph
+    assert torch.equal(form(x), eager_graph(graph)(x))
+    monkeypatch.setattr(torch, "compile", lambda *_, **__: given["missing"])
+    with pytest.raises(UnavailableError, match="Inductor cannot compile the graph: 'missing'"):
+        inductor_graph(graph, [x])
+
+
+@pytest.mark.parametrize(("ours", "theirs", "faster"), [
+    ([1.0] * 11, [0.8] * 11, True), ([1.0] * 11, [0.92] * 11, False), ([1.0] * 11, [1.0] * 11, False),
+    ([1.0] * 6 + [3.0] * 5, [1.0] * 6 + [0.5] * 5, False), ([5.0] * 10 + [1.0], [1.0] * 11, False),
+    ([1.0, 2.0, 9.0] * 4, [0.8, 1.6, 7.0] * 4, True), ([1.0], [0.1], False)])
+def test_theirs_is_faster_on_clear_evidence_only(ours: list[float], theirs: list[float], faster: bool) -> None:
+    assert PairedTimes(tuple(ours), tuple(theirs)).theirs_is_faster(0.1) == faster
+
+
+def test_calls_take_turns() -> None:
+    calls: list[str] = []
+    taken = in_turns({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=3, sample_seconds=1e-9)
+    assert {name: len(samples) for name, samples in taken.items()} == {"a": 3, "b": 3}
+    assert all(set(calls[2 + 4 * turn:6 + 4 * turn]) == {"a", "b"} for turn in range(3))
+
+
