@@ -49,7 +49,7 @@ def _optimized(case: Case, options: OurOptions, verify: bool) -> Run:
         settings["precision"] = case.dtype
     model = optimize(case.model, tuple(case.inputs), device=case.device, verify=verify, seconds=options.seconds,
                      checkpoint=options.checkpoint, journal=_journal(case, options), **settings)
-    return called(model, case)
+    return called(model, case, case.inputs)  # the operands of a model in fp32 are fp32
 
 
 def _compiled(case: Case, options: OurOptions, verify: bool) -> Run:

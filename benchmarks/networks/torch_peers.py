@@ -6,6 +6,7 @@ usual NCHW; the filters lie in channels_last, which is faster for convolutions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from seqtune.errors import UnavailableError
@@ -18,9 +19,9 @@ def results_of(answer: Any) -> list[Any]:
     return list(answer) if isinstance(answer, list | tuple) else [answer]
 
 
-def called(model: Any, case: Case) -> Run:
-    """Call a model with the case's inputs; the first two calls, which may compile, are done here."""
-    inputs = case.converted()
+def called(model: Any, case: Case, inputs: Sequence[Any] | None = None) -> Run:
+    """Call a model with these inputs, or the case's converted ones; two calls, which may compile, are made here."""
+    inputs = case.converted() if inputs is None else inputs
 
     def run() -> list[Any]:
         return results_of(model(*inputs))
