@@ -37,7 +37,6 @@ def gemm_lines(block: str, element: int = 4) -> tuple[tuple[str, str], ...]:
     """Derived quantities for a tile of tile_m rows by `block` columns (the text of an expression).
 
     An element has `element` bytes.
-
     `a_lines_a_set`, `c_lines_a_set`: the number of lines in a set, of a column of A and of the tile's rows of C;
     `c_line_visits`: the number of tiles that write the same line.
     """

@@ -118,11 +118,11 @@ def table(rows: Sequence[Row]) -> str:
     lines = []
     for (label, threads), seconds in seconds_by_method([row for row in rows if row["layer"] != "geomean"]).items():
         m, n, k, _ = SHAPES[label]
-        found = ratios(seconds)
-        ours = min(one for method, one in seconds.items() if method.startswith("llvm."))
+        ratio = ratios(seconds)
+        ours = min(time for method, time in seconds.items() if method.startswith("llvm."))
         lines.append([f"{label} ({m} × {n} × {k})", str(threads), f"{ours * 1e6:.0f}",
-                      f"{2 * m * n * k / ours / 1e9:.0f}", f"{found['ratio_mm']:.2f}", f"{found['ratio_packed']:.2f}",
-                      f"{seconds[METHOD] * 1e6:.0f}" if METHOD in seconds else "", _ratio(found)])
+                      f"{2 * m * n * k / ours / 1e9:.0f}", f"{ratio['ratio_mm']:.2f}", f"{ratio['ratio_packed']:.2f}",
+                      f"{seconds[METHOD] * 1e6:.0f}" if METHOD in seconds else "", _ratio(ratio)])
     lines += [["**geometric mean**", str(row["threads"]), "", "", f"**{row['ratio_mm']:.2f}**",
                f"**{row['ratio_packed']:.2f}**", "", _ratio(row)] for row in rows if row["layer"] == "geomean"]
     return markdown(["product (m × n × k)", "threads", "ours, µs", "GFLOP/s", "vs torch.mm", "vs packed",

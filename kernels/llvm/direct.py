@@ -188,7 +188,9 @@ class LLVMDirect:
                 in_word(problem))
 
     def pack(self, problem: Problem, device: Device, configuration: Configuration, weights: Array) -> Array:
-        """Copy the filter into panels in the order in which tiles read it; in bf16, a float holds a pair of channels.
+        """Copy the filter into panels in the order in which tiles read it.
+
+        In bf16, each float of the result holds a pair of input channels.
         """
         groups, lanes, taps_outside, pair = self.packing(problem, configuration)
         return (pack if pair == 1 else pack_pairs)(weights, groups, lanes, taps_outside)

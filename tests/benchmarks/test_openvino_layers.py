@@ -67,21 +67,21 @@ class StandIn:
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, node_type: str, wrong: bool = False) -> StandIn:
     """OpenVINO, replaced."""
-    made = StandIn(node_type, wrong)
-    monkeypatch.setitem(sys.modules, "openvino", made)
-    return made
+    openvino = StandIn(node_type, wrong)
+    monkeypatch.setitem(sys.modules, "openvino", openvino)
+    return openvino
 
 
 @pytest.mark.parametrize(("problem", "node"), [(PRODUCT, "FullyConnected"), (CONVOLUTION, "Convolution")])
 def test_the_row_has_the_least_time_of_the_layer_s_node(
         monkeypatch: pytest.MonkeyPatch, problem: Problem, node: str) -> None:
-    made = stand_in(monkeypatch, node)
+    openvino = stand_in(monkeypatch, node)
     row = openvino_row("C1", problem, 2, *prepare(problem), runs=4)
     assert row["seconds"] == pytest.approx(4e-6)  # the first call checked the result
     assert (row["layer"], row["threads"], row["method"], row["kernel"]) == ("C1", 2, METHOD, "brgemm")
     assert row["error"] < 1e-5
-    assert made.settings["INFERENCE_NUM_THREADS"] == 2
-    assert made.settings["INFERENCE_PRECISION_HINT"] == "f32"
+    assert openvino.settings["INFERENCE_NUM_THREADS"] == 2
+    assert openvino.settings["INFERENCE_PRECISION_HINT"] == "f32"
 
 
 def test_a_wrong_result_and_a_profile_without_the_node_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,9 @@ def answer(backend: Backend, family: Kernel, problem: Problem, configuration: Co
 
 
 def errors(backend: Backend, family: Kernel, problem: Problem, configurations: Iterable[Configuration]) -> list[float]:
-    """max|difference| / max|reference in float64| of each; rounding to the element type in which y is stored is free.
+    """The largest difference of each configuration divided by the largest number of the reference in float64.
+
+    The rounding to the element type in which y is stored does not count.
     """
     operands = make_operands(problem, seed=3)
     expected = reference(problem, operands)

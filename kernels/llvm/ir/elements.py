@@ -47,19 +47,20 @@ class Element:
         """The type in memory: float or i16."""
         return "float" if self.dtype == "fp32" else "i16"
 
+    def suffix(self, lanes: int) -> str:
+        """The type of a vector as names of intrinsics write it, such as v16f32 or v16i16."""
+        return f"v{lanes}{'f32' if self.dtype == 'fp32' else 'i16'}"
+
     def declare(self, *lanes: int) -> str:
         """Declarations of the intrinsics of masked loads and stores."""
-        loads = []
-        for n in lanes:
-            kind, short = f"<{n} x {self.kind}>", "f32" if self.dtype == "fp32" else "i16"
-            loads.append(f"declare {kind} @llvm.masked.load.v{n}{short}.p0(ptr, i32, <{n} x i1>, {kind})")
+        loads = (f"declare <{n} x {self.kind}> @llvm.masked.load.{self.suffix(n)}.p0(ptr, i32, <{n} x i1>, "
+                 f"<{n} x {self.kind}>)" for n in lanes)
         return "\n".join([*loads, self.declare_stores(*lanes)])
 
     def declare_stores(self, *lanes: int) -> str:
         """Declarations of the intrinsics of masked stores."""
-        short = "f32" if self.dtype == "fp32" else "i16"
-        return "\n".join(f"declare void @llvm.masked.store.v{n}{short}.p0(<{n} x {self.kind}>, ptr, i32, <{n} x i1>)"
-                         for n in lanes)
+        return "\n".join(f"declare void @llvm.masked.store.{self.suffix(n)}.p0(<{n} x {self.kind}>, ptr, i32, "
+                         f"<{n} x i1>)" for n in lanes)
 
     def at(self, writer: Writer, base: str, offset: str | int) -> str:
         """A pointer moved by `offset` elements."""
@@ -92,15 +93,15 @@ class Element:
 
     def load_masked(self, writer: Writer, lanes: int, pointer: str, mask: str) -> str:
         """The lanes of a mask from memory, 0 in the others, whose memory is not touched; see `declare`."""
-        kind, short = f"<{lanes} x {self.kind}>", "f32" if self.dtype == "fp32" else "i16"
+        kind = f"<{lanes} x {self.kind}>"
         return self.widened(writer, lanes, writer.let(
-            f"call {kind} @llvm.masked.load.v{lanes}{short}.p0(ptr {pointer}, i32 {self.bytes}, <{lanes} x i1> {mask}, "
-            f"{kind} zeroinitializer)"))
+            f"call {kind} @llvm.masked.load.{self.suffix(lanes)}.p0(ptr {pointer}, i32 {self.bytes}, "
+            f"<{lanes} x i1> {mask}, {kind} zeroinitializer)"))
 
     def store_masked(self, writer: Writer, lanes: int, value: str, pointer: str, mask: str) -> None:
         """Write the lanes of a mask to memory; see `declare`."""
-        kind, short = f"<{lanes} x {self.kind}>", "f32" if self.dtype == "fp32" else "i16"
-        writer.do(f"call void @llvm.masked.store.v{lanes}{short}.p0({kind} {self.narrowed(writer, lanes, value)}, "
+        stored = self.narrowed(writer, lanes, value)
+        writer.do(f"call void @llvm.masked.store.{self.suffix(lanes)}.p0(<{lanes} x {self.kind}> {stored}, "
                   f"ptr {pointer}, i32 {self.bytes}, <{lanes} x i1> {mask})")
 
     def widened(self, writer: Writer, lanes: int, stored: str) -> str:

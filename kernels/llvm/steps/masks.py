@@ -22,7 +22,7 @@ def declare_masked(lanes: int, elements: Iterable[Element] = ()) -> str:
 
 def _suffix(lanes: int, element: Element) -> str:
     """The end of the name of an intrinsic that reads or writes at a vector of pointers."""
-    return f"v{lanes}{'f32' if element.kind == 'float' else element.kind}.v{lanes}p0"
+    return f"{element.suffix(lanes)}.v{lanes}p0"
 
 
 def first_lanes(v: Vectors, count: str) -> str:

@@ -13,9 +13,9 @@ from .vectors import Vectors, declare_math
 
 
 class NestCode(ABC):
-    """`kinds`: how each view is accessed; `elements`: how its numbers are stored; `dimensions`: those of the nest.
-    The arguments are Nest.arguments().
+    """Loops over the blocks of a nest; a subclass writes what a block computes. The arguments are Nest.arguments().
 
+    `kinds`: how each view is accessed; `elements`: how its numbers are stored; `dimensions`: those of the nest.
     `more` names arguments that follow; `first` is the number of arguments that belong to an entry before.
     """
 

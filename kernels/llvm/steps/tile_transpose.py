@@ -23,7 +23,7 @@ def transposed(write: Writer, lanes: int, rows: Sequence[str]) -> list[str]:
 
 
 def woven(write: Writer, lanes: int, rows: Sequence[str]) -> list[str]:
-    """The columns of two, three or four vectors of `lanes` floats, one behind the other."""
+    """The columns of two, three or four vectors of `lanes` floats, one after the other."""
     if len(rows) != 3:
         return transposed(write, lanes, rows)
     first, second, third = rows

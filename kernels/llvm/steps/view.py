@@ -44,7 +44,7 @@ class View:
 
     @property
     def extent(self) -> int:
-        """The number of elements from the first to behind the last."""
+        """The number of elements from the first to the last, both included."""
         return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True)) \
             if self.size else 0
 

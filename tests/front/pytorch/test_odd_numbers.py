@@ -28,7 +28,7 @@ MODELS = {"inverted residual": (InvertedResidual(), (1, 8, 9, 7)), "excitation":
 
 
 class Activated(nn.Module):
-    """A layer whose activations are computed behind it, and of its operand alone."""
+    """A layer, and activations of its operand."""
 
     def __init__(self) -> None:
         super().__init__()

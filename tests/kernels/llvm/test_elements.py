@@ -52,7 +52,7 @@ def entry(instruction_set: str, declarations: str, body: Callable[[Writer], None
 
 
 def moved(instruction_set: str, source: Element, to: Element, lanes: int, x: NDArray[Any]) -> NDArray[Any]:
-    """The elements of x converted; two lie behind the result that must not change."""
+    """The elements of x converted; the two elements after the result must not change."""
     def body(write: Writer) -> None:
         with write.loop(0, "%n", lanes) as index:
             value = source.load(write, lanes, source.at(write, "%x", index))
@@ -65,7 +65,7 @@ def moved(instruction_set: str, source: Element, to: Element, lanes: int, x: NDA
 
 
 def in_vectors(array: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The array without the numbers behind its last whole vector."""
+    """The array without the numbers after its last whole vector."""
     return np.ascontiguousarray(array[:array.size - array.size % MOST_LANES])
 
 

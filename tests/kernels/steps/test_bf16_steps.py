@@ -23,7 +23,7 @@ POISON = np.uint16(0xABCD)
 
 
 def stored(view: View, numbers: NDArray[np.float32]) -> NDArray[np.uint16 | np.float32]:
-    """The memory of a view and 16 elements behind it."""
+    """The memory of a view and 16 elements after it."""
     memory = encode(numbers[:view.extent], view.element.dtype)
     return np.concatenate([memory, np.full(16, POISON, memory.dtype)])
 

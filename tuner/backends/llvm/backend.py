@@ -107,8 +107,8 @@ class LLVMBackend:
             raise DeviceError(f"this machine cannot run {device.name}; it has {listed} on up to "
                               f"{len(usable_cpus())} threads (seqtune devices lists them)")
         if device.names()["bf16_dots"] and not dict(capabilities(device.instruction_set)).get("bf16_dots"):
-            raise DeviceError(f"this machine's CPU has no dot products of bf16 numbers, which {device.name} "
-                              "of another machine has; choose one of its own devices (seqtune devices)")
+            raise DeviceError(f"this machine's CPU has no dot products of bf16 numbers, which {device.name} has on "
+                              "another machine; choose a device of this machine (seqtune devices lists them)")
         self.device = device
         self._compiler = Compiler(device.instruction_set)
         self.threads = Threads(self._compiler, device.threads)
