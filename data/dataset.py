@@ -57,7 +57,7 @@ from seqtune.kernels.resource_usage import ResourceUsage
 from .dataset_facts import VERSION, DatasetFacts, dataset_errors, read_facts
 from .journal import REPEATED, Journal
 from .journal_batches import JournalBatch, LeftOut, columns_of_machines
-from .machines import device_labels, named_devices, other_machines, separated
+from .machines import device_labels, named_devices, other_machines, separated, with_capabilities
 from .parquet_file import open_parquet, read_columns
 from .provenance import joined
 from .record import Measurement, Record, Status
@@ -182,7 +182,9 @@ class Dataset:
             theirs = separated(merged.devices, other.devices)
             keys = {key: device.key for key, device in theirs.items() if device.key != key}
             parts.append(other.rows.assign(device=other.rows["device"].replace(keys)) if keys else other.rows)
-            devices = {**{device.key: device for device in theirs.values()}, **merged.devices}
+            added = {device.key: device for device in theirs.values()}
+            devices = {**added, **{key: with_capabilities(device, added.get(key, device))
+                                   for key, device in merged.devices.items()}}
             overlapping |= len(devices) < len(merged.devices) + len(theirs)  # else no trial is in both
             merged = Dataset(self.rows, devices, {**other.known_problems, **merged.known_problems},
                              merged.held_out | other.held_out, joined(merged.provenance, other.provenance),

@@ -19,6 +19,7 @@ import platform
 import sys
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -32,13 +33,18 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.collected import ProblemSplit, problems, smaller_problems
 from seqtune.kernels.problem_sets.further import further_training
+from seqtune.kernels.problem_sets.kinds import kind_of
 from seqtune.kernels.task import Task
 from seqtune.tuner.backends.discovery import devices, find
 from seqtune.tuner.measuring.runner import Runner
 
 from .collection import Collection, Proposals
-from .stages import STAGES, Active
+from .network_problems import network_problems
+from .stages import STAGES, Active, Stage
 
+SOURCES = {"conv2d": ("layout", "r", "s", "stride_w"), "gemm": ("trans_a", "trans_b", "k"),
+           "attention": ("layout", "mask", "causal", "head_dim")}  # features that a kernel's source depends on
+ELEMENTS = ("fp32", "bf16")
 FROM_BEAM, FROM_TREES = 24, 8  # proposals of a checkpoint and of its trees alone
 MOST_REFUSED = 20  # problems that cannot be measured at all; then something is wrong with the device
 
@@ -67,11 +73,28 @@ def chosen_problems(complete: bool, limit: int | None) -> ProblemSplit:
     return ProblemSplit(allowed.training[:limit], allowed.held_out)
 
 
+def chosen_network_problems(dtype: str, limit: int | None, judged: int) -> ProblemSplit:
+    """The problems of `network_problems` in an element type, in the order of measuring; none is measured completely.
+
+    `limit` is the maximum number of training problems, `judged` that of held-out problems of each kind.
+    """
+    split = network_problems(dtype)
+    training, held_out = (sorted(part, key=lambda problem: zlib.crc32(problem.key.encode()))
+                          for part in (split.training, split.held_out))
+    counts: Counter[str] = Counter()
+    chosen = []
+    for problem in held_out:
+        kind = kind_of(problem)
+        counts[kind] += 1
+        if counts[kind] <= judged:
+            chosen.append(problem)
+    return ProblemSplit((*training[:limit], *chosen), ())
+
+
 def like_sources_together(chosen: Sequence[Problem]) -> list[Problem]:
     """Sort problems so that those with the same kernel source follow each other; a build is then used many times."""
     def kind(problem: Problem) -> tuple[str, ...]:
-        names = ("layout", "r", "s", "stride_w") if problem.type == "conv2d" else ("trans_a", "trans_b", "k")
-        return (problem.type, *(str(problem[name]) for name in names))
+        return (problem.type, *(str(problem[name]) for name in SOURCES[problem.type]))
     return sorted(chosen, key=kind)
 
 
@@ -93,14 +116,14 @@ def proposals_of(name: str) -> Proposals | None:
     return propose
 
 
-def collect(collection: Collection, until: float) -> dict[str, int]:
+def collect(collection: Collection, until: float, stages: Sequence[Stage] = STAGES) -> dict[str, int]:
     """Do the stages until all are done or the time (of `time.monotonic`) is over; return what remains, by stage."""
     refused: set[Problem] = set()
-    for stage in STAGES:
+    for stage in stages:
         missing = like_sources_together(stage.missing(collection))
         for number, problem in enumerate(missing, start=1):
             if time.monotonic() >= until:
-                return remaining(collection)
+                return remaining(collection, stages)
             task = collection.task(problem)
             if task is None or problem in refused:
                 continue
@@ -115,15 +138,15 @@ def collect(collection: Collection, until: float) -> dict[str, int]:
                 summary = f"left out: {error}"
             left = "" if math.isinf(until) else f" ({(until - time.monotonic()) / 60:.1f} minutes left)"
             _say(f"{collection.device.name} {stage.name} {number}/{len(missing)} {problem.brief()}: {summary}{left}")
-    return remaining(collection)
+    return remaining(collection, stages)
 
 
-def remaining(collection: Collection) -> dict[str, int]:
+def remaining(collection: Collection, stages: Sequence[Stage] = STAGES) -> dict[str, int]:
     """The number of problems that each stage has still to do; a stage that waits for another one counts all of them."""
     waiting = [problem for problem in collection.problems if not collection.times[problem]
                and collection.task(problem) is not None]
-    stages = [stage for stage in STAGES if stage.name != Active.name or collection.propose is not None]
-    counts = {stage.name: len({*stage.missing(collection), *waiting}) for stage in stages}
+    possible = [stage for stage in stages if stage.name != Active.name or collection.propose is not None]
+    counts = {stage.name: len({*stage.missing(collection), *waiting}) for stage in possible}
     return {name: count for name, count in counts.items() if count}
 
 
@@ -131,13 +154,16 @@ def work(given: argparse.Namespace, journal: Journal) -> Iterator[str]:
     """Measure on every device in turn; yield a line on what remains of each."""
     until = time.monotonic() + 60 * given.minutes if given.minutes else math.inf
     propose = proposals_of(given.proposals)
+    stages = [stage for stage in STAGES if stage.name in (given.stages or (stage.name,))]
     wanted = [find(name) for name in given.devices] if given.devices else default_devices()
     for index, device in enumerate(wanted):
-        split = chosen_problems(index == 0 or device.backend == "opencl", given.problems)
+        split = (chosen_problems(index == 0 or device.backend == "opencl", given.problems) if given.set == "collected"
+                 else chosen_network_problems(given.dtype, given.problems, given.judged))
         with Runner(device) as runner:
-            collection = Collection(device, journal, runner, split.training, split.held_out if given.held_out else (),
-                                    given.trials, propose, runner.close)
-            left = remaining(collection) if given.status else collect(collection, until)
+            training, held_out = ([problem for problem in part if problem.type in (given.operations or (problem.type,))]
+                                  for part in (split.training, split.held_out if given.held_out else ()))
+            collection = Collection(device, journal, runner, training, held_out, given.trials, propose, runner.close)
+            left = remaining(collection, stages) if given.status else collect(collection, until, stages)
         yield f"{device.name}: " + (", ".join(f"{name} of {count} problems" for name, count in left.items())
                                     + " remain" if left else "complete")
 
@@ -153,6 +179,13 @@ def main() -> None:
     parser.add_argument("--trials", type=positive, default=96,
                         help="number of random configurations of each training problem")
     parser.add_argument("--problems", type=positive, help="maximum number of training problems")
+    parser.add_argument("--set", choices=("collected", "networks"), default="collected",
+                        help="the shipped problems and further ones, or those of networks [default: collected]")
+    parser.add_argument("--operations", nargs="+", help="operations of the problems [default: all]")
+    parser.add_argument("--dtype", default="fp32", choices=ELEMENTS, help="element type of the networks' problems")
+    parser.add_argument("--judged", type=int, default=8, metavar="COUNT",
+                        help="number of held-out network problems of each kind that are measured like training ones")
+    parser.add_argument("--stages", nargs="+", choices=[stage.name for stage in STAGES], help="[default: all]")
     parser.add_argument("--held-out", action="store_true", help="also measure the held-out problems completely")
     parser.add_argument("--proposals", default="default", metavar="CHECKPOINT",
                         help="the checkpoint whose proposals are measured; `none`: no active labels")
@@ -173,7 +206,9 @@ def run(given: argparse.Namespace) -> None:
         models = ", ".join(dict.fromkeys(f"{device.model} ({device.architecture})" for device in facts))
         provenance = {"made_by": "python -m benchmarks.collect", "operating_system": platform.system(),
                       "machine": f"{models}, {os.cpu_count()} cores", "date": today()}
-        data = Dataset.from_journal(journal, provenance, [problem.key for problem in problems().held_out])
+        held_out = [*problems().held_out,
+                    *(problem for dtype in ELEMENTS for problem in network_problems(dtype).held_out)]
+        data = Dataset.from_journal(journal, provenance, [problem.key for problem in held_out])
     if len(data):
         data.write(given.out / "measured.parquet")
         print(f"{given.out / 'measured.parquet'}: {len(data)} records of {len(data.problems())} problems")

@@ -17,6 +17,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.task import Floats, MeasuredTask, Task
+from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.measuring.timing import Options
 
@@ -42,6 +43,7 @@ class Collection:
     renew: Callable[[], None] = lambda: None  # called between two builds of a contest
     times: dict[Problem, dict[Configuration, float]] = field(default_factory=lambda: defaultdict(dict))
     runs: dict[Problem, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _trees: dict[str, Trees] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Read what the journal holds of the device, measured with today's kernels and toolchain on this machine."""
@@ -68,6 +70,21 @@ class Collection:
     def seconds(self, task: Task) -> Floats:
         """The times of a task's configurations by number, NaN where it was not measured."""
         return MeasuredTask.of_times(task, self.times[task.problem]).seconds
+
+    def ran(self, problem: Problem) -> bool:
+        """Whether a configuration of the problem ran."""
+        return any(map(math.isfinite, self.times[problem].values()))
+
+    def trees(self, operation: str) -> Trees:
+        """Trees of the device, fitted to all trials of an operation's problems.
+
+        They are fitted once for each operation; a later fit would change little.
+        """
+        if operation not in self._trees:
+            tasks = [MeasuredTask(task, self.seconds(task)) for problem in self.problems
+                     if problem.type == operation and self.ran(problem) and (task := self.task(problem)) is not None]
+            self._trees[operation] = Trees(tasks, TreesOptions(models=1))
+        return self._trees[operation]
 
     def measure(self, task: Task, configurations: Sequence[Configuration], run: str, options: Options = MEASURING,
                 best: float = math.inf) -> None:

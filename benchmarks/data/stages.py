@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 
 from seqtune.data.record import COMPARED
+from seqtune.errors import CheckpointError
+from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.task import MeasuredTask, Task
-from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
+from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.contest import ContestOptions, hold_contest, store_contest
 from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.tune import Budget, Finals, TuningOptions, tune
@@ -26,6 +28,7 @@ EXHAUSTIBLE = {"llvm": 3000, "opencl": 400}  # configurations of a space that is
 SEARCHED = {"llvm": None, "opencl": 400}  # trials in a larger space; None: 1,000 and the local search from the best
 AT_LEISURE = Options(samples=6, longest_seconds=0.012, drop_factors=(1e9,))
 SUSPICIOUS = 0.3  # log of measured over expected time; the noise of an undisturbed trial is a tenth of it
+FROM_TRIALS = 24  # proposals of trees that know the device's trials alone
 CLIMBED = 24  # neighbours of the best that are measured; a configuration has 20 to 60
 LATER = ("proposed", *COMPARED)  # runs of stages that follow the second look
 FASTEST, OTHERS = 8, 4  # configurations of a contest; random ones among them, so that not all are lucky ones
@@ -88,45 +91,36 @@ class Suspects:
 
     name = "again"
 
-    def __init__(self) -> None:
-        self._trees: dict[str, Trees] = {}
-
     def missing(self, collection: Collection) -> list[Problem]:
         return [problem for problem in collection.problems
-                if _ran(collection, problem) and collection.runs[problem].isdisjoint(("again", *LATER))]
+                if collection.ran(problem) and collection.runs[problem].isdisjoint(("again", *LATER))]
 
     def measure(self, collection: Collection, task: Task) -> str:
         seconds = collection.seconds(task)
-        expected = self._fitted(collection).predict(task.spaces)
+        expected = collection.trees(task.problem.type).predict(task.spaces)
         surplus = np.log(seconds / np.nanmin(seconds)) - expected
         numbers = np.flatnonzero(np.isfinite(surplus) & (surplus > SUSPICIOUS)).tolist()
         collection.measure(task, [task[number] for number in numbers], "again", AT_LEISURE)
         collection.runs[task.problem].add("again")  # in this process also if nothing was suspicious
         return f"{len(numbers)} suspicious trials"
 
-    def _fitted(self, collection: Collection) -> Trees:
-        """Trees of the device, fitted once in a process; a later fit would change little."""
-        if collection.device.key not in self._trees:
-            tasks = [MeasuredTask(task, collection.seconds(task)) for problem in collection.problems
-                     if (task := collection.task(problem)) is not None and _ran(collection, problem)]
-            self._trees[collection.device.key] = Trees(tasks, TreesOptions(models=1))
-        return self._trees[collection.device.key]
-
 
 class Active:
-    """Active labels: a model's proposals for a training problem, then the neighbours of the best one."""
+    """Active labels: a model's proposals for a training problem, then the neighbours of the best one.
+
+    Where the model does not know a kernel of the problem, trees that are fitted to the device's trials propose.
+    """
 
     name = "proposed"
 
     def missing(self, collection: Collection) -> list[Problem]:
         return [problem for problem in collection.training if collection.propose is not None
-                and _ran(collection, problem) and self.name not in collection.runs[problem]]
+                and collection.ran(problem) and self.name not in collection.runs[problem]]
 
     def measure(self, collection: Collection, task: Task) -> str:
-        assert collection.propose is not None
         before = float(np.nanmin(collection.seconds(task)))
         known = collection.times[task.problem]
-        proposals = [configuration for configuration in dict.fromkeys(collection.propose(task))
+        proposals = [configuration for configuration in dict.fromkeys(self._proposed(collection, task))
                      if configuration not in known]
         collection.measure(task, proposals, self.name, best=before)
         left = CLIMBED
@@ -139,6 +133,15 @@ class Active:
         collection.runs[task.problem].add(self.name)
         gain = before / float(np.nanmin(collection.seconds(task)))
         return f"{len(proposals)} proposals and {CLIMBED - left} neighbours, {gain:.3f} times as fast as before"
+
+    def _proposed(self, collection: Collection, task: Task) -> Sequence[Configuration]:
+        """The model's proposals or, where it lacks a kernel, those of trees."""
+        assert collection.propose is not None
+        try:
+            return collection.propose(task)
+        except CheckpointError:
+            expected = collection.trees(task.problem.type).predict(task.spaces)
+            return [task[number] for number in np.argsort(expected, kind="stable")[:FROM_TRIALS].tolist()]
 
     def _neighbours(self, collection: Collection, task: Task) -> list[int]:
         """The unmeasured neighbours of the fastest configuration, the nearest values first."""
@@ -155,7 +158,7 @@ class Contests:
 
     def missing(self, collection: Collection) -> list[Problem]:
         return [problem for problem in collection.problems
-                if _ran(collection, problem) and collection.runs[problem].isdisjoint(COMPARED)]
+                if collection.ran(problem) and collection.runs[problem].isdisjoint(COMPARED)]
 
     def measure(self, collection: Collection, task: Task) -> str:
         seconds = collection.seconds(task)
@@ -169,11 +172,6 @@ class Contests:
                       {kernel.name: kernel.version for kernel in task.kernels}, contest)
         collection.runs[task.problem].add(self.name)
         return f"{len(chosen)} configurations, best {contest.best * 1e6:.1f} us"
-
-
-def _ran(collection: Collection, problem: Problem) -> bool:
-    """Whether a configuration of the problem ran."""
-    return any(map(math.isfinite, collection.times[problem].values()))
 
 
 STAGES: tuple[Stage, ...] = (Trials(), Suspects(), Active(), Contests())

@@ -17,10 +17,10 @@ from .c_header import constant
 from .c_names import LARGEST_FACT, NUMBER_FACTS, RATE_FACTS, WORD_FACTS, NameTable, OperationNames, identifier
 
 # The elements of tensors as `Operation.operands` and `Operation.output` give them, and the number of each among input,
-# weights and output (None: it must only be valid).
+# weights and output, where several with one number are added (None: it must only be valid).
 TENSORS: Mapping[str, tuple[tuple[str, int | None], ...]] = {
-    "attention": (("n * heads * q_len * head_dim", None), ("n * kv_heads * kv_len * head_dim", None),
-                  ("n * kv_heads * kv_len * value_dim", None), ("n * heads * q_len * value_dim", 2)),
+    "attention": (("n * heads * q_len * head_dim", 0), ("n * kv_heads * kv_len * head_dim", 1),
+                  ("n * kv_heads * kv_len * value_dim", 1), ("n * heads * q_len * value_dim", 2)),
     "conv2d": (("n * c * h * w", 0), ("k * c_per_group * r * s", 1), ("n * k * out_h * out_w", 2)),
     "gemm": (("m * k", 0), ("k * n", 1), ("m * n", 2)),
 }
@@ -128,6 +128,7 @@ def _tensors(work: OperationNames) -> list[str]:
     needed = table.known(name for expression, _ in sizes for name in expression.names)
     lines += [f"if ({needed}) {{", f"    double element = {_element(work.operation, table)}, size[3] = {{-1, -1, -1}};"]
     lines += ["    int valid = element > 0;"]
+    added: set[int] = set()
     for expression, number in sizes:
         written = CExpression.of(expression, table.names, table.words)
         lines += ["    s->over = 0;", f"    s->size = (double)({written.text});"]
@@ -137,7 +138,9 @@ def _tensors(work: OperationNames) -> list[str]:
             lines.append(f"    valid = valid && s->size > 0 && s->size <= {LARGEST_TENSOR}.0 "
                          "&& s->size == floor(s->size);")
         else:
-            lines.append(f"    size[{number}] = element * s->size;")
+            before = f"size[{number}] + " if number in added else ""
+            lines.append(f"    size[{number}] = {before}element * s->size;")
+            added.add(number)
     return [*lines, "    if (valid) memcpy(s->tensor, size, sizeof size);", "}"]
 
 

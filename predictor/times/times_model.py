@@ -55,10 +55,11 @@ class TimesModel(Checkpoint):
         from .small.small_training import train_small
         from .small.sufficiency import check_sufficient
         from .training import train_tasks
-        from .training_examples import held_out_problems
+        from .training_examples import away_from, held_out_problems
         from .training_options import TrainingOptions
 
-        training, held_out = measured_tasks(data, held_out=False), held_out_problems(data)
+        held_out = held_out_problems(data)
+        training = away_from(held_out, measured_tasks(data, held_out=False))
         check_sufficient(training, data)
         options = TrainingOptions(seed=request.seed, refit=request.refit, state=request.state)
         if is_small(training):

@@ -15,6 +15,7 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
+from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.tuner.cost_models.machine_ratios import jittered
 
@@ -22,6 +23,8 @@ from ..sequence.vocabulary import Sentence, Vocabulary
 from ..trees.cost_trees import Trees
 from .targets import PrefixTree
 from .training_options import TrainingOptions
+
+FORM = ("layout", "dtype", "bias", "activation", "tolerance")  # what samplers of operations do not, or rarely, vary
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,12 @@ def held_out_problems(data: Data) -> list[Problem]:
     return [parse_problem(key) for key in sorted(map(str, keys))]
 
 
+def away_from(held_out: Sequence[Problem], tasks: Sequence[MeasuredTask]) -> list[MeasuredTask]:
+    """The tasks whose problems are not near a held-out one."""
+    avoided = SimilarityIndex(held_out)
+    return [measured for measured in tasks if not avoided.has_near(measured.problem)]
+
+
 def make_teacher(fitting: Sequence[MeasuredTask], options: TrainingOptions) -> Trees | None:
     """Fit the teacher's trees to these tasks; None if the options have no teacher."""
     if not options.teacher:
@@ -92,8 +101,10 @@ def _extra_tasks(fitting: Sequence[MeasuredTask], options: TrainingOptions,
                  avoid: Sequence[Problem]) -> list[MeasuredTask]:
     """Sample `options.extra` problems, with operations and devices in the proportions of the measured tasks.
 
-    The tasks have no measurements. Sampled problems that no kernel solves are left out.
+    The tasks have no measurements. A sampled problem takes the form (FORM) of a measured one. Those that no kernel
+    solves, or that are near one of `avoid` in that form, are left out.
     """
+    avoided = SimilarityIndex(avoid)
     generator = np.random.default_rng([options.seed, 1])
     chosen = generator.integers(0, len(fitting), options.extra)
     tasks: list[MeasuredTask] = []
@@ -103,10 +114,20 @@ def _extra_tasks(fitting: Sequence[MeasuredTask], options: TrainingOptions,
             problems = sample_problems(operation, len(models), options.seed + 1000, avoid)
         except ProblemError:
             continue  # an operation without a sampler
-        for problem, model in zip(problems, models, strict=True):
+        for drawn, model in zip(problems, models, strict=True):
             try:
+                problem = _in_form_of(drawn, model.problem)
                 task = Task.of(problem, model.device)
-            except KernelError:
+            except (KernelError, ProblemError):
+                continue
+            if avoided.has_near(problem):
                 continue
             tasks.append(MeasuredTask(task, np.full(len(task), np.nan)))
     return tasks
+
+
+def _in_form_of(problem: Problem, model: Problem) -> Problem:
+    """The problem with the form of another one of its operation. Raises ProblemError if there is no such problem."""
+    features = dict(problem)
+    form = {name: value for name, value in dict(model).items() if name in FORM and name in features}
+    return Problem.make(problem.type, **{**features, **form})

@@ -12,10 +12,11 @@ import pytest
 from benchmarks.data.collect import chosen_problems, collect, remaining
 from benchmarks.data.collection import Collection
 from benchmarks.data.reduce import reduced
-from benchmarks.data.stages import FASTEST, OTHERS
+from benchmarks.data.stages import FASTEST, OTHERS, STAGES
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal import Journal
 from seqtune.data.measured_tasks import measured_tasks
+from seqtune.errors import CheckpointError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem_sets.locked import locked_problems
 from seqtune.kernels.problem_sets.parse import parse_problem
@@ -57,6 +58,22 @@ def test_all_stages_are_done_once_and_a_stopped_collection_goes_on(tmp_path: Pat
     assert all(not math.isnan(task.time(configuration)) for task in tasks for configuration in first_five(task.task))
     contests = data.rows[data.rows["run"] == "contest"].groupby("problem").size()
     assert contests.tolist() == [2 * (FASTEST + OTHERS)] * 3
+
+
+def knows_nothing(task: Task) -> list[Configuration]:
+    """Raise the error of a checkpoint that lacks a kernel of the task."""
+    raise CheckpointError("the checkpoint does not know the kernel")
+
+
+def test_trees_of_the_trials_propose_where_the_checkpoint_lacks_a_kernel(tmp_path: Path) -> None:
+    stages = [stage for stage in STAGES if stage.name in ("trials", "proposed")]
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        collection = Collection(DEVICE, journal, Instant(), PROBLEMS, trials=12, propose=knows_nothing)
+        assert set(remaining(collection, stages)) == {"trials", "proposed"}
+        assert collect(collection, math.inf, stages) == {}
+        rows = Dataset.from_journal(journal).rows
+    assert set(rows["run"]) == {"random", "proposed"}
+    assert (rows[rows["run"] == "proposed"].groupby("problem", observed=True).size() > 5).all()
 
 
 def test_every_device_begins_with_all_kinds_and_nothing_locked() -> None:

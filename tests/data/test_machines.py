@@ -31,6 +31,15 @@ def measured(path: Path, device: Device, *seconds: float) -> Dataset:
         return Dataset.from_journal(journal, {"machine": f"L3 {device.l3_bytes}"})
 
 
+def test_a_capability_that_only_one_file_of_a_machine_knows_is_kept(tmp_path: Path) -> None:
+    able = replace(HERE, extra=(("bf16_dots", 1),), peak_gflops=9.0)
+    for first, second in ((HERE, able), (able, HERE)):
+        folder = tmp_path / str(first.peak_gflops)
+        folder.mkdir()
+        both = measured(folder / "a", first, 1.0).merge(measured(folder / "b", second, 2.0, 3.0))
+        assert both.devices == {HERE.key: replace(first, extra=able.extra)}
+
+
 def test_machines_that_share_a_key_are_kept_apart(tmp_path: Path) -> None:
     there = replace(HERE, l3_bytes=1 << 25)
     assert there.key == HERE.key

@@ -21,6 +21,7 @@ from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 
 TENSORS = ("input", "weights", "output")
+OPERANDS = {"input": ("x", "q"), "weights": ("weights", "k", "v")}  # attention reads keys and values like weights
 CACHES = ("l1", "l2", "l3")
 RATIOS = (
     *(f"{tensor}_in_{cache}" for tensor in TENSORS for cache in CACHES),  # bytes / bytes of that cache of all workers
@@ -68,8 +69,10 @@ def tensor_bytes(problem: Problem) -> Mapping[str, int | None]:
         output = work.output(problem)
     except ProblemError:
         return dict.fromkeys(TENSORS)
-    tensors = {"input": shapes.get("x"), "weights": shapes.get("weights"), "output": output}
-    return {name: None if shape is None else element * math.prod(shape) for name, shape in tensors.items()}
+    sizes = {name: [element * math.prod(shapes[operand]) for operand in operands if operand in shapes]
+             for name, operands in OPERANDS.items()}
+    known = {name: sum(several) if several else None for name, several in sizes.items()}
+    return {**known, "output": None if output is None else element * math.prod(output)}
 
 
 def cache_bytes(device: Device) -> tuple[int, int, int]:

@@ -15,6 +15,9 @@ import torch
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import FormatError, MisuseError
+from seqtune.kernels.operations.feature import Value
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.sequence.source_facts import RATIO_NAMES
 from seqtune.predictor.sequence.vocabulary import Sentence
 from seqtune.predictor.times import training
@@ -23,7 +26,7 @@ from seqtune.predictor.times.evaluation import judge
 from seqtune.predictor.times.loss import sentence_loss
 from seqtune.predictor.times.targets import TargetSentences
 from seqtune.predictor.times.training import train
-from seqtune.predictor.times.training_examples import make_examples, make_teacher, vocabulary_of
+from seqtune.predictor.times.training_examples import away_from, make_examples, make_teacher, vocabulary_of
 from seqtune.predictor.times.translator import Translator
 from seqtune.predictor.training.loop import Progress
 from seqtune.predictor.training.schedule import schedule
@@ -179,6 +182,33 @@ def test_without_a_teacher_only_measured_rows_are_learned_from() -> None:
     checkpoint, report = train(DATA, replace(QUICK, teacher=False))
     assert report["teacher_share"] is None
     assert 0 < _share(checkpoint) <= 1
+
+
+def test_measured_problems_near_a_held_out_one_are_not_learned_from() -> None:
+    tasks = measured_tasks(DATA, held_out=False)
+    other = Problem.make("conv2d", **{**dict(tasks[0].problem), "layout": "NHWC"})
+    assert away_from([other], tasks) == tasks, "another layout has other kernels"
+    kept = away_from([Problem.make("conv2d", **{**dict(tasks[0].problem), "activation": "relu"})], tasks)
+    assert 0 < len(kept) < len(tasks)
+    assert tasks[0] not in kept
+
+
+def test_sampled_problems_have_the_form_of_the_measured_ones_and_are_away_from_held_out_ones() -> None:
+    tasks = [replace_problem(measured, layout="NHWC", bias="yes") for measured in measured_tasks(DATA, held_out=False)]
+    options = replace(QUICK, extra=12)
+    sampled = [example.problem for example in make_examples(
+        tasks, make_teacher(tasks, options), vocabulary_of(tasks), options, []) if example.sampled]
+    assert len(sampled) == 12
+    assert {(problem["layout"], problem["bias"]) for problem in sampled} == {("NHWC", "yes")}
+    fewer = [example.problem for example in make_examples(
+        tasks, make_teacher(tasks, options), vocabulary_of(tasks), options, sampled[:1]) if example.sampled]
+    assert sampled[0] not in fewer
+
+
+def replace_problem(measured: MeasuredTask, **features: Value) -> MeasuredTask:
+    """The measured task of a problem with other features."""
+    problem = Problem.make(measured.problem.type, **{**dict(measured.problem), **features})
+    return MeasuredTask(Task.of(problem, measured.device), measured.seconds)
 
 
 def test_refitting_uses_every_training_problem() -> None:

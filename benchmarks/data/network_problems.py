@@ -1,0 +1,162 @@
+"""Network problems: what the contest's networks ask of the kernels, and seeded problems like them, in two parts.
+
+The networks are those of `benchmarks.networks`; `network_problems.json` holds the distinct problems of each, as the
+PyTorch layer lowers it: images are NHWC, and bias and activation belong to the layer. Ten networks are held out whole:
+no model learns from their problems, in any element type, or from problems near to them. The training part is the
+problems of the other networks and seeded ones of every kind, which the file holds, too. `python -m
+benchmarks.network_problems` writes the file anew.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.common.program import OneLineParser, run_program
+from benchmarks.networks.models import NETWORKS
+from seqtune.errors import ProblemError
+from seqtune.kernels.files import replacing
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.collected import ProblemSplit, problems
+from seqtune.kernels.problem_sets.locked import locked_problems
+from seqtune.kernels.problem_sets.parse import parse_problem
+from seqtune.kernels.problem_sets.sampler import sample_problems
+from seqtune.kernels.problem_sets.seeded import seeded_problems
+from seqtune.kernels.problem_sets.similarity import SimilarityIndex
+
+if TYPE_CHECKING:
+    from torch import nn
+
+FILE = Path(__file__).with_name("network_problems.json")
+TRAINED = ("VGG-16", "ResNet-18", "ResNet-50", "BERT-base", "DistilBERT", "GPT-2-prefill", "GPT-2-decode")  # since ever
+JUDGED = ("MobileNet-V2",)  # held out in `collected`, too
+EVERY, FIRST = 3, 1  # of the other networks, by the checksums of their names: the second, fifth, ... is learned from
+SEED, AGAIN = 18, 181
+MORE_GROUPED = 20  # for llvm.grouped, drawn with the seed AGAIN
+SEEDED = "seeded"  # the name of the seeded problems in the file
+COUNTS = {"attention": 64, "depthwise": 32, "1x1": 36, "grouped": 16, "strided": 14, "3x3": 14, "image": 10, "1x7": 10,
+          "dilated": 8, "5x5": 6, "gemm large": 24, "gemm m=1": 12, "gemm small": 12, "gemm odd": 4}  # by kind
+
+
+def held_out_networks() -> tuple[str, ...]:
+    """The names of the networks that are held out whole, in the order of the contest."""
+    others = sorted((name for name in NETWORKS if name not in (*TRAINED, *JUDGED)),
+                    key=lambda name: zlib.crc32(name.encode()))
+    learned = {*TRAINED, *others[FIRST::EVERY]}
+    return tuple(name for name in NETWORKS if name not in learned)
+
+
+@lru_cache(maxsize=1)
+def problems_by_network() -> Mapping[str, tuple[Problem, ...]]:
+    """The distinct problems of each network, in the order in which it runs them, and the seeded ones under SEEDED."""
+    return {name: tuple(map(parse_problem, keys)) for name, keys in json.loads(FILE.read_text()).items()}
+
+
+@lru_cache(maxsize=4)
+def network_problems(dtype: str = "fp32") -> ProblemSplit:
+    """The split of the networks' problems in an element type; every call returns the same ones.
+
+    Locked problems are in neither part. No training problem is near a held-out or a locked one, in any layout.
+    """
+    known = problems_by_network()
+    judged = _judged(known)
+    avoided, locked = SimilarityIndex(_avoided(judged)), set(locked_problems())
+    learned = dict.fromkeys(problem for name, layers in known.items() if name not in held_out_networks()
+                            for problem in layers if not avoided.has_near(problem))
+    return ProblemSplit(*(tuple(made for problem in part if problem not in locked
+                                if (made := _of_type(problem, dtype)) is not None) for part in (learned, judged)))
+
+
+def _judged(known: Mapping[str, tuple[Problem, ...]]) -> dict[Problem, None]:
+    return dict.fromkeys(problem for name in held_out_networks() for problem in known[name])
+
+
+def _avoided(judged: Iterable[Problem]) -> list[Problem]:
+    """The problems near to which nothing is learned: held-out and locked ones, in both layouts."""
+    return [twin for problem in (*judged, *problems().held_out, *locked_problems()) for twin in _in_networks(problem)]
+
+
+def seeded_like_networks(known: Mapping[str, tuple[Problem, ...]]) -> list[Problem]:
+    """Seeded problems of every kind in the form of networks: NHWC, and B stored as PyTorch's linear layers do.
+
+    None is near one that must be avoided. `known` are the problems of the networks.
+    """
+    avoid = _avoided(_judged(known))
+    learned = [problem for name, layers in known.items() if name not in held_out_networks() for problem in layers]
+    chosen: dict[Problem, None] = {}
+    for kind, count in COUNTS.items():
+        if kind == "attention":
+            drawn = sample_problems("attention", count, SEED, avoid)
+        else:
+            drawn = [_in_network(problem) for problem in seeded_problems(kind, count, SEED, (*avoid, *learned))]
+        chosen.update(dict.fromkeys(drawn))
+    again = seeded_problems("grouped", MORE_GROUPED, AGAIN, (*avoid, *learned, *chosen))
+    chosen.update(dict.fromkeys(map(_in_network, again)))
+    avoided = SimilarityIndex(avoid)
+    return [problem for problem in chosen if not avoided.has_near(problem)]
+
+
+def _in_network(problem: Problem) -> Problem:
+    form = {"layout": "NHWC"} if problem.type == "conv2d" else {"trans_a": "no", "trans_b": "yes"}
+    return Problem.make(problem.type, **{**dict(problem), **form})
+
+
+def _in_networks(problem: Problem) -> tuple[Problem, ...]:
+    """The problem and, of a convolution, the one in the form of networks."""
+    return (problem, _in_network(problem)) if problem.type == "conv2d" else (problem,)
+
+
+def _of_type(problem: Problem, dtype: str) -> Problem | None:
+    """The problem with operands of an element type; None if there is no such problem."""
+    try:
+        return Problem.make(problem.type, **{**dict(problem), "dtype": dtype})
+    except ProblemError:
+        return None
+
+
+def layers_of(model: nn.Module, inputs: tuple[object, ...]) -> list[Problem]:
+    """The distinct problems that the PyTorch layer asks kernels to solve for a model, in the order of execution."""
+    import torch
+    from torch import fx
+    from torch.fx.graph import CodeGen
+
+    from seqtune.pytorch.compilation import exported
+    from seqtune.pytorch.network_module import SegmentNetwork
+    from seqtune.pytorch.partition import fold_constants, segments_of, unknown_operations
+
+    with torch.no_grad():
+        module = exported(model, inputs).module(check_guards=False)
+        module.graph.set_codegen(CodeGen())
+        module = fx.GraphModule(module, module.graph)
+        fold_constants(module)
+        segments = segments_of(module, unknown_operations(module))
+        return list(dict.fromkeys(node.problem for segment in segments for node in SegmentNetwork(segment).tuned))
+
+
+def main() -> None:
+    """Run the command line."""
+    OneLineParser(__doc__).parse_args()
+    run_program("network_problems", run)
+
+
+def run() -> None:
+    """Lower every network and write its problems."""
+    from benchmarks.networks.models import seeded
+
+    listed = {}
+    for name in NETWORKS:
+        model, inputs = seeded(name)
+        listed[name] = [problem.key for problem in layers_of(model, tuple(inputs))]
+        print(f"{name}: {len(listed[name])} problems", flush=True)
+    listed[SEEDED] = [problem.key for problem in seeded_like_networks(
+        {name: tuple(map(parse_problem, keys)) for name, keys in listed.items()})]
+    with replacing(FILE) as scratch:
+        scratch.write_text(json.dumps(listed, indent=0) + "\n")
+
+
+if __name__ == "__main__":
+    main()
