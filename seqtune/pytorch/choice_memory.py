@@ -42,8 +42,10 @@ class ChoiceMemory:
 
     def __init__(self, device: Device, journal: str | Path | None, checkpoint: str | Path | None, verified: bool,
                  options: Mapping[str, object]) -> None:
-        """`options` are JSON values on which the choices depend. With `verified`, the choices are those of
-        verifications, which do not depend on earlier ones. Raises FormatError for a damaged journal.
+        """Read the file beside the journal. Raises FormatError for a damaged journal.
+
+        `options` are JSON values on which the choices depend. With `verified`, the choices come from verifications,
+        which do not depend on earlier ones.
         """
         path = default_path() if journal is None else Path(journal)
         self._path = path.with_name(path.name + SUFFIX)

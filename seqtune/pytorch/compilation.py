@@ -1,8 +1,8 @@
 """Compilation: from an exported model to a graph whose segments are programs.
 
 Layers are chosen all at once, so that equal ones are predicted once. A layer that stays PyTorch's leaves its segment,
-which then falls apart. Therefore a layer that PyTorch computes faster stays only if the whole graph is faster so; and
-the graph is ours only if PyTorch's own form of it is not clearly faster.
+which then falls apart. Therefore a layer that PyTorch computes faster is left to it only if the whole graph becomes
+faster by this, and the whole graph is left to PyTorch only if its own form of the graph is clearly faster.
 """
 
 from __future__ import annotations

@@ -142,12 +142,12 @@ class ShapedPrograms:
         if run is None:
             if len(self._verified) < MOST_VERIFIED:
                 self._verified.add(key)
-            found = self._compile(values, self.options.verify and key in self._verified)
-            if isinstance(found, str):
+            compiled = self._compile(values, self.options.verify and key in self._verified)
+            if isinstance(compiled, str):
                 self._refused.add(key)
-                self._fall_back(found)
+                self._fall_back(compiled)
                 return None
-            run = found
+            run = compiled
         self._programs[key] = run
         if len(self._programs) > MOST_SHAPES:
             del self._programs[next(iter(self._programs))]

@@ -115,9 +115,7 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
 
 
 def _beside(step: ExplainedStep) -> str:
-    if step.openvino is None:
-        return ""
-    return f" | OpenVINO: {_nodes(step)}"
+    return "" if step.openvino is None else f" | OpenVINO: {_nodes(step)}"
 
 
 def _nodes(step: ExplainedStep) -> str:

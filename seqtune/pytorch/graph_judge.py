@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -30,7 +30,7 @@ from .precisions import TOLERANCES
 from .saved_choices import Choice
 from .selection import difference
 
-MARGIN = 0.02  # lead of another form for which ours is not left: less than the noise of a network's time
+MARGIN = 0.02  # share by which another form must lead; smaller leads are within the noise of a network's time
 LOOKS = 2  # that must agree
 
 
@@ -84,7 +84,10 @@ class GraphJudge:
 
     def verdict(self, digest: str, module: fx.GraphModule, ours: nn.Module,
                 examples: Sequence[Any]) -> tuple[GraphVerdict, PeerGraph | None]:
-        """The verdict on our form beside PyTorch's, and PyTorch's form if it wins."""
+        """The verdict on our form beside PyTorch's, and PyTorch's form if it wins.
+
+        A form that won earlier and cannot be made now does not win: ours computes the graph, and the note says why.
+        """
         forms: dict[str, PeerGraph] = {}
 
         def measured() -> GraphVerdict:
@@ -93,15 +96,15 @@ class GraphJudge:
             expected = _results(ours, examples)
             equal = {name: form for name, form in forms.items()
                      if name == EAGER or difference(expected, _results(form, examples)) < self.tolerance}
-            found = _look(equal, ours, examples)
-            return GraphVerdict(found.peer, found.seconds, found.peer_seconds, found.peer_wins, note)
+            return replace(_look(equal, ours, examples), note=note)
 
         verdict = self.settled or self._remembered(f"{self.compare} {digest}", measured)
         if not verdict.peer_wins:
             return verdict, None
+        note = "" if verdict.peer in forms else self._make(forms, module, examples)
         if verdict.peer not in forms:
-            self._make(forms, module, examples)
-        return verdict, forms.get(verdict.peer, forms[EAGER])
+            return replace(verdict, peer_wins=False, note=note), None
+        return verdict, forms[verdict.peer]
 
     def _make(self, forms: dict[str, PeerGraph], module: fx.GraphModule, examples: Sequence[Any]) -> str:
         """Make PyTorch's forms of the graph; returns the reason why Inductor's is missing."""

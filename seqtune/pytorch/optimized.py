@@ -149,9 +149,9 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     takes a minute for large networks, or "eager". Verdicts are kept in the journal and beside it, so a second call is
     quick. `saved` is a file written by `Optimized.save`; nothing is predicted or verified then. Without `verify` the
     first prediction of every layer is used unmeasured. `progress` receives one line for each step and each part that
-    could not be optimised. Raises MisuseError for a model or input that cannot be optimised, SeqtuneError where a
-    result differs from the model's in fp32 by more than TOLERANCES of its largest
-    number.
+    could not be optimised. Raises MisuseError for a model or input that cannot be optimised, UnavailableError for
+    "bf16" on a device without it, SeqtuneError where a result differs from the model's in fp32 by more than TOLERANCES
+    of its largest number.
     """
     examples = _examples(example_input)
     check_positive("seconds", seconds)
@@ -182,7 +182,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     result = _compile_parts(original, examples, compiled, progress)
     if not taken:
         raise MisuseError(f"no layer of this {type(model).__name__} can be optimised: torch.export finds, for this "
-                          "input, no convolution of images nor linear layer with constant fp32 weights")
+                          "input, no convolution of images or sequences and no linear layer with constant weights")
     if choices is not None and len(taken) != len(choices):
         raise FormatError(f"{saved} was saved for another model: it has {len(choices)} layers, this one {len(taken)}")
     disturbed = sum((choice.seconds or 0.0) > BUSY * (choice.pytorch_seconds or math.inf) for choice in taken)

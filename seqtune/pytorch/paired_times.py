@@ -1,4 +1,4 @@
-"""PairedTimes: the times of our code and of somebody else's, which take turns, and which of them is clearly faster."""
+"""PairedTimes: the times of our code and of PyTorch's, which take turns, and which of them is clearly faster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def in_turns(runs: Mapping[str, Callable[[], object]], rounds: int = ROUNDS,
              sample_seconds: float = SAMPLE_SECONDS) -> dict[str, tuple[float, ...]]:
     """The seconds of each call, by round. The order within a round is random, with a fixed seed.
 
-    Each is called once before, to warm up, and once before each sample, because its predecessor used the caches.
+    Each is called once at first, to warm up, and once before each sample, because the call before it used the caches.
     """
     calls = {name: sample(partial(wall_clock, run), sample_seconds, 1)[1] for name, run in runs.items()}
     samples: dict[str, list[float]] = {name: [] for name in runs}

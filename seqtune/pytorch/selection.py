@@ -66,14 +66,14 @@ class LayerSelection:
         new = {layer.problem: layer for layer in reversed(layers) if (key, layer.problem) not in self.known}
         if new:
             memory = self.memory(binder.device)
-            found = [choice for problem in reversed(new) if (choice := memory.find(problem)) is not None]
-            remembered = {choice.problem for choice in found}
+            remembered = {problem: choice for problem in reversed(new)
+                          if (choice := memory.find(problem)) is not None}
             asked = [new[problem] for problem in reversed(new) if problem not in remembered]
             meter = LoadMeter()
-            made = self._verified(asked, binder) if self.verify else self._predicted(asked, binder.device)
-            if made and not (meter.load().heavy if self.verify else doubt()):
-                memory.keep(made)
-            self.known.update(((key, choice.problem), choice) for choice in (*found, *made))
+            choices = self._verified(asked, binder) if self.verify else self._predicted(asked, binder.device)
+            if choices and not (meter.load().heavy if self.verify else doubt()):
+                memory.keep(choices)
+            self.known.update(((key, choice.problem), choice) for choice in (*remembered.values(), *choices))
         return [self.known[key, layer.problem] for layer in layers]
 
     def _predicted(self, layers: Sequence[Tuned], device: Device) -> list[Choice]:
@@ -134,7 +134,7 @@ class LayerSelection:
         self.progress(f"PyTorch's operation stays: {reason}")
 
     def _check_attention(self, kind: str, error: CheckpointError) -> None:
-        if kind != "attention" or self.checkpoint is None:  # checkpoints from before attention are in use
+        if kind != "attention" or self.checkpoint is None:  # a checkpoint need not know attention
             raise error
         self.progress(f"the shipped predictors answer for attention: {one_line(error, 200)}")
 

@@ -105,7 +105,7 @@ class Element:
                   f"ptr {pointer}, i32 {self.bytes}, <{lanes} x i1> {mask})")
 
     def widened(self, writer: Writer, lanes: int, stored: str) -> str:
-        """A vector of floats from one as it is in memory."""
+        """The vector of floats whose numbers were loaded as `stored`."""
         if self.dtype == "fp32":
             return stored
         wide = writer.let(f"zext <{lanes} x i16> {stored} to <{lanes} x i32>")
@@ -113,7 +113,7 @@ class Element:
         return writer.let(f"bitcast <{lanes} x i32> {bits} to <{lanes} x float>")
 
     def narrowed(self, writer: Writer, lanes: int, value: str) -> str:
-        """A vector as it is in memory from one of floats."""
+        """The vector to store for a vector of floats, rounded to the element's type."""
         if self.dtype == "fp32":
             return value
         if self.rounds:

@@ -22,7 +22,7 @@ from .writer import Writer
 MOST_INSTRUCTIONS = 12  # of a formula that is computed in registers: hard-swish has 7, SiLU some 40
 # Further parameters of functions that store sums with a second operand; %other points to that of the first sum.
 OTHER = ", ptr %other, i64 %skip_rows, i64 %skip_columns, i64 %overlap"
-# Names of the launch arguments of the second operand: steps in floats, and its address, which is the last of all.
+# Names of the launch arguments of the second operand: steps in its elements, and its address, which is the last of all.
 OTHER_FIELDS = ("other_image", "other_row", "other_pixel", "other")
 
 

@@ -19,8 +19,8 @@ FIELDS = (
     "y_group", "y_row", "y_pixel", "y_channel", "weights_block", "pad_rows", "pad_top", "pad_left", "pad_right",
     "source_rows", "source_row", "padded_row", "x_column", "block", "tile_w", "tile_h", "x_first", "last_inner",
     "filter_rows", "inside_rows", "above", "row_step", "tap_row_step", "w_channel", "w_tap")
-# Further launch arguments of a fusion: pixels of a row of x that is copied, the step between them, floats of each; the
-# second operand of the epilogue.
+# Further launch arguments of a fusion: pixels of a row of x that is copied, the step between them, elements of each;
+# the second operand of the epilogue.
 FUSED_FIELDS = (*FIELDS, "source_pixels", "source_pixel", "pixel", *OTHER_FIELDS)
 
 

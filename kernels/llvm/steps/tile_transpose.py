@@ -8,7 +8,7 @@ from ..ir.writer import Writer
 
 
 def transposed(write: Writer, lanes: int, rows: Sequence[str]) -> list[str]:
-    """The columns of some vectors of `lanes` floats, one behind the other; both numbers are powers of two.
+    """The columns of some vectors of `lanes` floats, one after the other; both numbers are powers of two.
 
     Interleaving the halves of the list log2(vectors) times gives the columns.
     """

@@ -73,14 +73,14 @@ class Lowering:
                 new.name, new.origin = short_name(node), node.name
 
     def input(self, node: fx.Node) -> Input:
-        """Make the input for a value that comes from outside. Raises UnknownOperationError if it is no fp32 tensor.
+        """Make the input for a value that comes from outside: an fp32 or bf16 tensor, or indices in int64.
 
-        bf16 and, for indices, int64 are possible, too.
+        Raises UnknownOperationError for other values.
         """
         value = node.meta.get("val")
         if not isinstance(value, Tensor) or value.dtype not in (*NAMES, torch.int64) \
                 or value.device.type != "cpu" or value.layout != torch.strided:
-            raise UnknownOperationError(f"{node.name} is no fp32 tensor on the CPU")
+            raise UnknownOperationError(f"{node.name} is no fp32 or bf16 tensor on the CPU")
         shape = static(value.shape, node)
         operand = Input(shape, [], len(self.inputs), static(value.stride(), node), value.dtype == torch.int64,
                         name=node.name, element=Element(NAMES.get(value.dtype, "fp32")))
@@ -120,12 +120,12 @@ class Lowering:
         return node if isinstance(node, Node) and indices_view(node) is not None else None
 
     def constant(self, argument: Any) -> Tensor | None:
-        """A constant argument as fp32 tensor, None for None. Raises UnknownOperationError for other values."""
+        """A constant argument as an fp32 tensor, None for None. Raises UnknownOperationError for other values."""
         if isinstance(argument, fx.Node):
             argument = self.values[argument]
         if argument is None or (isinstance(argument, Tensor) and argument.dtype in NAMES):
             return None if argument is None else argument.detach().float()
-        raise UnknownOperationError("its weights are computed, or not fp32")
+        raise UnknownOperationError("its weights are computed, or neither fp32 nor bf16")
 
 
 def arguments(node: fx.Node) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def shape_of(node: fx.Node, dtypes: Collection[torch.dtype] = tuple(NAMES)) -> t
     """The shape of a result. Raises UnknownOperationError if it has another type or is not known before the run."""
     value = node.meta.get("val")
     if not isinstance(value, Tensor) or value.dtype not in dtypes:
-        raise UnknownOperationError(f"{short_name(node)} computes no fp32 tensor")
+        raise UnknownOperationError(f"{short_name(node)} computes a result of another type")
     return static(value.shape, node)
 
 

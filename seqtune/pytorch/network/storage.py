@@ -2,7 +2,8 @@
 
 With precision bf16, a layer multiplies bf16 numbers where a kernel of the device does so, and values are bf16 in memory
 unless one of their readers needs fp32. Values that come from no layer and no table, such as masks, stay fp32: they are
-small, and an addend like -3.4e38 would become infinite. So do sums and means, which are differences' subtrahends.
+small, and an addend like -3.4e38 would become infinite. So do sums and means: they are subtracted from other numbers,
+and the difference would show their rounding.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ def _multiply_bf16(nodes: NodeList, layer: Layer, device: Device) -> None:
     layer.work = work
     if added:
         x = layer.inputs[0]
-        shape = tuple(size + (place == axis) for place, size in enumerate(x.shape))
-        high = tuple(int(place == axis) for place in range(len(shape)))
+        shape = tuple(size + (index == axis) for index, size in enumerate(x.shape))
+        high = tuple(int(index == axis) for index in range(len(shape)))
         padded = Padding(shape, [x], (0,) * len(shape), high, 0.0, name="pad", origin=layer.origin)
-        layer.weights = np.pad(layer.weights, [(0, int(place == 1)) for place in range(layer.weights.ndim)])
+        layer.weights = np.pad(layer.weights, [(0, int(index == 1)) for index in range(layer.weights.ndim)])
         nodes.insert_before(layer, padded)
         nodes.set_inputs(layer, [padded, *layer.inputs[1:]])
 
@@ -105,7 +106,7 @@ def _source(node: Node) -> Node:
 
 def _readers(nodes: NodeList, node: Node) -> list[Node]:
     """The operations that read a value, through views."""
-    found: list[Node] = []
+    readers: list[Node] = []
     for reader in nodes.readers(node):
-        found += _readers(nodes, reader) if isinstance(reader, Rearranged) else [reader]
-    return found
+        readers += _readers(nodes, reader) if isinstance(reader, Rearranged) else [reader]
+    return readers

@@ -59,6 +59,11 @@ def model() -> nn.Module:
     return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
 
 
+def without_compiler(module: object, examples: object) -> PeerGraph:
+    """Inductor on a machine that has no C++ compiler."""
+    raise UnavailableError("Inductor cannot compile the graph: no working C++ compiler found")
+
+
 def verdict_of(fast: Optimized) -> graph_judge.GraphVerdict:
     """The verdict on the whole model."""
     assert isinstance(fast.model, Compiled)
@@ -102,13 +107,22 @@ def test_a_remembered_verdict_is_not_measured_again(made: Callable[..., Optimize
 
 def test_without_a_compiler_eager_is_the_peer_and_the_report_says_why(
         made: Callable[..., Optimized], model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(module: object, examples: object) -> PeerGraph:
-        raise UnavailableError("Inductor cannot compile the graph: no working C++ compiler found")
-
-    monkeypatch.setattr(graph_judge, "inductor_graph", missing)
+    monkeypatch.setattr(graph_judge, "inductor_graph", without_compiler)
     x = torch.randn(3, 8)
     fast = made(model, x, Times(eager=2.0))
     assert verdict_of(fast).peer == "eager"
+    assert "no working C++ compiler" in str(explain(fast, x))
+
+
+def test_a_remembered_form_that_cannot_be_made_any_more_leaves_our_programs(
+        made: Callable[..., Optimized], model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(3, 8)
+    assert verdict_of(made(model, x, Times(inductor=0.5, eager=3.0))).peer_wins
+
+    monkeypatch.setattr(graph_judge, "inductor_graph", without_compiler)
+    fast = made(model, x, Times())
+    assert not verdict_of(fast).peer_wins
+    assert not isinstance(fast.model.graph, PeerGraph)
     assert "no working C++ compiler" in str(explain(fast, x))
 
 
