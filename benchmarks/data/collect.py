@@ -39,12 +39,11 @@ from seqtune.tuner.backends.discovery import devices, find
 from seqtune.tuner.measuring.runner import Runner
 
 from .collection import Collection, Proposals
-from .network_problems import network_problems
+from .network_problems import ELEMENTS, network_problems
 from .stages import STAGES, Active, Stage
 
 SOURCES = {"conv2d": ("layout", "r", "s", "stride_w"), "gemm": ("trans_a", "trans_b", "k"),
            "attention": ("layout", "mask", "causal", "head_dim")}  # features that a kernel's source depends on
-ELEMENTS = ("fp32", "bf16")
 FROM_BEAM, FROM_TREES = 24, 8  # proposals of a checkpoint and of its trees alone
 MOST_REFUSED = 20  # problems that cannot be measured at all; then something is wrong with the device
 

@@ -31,8 +31,10 @@ from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 if TYPE_CHECKING:
     from torch import nn
 
+ELEMENTS = ("fp32", "bf16")
 FILE = Path(__file__).with_name("network_problems.json")
-TRAINED = ("VGG-16", "ResNet-18", "ResNet-50", "BERT-base", "DistilBERT", "GPT-2-prefill", "GPT-2-decode")  # since ever
+# Never held out: models have always learned from their problems.
+TRAINED = ("VGG-16", "ResNet-18", "ResNet-50", "BERT-base", "DistilBERT", "GPT-2-prefill", "GPT-2-decode")
 JUDGED = ("MobileNet-V2",)  # held out in `collected`, too
 EVERY, FIRST = 3, 1  # of the other networks, by the checksums of their names: the second, fifth, ... is learned from
 SEED, AGAIN = 18, 181
@@ -67,8 +69,8 @@ def network_problems(dtype: str = "fp32") -> ProblemSplit:
     avoided, locked = SimilarityIndex(_avoided(judged)), set(locked_problems())
     learned = dict.fromkeys(problem for name, layers in known.items() if name not in held_out_networks()
                             for problem in layers if not avoided.has_near(problem))
-    return ProblemSplit(*(tuple(made for problem in part if problem not in locked
-                                if (made := _of_type(problem, dtype)) is not None) for part in (learned, judged)))
+    return ProblemSplit(*(tuple(typed for problem in part if problem not in locked
+                                if (typed := _of_type(problem, dtype)) is not None) for part in (learned, judged)))
 
 
 def _judged(known: Mapping[str, tuple[Problem, ...]]) -> dict[Problem, None]:
@@ -125,6 +127,7 @@ def layers_of(model: nn.Module, inputs: tuple[object, ...]) -> list[Problem]:
     from torch.fx.graph import CodeGen
 
     from seqtune.pytorch.compilation import exported
+    from seqtune.pytorch.device_threads import device_for_threads
     from seqtune.pytorch.network_module import SegmentNetwork
     from seqtune.pytorch.partition import fold_constants, segments_of, unknown_operations
 
@@ -134,7 +137,8 @@ def layers_of(model: nn.Module, inputs: tuple[object, ...]) -> list[Problem]:
         module = fx.GraphModule(module, module.graph)
         fold_constants(module)
         segments = segments_of(module, unknown_operations(module))
-        return list(dict.fromkeys(node.problem for segment in segments for node in SegmentNetwork(segment).tuned))
+        networks = [SegmentNetwork(segment, device_for_threads(1)) for segment in segments]
+        return list(dict.fromkeys(node.problem for network in networks for node in network.tuned))
 
 
 def main() -> None:
