@@ -41,6 +41,7 @@ PAGES: Mapping[str, str] = {  # name of the page -> the function that makes it f
     "runtime_speed": "benchmarks.kernels.runtime_speed:page",
     "end_to_end": "benchmarks.kernels.end_to_end:page",
     "networks": "benchmarks.networks.page:page",
+    "predicted_layers": "benchmarks.networks.predicted_layers:page",
     "latency": "benchmarks.speed.latency:page",
     "miopen_latency": "benchmarks.speed.miopen_latency:page",
     "c_predictor": "benchmarks.speed.c_predictor:page",

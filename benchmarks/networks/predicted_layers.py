@@ -27,10 +27,11 @@ COLUMNS = {("seqtune", 0): "seqtune, first", ("seqtune", 3): "best of 3", ("seqt
 
 
 def judged(data: Dataset) -> Dataset:
-    """The data set without held-out rows of problems that are not those of held-out networks."""
+    """The data set without other held-out problems, on the devices that measured those of held-out networks."""
     own = {problem.key for dtype in ELEMENTS for problem in network_problems(dtype).held_out}
-    others = data.held_out - own
-    return replace(data, rows=data.rows[~data.rows["problem"].isin(others)])
+    devices = data.rows.loc[data.rows["problem"].isin(own), "device"].unique()
+    kept = data.rows["device"].isin(devices) & ~data.rows["problem"].isin(data.held_out - own)
+    return replace(data, rows=data.rows[kept])
 
 
 def measure(data: Dataset, checkpoint: str | Path) -> list[Row]:

@@ -96,9 +96,7 @@ def test_whoever_may_read_a_checkpoint_may_read_its_weights(folder: Path) -> Non
 def test_the_shipped_checkpoint_fits_the_kernels_here() -> None:
     found = Checkpoint.load(find("default"))
     families = [kernel(name) for name in names() if name.startswith(("llvm.", "opencl."))]
-    trained = [family for family in families  # the others have a safe default until then
-               if family.operation != "attention" and not family.name.endswith(("_bf16", ".grouped"))]
-    assert found.vocabulary.differences(trained) == []
+    assert found.vocabulary.differences(families) == []
 
 
 def test_a_folder_that_is_no_checkpoint_is_not_overwritten(tmp_path: Path) -> None:
