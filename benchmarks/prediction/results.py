@@ -62,9 +62,9 @@ its beam and its judge, the boosted trees, which rank every valid configuration,
 intervals, by a bootstrap of the problems with all their devices."""
 CAVEATS = (
     "Most of the transformer's training labels come from boosted trees.",
-    "Whole networks are held out (MobileNet-V2, parts of VGG-16 and of the transformers' matrix products; on one machine "
-    "the layers of ten networks), and no problem near a held-out one is used for training. Five devices have only 8 to "
-    "26 held-out problems. Spaces of the ten networks' layers were measured in part.",
+    "Whole networks are held out (MobileNet-V2, parts of VGG-16 and of the transformers' matrix products; on one "
+    "machine the layers of ten networks), and no problem near a held-out one is used for training. "
+    "Five devices have only 8 to 26 held-out problems. Spaces of the ten networks' layers were measured in part.",
     "The times come from a shared machine. A trial that took much longer than boosted trees expected was measured "
     "again, and promising ones up to four times; the least time counts. The dozen fastest trials of a held-out "
     "problem, and the dozen that trees expect to be fastest, were then measured interleaved, in two builds.",
