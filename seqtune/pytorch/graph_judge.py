@@ -62,14 +62,14 @@ class GraphVerdict:
 
 @dataclass(frozen=True, slots=True)
 class GraphJudge:
-    """Compares forms of graphs. Verdicts are remembered, but not those that were reached under heavy load.
+    """Compares forms of graphs. Verdicts are remembered in `memory`, but not those that were reached under heavy load.
 
     `compare` is "inductor", or "eager" to save the time of Inductor's compilation. `settled` is the verdict on the same
-    graph with operands of other shapes, if there is one: it holds for all.
+    graph with operands of other shapes, or a saved one, if there is one: nothing is measured then.
     """
 
     compare: str
-    memory: ChoiceMemory
+    memory: ChoiceMemory | None
     progress: Say
     tolerance: float = TOLERANCES["fp32"]  # largest allowed difference of another form's results
     settled: GraphVerdict | None = None
@@ -119,12 +119,12 @@ class GraphJudge:
         return ""
 
     def _remembered(self, name: str, measure: Callable[[], GraphVerdict]) -> GraphVerdict:
-        known = GraphVerdict.of_json(self.memory.find_answer(name))
+        known = GraphVerdict.of_json(self.memory.find_answer(name)) if self.memory is not None else None
         if known is not None:
             return known
         meter = LoadMeter()
         verdict = measure()
-        if not meter.load().heavy:
+        if self.memory is not None and not meter.load().heavy:
             self.memory.keep_answer(name, asdict(verdict))
         return verdict
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ from ..errors import FormatError, MisuseError, SeqtuneError, one_line
 from ..inputs import as_device, check_positive, warned
 from .compilation import CompiledGraph, compile_graph, exported
 from .device_threads import TURN, binder_of
-from .graph_judge import GraphJudge
+from .graph_judge import GraphJudge, GraphVerdict
 from .network.nodes import Tuned
 from .peer_graph import INDUCTOR, check_compared
 from .precisions import NAMES, TOLERANCES, checked_precision, has_bf16
@@ -67,15 +68,10 @@ class Optimized(nn.Module):
         return self.model(*args, **kwargs)
 
     def save(self, path: str | Path) -> None:
-        """Write the choices, without the weights, for `optimize(..., saved=path)`.
-
-        Raises SeqtuneError if PyTorch's own code computes a network, which no choice of kernels says.
-        """
-        for module in self.modules():
-            if isinstance(module, Compiled) and module.verdict is not None and module.verdict.peer_wins:
-                raise SeqtuneError(f"PyTorch's own code computes this network ({module.verdict}), so there are no "
-                                   "choices of kernels to save; a second process finds this verdict beside the journal")
-        write_choices(Path(path), self.device, self.choices, self.precision)
+        """Write the choices and the verdicts on networks, without the weights, for `optimize(..., saved=path)`."""
+        verdicts = [asdict(module.verdict) if module.verdict is not None else None for module in self.modules()
+                    if isinstance(module, Compiled)]
+        write_choices(Path(path), self.device, self.choices, self.precision, verdicts)
 
     def train(self, mode: bool = True) -> Optimized:
         """Set evaluation mode. Raises MisuseError for training mode."""
@@ -160,7 +156,7 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     target = as_device(device)
     precision = checked_precision(precision, model.parameters(), target)
     binder = binder_of(target)
-    choices = read_choices(Path(saved), target, precision) if saved is not None else None
+    choices, verdicts = read_choices(Path(saved), target, precision) if saved is not None else (None, [])
     expected = _reference(model, examples)
     original = copy.deepcopy(model)
 
@@ -174,7 +170,8 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
         return selection.choose(layers, binder)
 
     def compiled(program: ExportedProgram, inputs: Sequence[Tensor]) -> CompiledGraph | None:
-        graph = compile_graph(program, binder, chosen, inputs, judge, precision)
+        judge_now = judge if choices is None else _settled(verdicts, progress, allowed)
+        graph = compile_graph(program, binder, chosen, inputs, judge_now, precision)
         taken.extend(() if graph is None else graph.choices)
         return graph
 
@@ -197,6 +194,17 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
                            "allowed" if finite else "the model's results for the example are not finite, and the "
                            "optimised model's are not so in the same places; take an example with finite results")
     return Optimized(result, target, taken, error, precision).eval()
+
+
+def _settled(verdicts: list[Any], progress: Say, tolerance: float) -> GraphJudge | None:
+    """The judge that repeats the next saved verdict, which is taken from the list; None where there is none."""
+    found = verdicts.pop(0) if verdicts else None
+    if found is None:
+        return None
+    verdict = GraphVerdict.of_json(found)
+    if verdict is None:
+        raise FormatError(f"{str(found)!r:.60} is not a saved choice of an optimised model: no verdict on a network")
+    return GraphJudge(verdict.peer, None, progress, tolerance, verdict)
 
 
 def _examples(given: object) -> tuple[Tensor, ...]:

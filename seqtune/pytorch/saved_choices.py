@@ -18,6 +18,7 @@ from seqtune.kernels.space import SearchSpace
 from ..errors import FormatError, MisuseError, one_line
 
 SCHEMA = 1
+Verdicts = Sequence[dict[str, Any] | None]  # of each network that was compiled, as JSON; None: it was not compared
 MOST_BYTES = 4_000_000  # of a file; enough for thousands of layers
 
 
@@ -40,25 +41,29 @@ class Choice:
                 "configuration": None if configuration is None else dict(configuration.settings)}
 
 
-def write_choices(path: Path, device: Device, choices: Sequence[Choice], precision: str = "fp32") -> None:
+def write_choices(path: Path, device: Device, choices: Sequence[Choice], precision: str = "fp32",
+                  verdicts: Verdicts = ()) -> None:
     """Write the file that `read_choices` reads. Raises SeqtuneError where that fails."""
     layers = [choice.to_json() for choice in choices]
-    write_whole(path, json.dumps({"seqtune": SCHEMA, "device": device.key, "machine": device.fingerprint,
-                                  "precision": precision, "layers": layers}, indent=1) + "\n")
+    content = {"seqtune": SCHEMA, "device": device.key, "machine": device.fingerprint, "precision": precision,
+               "layers": layers, "networks": list(verdicts)}
+    write_whole(path, json.dumps(content, indent=1) + "\n")
 
 
-def read_choices(path: Path, device: Device, precision: str = "fp32") -> list[Choice]:
-    """Read saved choices. Raises FormatError for a malformed file and another device, machine, version or precision.
+def read_choices(path: Path, device: Device, precision: str = "fp32") -> tuple[list[Choice], list[Any]]:
+    """Read saved choices, and the verdicts on the networks as JSON values, which are not checked.
 
-    Files without a `machine` (of earlier versions) are accepted on every machine of the device's name; without a
-    `precision`, they are of fp32.
+    Raises FormatError for a malformed file and another device, machine, version or precision. Files without a `machine`
+    (of earlier versions) are accepted on every machine of the device's name; without a `precision`, they are of fp32;
+    without `networks`, there are no verdicts.
     """
     content = read_bounded(path, MOST_BYTES)
     try:
         saved = json.loads(content)
         schema, key, layers = saved["seqtune"], str(saved["device"]), saved["layers"]
         machine, known = saved.get("machine", device.fingerprint), saved.get("precision", "fp32")
-        if not isinstance(layers, list):
+        verdicts = saved.get("networks", [])
+        if not isinstance(layers, list) or not isinstance(verdicts, list):
             raise TypeError
     except (ValueError, KeyError, TypeError, RecursionError):
         raise FormatError(f"{path} is not a saved choice of an optimised model") from None
@@ -72,7 +77,7 @@ def read_choices(path: Path, device: Device, precision: str = "fp32") -> list[Ch
     if known != precision:
         raise FormatError(f"{path} was saved with precision={known!r:.20}; this model is optimised in {precision}")
     try:
-        return [choice_of_json(layer, device) for layer in layers]
+        return [choice_of_json(layer, device) for layer in layers], verdicts
     except MisuseError as error:
         raise FormatError(f"{path}: {one_line(error)}") from None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from seqtune.errors import MisuseError, SeqtuneError, UnavailableError
+from seqtune.errors import MisuseError, UnavailableError
 from seqtune.pytorch import explain, graph_judge
 from seqtune.pytorch.optimized import Compiled, Optimized, optimize
 from seqtune.pytorch.paired_times import PairedTimes, in_turns
@@ -79,9 +78,13 @@ def test_the_fastest_form_computes_the_graph(made: Callable[..., Optimized], mod
     x = torch.randn(3, 8)
     times = Times(**seconds)
     fast = made(model, x, times)
-    with pytest.raises(SeqtuneError, match="no choices of kernels to save") if wins else nullcontext():
-        fast.save(tmp_path / "choice.json")
+    fast.save(tmp_path / "choice.json")
+    again = optimize(model, x, device="llvm:1", saved=tmp_path / "choice.json")
+    assert isinstance(again.model, Compiled)
+    assert isinstance(again.model.graph, PeerGraph) == wins
+    assert same(again, model, x)
     verdict = verdict_of(fast)
+    assert verdict_of(again) == verdict
     assert (verdict.peer, verdict.peer_wins, times.looks) == (peer, wins, 2 if wins else 1)
     assert isinstance(fast.model.graph, PeerGraph) == wins
     assert same(fast, model, x)

@@ -66,6 +66,8 @@ def test_a_choice_that_cannot_be_written_is_one_line(quick: Callable[..., Optimi
     (lambda found: found["layers"][0]["problem"].update(layout="two\nlines"), "layout=two lines"),
     (lambda found: found.update(device="two\nlines"), "saved on two lines"),
     (lambda found: found.update(layers={"problem": 1}), "not a saved choice"),
+    (lambda found: found.update(networks={"peer": "eager"}), "not a saved choice"),
+    (lambda found: found.update(networks=[{"peer": "two\nlines"}]), "no verdict on a network"),
     (lambda found: found.update(seqtune=99), "schema 99"),
     (lambda found: found.pop("layers"), "not a saved choice"),
 ])
